@@ -195,6 +195,12 @@ class SplitReader(ABC):
         """Wall clock in ms when the next record is due (rate-limited generators); None = unknown or now."""
         return None
 
+    def has_given_all(self) -> bool:
+        """True: the last `read` gave all that had come until then. The split is read again when some time has passed, so that what
+        comes one by one is not read one by one: a batch of a single record costs as much as one of a hundred.
+        """
+        return False
+
     def close(self) -> None: ...
 
 

@@ -79,6 +79,7 @@ class StreamTask:
             arriving.patience = self._patience
             arriving.also = self._files
         self._buffer_timeout_s = buffer_timeout_s
+        self._least_pause_s = buffer_timeout_s * _LEAST_PAUSE
         self._slot = task.slot
         self._slots = task.graph.slots
         self._control = control
@@ -134,7 +135,7 @@ class StreamTask:
             readers = [entry for entry in readers if task.read_step(*entry)]
             if readers:
                 self._idle_s = _IDLE_S
-            yield from self._send_output()
+            yield from self._send_output(self._least_pause_s if readers else 0.0)
             self._send_news()
             self._ask_for_epoch()
             frame = self._control.poll(0.0 if readers else self._pause(), self._waker.files())
@@ -306,9 +307,14 @@ class StreamTask:
     def _until(self, moment_ms: int) -> float:
         return (moment_ms - self._task.environment.clock.now_ms()) / 1000
 
-    def _send_output(self) -> Iterator[Row]:
+    def _send_output(self, later: float = 0.0) -> Iterator[Row]:
         """Full buffers at once, partly filled ones when it is time (`_next_flush`). Timers that are due come first: a task may
-        sleep for long after this, and what they give must be on its way by then."""
+        sleep for long after this, and what they give must be on its way by then.
+
+        Args:
+            later: s; so long partly filled ones wait for what is read next: else the first split's records would go alone, and those
+                of all others wait for the next time.
+        """
         now = time.monotonic()
         if self._waker.take():
             self._task.take_finished()
@@ -317,7 +323,7 @@ class StreamTask:
             self._answer_look_ups()
             self._task.advance_processing_time()
         self._task.mark_latency(now)
-        is_due = now >= self._flush_at
+        is_due = now >= self._flush_at + later
         if is_due:
             self._task.flush()
         rows = self._task.take_out()
@@ -339,7 +345,7 @@ class StreamTask:
         if not 0.0 < timeout < math.inf:
             return now + timeout
         moment = time.time()
-        return now + math.ceil((moment + timeout * _LEAST_PAUSE) / timeout) * timeout - moment
+        return now + math.ceil((moment + self._least_pause_s) / timeout) * timeout - moment
 
     def _files(self) -> tuple[int, ...]:
         """What wakes a task that waits for rows."""

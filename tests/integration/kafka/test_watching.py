@@ -17,7 +17,7 @@ from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.kafka.source.reader import MOST_WAITING
 from penstock.connectors.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
-from penstock.datastream.functions import ProcessFunction
+from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
 from tests.integration.kafka.support import fill, new_name, records, sink, source, topic
@@ -110,6 +110,18 @@ def test_a_partition_that_is_ahead_makes_no_record_of_another_late(kafka: KafkaS
     assert max(mark for _, mark in seen) > 0
 
 
+class Waits(KeyedProcessFunction):
+    """Until event time is just before that of the records."""
+
+    until_ms: int | None = None
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        ctx.timer_service().register_event_time_timer(ctx.timestamp() - 1)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
+        Waits.until_ms = timestamp
+
+
 def test_a_partition_without_messages_holds_the_clock_back_only_until_it_counts_as_idle(
     kafka: KafkaServer, tmp_path: Path
 ) -> None:
@@ -119,9 +131,10 @@ def test_a_partition_without_messages_holds_the_clock_back_only_until_it_counts_
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_idleness(Duration.of_millis(500))
     built = source(kafka.bootstrap_servers, reads).set_value_only_deserializer(JsonLinesFormat()).build()
     stream = env.from_source(built, strategy, "in").uid("in")
-    stream.sink_to(sink(kafka.bootstrap_servers, topic(kafka)).build())
+    Waits.until_ms = None
+    stream.key_by(lambda record: 0).process(Waits()).sink_to(sink(kafka.bootstrap_servers, topic(kafka)).build())
     master = started(env)
-    until(lambda: master.metrics.watermark() == 4_999, master)
+    until(lambda: Waits.until_ms == 4_999, master)
     ended(master)
 
 

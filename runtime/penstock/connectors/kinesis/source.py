@@ -237,6 +237,9 @@ class ShardReader(SplitReader):
         self._rejected += rejected
         return batch
 
+    def has_given_all(self) -> bool:
+        return not self._shard.waiting
+
     def take_rejected(self) -> list[Any]:
         rejected, self._rejected = self._rejected, []
         return rejected

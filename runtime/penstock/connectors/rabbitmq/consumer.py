@@ -98,6 +98,11 @@ class Consumer:
             raise self._error
         return taken
 
+    @property
+    def waiting(self) -> int:
+        """How many have come and were not taken."""
+        return len(self._inbox)
+
     def acknowledge(self, connection: int, tag: int, checkpoint_id: int) -> None:
         """All up to this message; `confirmed` says when the broker has it."""
         self._requests.append((connection, tag, checkpoint_id))

@@ -215,6 +215,9 @@ class QueueReader(SplitReader):
             self._seen.forget(delivery.came_at)
         return self._seen.add(id)
 
+    def has_given_all(self) -> bool:
+        return not self._consumer.waiting
+
     def take_rejected(self) -> list[Any]:
         rejected, self._rejected = self._rejected, []
         return rejected

@@ -232,6 +232,9 @@ class StreamReader(SplitReader):
         self._rejected += rejected
         return batch
 
+    def has_given_all(self) -> bool:
+        return not self._stream.waiting
+
     def take_rejected(self) -> list[Any]:
         rejected, self._rejected = self._rejected, []
         return rejected

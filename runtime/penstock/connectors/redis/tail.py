@@ -88,6 +88,11 @@ class TailedStream:
         return taken
 
     @property
+    def waiting(self) -> int:
+        """How many have come and were not taken."""
+        return len(self._waiting)
+
+    @property
     def has_room(self) -> bool:
         return len(self._waiting) < _MOST_WAITING and self._bytes < _MOST_BYTES
 

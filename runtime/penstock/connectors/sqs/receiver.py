@@ -108,6 +108,11 @@ class Receiver:
                 raise self._error
         return taken
 
+    @property
+    def waiting(self) -> int:
+        """How many have come and were not taken."""
+        return len(self._inbox)
+
     def delete(self, handles: list[str], checkpoint_id: int) -> None:
         """They are in a complete checkpoint; `deleted` says when SQS has done it."""
         with self._changed:

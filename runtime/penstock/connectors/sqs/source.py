@@ -229,6 +229,9 @@ class QueueReader(SplitReader):
             self._seen.deleted(deleted, now)
         self._seen.forget(now)
 
+    def has_given_all(self) -> bool:
+        return not self._receiver.waiting
+
     def take_rejected(self) -> list[Any]:
         rejected, self._rejected = self._rejected, []
         return rejected

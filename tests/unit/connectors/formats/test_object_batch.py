@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
@@ -20,8 +21,9 @@ from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.formats.object_batch import ObjectBatch, ObjectColumns
 from penstock.graph.operator import Operator
 from penstock.graph.transformation import Exchange, Partitioning
-from penstock.records.batch import Batch, ColumnBatch
+from penstock.records.batch import Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.exchange.rows import decode_buffer
+from penstock.taskmanager.exchange.writer import FEW_RECORDS
 from penstock.taskmanager.exchange.writers import create_writer
 from penstock.taskmanager.operators.aggregate.rolling import RollingFieldsOperator
 from penstock.taskmanager.operators.event_time.watermark_generator import create_generator
@@ -124,19 +126,30 @@ def test_nested_records_travel_as_they_are(kind: Exchange, targets: int, *, take
 
 @pytest.mark.parametrize("takes_columns", [True, False])
 def test_flat_records_travel_as_columns_only_to_those_who_take_columns(*, takes_columns: bool) -> None:
-    records = [Flat(n, "ab"[n % 2], n / 2) for n in range(30)]
+    records = [Flat(n, "ab"[n % 2], n / 2) for n in range(FEW_RECORDS)]
     got = sent(batch_of(records, Flat), Exchange.KEY_GROUP, 2, takes_columns=takes_columns)
     assert all(isinstance(part, ColumnBatch) == takes_columns for part in got)
     values = sorted((value for part in got for value in part.rows().values), key=attrgetter("time"))
     assert difference(records, values) is None
 
 
-def sent(batch: Batch, kind: Exchange, targets: int, *, takes_columns: bool) -> list[Batch]:
+@pytest.mark.parametrize("kind", [Exchange.KEY_GROUP, Exchange.FORWARD, Exchange.BROADCAST], ids=lambda kind: kind.name)
+def test_few_records_travel_as_they_are_and_with_others(kind: Exchange) -> None:
+    records = [Flat(n, "ab"[n % 2], n / 2) for n in range(FEW_RECORDS + 20)]
+    batches = [records[:8], records[8:10], records[10 : 10 + FEW_RECORDS], records[10 + FEW_RECORDS :]]
+    got = sent([batch_of(batch, Flat) for batch in batches], kind, 1, takes_columns=True)
+    assert [kind for kind, _ in groupby(got, type)] == [RowBatch, ColumnBatch, RowBatch]
+    assert len(got[0]) == 10
+    assert difference(records, [value for part in got for value in part.rows().values]) is None
+
+
+def sent(batch: Batch | list[ObjectBatch], kind: Exchange, targets: int, *, takes_columns: bool) -> list[Batch]:
     partitioning = Partitioning(kind, ByKind(), key_field="kind") if kind is Exchange.KEY_GROUP else Partitioning(kind)
     rows: list[bytes] = []
     spec = replace(exchange(partitioning, targets), takes_columns=takes_columns)
     writer = create_writer(spec, 0, lambda target, row: rows.append(row))
-    writer.write(batch)
+    for part in batch if isinstance(batch, list) else [batch]:
+        writer.write(part)
     writer.flush()
     return [part for part in (decode_buffer(row).batch() for row in rows) if part is not None]
 

@@ -24,7 +24,7 @@ _DEFAULTS = {
     "acks": "all",
     "enable.idempotence": "true",
     "partitioner": "murmur2_random",
-    "linger.ms": "5",
+    "linger.ms": "1",
     "compression.type": "lz4",
     "queue.buffering.max.kbytes": "65536",
     "queue.buffering.max.messages": "100000",

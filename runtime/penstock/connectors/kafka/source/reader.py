@@ -63,16 +63,19 @@ class _Inbox:
         self.waiting_bytes += size
 
     def take(self, most: int) -> list[Any]:
-        if not self._runs:
-            return []
-        run, size = self._runs.popleft()
-        if len(run) > most:
-            rest = size * (len(run) - most) // len(run)
-            self._runs.appendleft((run[most:], rest))
-            run, size = run[:most], size - rest
-        self.waiting -= len(run)
-        self.waiting_bytes -= size
-        return run
+        """Of all runs that wait as much as may be: a fetch of one message is no batch."""
+        taken: list[Any] = []
+        while self._runs and len(taken) < most:
+            run, size = self._runs.popleft()
+            free = most - len(taken)
+            if len(run) > free:
+                rest = size * (len(run) - free) // len(run)
+                self._runs.appendleft((run[free:], rest))
+                run, size = run[:free], size - rest
+            taken += run
+            self.waiting_bytes -= size
+        self.waiting -= len(taken)
+        return taken
 
     def holds(self, share: float) -> bool:
         """Whether as much waits as that share of what may."""
@@ -92,6 +95,8 @@ class SharedConsumer:
         self._consumer = made(lambda: kafka.Consumer(settings), properties)
         self.committed: dict[tuple[str, int], int] = {}
         """What the group was told last, by partition."""
+        self.has_more = False
+        """The client may hold more than it gave at the last look."""
         self._inboxes: dict[tuple[str, int], _Inbox] = {}
         self._eof = kafka.KafkaError._PARTITION_EOF
         self._of_message = methodcaller("partition")
@@ -115,6 +120,7 @@ class SharedConsumer:
             SourceError: a partition cannot be read on.
         """
         messages = self._consumer.consume(_CONSUMED, 0.0)
+        self.has_more = len(messages) == _CONSUMED
         self._complaints.renew(self._consumer, self._properties)
         if self._complaints.is_shut_out:
             raise explained(
@@ -326,6 +332,9 @@ class PartitionReader(SplitReader):
         batch, rejected = self._decoder.decode(messages)
         self._rejected += rejected
         return batch
+
+    def has_given_all(self) -> bool:
+        return not self._inbox.waiting and not self._consumer.has_more
 
     def take_rejected(self) -> list[Any]:
         rejected, self._rejected = self._rejected, []

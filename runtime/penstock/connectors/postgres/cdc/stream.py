@@ -103,6 +103,9 @@ class ChangesReader(SplitReader):
     def next_record_at(self) -> int | None:
         return int(time.time() * 1000) if self._has_more else None
 
+    def has_given_all(self) -> bool:
+        return not self._has_more
+
     def confirm(self, lsn: int) -> None:
         """A completed checkpoint has this position; the server is told now and again."""
         self._confirmed = max(self._confirmed, lsn)

@@ -57,6 +57,10 @@ class _OwnedSplit:
             self.is_quiet and self.generator is not None and self.generator.is_idle(now_ms)
         )
 
+    def idle_since(self) -> int:
+        """Since when (ms) it is idle; 0: nobody knows."""
+        return 0 if self.generator is None else self.generator.idle_at() or 0
+
     def next_wake(self, now_ms: int) -> int | None:
         """When (ms) its watermark may change without a record."""
         if self.generator is None:
@@ -213,7 +217,7 @@ class SourceOperator(Operator):
             self._take_own_watermark(split, reader)
             if reader.finished:
                 self._close_split(split, reader)
-            elif count and not (count < most and self._is_ahead(reader)):
+            elif count and not (count < most and (reader.has_given_all() or self._is_ahead(reader))):
                 self._order.add(split)
             else:
                 split.is_quiet = True
@@ -283,7 +287,9 @@ class SourceOperator(Operator):
         self._finished.append(split.id)
 
     def _update_watermark(self) -> None:
-        """The subtask's watermark is the minimum over its splits that are neither finished nor idle."""
+        """The subtask's watermark is the minimum over its splits that are neither finished nor idle. If several have become idle
+        since the last look it goes as far as it would have gone had each been seen in its moment: to the last one's.
+        """
         if self._drained:
             return
         if not self._splits:
@@ -299,16 +305,20 @@ class SourceOperator(Operator):
             return
         now = self.context.clock.now_ms()
         lowest = self._clocks.first()
+        last: _OwnedSplit | None = None
         while lowest is not None:
             assert isinstance(lowest, _OwnedSplit)
             if not lowest.is_idle(now):
+                last = lowest
                 break
+            if last is None or lowest.idle_since() >= last.idle_since():
+                last = lowest
             self._idle_splits.add(lowest.id)
             self._clocks.take_first()
             lowest = self._clocks.first()
+        if last is not None and last.watermark is not None:
+            self._advance(last.watermark)
         self._set_idle(lowest is None)
-        if lowest is not None and lowest.watermark is not None and lowest.watermark > self._emitted:
-            self._advance(lowest.watermark)
 
     def _advance(self, watermark: int) -> None:
         if watermark > self._emitted:

@@ -159,14 +159,43 @@ def test_splits_that_give_nothing_go_idle_at_the_same_time_and_come_back() -> No
     assert not output.watermarks
     clock.set(1_000)
     read_all(operator)
-    assert not output.watermarks
-    operator.advance_processing_time(1_000)
     assert output.events[-1] == ("idle", True)
+    assert output.watermarks == [9]
     clock.set(1_500)
     read_all(operator)
     assert ("idle", False) in output.events
     assert output.watermarks[-1] == MAX_TIMESTAMP
     assert output.watermarks == sorted(output.watermarks)
+
+
+@pytest.mark.parametrize("looks", [[1_000, 1_400, 1_700], [1_700], [1_500, 1_700]])
+@pytest.mark.parametrize(("first", "last"), [(100, 10), (10, 100)])
+def test_however_late_idleness_is_seen_the_clock_goes_to_the_split_that_was_idle_last(
+    first: int, last: int, looks: list[int]
+) -> None:
+    """The first one and one without records are idle since 1,000, the last one since 1,400."""
+    clock = ManualClock(0)
+    strategy = EVENT_TIME.with_idleness(Duration.of_seconds(1))
+    quiet: list[list[int] | None] = [None] * 9
+    operator, output = assigned(Splits([[[first], *quiet], [*quiet], [None, None, [last], *quiet]]), clock, strategy)
+    for now in (0, 200, 400):
+        clock.set(now)
+        read_all(operator)
+    for now in looks:
+        clock.set(now)
+        operator.advance_processing_time(now)
+    assert output.watermarks == [last - 1]
+    assert output.events[-1] == ("idle", True)
+
+
+def test_a_split_that_has_given_all_is_not_read_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Batches, "has_given_all", lambda self: self.position == 3)
+    operator, output = assigned(Splits([[[1] * 8, [2], [3], [4], [5]], [[10]]]), ManualClock(0))
+    read_all(operator)
+    assert sorted({value for value, _ in output.records}) == [1, 2, 3, 10]
+    assert operator.next_read_at() == 0
+    read_all(operator)
+    assert sorted({value for value, _ in output.records}) == [1, 2, 3, 4, 5, 10]
 
 
 @given(
