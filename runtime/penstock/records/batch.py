@@ -17,7 +17,7 @@ Timestamps are event time in ms since the epoch (`flink-features` T3); `None` me
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -135,6 +135,22 @@ class ColumnBatch:
         timestamps = None if self.timestamps is None else self.timestamps[positions]
         return ColumnBatch(self.columns.take(pa.array(positions)), timestamps, self.make_rows)
 
+    def goes_with(self, other: ColumnBatch) -> bool:
+        """Whether `joined` takes it: the same columns, and times in both or in none."""
+        return (
+            type(self) is type(other)
+            and (self.timestamps is None) == (other.timestamps is None)
+            and self.make_rows is other.make_rows
+            and self.schema == other.schema
+        )
+
+    def joined(self, others: Sequence[ColumnBatch]) -> ColumnBatch:
+        """These records and those of others that go with them, in order."""
+        import pyarrow as pa
+
+        columns = pa.concat_batches([self.columns, *(other.columns for other in others)])
+        return ColumnBatch(columns, joined_timestamps([self, *others]), self.make_rows)
+
     def goes_as_columns(self, *, wanted: bool) -> bool:
         """Whether columns are the cheaper form to send to another process; `wanted`: somebody there takes columns."""
         return True
@@ -154,6 +170,14 @@ class ColumnBatch:
 
 
 Batch = RowBatch | ColumnBatch
+
+
+def joined_timestamps(batches: Iterable[ColumnBatch]) -> npt.NDArray[np.int64] | None:
+    """Of all, if the first has some."""
+    import numpy as np
+
+    times = [batch.timestamps for batch in batches if batch.timestamps is not None]
+    return np.concatenate(times) if times else None
 
 
 def _approximate_bytes(value: Any, depth: int = _DEEPEST) -> int:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.connectors.formats.arrow_types import fields_of_class
-from penstock.records.batch import ColumnBatch, RowBatch
+from penstock.records.batch import ColumnBatch, RowBatch, joined_timestamps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     import numpy as np
     import numpy.typing as npt
@@ -116,6 +116,21 @@ class ObjectBatch(ColumnBatch):
         indices = pa.array(positions)
         part._arrays = {index: array.take(indices) for index, array in self._arrays.items()}
         return part
+
+    def goes_with(self, other: ColumnBatch) -> bool:
+        return (
+            isinstance(other, ObjectBatch)
+            and self._kind is other._kind
+            and (self.timestamps is None) == (other.timestamps is None)
+        )
+
+    def joined(self, others: Sequence[ColumnBatch]) -> ObjectBatch:
+        parts = [self, *(other for other in others if isinstance(other, ObjectBatch))]
+        objects = [value for part in parts for value in part._objects]
+        whole = ObjectBatch(objects, self._kind, joined_timestamps(parts))
+        for index in self._arrays:
+            whole._arrays[index] = pa.concat_arrays([part.column_at(index) for part in parts])
+        return whole
 
     def goes_as_columns(self, *, wanted: bool) -> bool:
         """Nested records never: making columns of them and records of those again costs many times what they do."""

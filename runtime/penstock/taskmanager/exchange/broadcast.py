@@ -43,5 +43,5 @@ class BroadcastWriter(ExchangeWriter):
             self.bytes_out += len(row) * self._targets
             for target in range(self._targets):
                 self._emit(target, row if target == 0 else retarget(row, target))
-        self._sent[0] = now
+        self._sent = [now] * self._targets
         self._send_markers(None)

@@ -188,10 +188,7 @@ class KeyGroupWriter(ExchangeWriter):
             indices = np.flatnonzero(targets == target)
             if not len(indices):
                 continue
-            self._tell_watermark(target)
-            if self._rows[target]:
-                self._cut(target)
-            self._send(target, batch.take(indices))
+            self._append_columns(target, batch.take(indices))
 
     def _fail(self, error: Exception, keys: list[Any], values: list[Any]) -> NoReturn:
         """One of the keys is none. All were hashed at once: which one it is, is looked for only now."""

@@ -20,10 +20,7 @@ class SingleTargetWriter(ExchangeWriter):
     def write(self, batch: Batch) -> None:
         columns = self._as_columns(batch)
         if columns is not None:
-            self._tell_watermark(self._target)
-            if self._rows[self._target]:
-                self._cut(self._target)
-            self._send(self._target, columns)
+            self._append_columns(self._target, columns)
         else:
             rows = batch.rows()
             self._append(self._target, rows.values, rows.timestamps)

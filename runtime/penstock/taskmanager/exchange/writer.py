@@ -20,6 +20,7 @@ from penstock.graph.job_graph import ExchangeSpec
 from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.records.fields import shortened
 from penstock.state.encoding.tagged import type_name
+from penstock.taskmanager.exchange.held_columns import ENOUGH_BYTES, HeldColumns
 from penstock.taskmanager.exchange.rows import LatencyMarker, encode_buffer, encode_latency
 from penstock.taskmanager.operators.user_code import raise_user_error
 
@@ -34,10 +35,6 @@ per record."""
 
 BUFFER_BYTES = 128 * 1024
 """Of an encoded buffer; what is sent has at most twice as many, unless it is a single record."""
-
-
-COLUMN_BUFFER_BYTES = 1024 * 1024
-"""The same of columns: a call into Arrow costs the same for many records as for few."""
 
 
 FEW_RECORDS = 256
@@ -96,6 +93,8 @@ class ExchangeWriter(ABC):
         self._targets = spec.parallelism
         self._rows: list[list[Any]] = [[] for _ in range(self._targets)]
         self._stamps: list[list[int] | None] = [None] * self._targets
+        self._columns = [HeldColumns() for _ in range(self._targets)]
+        """For a target either rows wait or columns do."""
         self._watermark = MIN_TIMESTAMP
         self._idle = False
         self._sent: list[tuple[int, bool]] = [(MIN_TIMESTAMP, False)] * self._targets
@@ -103,7 +102,7 @@ class ExchangeWriter(ABC):
         """Latency markers by target, behind what is collected for it."""
         self._next_marked = sender
         self._row_buffers = _FullBuffer(BUFFER_RECORDS, BUFFER_BYTES)
-        self._column_buffers = _FullBuffer(1 << 31, COLUMN_BUFFER_BYTES)
+        self._column_buffers = _FullBuffer(1 << 31, ENOUGH_BYTES)
 
     def reachable(self) -> range:
         """Targets this sender may send to; watermarks go to all of them."""
@@ -122,7 +121,7 @@ class ExchangeWriter(ABC):
     def flush(self) -> None:
         """Send what is collected, and the watermark to those who have not seen it."""
         for target in self.reachable():
-            if self._rows[target]:
+            if self._holds(target):
                 self._cut(target)
             elif self._sent[target] != (self._watermark, self._idle):
                 self._send(target, None)
@@ -159,11 +158,13 @@ class ExchangeWriter(ABC):
         now = (self._watermark, self._idle)
         if self._marked:
             return True
-        return any(self._rows[target] or self._sent[target] != now for target in self.reachable())
+        return any(self._holds(target) or self._sent[target] != now for target in self.reachable())
 
     def _append(self, target: int, values: list[Any], timestamps: list[int] | None) -> None:
         """Take records for a target; a change between with and without timestamps cuts a buffer."""
         self._tell_watermark(target)
+        if self._columns[target]:
+            self._cut(target)
         rows = self._rows[target]
         stamps = self._stamps[target]
         if rows and (stamps is None) != (timestamps is None):
@@ -180,15 +181,31 @@ class ExchangeWriter(ABC):
         if len(rows) >= self._row_buffers.records:
             self._cut(target)
 
+    def _append_columns(self, target: int, batch: ColumnBatch) -> None:
+        """Take records for a target as columns; what cannot travel with those that wait sends these ahead."""
+        self._tell_watermark(target)
+        held = self._columns[target]
+        if self._rows[target] or not held.fits(batch):
+            self._cut(target)
+        held.add(batch)
+        if held.is_enough:
+            self._cut(target)
+
+    def _holds(self, target: int) -> bool:
+        return bool(self._rows[target] or self._columns[target])
+
     def _tell_watermark(self, target: int) -> None:
         """Called before a target gets records: it must know the watermarks that were emitted ahead of them."""
         if self._sent[target][0] != self._watermark:
-            if self._rows[target]:
+            if self._holds(target):
                 self._cut(target)
             else:
                 self._send(target, None)
 
     def _cut(self, target: int) -> None:
+        if self._columns[target]:
+            self._send(target, self._columns[target].take())
+            return
         batch = RowBatch(self._rows[target], self._stamps[target])
         self._rows[target] = []
         self._stamps[target] = None

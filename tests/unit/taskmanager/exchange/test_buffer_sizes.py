@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,12 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common.errors import StateTypeError
+from penstock.connectors.formats.json_lines import JsonLinesFormat
+from penstock.connectors.formats.object_batch import ObjectBatch
 from penstock.graph.transformation import Exchange, Partitioning
-from penstock.records.batch import ColumnBatch, RowBatch
+from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.exchange import writer as exchange_module
+from penstock.taskmanager.exchange.held_columns import ENOUGH_BYTES, ENOUGH_RECORDS
 from penstock.taskmanager.exchange.rows import MARKER, Buffer, decode_buffer
 from penstock.taskmanager.exchange.segments import SEGMENT_BYTES, in_segments, put_together
-from penstock.taskmanager.exchange.writer import BUFFER_BYTES, BUFFER_RECORDS, COLUMN_BUFFER_BYTES, ExchangeWriter
+from penstock.taskmanager.exchange.writer import BUFFER_BYTES, BUFFER_RECORDS, ExchangeWriter
 from penstock.taskmanager.exchange.writers import create_writer
 from tests.unit.taskmanager.support import exchange
 
@@ -102,12 +107,111 @@ def test_columns_are_cut_by_bytes_too() -> None:
     for _ in range(3):
         writer.write(ColumnBatch(columns, None, rows_of))
     buffers = [decode_buffer(row) for _, row in sent]
-    assert max(len(buffer.row) for buffer in buffers) <= 2 * COLUMN_BUFFER_BYTES
+    assert max(len(buffer.row) for buffer in buffers) <= 2 * ENOUGH_BYTES
     assert values_of(buffers) == list(range(1_000)) * 3
 
 
 def rows_of(batch: pa.RecordBatch) -> list[object]:
     return list(batch.column(0).to_pylist())
+
+
+def pairs_of(batch: pa.RecordBatch) -> list[object]:
+    return list(zip(batch.column(0).to_pylist(), batch.column(1).to_pylist(), strict=True))
+
+
+class Line(msgspec.Struct):
+    key: int
+    n: int
+
+
+DECODE = JsonLinesFormat(Line).decoder(b"")
+
+
+class ByFirst:
+    field = "key"
+
+    def __call__(self, value: Any) -> Any:
+        return value.key if isinstance(value, Line) else value[0]
+
+
+def batch_in(form: str, begin: int, count: int) -> Batch:
+    """Records (key, n) from n = `begin` on, at the time n."""
+    numbers = np.arange(begin, begin + count)
+    times = None if form.startswith("timeless") else numbers
+    if form == "objects":
+        lines = b"".join(b'{"key":%d,"n":%d}\n' % (n % 7, n) for n in numbers.tolist())
+        decoded = DECODE(lines)
+        assert isinstance(decoded, ObjectBatch)
+        return decoded.with_timestamps(times)
+    if form == "rows":
+        return RowBatch([(n % 7, n) for n in numbers.tolist()], numbers.tolist())
+    kind = pa.int32() if form == "other columns" else pa.int64()
+    columns = pa.record_batch({"key": pa.array(numbers % 7, kind), "n": numbers})
+    return ColumnBatch(columns, times, pairs_of)
+
+
+@given(
+    parts=st.lists(
+        st.tuples(
+            st.sampled_from(["rows", "columns", "timeless columns", "other columns", "objects"]),
+            st.sampled_from([1, 5, 300, 5_000]),
+            st.sampled_from(["", "", "flush", "watermark"]),
+        ),
+        max_size=12,
+    ),
+    kind=st.sampled_from([Exchange.KEY_GROUP, Exchange.FORWARD, Exchange.BROADCAST]),
+    targets=st.sampled_from([1, 3]),
+)
+def test_columns_wait_for_others_and_keep_their_order_times_and_watermarks(
+    parts: list[tuple[str, int, str]], kind: Exchange, targets: int
+) -> None:
+    sent: list[tuple[int, Buffer]] = []
+    by_key = Partitioning(kind, ByFirst(), key_field="key") if kind is Exchange.KEY_GROUP else Partitioning(kind)
+    spec = replace(exchange(by_key, targets), takes_columns=True)
+    writer = create_writer(spec, 0, lambda target, row: sent.append((target, decode_buffer(row))))
+    begin, timed = 0, []
+    for form, count, then in parts:
+        writer.write(batch_in(form, begin, count))
+        begin += count
+        timed += [not form.startswith("timeless")] * count
+        if then == "watermark":
+            writer.watermark(begin - 1)
+        elif then == "flush":
+            writer.flush()
+            assert not writer.holds_back
+    writer.flush()
+    assert not writer.holds_back
+    found = []
+    for target in range(targets):
+        known, numbers = MIN_TIMESTAMP, []
+        for buffer in (buffer for to, buffer in sent if to == target):
+            batch = buffer.batch()
+            rows = RowBatch([]) if batch is None else batch.rows()
+            of_buffer = [value.n if isinstance(value, Line) else value[1] for value in rows.values]
+            assert not of_buffer or (timed[of_buffer[0]], min(of_buffer) > known) == (rows.timestamps is not None, True)
+            assert rows.timestamps is None or rows.timestamps == of_buffer
+            numbers += of_buffer
+            known = max(known, buffer.watermark)
+        assert numbers == sorted(numbers)
+        found += numbers
+    copies = targets if kind is Exchange.BROADCAST else 1
+    assert sorted(found) == sorted(list(range(begin)) * copies)
+
+
+@pytest.mark.parametrize("form", ["columns", "objects"])
+def test_small_batches_of_columns_share_a_buffer(form: str) -> None:
+    sent: list[tuple[int, bytes]] = []
+    by_key = Partitioning(Exchange.KEY_GROUP, ByFirst(), key_field="key")
+    spec = replace(exchange(by_key, TARGETS), takes_columns=True)
+    writer = create_writer(spec, 0, lambda target, row: sent.append((target, row)))
+    for begin in range(0, 30_000, 300):
+        writer.write(batch_in(form, begin, 300))
+    writer.flush()
+    sizes = [decode_buffer(row).size for _, row in sent]
+    assert sum(sizes) == 30_000
+    assert (
+        len(sizes) <= 30_000 / ENOUGH_RECORDS + 3 * TARGETS
+    )  # the first ones are small: nobody knows how large records are
 
 
 def test_a_record_that_is_too_large_for_any_buffer_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
