@@ -20,6 +20,9 @@ LONGEST_S = 0.2
 """What a batch may take: commands, timers and output wait for so long."""
 GOOD_S = 0.005
 """What a batch should take that has more than `FEW` records."""
+GOOD_COLUMNS_S = 0.02
+"""The same of columns: a call into Arrow costs as much for few as for many, so that a batch of a thousand records takes twice as long
+for each as one of four thousand."""
 FEW = 500
 """Records; what a batch costs by itself is little beside theirs."""
 _GROWTH = 8
@@ -53,15 +56,16 @@ class Pace:
         self.records = 1
         """How many the next batch may have."""
 
-    def took(self, records: int, seconds: float, size: int = 0) -> None:
-        """So many records, of so many bytes, were a batch and took so long."""
+    def took(self, records: int, seconds: float, size: int = 0, *, columns: bool = False) -> None:
+        """So many records, of so many bytes, were a batch (of columns) and took so long."""
         if records <= 0:
             return
         last, self._last = self._last, (records, seconds)
         if last[0] != records:
             self._other = last
         fitting = int(records * LONGEST_S / max(seconds, 1e-6))
-        is_fixed = seconds > GOOD_S and _is_fixed(self._other, self._last)
+        good = GOOD_COLUMNS_S if columns else GOOD_S
+        is_fixed = seconds > good and _is_fixed(self._other, self._last)
         if seconds > LONGEST_S / 2 and (last[0] == records == 1 or is_fixed):
             limit = 2 * records
         elif fitting < self.records or 2 * records >= self.records:  # readers give about what they are asked for
@@ -69,7 +73,7 @@ class Pace:
         else:
             limit = self.records
         if not is_fixed:
-            limit = min(limit, max(FEW, int(records * GOOD_S / max(seconds, 1e-6))))
+            limit = min(limit, max(FEW, int(records * good / max(seconds, 1e-6))))
         if self._most_bytes and size > 0:
             limit = min(limit, self._most_bytes * records // size)
         self.records = max(1, min(limit, self._most))

@@ -20,7 +20,7 @@ from penstock.graph.job_graph import JobGraph, OperatorNode, Stage
 from penstock.graph.operator import Operator
 from penstock.graph.transformation import Exchange
 from penstock.metrics.task import TaskMetrics
-from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch
+from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch, ColumnBatch
 from penstock.records.fields import shortened
 from penstock.state.backend import KeyContext, KeyedStateBackend
 from penstock.state.encoding.tagged import Unencodable, pack, type_name
@@ -289,7 +289,7 @@ class Subtask:
             started = clock()
             for operator, input_index in targets:
                 operator.process_batch(part, input_index)
-            self._pace.took(end - begin, clock() - started)
+            self._pace.took(end - begin, clock() - started, columns=isinstance(batch, ColumnBatch))
             begin = end
             if begin < size:
                 yield
