@@ -36,7 +36,7 @@ test-browser: $(STAMP) ## the dashboard in a real Chromium (fetched as root on D
 
 test-kafka: $(STAMP) ## the Kafka connector on real brokers, killed and paused (Maven is fetched as root on Debian); ONLY="not security"
 	@command -v mvn >/dev/null || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends maven >/dev/null)
-	@$(PYTEST) -m "kafka and not chaos" $(if $(ONLY),-k "$(ONLY)") tests
+	@$(PYTEST) --durations=8 -m "kafka and not chaos" $(if $(ONLY),-k "$(ONLY)") tests
 
 test-postgres: $(STAMP) ## the Postgres connector on a real server, killed and paused (fetched as root on Debian)
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends postgresql >/dev/null)
@@ -102,7 +102,7 @@ test-all: $(STAMP) ## all tests that need no Kubernetes with pods; the operator 
 	@PENSTOCK_FAULTS_STRIDE=$(or $(STRIDE),4) $(PYTEST) -m "not e2e" tests runtime/penstock
 
 test-e2e: $(STAMP) ## the tests on a real one-node Kubernetes (root, Linux): cluster, images, chart, self-verifying jobs; ONLY="not long"
-	@$(PYTEST) -s -m "e2e$(if $(ONLY), and ($(ONLY)))" tests/e2e
+	@$(PYTEST) -s --durations=12 -m "e2e$(if $(ONLY), and ($(ONLY)))" tests/e2e
 
 test-cluster: $(STAMP) ## the tests of the development cluster and of the images themselves (root, Linux)
 	@$(PYTEST) -m e2e tests/tools
