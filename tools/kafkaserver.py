@@ -164,6 +164,23 @@ class KafkaServer:
         while name in admin.list_topics(timeout=10).topics:
             time.sleep(0.05)
 
+    def limit_clients(self, **rates: int) -> None:
+        """Quotas of every client without one of its own, such as ``producer_byte_rate``; none: there are no bounds any more."""
+        names = "producer_byte_rate,consumer_byte_rate"
+        change = (
+            ["--add-config", ",".join(f"{n}={r}" for n, r in rates.items())] if rates else ["--delete-config", names]
+        )
+        java = [
+            *_java(JARS.ensure(), "-Xmx256m"),
+            "kafka.admin.ConfigCommand",
+            "--bootstrap-server",
+            self.inner_servers,
+        ]
+        command = [*java, "--alter", "--entity-type", "clients", "--entity-default", *change]
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        if done.returncode:
+            raise ToolError(f"no quota was set: {done.stdout[-1000:]}", remedy=f"see {self.log()}")
+
     def admin(self) -> Any:
         """An ``AdminClient`` on the listener without security: one for all, since what it was asked ends with it."""
         from confluent_kafka.admin import AdminClient

@@ -203,13 +203,15 @@ class MetricHistory:
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """A part of a source's input. `owner`: the subtask that reads it, -1: none; `position` in the source's own words."""
+    """A part of a source's input. `owner`: the subtask that reads it, -1: none; `position` in the source's own words; `lag`: records or
+    bytes not read, None: not known."""
 
     id: str
     owner: int = -1
     position: str = ""
     size: int = 0
     watermark: int | None = None
+    lag: int | None = None
 
 
 @dataclass(frozen=True)

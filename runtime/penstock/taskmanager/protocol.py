@@ -94,6 +94,8 @@ class SourceProgress(msgspec.Struct, gc=False):
     generators: dict[str, Any] = {}
     finished: list[str] = []
     lag: int | None = None
+    lags: dict[str, int] = {}
+    """Of single splits; those that have changed."""
     exhausted: bool = False
     """Every split this subtask has was read to its end."""
     watermark: int | None = None

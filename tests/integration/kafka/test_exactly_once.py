@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, run, started, until
+from tests.integration.kafka.running import end_offsets, endless, written
 from tests.integration.kafka.support import (
     CountPerKey,
     await_checkpoints,
@@ -27,7 +22,6 @@ from tests.integration.kafka.support import (
     eventually,
     fill,
     new_name,
-    read,
     records,
     sink,
     source,
@@ -84,52 +78,6 @@ def test_failures_of_functions_lose_and_repeat_nothing(kafka: KafkaServer, tmp_p
     assert FailsNowAndThen.failures == 3
     assert master.history.status.value == "FINISHED"
     assert verdict(kafka.bootstrap_servers, writes, 30_000) == ""
-
-
-@contextmanager
-def endless(folder: Path, kafka: KafkaServer, reads: str, writes: str, prefix: str) -> Iterator[Any]:
-    """A function that (re)starts the job with a parallelism; the job is killed at the end."""
-    running: list[subprocess.Popen[bytes]] = []
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def start(parallelism: int = 2, moment: str = "") -> subprocess.Popen[bytes]:
-        program = "tests.integration.kafka.endless_job"
-        arguments = [str(folder), kafka.bootstrap_servers, reads, writes, prefix, str(parallelism), moment]
-        with (folder / "job.log").open("ab") as log:
-            process = subprocess.Popen([sys.executable, "-m", program, *arguments], stdout=log, stderr=log, env=found)
-        running.append(process)
-        return process
-
-    try:
-        yield start
-    finally:
-        for process in running:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
-
-
-def end_offsets(kafka: KafkaServer, name: str) -> int:
-    """Committed records' offsets of a topic, added up; a broker that has just come back is asked again."""
-    until = time.monotonic() + 60
-    consumer = Consumer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "x", "isolation.level": "read_committed"}
-    )
-    try:
-        while True:
-            try:
-                partitions = consumer.list_topics(name, timeout=30).topics[name].partitions
-                return sum(consumer.get_watermark_offsets(TopicPartition(name, p), timeout=30)[1] for p in partitions)
-            except KafkaException:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(0.1)
-    finally:
-        consumer.close()
-
-
-def written(kafka: KafkaServer, name: str) -> int:
-    return len(read(kafka.bootstrap_servers, name))
 
 
 def test_a_killed_job_goes_on_with_nothing_lost_or_repeated_at_any_parallelism(tmp_path: Path) -> None:

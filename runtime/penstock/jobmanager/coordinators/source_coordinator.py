@@ -42,6 +42,7 @@ class _Tracked:
     owner: int | None = None
     position: Any = None
     watermark: int | None = None
+    lag: int | None = None
     generator: Any = None
     files: list[dict[str, Any]] = field(default_factory=list)
 
@@ -106,6 +107,7 @@ class SourceCoordinator:
                     "" if tracked.position is None else str(tracked.position)[:200],
                     tracked.split.size,
                     tracked.watermark,
+                    tracked.lag,
                 )
                 for tracked in splits[:most]
             ],
@@ -270,6 +272,8 @@ class SourceCoordinator:
             tracked.position = position
             tracked.watermark = progress.watermarks.get(split_id, tracked.watermark)
             tracked.generator = progress.generators.get(split_id, tracked.generator)
+        for split_id, lag in progress.lags.items():
+            self._splits[split_id].lag = lag
         for split_id in progress.finished:
             finished = self._splits.pop(split_id)
             self._load[subtask] -= finished.load

@@ -28,7 +28,7 @@ def test_a_few_large_messages_fill_it() -> None:
         inbox.put(messages(1, 1 << 20))
     assert inbox.holds(1.0)
     for _ in range(11):
-        inbox.take(10_000)
+        assert len(inbox.take(1)) == 1
     assert not inbox.holds(0.5)
 
 
@@ -40,3 +40,15 @@ def test_bytes_leave_with_their_messages_however_they_are_taken() -> None:
         inbox.take(3)
     assert inbox.waiting_bytes == 0
     assert inbox.take(1) == []
+
+
+def test_what_came_one_by_one_is_taken_together_in_order() -> None:
+    inbox = _Inbox()
+    came = messages(7, 10)
+    for message in came[:5]:
+        inbox.put([message])
+    inbox.put(came[5:])
+    assert inbox.take(6) == came[:6]
+    assert (inbox.waiting, inbox.waiting_bytes) == (1, 10)
+    assert inbox.take(6) == came[6:]
+    assert (inbox.waiting, inbox.waiting_bytes) == (0, 0)

@@ -13,7 +13,7 @@ export default async function page({ main, job }) {
       heads = found.sources.map(() => h("span.muted"));
       lists = found.sources.map((source) => table({ caption: `Splits of ${source.name}`, rows: source.splits, empty: "No split is left to read.", columns: [
         ["Split", (r) => h("code.wrap", null, r.id), { wide: true, sort: (r) => r.id }], ["Subtask", (r) => (r.owner < 0 ? "none yet" : `#${r.owner}`), { num: true, sort: (r) => r.owner }],
-        ["Read up to", (r) => h("code.wrap", null, r.position || "the beginning"), { wide: true }], ["Size", (r) => (r.size ? bytes(r.size) : "–"), { num: true, sort: (r) => r.size }], ["Watermark", (r) => (r.watermark ? clock(r.watermark) : "–"), { num: true }]] }));
+        ["Read up to", (r) => h("code.wrap", null, r.position || "the beginning"), { wide: true }], ["Size", (r) => (r.size ? bytes(r.size) : "–"), { num: true, sort: (r) => r.size }], ["Unread", (r) => (r.lag === null ? "–" : num(r.lag)), { num: true, sort: (r) => r.lag }], ["Watermark", (r) => (r.watermark ? clock(r.watermark) : "–"), { num: true }]] }));
       sinks = h("div.in");
       put(box, found.sources.map((source, i) => panel(h("div.group-head", null, h("h2", null, source.name), h("code", null, source.uid), heads[i]), lists[i])), panel("Sinks", sinks));
     }

@@ -36,7 +36,7 @@ _NO_BOUND = 1 << 62
 class _OwnedSplit:
     """A split of this subtask; opened when it is read first."""
 
-    __slots__ = ("assignment", "generator", "id", "is_closed", "is_quiet", "number", "reader", "watermark")
+    __slots__ = ("assignment", "generator", "id", "is_closed", "is_quiet", "number", "reader", "told_lag", "watermark")
 
     def __init__(self, assignment: SplitAssignment, number: int) -> None:
         self.id = assignment.id
@@ -48,6 +48,7 @@ class _OwnedSplit:
         self.is_closed = False
         self.is_quiet = False
         """The last read gave nothing."""
+        self.told_lag = -1
 
     def is_idle(self, now_ms: int) -> bool:
         """What was not asked yet, or has more to give, is not idle however long it waits for its turn."""
@@ -366,6 +367,8 @@ class SourceOperator(Operator):
             lag = split.reader.lag()
             if lag is not None:
                 progress.lag = (progress.lag or 0) + lag
+                if lag != split.told_lag:
+                    progress.lags[split.id] = split.told_lag = lag
             at = split.reader.next_record_at()
             if at is not None:
                 due = at if due is None else min(due, at)
