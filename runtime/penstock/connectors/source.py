@@ -196,8 +196,9 @@ class SplitReader(ABC):
         return None
 
     def has_given_all(self) -> bool:
-        """True: the last `read` gave all that had come until then. The split is read again when some time has passed, so that what
-        comes one by one is not read one by one: a batch of a single record costs as much as one of a hundred.
+        """True: the last `read` gave all that had come until then. The split is read again when buffers may go, or after some 20 ms
+        where others have records all the time. So what comes one by one is not read one by one: a batch of a single record costs as much
+        as one of a hundred.
         """
         return False
 

@@ -141,7 +141,7 @@ class ColumnBatch:
             type(self) is type(other)
             and (self.timestamps is None) == (other.timestamps is None)
             and self.make_rows is other.make_rows
-            and self.schema == other.schema
+            and self.schema.equals(other.schema, check_metadata=True)
         )
 
     def joined(self, others: Sequence[ColumnBatch]) -> ColumnBatch:

@@ -88,6 +88,8 @@ class LevelTask:
         self._results: dict[str, list[bytes]] = {}
         self._lines: list[str] = []
         self.next_latency_at = math.inf
+        self.has_read = False
+        """A source has read a record since this was set to False."""
         """When (s, monotonic) a source sends a latency marker."""
 
     @property
@@ -175,10 +177,17 @@ class LevelTask:
 
     # --- input ------------------------------------------------------------------------------------------------
 
-    def readers(self, deadline_ms: int) -> list[tuple[Subtask, Iterator[int]]]:
-        """One iterator per source of the level; each step reads one batch and yields its size."""
+    def readers(self, deadline_ms: int, *, due: bool = False) -> list[tuple[Subtask, Iterator[int]]]:
+        """One iterator per source of the level; each step reads one batch and yields its size.
+
+        Args:
+            due: only of sources that have something, or were last asked some time ago.
+        """
         return [
-            (subtask, source.read(deadline_ms)) for subtask in self._subtasks for source in subtask.sources.values()
+            (subtask, source.read(deadline_ms))
+            for subtask in self._subtasks
+            for source in subtask.sources.values()
+            if not due or source.is_due
         ]
 
     def read_step(self, subtask: Subtask, reader: Iterator[int]) -> bool:
@@ -190,7 +199,9 @@ class LevelTask:
         try:
             if subtask.is_full:
                 subtask.take_finished()
-            return not subtask.is_full and bool(next(reader, 0))
+            count = 0 if subtask.is_full else next(reader, 0)
+            self.has_read = self.has_read or bool(count)
+            return count > 0
         except BaseException as error:
             self._fail(error)
             return False

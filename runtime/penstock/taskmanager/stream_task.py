@@ -44,6 +44,8 @@ TICK_S = 0.02
 _IDLE_S = 0.001
 _LONGEST_IDLE_S = 0.01
 """A source that has nothing to read and cannot say until when is asked again after 1 ms, then ever more rarely."""
+_AGAIN_S = 0.02
+"""A source that had nothing is asked again beside others that always have something."""
 _LONGEST_NAP_S = 0.03
 """What is due at a source waits at most so long for a buffer that may not go yet; else there would be much to read at once."""
 _LEAST_PAUSE = 0.25
@@ -131,10 +133,14 @@ class StreamTask:
         """Read what is there, look for a command after every batch; returns the command or None."""
         task = self._task
         readers = task.readers(_FAR) if self._reads else []
+        sources, again = len(readers), time.monotonic() + _AGAIN_S
         while True:
             readers = [entry for entry in readers if task.read_step(*entry)]
-            if readers:
+            if task.has_read:
+                task.has_read = False
                 self._idle_s = _IDLE_S
+            if 0 < len(readers) < sources and time.monotonic() >= again:
+                readers, again = task.readers(_FAR, due=True), time.monotonic() + _AGAIN_S
             yield from self._send_output(self._least_pause_s if readers else 0.0)
             self._send_news()
             self._ask_for_epoch()

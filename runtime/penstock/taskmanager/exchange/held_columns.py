@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
     from penstock.records.batch import ColumnBatch
 
@@ -43,8 +45,13 @@ class HeldColumns:
     def is_enough(self) -> bool:
         return self._records >= ENOUGH_RECORDS or self._bytes >= ENOUGH_BYTES
 
-    def take(self) -> ColumnBatch:
-        """All as one batch."""
-        first, *others = self._parts
+    def take(self) -> list[ColumnBatch]:
+        """All as one batch; as they are if Arrow cannot put them together, such as dictionaries that have too many values in all."""
+        parts = self._parts
         self._parts, self._records, self._bytes = [], 0, 0
-        return first.joined(others) if others else first
+        if len(parts) < 2:
+            return parts
+        try:
+            return [parts[0].joined(parts[1:])]
+        except pa.ArrowException:
+            return parts

@@ -20,7 +20,10 @@ class SingleTargetWriter(ExchangeWriter):
     def write(self, batch: Batch) -> None:
         columns = self._as_columns(batch)
         if columns is not None:
-            self._append_columns(self._target, columns)
+            self._tell_watermark(self._target)
+            if self._holds(self._target):
+                self._cut(self._target)
+            self._send(self._target, columns)
         else:
             rows = batch.rows()
             self._append(self._target, rows.values, rows.timestamps)

@@ -182,7 +182,7 @@ class ExchangeWriter(ABC):
             self._cut(target)
 
     def _append_columns(self, target: int, batch: ColumnBatch) -> None:
-        """Take records for a target as columns; what cannot travel with those that wait sends these ahead."""
+        """Take records for a target as columns, a copy of its own; what cannot travel with those that wait sends these ahead."""
         self._tell_watermark(target)
         held = self._columns[target]
         if self._rows[target] or not held.fits(batch):
@@ -204,7 +204,8 @@ class ExchangeWriter(ABC):
 
     def _cut(self, target: int) -> None:
         if self._columns[target]:
-            self._send(target, self._columns[target].take())
+            for part in self._columns[target].take():
+                self._send(target, part)
             return
         batch = RowBatch(self._rows[target], self._stamps[target])
         self._rows[target] = []

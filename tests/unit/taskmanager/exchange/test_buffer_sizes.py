@@ -250,3 +250,46 @@ def test_the_last_segment_of_a_marker_can_be_told_from_others() -> None:
         part for _, part in in_segments([(0, bytes((MARKER,)) + bytes(100_000)), (0, b"\x01" + bytes(100_000))], 2)
     ]
     assert [part[1] for part in parts] == [2, 2, 2, 3, 0, 0, 0, 1]
+
+
+def sent_by_key(batches: Iterable[ColumnBatch]) -> list[object]:
+    sent: list[tuple[int, bytes]] = []
+    by_key = Partitioning(Exchange.KEY_GROUP, ByFirst(), key_field="key")
+    writer = create_writer(
+        replace(exchange(by_key, TARGETS), takes_columns=True), 0, lambda target, row: sent.append((target, row))
+    )
+    for batch in batches:
+        writer.write(batch)
+    writer.flush()
+    return values_of(decode_buffer(row) for _, row in sent)
+
+
+def test_dictionaries_that_do_not_fit_together_go_one_by_one() -> None:
+    def batch_of(begin: int) -> ColumnBatch:
+        names = pa.array([f"n{n}" for n in range(begin, begin + 100)]).cast(pa.dictionary(pa.int8(), pa.string()))
+        keys = np.arange(begin, begin + 100) % 7
+        return ColumnBatch(pa.record_batch({"key": keys, "name": names}), None, pairs_of)
+
+    expected = [(n % 7, f"n{n}") for n in range(300)]
+    assert sorted(sent_by_key(map(batch_of, (0, 100, 200)))) == sorted(expected)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize("kind", [Exchange.KEY_GROUP, Exchange.FORWARD, Exchange.BROADCAST])
+@pytest.mark.parametrize("targets", [1, TARGETS])
+def test_memory_that_is_used_again_behind_a_batch_changes_nothing_that_was_written(
+    kind: Exchange, targets: int
+) -> None:
+    sent: list[Buffer] = []
+    by_key = Partitioning(kind, ByFirst(), key_field="key") if kind is Exchange.KEY_GROUP else Partitioning(kind)
+    spec = replace(exchange(by_key, targets), takes_columns=True)
+    writer = create_writer(spec, 0, lambda target, row: sent.append(decode_buffer(row)))
+    keys, numbers, times = (np.zeros(300, np.int64) for _ in range(3))
+    for begin in range(0, 3_000, 300):
+        numbers[:] = times[:] = np.arange(begin, begin + 300)
+        keys[:] = numbers % 7
+        writer.write(ColumnBatch(pa.record_batch({"key": keys, "n": numbers}), times, pairs_of))
+    writer.flush()
+    copies = targets if kind is Exchange.BROADCAST else 1
+    assert sorted(values_of(sent)) == sorted([(n % 7, n) for n in range(3_000)] * copies)  # type: ignore[type-var]
+    stamps = [t for buffer in sent if (batch := buffer.batch()) is not None for t in batch.rows().timestamps or ()]
+    assert sorted(stamps) == sorted(list(range(3_000)) * copies)

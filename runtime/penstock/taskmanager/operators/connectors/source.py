@@ -13,7 +13,7 @@ are used up.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.source import ReadBounds, ReaderContext, Source, SourceReader, Split, SplitReader
@@ -31,12 +31,27 @@ if TYPE_CHECKING:
 READ_RECORDS = 10_000
 READ_BYTES = 4 * 1024 * 1024
 _NO_BOUND = 1 << 62
+_RETRY_MS = 20
+_RETRIED_PER_MS = 10
+"""Splits that have nothing are asked again so often while others have something: 1,000 of them every 100 ms."""
 
 
 class _OwnedSplit:
     """A split of this subtask; opened when it is read first."""
 
-    __slots__ = ("assignment", "generator", "id", "is_closed", "is_quiet", "number", "reader", "told_lag", "watermark")
+    __slots__ = (
+        "assignment",
+        "generator",
+        "has_given_all",
+        "id",
+        "is_closed",
+        "is_quiet",
+        "number",
+        "reader",
+        "rests",
+        "told_lag",
+        "watermark",
+    )
 
     def __init__(self, assignment: SplitAssignment, number: int) -> None:
         self.id = assignment.id
@@ -47,7 +62,10 @@ class _OwnedSplit:
         self.watermark: int | None = assignment.watermark
         self.is_closed = False
         self.is_quiet = False
-        """The last read gave nothing."""
+        """The last read gave nothing, or what comes next is not due yet."""
+        self.rests = False
+        """The last read gave all that there was: it is read again when a moment has passed."""
+        self.has_given_all: Callable[[], bool] = _never
         self.told_lag = -1
 
     def is_idle(self, now_ms: int) -> bool:
@@ -100,6 +118,7 @@ class SourceOperator(Operator):
         self._aligned_to = MAX_TIMESTAMP
         self._emitted = MIN_TIMESTAMP
         self._idle = False
+        self._retry_at = 0
         self._pace = Pace(READ_RECORDS, READ_BYTES)
         self._records_left = _NO_BOUND
         self._bytes_left = _NO_BOUND
@@ -130,7 +149,10 @@ class SourceOperator(Operator):
         assert self._reader is not None
         assignment = owned.assignment
         with self.context.named_in_errors():
-            owned.reader = self._reader.open_split(_split_of(assignment), assignment.position)
+            reader = owned.reader = self._reader.open_split(_split_of(assignment), assignment.position)
+        owned.has_given_all = getattr(
+            reader, "has_given_all", _never
+        )  # a reader may have the methods without the class
         self._open[owned.id] = owned
         self._count_unread(owned, -1)
         if self.strategy is not None:
@@ -139,7 +161,7 @@ class SourceOperator(Operator):
                 owned.generator.restore(assignment.generator)
             if self.strategy.kind == "custom":
                 owned.generator.on_periodic(self.context.clock.now_ms())  # from now on it says when it is to be asked
-        return owned.reader
+        return reader
 
     def _count_unread(self, owned: _OwnedSplit, sign: int) -> None:
         assert self._reader is not None
@@ -182,12 +204,16 @@ class SourceOperator(Operator):
     def read(self, deadline_ms: int) -> Iterator[int]:
         """Read until the deadline, the epoch's bound, or nothing is there.
 
-        Yields after every batch: its records, or 0 if readers have said that nothing else is due now.
+        Yields after every batch: its records; their number is negative if nothing else is due now.
         """
         self._update_watermark()
-        self._order.retry()
         clock = self.context.clock
-        while not self.has_used_up and clock.now_ms() <= deadline_ms:
+        now = clock.now_ms()
+        if not self._order.has_ready:
+            self._retry(now)
+        while not self.has_used_up and now <= deadline_ms:
+            if now >= self._retry_at:
+                self._retry(now)
             split = self._order.take(self._aligned_to)
             if split is None:
                 return
@@ -200,6 +226,7 @@ class SourceOperator(Operator):
             self._emit_rejected(split, reader)
             count = 0 if batch is None else len(batch)
             split.is_quiet = not count
+            split.rests = False
             if not split.is_idle(clock.now_ms()) and split.id in self._idle_splits:
                 self._idle_splits.discard(split.id)
                 self._clocks.add(split)
@@ -218,15 +245,26 @@ class SourceOperator(Operator):
             self._take_own_watermark(split, reader)
             if reader.finished:
                 self._close_split(split, reader)
-            elif count and not (count < most and (reader.has_given_all() or self._is_ahead(reader))):
+            elif count and not (count < most and (split.has_given_all() or self._is_ahead(reader))):
                 self._order.add(split)
             else:
-                split.is_quiet = True
+                split.rests = bool(count) and not self._is_ahead(reader)
+                split.is_quiet = not split.rests
                 self._order.set_aside(split)
             self._update_watermark()
             if count:
                 self._pace.took(count, time.perf_counter() - started, size)
-                yield count if self._order.has_ready else 0
+                yield count if self._order.has_ready else -count
+            now = clock.now_ms()
+
+    @property
+    def is_due(self) -> bool:
+        """A split has something, or those that had nothing were asked some time ago."""
+        return self._order.has_ready or self.context.clock.now_ms() >= self._retry_at
+
+    def _retry(self, now_ms: int) -> None:
+        """Ask again those that had nothing; beside one that always has something the less often the more there are."""
+        self._retry_at = now_ms + max(_RETRY_MS, self._order.retry() // _RETRIED_PER_MS)
 
     def _is_ahead(self, reader: SplitReader) -> bool:
         """Its next record is not due yet. To read it again just to be told so is a third of what a few records cost."""
@@ -384,7 +422,11 @@ class SourceOperator(Operator):
         """
         if self.has_used_up:
             return None
-        quiet = [split.reader.next_record_at() for split in self._open.values() if split.reader and split.is_quiet]
+        quiet = [
+            split.reader.next_record_at()
+            for split in self._open.values()
+            if split.reader and (split.is_quiet or split.rests)
+        ]
         return min((at or 0 for at in quiet), default=None)
 
     def next_wake(self) -> int | None:
@@ -424,3 +466,7 @@ class SourceOperator(Operator):
 
 def _split_of(assignment: SplitAssignment) -> Split:
     return Split(assignment.id, assignment.properties, assignment.size, assignment.files, assignment.root)
+
+
+def _never() -> bool:
+    return False

@@ -48,13 +48,15 @@ class ReadOrder:
         return bool(self._ready)
 
     def set_aside(self, split: Clocked) -> None:
-        """A split that had nothing is not asked again before `retry`."""
+        """A split that had nothing, or has given all that it had, is not asked again before `retry`."""
         self._dry.append(split)
 
-    def retry(self) -> None:
+    def retry(self) -> int:
+        """Ask those again that were set aside; how many they are."""
         dry, self._dry = self._dry, []
         for split in dry:
             self.add(split)
+        return len(dry)
 
     def take(self, limit: int) -> Clocked | None:
         """The split to read now, until it is put back; None: there is none, or all are past the watermark `limit`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -196,6 +197,78 @@ def test_a_split_that_has_given_all_is_not_read_again_at_once(monkeypatch: pytes
     assert operator.next_read_at() == 0
     read_all(operator)
     assert sorted({value for value, _ in output.records}) == [1, 2, 3, 4, 5, 10]
+
+
+def test_a_split_that_has_given_all_is_read_again_beside_one_that_always_has_more_and_is_not_idle() -> None:
+    """A batch takes 1 ms. What is set aside for a moment is asked again some 20 ms later, and has not gone idle meanwhile."""
+    clock = ManualClock(0)
+
+    class Slow(Batches):
+        def read(self, bounds: ReadBounds) -> Batch | None:
+            clock.set(clock.now_ms() + 1)
+            batch = super().read(bounds)
+            seen.append((clock.now_ms(), [] if batch is None else batch.rows().values))
+            return batch
+
+        def has_given_all(self) -> bool:
+            return self._batches is trickle
+
+    class SlowReader(BatchesReader):
+        def open_split(self, split: Split, position: Any) -> SplitReader:
+            return Slow(self._source.contents[int(split.id)], position or 0)
+
+    class SlowSplits(Splits):
+        def create_reader(self, context: ReaderContext) -> SourceReader:
+            return SlowReader(self)
+
+    seen: list[tuple[int, list[int]]] = []
+    trickle: list[list[int] | None] = [[n] for n in range(40)]
+    busy: list[list[int] | None] = [[n] * 100 for n in range(40, 2_000)]
+    strategy = EVENT_TIME.with_idleness(Duration.of_millis(15))
+    operator, output = assigned(SlowSplits([trickle, busy]), clock, strategy)
+    read_all(operator)
+    times = [at for at, values in seen if len(values) == 1]
+    assert len(times) == 40
+    assert max(after - before for before, after in pairwise(times)) <= 25
+    clock_of, late = -1, 0
+    for kind, *rest in output.events:
+        if kind == "watermark":
+            clock_of = rest[0]
+        elif isinstance(kind, int):
+            late += kind <= clock_of
+    assert late == 0
+
+
+class DuckReader:
+    """Has the methods that every split reader had once, and not the class."""
+
+    moves_without_records = False
+    position = 0
+
+    def read(self, bounds: ReadBounds) -> Batch | None:
+        self.position += 1
+        return RowBatch([self.position], None)
+
+    @property
+    def finished(self) -> bool:
+        return self.position == 3
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "has_given_all":
+            raise AttributeError(name)
+        return {"take_rejected": list, "take_watermarks": list, "is_idle": bool, "close": bool}.get(name, lambda: None)
+
+
+def test_a_reader_may_have_the_methods_without_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BatchesReader, "open_split", lambda *_: DuckReader())
+    operator, output = assigned(Splits([[[1]]]), ManualClock(0))
+    read_all(operator)
+    assert [value for value, _ in output.records] == [1, 2, 3]
+
+
+def test_a_step_tells_its_records_and_whether_there_are_more() -> None:
+    operator, _ = assigned(Splits([[[1, 1], [2]], [[10]]]), ManualClock(0))
+    assert list(operator.read(FAR)) == [2, 1, -1]
 
 
 @given(
