@@ -3,8 +3,8 @@
     python -m tests.chaos.kafka_soak --faults 200 --seed 7
 
 The job is a process of its own, JobManager and tasks, which is killed and started again, often with another parallelism; brokers
-are killed and stand still, which moves leaders of partitions and coordinators of transactions and groups. Input goes in all the
-while. After each fault the job must come further than it was: more must be committed. At the end all that was committed is read
+are killed and stand still, which moves leaders of partitions and coordinators of transactions and groups. It is rescaled while it
+runs, takes savepoints, is stopped with one and goes on from it with another parallelism. Input goes in all the while. After each fault the job must come further than it was: more must be committed. At the end all that was committed is read
 back, and every record must be in it once, with counts per key without a gap. What happened is told as JSON.
 """
 
@@ -24,6 +24,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from tests.integration.kafka.endless_job import answer, ask
 from tests.integration.kafka.support import await_checkpoints, fill, new_name, read, records, topic, verdict
 from tools.kafkaserver import KafkaServer
 
@@ -32,7 +33,19 @@ IN, OUT = 6, 3
 """Partitions."""
 BURST = 500
 PATIENCE_S = 120.0
-FAULTS = ("kill-job", "rescale-job", "stop-job-for-a-while", "kill-broker", "pause-broker", "kill-job-and-broker")
+FAULTS = (
+    "kill-job",
+    "kill-and-rescale-job",
+    "rescale-job",
+    "savepoint",
+    "stop-with-savepoint",
+    "kill-job-at-a-savepoint",
+    "stop-job-for-a-while",
+    "kill-broker",
+    "pause-broker",
+    "kill-job-and-broker",
+    "savepoint-while-a-broker-dies",
+)
 
 
 class Soak:
@@ -74,11 +87,20 @@ class Soak:
             "problem": problem,
         }
 
-    def _start(self) -> None:
+    def _start(self, savepoint: str = "") -> None:
         program = ["-m", "tests.integration.kafka.endless_job", str(self.folder), self.kafka.bootstrap_servers]
         found = {**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)}
         with (self.folder / "job.log").open("ab") as log:
-            command = [sys.executable, *program, self._in, self._out, self._prefix, str(self._parallelism)]
+            command = [
+                sys.executable,
+                *program,
+                self._in,
+                self._out,
+                self._prefix,
+                str(self._parallelism),
+                "",
+                savepoint,
+            ]
             self._job = subprocess.Popen(command, stdout=log, stderr=log, env=found, start_new_session=True)
 
     def _kill(self) -> None:
@@ -96,10 +118,38 @@ class Soak:
             case "kill-job":
                 self._kill()
                 self._start()
-            case "rescale-job":
+            case "kill-and-rescale-job":
                 self._kill()
-                self._parallelism = self.chance.choice([n for n in (1, 2, 3, 4) if n != self._parallelism])
+                self._choose_parallelism()
                 self._start()
+            case "rescale-job":
+                self._choose_parallelism()
+                ask(self.folder, "rescale", parallelism=self._parallelism)
+                self._answer()
+            case "savepoint":
+                ask(self.folder, "savepoint")
+                self._answer()
+            case "savepoint-while-a-broker-dies":
+                ask(self.folder, "savepoint")
+                time.sleep(self.chance.random() / 5)
+                self.kafka.kill(broker)
+                time.sleep(self.chance.random())
+                self.kafka.restart(broker)
+                self._answer(may_fail=True)
+            case "stop-with-savepoint":
+                assert self._job is not None
+                ask(self.folder, "stop")
+                savepoint = self._answer()
+                assert self._job.wait(PATIENCE_S) == 0, f"the job did not end well, see {self.folder}/job.log"
+                self._choose_parallelism()
+                self._start(savepoint)
+            case "kill-job-at-a-savepoint":
+                kind = self.chance.choice(["savepoint", "stop"])
+                ask(self.folder, kind)
+                time.sleep(self.chance.random() / 5)
+                self._kill()
+                found = answer(self.folder)
+                self._start(found["location"] if found is not None and kind == "stop" else "")
             case "stop-job-for-a-while":
                 assert self._job is not None
                 self._job.send_signal(signal.SIGSTOP)
@@ -119,6 +169,18 @@ class Soak:
                 self.kafka.kill(broker)
                 self._start()
                 self.kafka.restart(broker)
+
+    def _choose_parallelism(self) -> None:
+        self._parallelism = self.chance.choice([n for n in (1, 2, 3, 4) if n != self._parallelism])
+
+    def _answer(self, *, may_fail: bool = False) -> str:
+        """Where the savepoint is that the job was asked for."""
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := answer(self.folder)) is None:
+            assert time.monotonic() < deadline, f"no answer for {PATIENCE_S:.0f} s, see {self.folder}/job.log"
+            time.sleep(0.05)
+        assert may_fail or found["failure"] is None, f"{found['failure']}, see {self.folder}/job.log"
+        return found["location"] or ""
 
     def _await_progress(self) -> None:
         """Until more is committed than is now, of what goes in meanwhile."""

@@ -1,20 +1,25 @@
 """Kafka -> keyed state -> Kafka in a process of its own, which goes on from its newest checkpoint whenever it is started again.
 
-python -m tests.integration.kafka.endless_job FOLDER SERVERS IN OUT PREFIX PARALLELISM [MOMENT]
+python -m tests.integration.kafka.endless_job FOLDER SERVERS IN OUT PREFIX PARALLELISM [MOMENT [SAVEPOINT]]
 
 MOMENT: where it kills itself, once: `before`, `half` or `after` a commit, or while it aborts what an attempt before it has `left`.
+SAVEPOINT: where it goes on from. What it is asked for is in FOLDER/request.json, and is gone once its outcome is in FOLDER/answer.json.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 from penstock.connectors.kafka.sink.committer import KafkaCommitter
 from penstock.graph.executor import executing_on
+from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
 from tests.integration.kafka.support import JOB_ID, counting, sink, source
@@ -52,7 +57,47 @@ class DyingCommitter:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main(folder: str, servers: str, reads: str, writes: str, prefix: str, parallelism: str, moment: str = "") -> None:
+def ask(folder: Path, kind: str, **arguments: Any) -> None:
+    """Ask the job that runs in this folder for an operation."""
+    draft = folder / "request.draft"
+    draft.write_text(json.dumps({"kind": kind, "arguments": arguments}))
+    (folder / "answer.json").unlink(missing_ok=True)
+    draft.rename(folder / "request.json")
+
+
+def answer(folder: Path) -> dict[str, Any] | None:
+    """What became of it; None: nothing yet."""
+    path = folder / "answer.json"
+    found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
+    return found
+
+
+def do_as_asked(folder: Path, session: Session) -> None:
+    """Forever."""
+    request, draft = folder / "request.json", folder / "answer.draft"
+    while True:
+        time.sleep(0.02)
+        jobs = session.dispatcher.jobs()
+        if not jobs or not request.exists():
+            continue
+        operation = jobs[0].request(Operation(**json.loads(request.read_text())))
+        operation.wait()
+        draft.write_text(json.dumps({"location": operation.location, "failure": operation.failure}))
+        request.unlink()
+        draft.rename(folder / "answer.json")
+
+
+def main(
+    folder: str,
+    servers: str,
+    reads: str,
+    writes: str,
+    prefix: str,
+    parallelism: str,
+    moment: str = "",
+    savepoint: str = "",
+) -> None:
+    (Path(folder) / "request.json").unlink(missing_ok=True)  # of one that was killed
     if moment:
         DyingCommitter(Path(folder), moment).install()
     env = environment(
@@ -66,8 +111,12 @@ def main(folder: str, servers: str, reads: str, writes: str, prefix: str, parall
     )
     env.set_parallelism(int(parallelism))
     counting(env, source(servers, reads).set_group_id(prefix).build(), sink(servers, writes, prefix=prefix).build())
-    with executing_on(Session(InProcess(), SubmitOptions(job_id=JOB_ID))):
+    session = Session(InProcess(), SubmitOptions(job_id=JOB_ID, restore_path=savepoint))
+    threading.Thread(target=do_as_asked, args=(Path(folder), session), daemon=True).start()
+    with executing_on(session):
         env.execute("kafka")
+    while (Path(folder) / "request.json").exists():  # it was stopped as asked, and says so
+        time.sleep(0.02)
 
 
 if __name__ == "__main__":
