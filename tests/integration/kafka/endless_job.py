@@ -97,7 +97,8 @@ def main(
     moment: str = "",
     savepoint: str = "",
 ) -> None:
-    (Path(folder) / "request.json").unlink(missing_ok=True)  # of one that was killed
+    for name in ("request.json", "answer.draft"):  # of one that was killed
+        (Path(folder) / name).unlink(missing_ok=True)
     if moment:
         DyingCommitter(Path(folder), moment).install()
     env = environment(
@@ -115,7 +116,9 @@ def main(
     threading.Thread(target=do_as_asked, args=(Path(folder), session), daemon=True).start()
     with executing_on(session):
         env.execute("kafka")
-    while (Path(folder) / "request.json").exists():  # it was stopped as asked, and says so
+    while any(
+        (Path(folder) / name).exists() for name in ("request.json", "answer.draft")
+    ):  # it was stopped as asked, and says so
         time.sleep(0.02)
 
 
