@@ -22,9 +22,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
-
 from tests.integration.kafka.endless_job import answer, ask
+from tests.integration.kafka.running import end_offsets
 from tests.integration.kafka.support import JOB_ID, await_checkpoints, fill, new_name, read, records, topic, verdict
 from tools.kafkaserver import KafkaServer
 
@@ -189,9 +188,9 @@ class Soak:
 
     def _await_progress(self) -> None:
         """Until more is committed than is now, of what goes in meanwhile."""
-        before, began = self._committed(), time.monotonic()
+        before, began = end_offsets(self.kafka, self._out), time.monotonic()
         self._feed()
-        while self._committed() <= before:
+        while end_offsets(self.kafka, self._out) <= before:
             assert time.monotonic() - began < PATIENCE_S, (
                 f"nothing was committed for {PATIENCE_S:.0f} s, see {self.folder}/job.log"
             )
@@ -206,27 +205,6 @@ class Soak:
             time.sleep(0.5)
         await_checkpoints(self.folder)
         return verdict(self.kafka.bootstrap_servers, self._out, self._written)
-
-    def _committed(self) -> int:
-        """Ends of the partitions for `read_committed`, added up; leaders may be on the move."""
-        settings = {
-            "bootstrap.servers": self.kafka.bootstrap_servers,
-            "group.id": "x",
-            "isolation.level": "read_committed",
-        }
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            consumer = Consumer({**settings, "log_level": 0})
-            try:
-                return sum(
-                    consumer.get_watermark_offsets(TopicPartition(self._out, n), timeout=30)[1] for n in range(OUT)
-                )
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(0.5)
-            finally:
-                consumer.close()
 
 
 def main() -> int:

@@ -118,7 +118,7 @@ class SourceOperator(Operator):
         self._aligned_to = MAX_TIMESTAMP
         self._emitted = MIN_TIMESTAMP
         self._idle = False
-        self._retry_at = 0
+        self._retried_at = self._retry_ms = 0
         self._pace = Pace(READ_RECORDS, READ_BYTES)
         self._records_left = _NO_BOUND
         self._bytes_left = _NO_BOUND
@@ -150,9 +150,8 @@ class SourceOperator(Operator):
         assignment = owned.assignment
         with self.context.named_in_errors():
             reader = owned.reader = self._reader.open_split(_split_of(assignment), assignment.position)
-        owned.has_given_all = getattr(
-            reader, "has_given_all", _never
-        )  # a reader may have the methods without the class
+        # A reader may have the methods without the class.
+        owned.has_given_all = getattr(reader, "has_given_all", _never)
         self._open[owned.id] = owned
         self._count_unread(owned, -1)
         if self.strategy is not None:
@@ -212,7 +211,7 @@ class SourceOperator(Operator):
         if not self._order.has_ready:
             self._retry(now)
         while not self.has_used_up and now <= deadline_ms:
-            if now >= self._retry_at:
+            if self._is_retry_due(now):
                 self._retry(now)
             split = self._order.take(self._aligned_to)
             if split is None:
@@ -260,11 +259,15 @@ class SourceOperator(Operator):
     @property
     def is_due(self) -> bool:
         """A split has something, or those that had nothing were asked some time ago."""
-        return self._order.has_ready or self.context.clock.now_ms() >= self._retry_at
+        return self._order.has_ready or self._is_retry_due(self.context.clock.now_ms())
+
+    def _is_retry_due(self, now_ms: int) -> bool:
+        """Also if the machine's clock was set back."""
+        return not 0 <= now_ms - self._retried_at < self._retry_ms
 
     def _retry(self, now_ms: int) -> None:
         """Ask again those that had nothing; beside one that always has something the less often the more there are."""
-        self._retry_at = now_ms + max(_RETRY_MS, self._order.retry() // _RETRIED_PER_MS)
+        self._retried_at, self._retry_ms = now_ms, max(_RETRY_MS, self._order.retry() // _RETRIED_PER_MS)
 
     def _is_ahead(self, reader: SplitReader) -> bool:
         """Its next record is not due yet. To read it again just to be told so is a third of what a few records cost."""

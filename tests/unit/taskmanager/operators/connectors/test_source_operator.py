@@ -239,6 +239,17 @@ def test_a_split_that_has_given_all_is_read_again_beside_one_that_always_has_mor
     assert late == 0
 
 
+def test_a_clock_that_is_set_back_does_not_make_set_aside_splits_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch takes 1 ms; with the first batch of 2 the machine's clock is set back by an hour."""
+    monkeypatch.setattr(Batches, "has_given_all", lambda self: len(self._batches) == 3)
+    clock = ManualClock(10_000_000)
+    operator, output = assigned(Splits([[[1] * 9, [2], [3]], [[10]] * 50]), clock)
+    for _ in operator.read(FAR):
+        clock._now += 1 if output.records[-1][0] != 2 else -3_600_000
+    values = [value for value, _ in output.records]
+    assert values.index(3) < values.index(2) + 5
+
+
 class DuckReader:
     """Has the methods that every split reader had once, and not the class."""
 
