@@ -280,6 +280,7 @@ def _settle_process() -> None:
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, 20, 100)
     _publish_main_classes()
+    tell_stacks(_tasks_here)
 
 
 def _publish_main_classes() -> None:
@@ -352,7 +353,6 @@ def run_level(
     registry[job_id, slot] = held
     if slots is None:
         _settle_process()
-        tell_stacks(_tasks_here)
     return _run(held, level, control, received, arriving)
 
 
