@@ -20,11 +20,13 @@ DEFAULT_RECORDS = 5_000_000
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("name", choices=[*BENCHMARKS, "nexmark", "connectors", "plots", *MEASURES, *COMPARISONS])
-    parser.add_argument("--records", type=int, default=None, help=f"{DEFAULT_RECORDS:,} in the workloads unless given")
+    parser.add_argument("--records", type=int, default=None, help=f"{DEFAULT_RECORDS:,} in the workloads by default")
     parser.add_argument("--repetitions", type=int, default=3)
-    parser.add_argument("--systems", default="", help=f"of {', '.join(s.name for s in SYSTEMS)}; separated by commas")
-    parser.add_argument("--queries", default="", help="of nexmark; separated by commas")
-    parser.add_argument("--only", default="", help="of connectors: kafka,redis,…; separated by commas")
+    parser.add_argument(
+        "--systems", default="", help=f"systems, separated by commas: {', '.join(s.name for s in SYSTEMS)}"
+    )
+    parser.add_argument("--queries", default="", help="queries of nexmark, separated by commas")
+    parser.add_argument("--only", default="", help="systems of connectors, separated by commas: kafka,redis,…")
     parser.add_argument("--json", action="store_true", help="the last line is one JSON object")
     parser.add_argument(
         "--keep", action="store_true", help="keep the result for the plots, `python -m benchmarks plots`"
@@ -53,7 +55,7 @@ def main() -> int:
         result = {"workload": options.name, **MEASURES[options.name](options.records, options.repetitions)}
     result["machine"] = {**before, "load_after": machine.describe()["load"]}
     if options.keep:
-        plots.keep(result)
+        plots.save(result)
     if options.json:
         print(json.dumps(result))
     else:
@@ -62,7 +64,7 @@ def main() -> int:
 
 
 def show(result: dict[str, Any], indent: str = "") -> None:
-    """For people."""
+    """Print a result for people."""
     for key, value in result.items():
         if isinstance(value, dict):
             print(f"{indent}{key}:")

@@ -1,10 +1,10 @@
-"""The input of `nexmark`: people, auctions and bids of an auction site, as the Nexmark benchmark has them, the same for every system.
+"""The input of `nexmark`: people, auctions and bids of an auction site, as in the Nexmark benchmark, the same for every system.
 
     {"event_type":2,"time":1700000000012,"bid":{"auction":1003,"bidder":1001,"price":842,"channel":"Apple",...}}
 
-One event in fifty is a new person, three are auctions, the rest bids; half of the bids are for the latest hot auction, three
-of four by the latest hot bidder. 1,000 events per second of event time, in order; events go to the files in turns of 1,000,
-so that both files are at the same time in the same place. What is drawn is drawn from a seed.
+One event in fifty is a new person, three are auctions, the rest are bids. Half of the bids are for the latest hot auction, and
+three of four come from the latest hot bidder. The events are in order, with 1,000 events per second of event time. Each file gets
+1,000,000 events in turn, so that both files reach the same time at the same place. All random values come from a seed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smi
 
 
 def lines(begin: int, end: int) -> list[str]:
-    """The events of these numbers; `begin` is a multiple of `CHUNK`, so that a chunk's events are always the same."""
+    """Return the events with these numbers. `begin` is a multiple of `CHUNK`, so that a chunk always has the same events."""
     rng = np.random.Generator(np.random.PCG64([SEED, begin]))
     count = end - begin
     hot = rng.integers(0, 4, (count, 2)).tolist()
@@ -104,9 +104,9 @@ def _line(number: int, hot: list[int], near: list[float], price: list[int], pick
 
 
 def prepare(events: int, root: Path) -> Path:
-    """The folder with so many events, made if it is not there.
+    """Return the folder with this number of events, and generate it if it is missing.
 
-    `events/part-N.jsonl`: the files; `side/side.csv`: what q13 looks up.
+    `events/part-N.jsonl`: the files; `side/side.csv`: the side input of q13.
     """
     folder = root / f"nexmark-{events}"
     if folder.exists():
@@ -127,7 +127,7 @@ def prepare(events: int, root: Path) -> Path:
     (building / "shape.json").write_text(json.dumps({"events": events, "seed": SEED}))
     try:
         building.rename(folder)
-    except OSError:  # somebody else was faster
+    except OSError:  # another process was faster
         shutil.rmtree(building)
     os.utime(folder)
     return folder

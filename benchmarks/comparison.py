@@ -1,4 +1,4 @@
-"""The workloads W1-W4: Penstock and its peers on the same readings, interleaved, the median of some repetitions."""
+"""The workloads W1-W4: Penstock and its peers on the same readings, interleaved, with the median of several repetitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from benchmarks.environments import cache, python_of, site_packages
 from benchmarks.execution import Run, RunFailed, execute
 from benchmarks.readings import Shape
 
-LEAST_RECORDS = 50_000
+MIN_RECORDS = 50_000
 PROGRAMS = Path(__file__).parent / "programs"
 RUNTIME = Path(__file__).parents[1] / "runtime"
 
@@ -26,11 +26,11 @@ class System:
     """One way to run the workloads.
 
     Attributes:
-        peer: whose environment.
+        peer: name of the virtual environment.
         program: file in `programs/`.
-        workloads: which of them it has.
-        share: of the records, by name of the benchmark; slow systems get fewer, for their cost per record is the same.
-        goal: most that Penstock may cost, as a multiple of this system's cost, by name of the benchmark.
+        workloads: workloads that the system supports.
+        share: share of the records, by benchmark. Slow systems get fewer, because their cost per record is the same.
+        goal: upper bound of Penstock's cost as a multiple of this system's cost, by benchmark.
     """
 
     name: str
@@ -91,15 +91,13 @@ def compare(name: str, records: int, repetitions: int, only: Sequence[str] = ())
     """Run one benchmark.
 
     Args:
-        only: names of systems; all unless given.
+        only: names of systems (default: all).
     """
     benchmark = BENCHMARKS[name]
     systems = [
         system for system in SYSTEMS if benchmark.workload in system.workloads and (not only or system.name in only)
     ]
-    inputs = {
-        system.name: _input(benchmark, max(LEAST_RECORDS, int(records * system.share(name)))) for system in systems
-    }
+    inputs = {system.name: _input(benchmark, max(MIN_RECORDS, int(records * system.share(name)))) for system in systems}
     runs: dict[str, list[Run]] = {system.name: [] for system in systems}
     problems: dict[str, str] = {}
     for repetition in range(repetitions):
@@ -126,8 +124,8 @@ def run_once(system: System, workload: str, shape: Shape) -> Run:
     """Run a system on a workload and verify the result.
 
     Raises:
-        RunFailed: it did not end well, or Penstock's result is wrong. A peer's cost counts all the same (bytewax's windows
-            drop records as late when the machine is slow: its event clock moves on with the system's).
+        RunFailed: the program failed, or Penstock's result is wrong. A peer's wrong result still counts. For example, bytewax drops
+            late records on a slow machine, because its event clock advances with the system's clock.
     """
     data = readings.prepare(shape, cache() / "readings")
     out = Path(tempfile.mkdtemp(prefix=f"penstock-benchmark-{system.name}-"))
@@ -170,7 +168,7 @@ def summary(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def ratios(name: str, figures: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Penstock's cost over each peer's: of the declarative form where there is one, and of Python functions."""
+    """Return Penstock's cost divided by each peer's. Use the declarative form if it exists, and Python functions."""
     found: dict[str, dict[str, Any]] = {}
     own = [system for system in figures if system.startswith("penstock")]
     for system in SYSTEMS:

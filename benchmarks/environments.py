@@ -1,4 +1,4 @@
-"""A virtual environment per peer, and one for plots, under `~/.cache/penstock/peers/<name>`, made when it is first needed."""
+"""A virtual environment per peer, and one for plots, under `~/.cache/penstock/peers/<name>`. Each is created at its first use."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ REQUIREMENTS = {
     "spark": ["pyspark==4.3.0", "pandas==2.*", "pyarrow==22.*", "protobuf==6.*"],
 }
 _READY = ".ready"
-"""Has the packages that are installed, one a line: when others are wanted they are installed, too."""
+"""A file with the installed packages, one a line. If the requirements differ from it, the missing packages are installed."""
 
 
 def cache() -> Path:
-    """Where environments and inputs are kept."""
+    """Return the cache folder of environments and inputs."""
     return Path(os.environ.get("PENSTOCK_CACHE", Path.home() / ".cache" / "penstock"))
 
 
 def python_of(peer: str) -> Path:
-    """The peer's Python interpreter; Penstock's is this one.
+    """Return the peer's Python interpreter. Penstock's is the current one.
 
     Raises:
-        subprocess.CalledProcessError: its packages cannot be installed.
+        subprocess.CalledProcessError: the peer's packages cannot be installed.
     """
     if peer not in REQUIREMENTS:
         return Path(sys.executable)
@@ -48,5 +48,5 @@ def python_of(peer: str) -> Path:
 
 
 def site_packages(peer: str) -> Path:
-    """Where the peer's packages are (PyFlink's embedded interpreter does not find them by itself)."""
+    """Return the folder of the peer's packages. PyFlink's embedded interpreter does not find them without it."""
     return next((cache() / "peers" / peer / "lib").glob("python3*/site-packages"))

@@ -1,7 +1,7 @@
-"""One run of one program in a process of its own, measured.
+"""One measured run of one program in a separate process.
 
 A program prints `RESULT {json}` with `begin` and `end`, the moments (s since the epoch) between which it processed records,
-and what it found out about itself.
+and its other results.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ TIMEOUT_S = 900
 
 
 class RunFailed(Exception):
-    """The program did not come to its end; the message has the last lines of what it wrote."""
+    """An error of a program that failed or did not end. The message has the last lines of its output."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What was measured.
+    """The measurements of one run.
 
     Attributes:
-        cpu_s: CPU time of all processes from the first record to the end; jvm_cpu_s: of these, of Java processes.
+        cpu_s: CPU time of all processes from the first record to the end; jvm_cpu_s: the part of Java processes.
         wall_s: from the first record to the end.
         startup_s: from the start of the process to the first record.
-        load: load average when the run began.
-        others: cores that other processes of the machine kept busy meanwhile, in the mean.
+        load: load average at the start of the run.
+        others: mean number of cores that other processes of the machine used during the run.
     """
 
     records: int
@@ -47,13 +47,13 @@ class Run:
     others: float
     result: dict[str, Any] = field(default_factory=dict)
     memory_mb: list[int] = field(default_factory=list)
-    """Of all processes, every half second between the first record and the end."""
+    """Memory of all processes, every half second between the first record and the end."""
     workers_mb: list[int] = field(default_factory=list)
-    """Of these, without the program itself and its driver."""
+    """Memory without the program's process and its driver."""
     processes_mb: dict[str, list[int]] = field(default_factory=dict)
-    """Of every process, by "role pid"."""
+    """Memory of every process, by "role pid"."""
     processes_cores: dict[str, float] = field(default_factory=dict)
-    """Cores that every process kept busy between the first record and the end, by "role pid"."""
+    """Number of cores that every process used between the first record and the end, by "role pid"."""
 
     @property
     def cpu_us(self) -> float:
@@ -72,7 +72,7 @@ def execute(
     """Run a program to its end.
 
     Args:
-        keep_moments: leave `begin` and `end` in the result.
+        keep_moments: keep `begin` and `end` in the result.
 
     Raises:
         RunFailed: it failed, or took more than 15 minutes.

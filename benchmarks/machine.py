@@ -1,4 +1,4 @@
-"""The machine the figures are from, and how busy it was."""
+"""The machine of the measurements, and its load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def describe() -> dict[str, Any]:
-    """Processor, cores, memory, operating system, date, load average at this moment."""
+    """Return processor, cores, memory, operating system, date and the current load average."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),

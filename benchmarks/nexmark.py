@@ -1,4 +1,4 @@
-"""`nexmark`: the queries of the Nexmark benchmark on both runners, and in Flink SQL beside them, in turn."""
+"""`nexmark`: the queries of the Nexmark benchmark on both runners and in Flink SQL, in turn."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ EVENTS = 1_000_000
 GOAL_US, GOAL_RATIO = 8.0, 1.0
 SYSTEMS = ("pipelined", "batched", "flink-sql")
 _SEED = {"PYTHONHASHSEED": "0"}
-"""Results are held against one another by hashes."""
+"""Fixes Python's hash seed, because the results are compared by hashes."""
 
 
 def nexmark(
     events: int | None, repetitions: int, only: Sequence[str] = (), queries: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """µs of CPU for an event, by query and system."""
+    """Return the µs of CPU per event, by query and system."""
     systems = [system for system in SYSTEMS if not only or system in only]
     data = auctions.prepare(events or EVENTS, cache() / "readings")
     found: dict[str, Any] = {}
@@ -75,9 +75,10 @@ def _figures(runs: dict[str, list[Run]]) -> dict[str, Any]:
 
 
 def run_once(query: str, system: str, data: Path, events: int) -> Run:
-    """
+    """Run one query on one system, and verify the result.
+
     Raises:
-        RunFailed: it did not end well, or the result is not DuckDB's. Flink's goes to a black hole.
+        RunFailed: the program failed, or the result differs from DuckDB's. Flink's result goes to a black hole and is not checked.
     """
     out = Path(tempfile.mkdtemp(prefix=f"penstock-nexmark-{query}-"))
     try:

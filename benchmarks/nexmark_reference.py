@@ -2,7 +2,7 @@
 
     PYTHONHASHSEED=0 python -m benchmarks.nexmark_reference QUERY DATA
 
-What a run is held against: how many results, and the sum of their hashes, which are those of the programs' workers.
+A run is compared with the number of results and the sum of their hashes. The programs' workers compute the same hashes.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ QUERIES = {
 
 
 def expected(query: str, data: Path) -> list[tuple[Any, ...]]:
-    """The results of a query."""
+    """Return the results of a query."""
     columns = ", ".join(f"{name}: '{struct}'" for name, struct in _STRUCTS.items())
     with duckdb.connect(config={"threads": 1}) as db:
         db.execute(

@@ -1,7 +1,7 @@
-"""One operator of every kind, and the same work as a loop in plain Python: what `benchmarks operators` measures.
+"""One operator of every kind, and the same work as a loop in plain Python, for `benchmarks operators`.
 
-Records are tuples (key, time in ms, number) of 1,000 keys, in order of time, 1,000 to a second. They come in batches with a
-watermark behind each. A loop gets the same batches and gives the same results, in some order.
+Records are tuples (key, time in ms, number) of 1,000 keys, in order of time, 1,000 per second. They come in batches, and a
+watermark follows each batch. A loop gets the same batches and returns the same results in any order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ RULES = MapStateDescriptor("rules", str, int)
 
 @dataclass(frozen=True)
 class Step:
-    """A batch for one of the inputs, and the watermark behind it."""
+    """A batch for one of the inputs, and the watermark after it."""
 
     records: list[Record]
     watermark: int
@@ -49,7 +49,7 @@ Loop = Callable[[Iterable[Step]], list[Any]]
 
 @dataclass(frozen=True)
 class Case:
-    """`share`: of the records, where one costs more than elsewhere."""
+    """One case. `share` is its share of the records, for an operator that costs more than others."""
 
     operation: Callable[[], operations.Operation]
     loop: Loop
@@ -98,7 +98,7 @@ class CountsOfTens(KeyedProcessFunction):
 
 
 class Pairs(KeyedProcessFunction):
-    """Gives two records of a key together."""
+    """A function that emits two records of a key together."""
 
     def open(self, runtime_context: Any) -> None:
         self.waiting = runtime_context.get_list_state(ListStateDescriptor("waiting"))
@@ -112,7 +112,7 @@ class Pairs(KeyedProcessFunction):
 
 
 class Expiring(KeyedProcessFunction):
-    """A timer for every record."""
+    """A function that sets a timer for every record."""
 
     def process_element(self, value: Record, ctx: Any) -> None:
         ctx.timer_service().register_event_time_timer(value[1] + EXPIRE_MS)
@@ -252,7 +252,7 @@ def windows(size: int, slide: int) -> Loop:
 
 
 def sessions(steps: Iterable[Step]) -> list[Any]:
-    """For records in order of time; a session that is over is given out when its key comes again, or at the end."""
+    """Compute sessions of records in order of time. Emit a session when its key comes again, or at the end."""
     out = []
     open_: dict[str, list[int]] = {}
     for step in steps:
@@ -318,7 +318,7 @@ def broadcast(steps: Iterable[Step]) -> list[Any]:
 
 
 def async_calls(steps: Iterable[Step]) -> list[Any]:
-    """A hundred at a time."""
+    """Run the async calls, at most a hundred at a time."""
     ask = Answered().async_invoke
 
     async def worker(records: Iterator[Record], out: list[Any]) -> None:

@@ -1,11 +1,9 @@
-"""What `benchmarks operators` is held against: how many times the plain loop's cost each operator had.
+"""The baseline of `benchmarks operators`: each operator's cost as a multiple of the plain loop's.
 
-Ratios are compared, since an operator and its loop share the machine and its moods. A run of as many records as the baseline's
-tells what has become dearer; any other tells nothing.
+The comparison uses ratios, because an operator and its loop run on the same machine under the same load. A run is compared
+only if it has as many records as the baseline. This command makes a run the baseline:
 
     python -m benchmarks operators --records 60000 --repetitions 9 --json | python -m benchmarks.operators_baseline
-
-makes a run the baseline.
 """
 
 from __future__ import annotations
@@ -21,23 +19,23 @@ TOLERANCE = 1.10
 
 
 def baseline(records: int) -> Mapping[str, float]:
-    """Times the plain loop, by operator; nothing if that was with another number of records."""
+    """Return the multiple of the plain loop by operator, or nothing if the baseline has another number of records."""
     kept = json.loads(BASELINE.read_text())
     ratios: dict[str, float] = kept["ratios"] if kept["records"] == records else {}
     return ratios
 
 
 def is_dearer(ratio: float, before: float) -> bool:
-    """By more than a tenth."""
+    """Return whether a ratio is more than a tenth above the baseline."""
     return ratio > before * TOLERANCE
 
 
-def keep(result: Mapping[str, Any], path: Path = BASELINE) -> None:
-    """`result`: what `python -m benchmarks operators --json` printed."""
+def save(result: Mapping[str, Any], path: Path = BASELINE) -> None:
+    """Save the baseline. `result` is the output of `python -m benchmarks operators --json`."""
     ratios = {name: figures["ratio"] for name, figures in result["operators"].items()}
     kept = {"records": result["records"], "machine": result["machine"], "ratios": ratios}
     path.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    keep(json.loads(sys.stdin.read().splitlines()[-1]))
+    save(json.loads(sys.stdin.read().splitlines()[-1]))

@@ -1,6 +1,6 @@
-"""Results that are kept for the page of plots, `docs/benchmarks`, and the drawing of it.
+"""The saved results for the page of plots, `docs/benchmarks`, and the drawing of this page.
 
-What is kept is what `--json` prints. A run of some of Nexmark's queries takes its place beside those that are there.
+A saved result is the output of `--json`. A run of only some of Nexmark's queries replaces only their results.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from benchmarks.environments import python_of
 FOLDER = Path(__file__).parents[1] / "docs" / "benchmarks"
 
 
-def keep(result: dict[str, Any], folder: Path = FOLDER) -> None:
-    """As `FOLDER/results/NAME.json`."""
+def save(result: dict[str, Any], folder: Path = FOLDER) -> None:
+    """Save a result as `FOLDER/results/NAME.json`."""
     path = folder / "results" / f"{result['workload']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     if "queries" in result:
@@ -32,7 +32,7 @@ def keep(result: dict[str, Any], folder: Path = FOLDER) -> None:
 
 
 def draw(folder: Path = FOLDER) -> None:
-    """Plots and page, by a program with an environment of its own.
+    """Draw plots and page, by a program in a separate environment.
 
     Raises:
         subprocess.CalledProcessError: it failed, or the library cannot be installed.

@@ -1,7 +1,7 @@
-"""CPU time and memory of a process and everything it starts, as they grow (Linux: read from `/proc`).
+"""CPU time and memory of a process and all of its children over time (Linux: read from `/proc`).
 
-CPU time is read often and interpolated between two readings, so that the cost between any two moments can be told; the
-list of processes, which is dear to make, is renewed more rarely. A process that ends keeps what it had used.
+CPU time is read often and interpolated between two readings, which gives the cost between any two moments. The list
+of processes is expensive, so it is read less often. The CPU time of a process that ended still counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROLES = {
 
 
 class Status(NamedTuple):
-    """Of one process: its program, parent, user and system seconds, start in clock ticks (tells a pid's users apart)."""
+    """The program, parent, user and system seconds of a process, and its start in clock ticks, which identifies the process."""
 
     program: str
     parent: int
@@ -34,7 +34,7 @@ class Status(NamedTuple):
 
 
 def status(pid: int) -> Status | None:
-    """None: the process is gone."""
+    """Return the status of a process, or None if it is gone."""
     try:
         head, _, tail = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
     except OSError:
@@ -44,13 +44,13 @@ def status(pid: int) -> Status | None:
 
 
 def machine_cpu_s() -> float:
-    """CPU seconds of all processes of the machine since it was started."""
+    """Return the CPU seconds of all processes of the machine since its start."""
     user, nice, system, _, _, interrupts, soft_interrupts = map(int, Path("/proc/stat").read_text().split()[1:8])
     return (user + nice + system + interrupts + soft_interrupts) / _TICK
 
 
 def descendants(root: int) -> list[int]:
-    """The process and everything under it."""
+    """Return the process and all of its descendants."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit() and (found := status(int(entry))) is not None:
@@ -62,7 +62,7 @@ def descendants(root: int) -> list[int]:
 
 
 def is_driver(pid: int) -> bool:
-    """Spark's driver: the JVM of a JobManager."""
+    """Return whether a process is Spark's driver, the JVM of a JobManager."""
     try:
         return b"SparkSubmit" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -70,7 +70,7 @@ def is_driver(pid: int) -> bool:
 
 
 def role(pid: int) -> str:
-    """What a process of a cluster is for: program, driver, executor, python (daemons and Python workers), other."""
+    """Return the role of a cluster's process: program, driver, executor, python (daemons and Python workers), other."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -82,7 +82,7 @@ def role(pid: int) -> str:
 
 
 def memory(pid: int) -> int:
-    """Bytes a process uses, its share of what is shared (PSS); 0 if it is gone."""
+    """Return the proportional share of memory (PSS) of a process in bytes, or 0 if it is gone."""
     try:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -93,7 +93,7 @@ def memory(pid: int) -> int:
 
 
 class ProcessTree(threading.Thread):
-    """Watches until `stop()`.
+    """A thread that samples the processes until `stop()`.
 
     Args:
         root: process id.
@@ -112,9 +112,9 @@ class ProcessTree(threading.Thread):
         self.memory: list[tuple[float, int]] = []
         """Moment (s since the epoch) and bytes of all processes, every half second."""
         self.coordinator_memory: list[int] = []
-        """Of these, bytes of the program itself and its drivers."""
+        """The bytes of the program's process and its drivers alone."""
         self.by_process: dict[str, list[tuple[float, int, float]]] = {}
-        """The same for every process, by "role pid", with the CPU seconds that it had used."""
+        """The moment, bytes and used CPU seconds of every process, by "role pid"."""
         self._ended = threading.Event()
 
     def run(self) -> None:
@@ -148,15 +148,15 @@ class ProcessTree(threading.Thread):
         return max((size for _, size in self.memory), default=0)
 
     def cpu_between(self, begin: float, end: float) -> float:
-        """CPU seconds used between two moments (s since the epoch)."""
+        """Return the CPU seconds used between two moments (s since the epoch)."""
         return self._at(end, self._cpu) - self._at(begin, self._cpu)
 
     def jvm_cpu_between(self, begin: float, end: float) -> float:
-        """Of these, what Java processes used."""
+        """Return the CPU seconds that Java processes used between two moments."""
         return self._at(end, self._jvm_cpu) - self._at(begin, self._jvm_cpu)
 
     def others_between(self, begin: float, end: float) -> float:
-        """CPU seconds that other processes of the machine used."""
+        """Return the CPU seconds that other processes of the machine used between two moments."""
         everything = self._at(end, self._machine_cpu) - self._at(begin, self._machine_cpu)
         return max(0.0, everything - self.cpu_between(begin, end))
 

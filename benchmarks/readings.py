@@ -2,8 +2,9 @@
 
     {"sensor_id":"s0000123","ts":1700000000123,"temp":71.25}
 
-10,000 readings per second of event time; a slow wave per sensor with noise, so temperatures rise for about a second at a
-time. A sensor's readings are all in one file. With jitter a reading's time lies up to that many ms before its place.
+It has 10,000 readings per second of event time. Each sensor has a slow wave with noise, so temperatures rise for about a
+second at a time. All readings of a sensor are in one file. Jitter moves the time of a reading up to this many ms
+before its place.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ FILES = 2
 
 @dataclass(frozen=True)
 class Shape:
-    """What a set of readings is made of; `jitter_ms`: how far event times are out of order."""
+    """The parameters of a set of readings. `jitter_ms` bounds how far event times are out of order."""
 
     records: int
     keys: int
@@ -34,7 +35,7 @@ class Shape:
 
     @property
     def cut_ms(self) -> int:
-        """Results of later event times are not compared: systems differ in what they do at the end of the input."""
+        """Event time up to which results are compared. Systems differ in their behaviour at the end of the input."""
         return (
             EPOCH_MS
             + self.records * 1000 // READINGS_PER_SECOND
@@ -52,7 +53,7 @@ class Columns:
 
 
 def columns(shape: Shape) -> Columns:
-    """The readings of a shape; equal for equal shapes."""
+    """Return the readings of a shape. They are equal for equal shapes."""
     rng = np.random.Generator(np.random.PCG64(SEED))
     sensor = rng.integers(0, shape.keys, shape.records, dtype=np.int64)
     arrival = EPOCH_MS + np.arange(shape.records, dtype=np.int64) * 1000 // READINGS_PER_SECOND
@@ -63,7 +64,7 @@ def columns(shape: Shape) -> Columns:
 
 
 def lines(part: Columns) -> list[list[str]]:
-    """The lines of each file."""
+    """Return the lines of each file."""
     files: list[list[str]] = [[] for _ in range(FILES)]
     for sensor, time, temperature in zip(
         part.sensor.tolist(), part.time.tolist(), part.temperature.tolist(), strict=True
@@ -73,10 +74,10 @@ def lines(part: Columns) -> list[list[str]]:
 
 
 def prepare(shape: Shape, root: Path) -> Path:
-    """The folder with these readings, made if it is not there.
+    """Return the folder with these readings, and generate it if it is missing.
 
-    `big/part-N.jsonl`: the files; `chunks/`: the same lines in small files, for systems that read a number of files at a
-    time; `shape.json`.
+    `big/part-N.jsonl`: the files. `chunks/`: the same lines in small files, for systems that read a number of files at a
+    time. `shape.json`: the shape.
     """
     folder = root / f"readings-{shape.records}-{shape.keys}-{shape.jitter_ms}"
     if folder.exists():
@@ -100,6 +101,6 @@ def prepare(shape: Shape, root: Path) -> Path:
     (building / "shape.json").write_text(json.dumps(asdict(shape)))
     try:
         building.rename(folder)
-    except OSError:  # somebody else was faster
+    except OSError:  # another process was faster
         shutil.rmtree(building)
     return folder

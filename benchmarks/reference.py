@@ -1,7 +1,7 @@
-"""The exact result of each workload, and what a run's result is held against it for.
+"""The exact result of each workload, and its comparison with the result of a run.
 
-W1 and W2 write nothing but a summary: how many results, and a sum over them. The sum of W2 is that of the running counts,
-which no lost, doubled or misplaced record leaves as it is. W3 and W4 write their results to files, which are compared
+W1 and W2 write only a summary: the number of results and a sum over them. The sum of W2 adds up the running counts.
+Any lost, duplicate or misplaced record changes it. W3 and W4 write their results to files, which are compared
 record for record, up to `Shape.cut_ms`.
 """
 
@@ -21,7 +21,10 @@ _SUMS_AGREE = 1e-9
 
 
 def expected(workload: str, data: Path, shape: Shape) -> Any:
-    """W1, W2: the summary. W3: {(sensor, window): (mean, count)}. W4: {(sensor, time of the alert)}."""
+    """Return the expected result.
+
+    W1, W2: the summary. W3: {(sensor, window): (mean, count)}. W4: {(sensor, time of the alert)}.
+    """
     if workload == "w4":
         return {alert for alert in alerts(data) if alert[1] <= shape.cut_ms}
     source = (
@@ -47,7 +50,7 @@ def expected(workload: str, data: Path, shape: Shape) -> Any:
 
 
 def alerts(data: Path) -> list[tuple[str, int]]:
-    """W4 in one pass: (sensor, time of the alert) for every rise that lasts; those still open at the end are left out."""
+    """Compute W4 in one pass: (sensor, time of the alert) for every rise that lasts. Omit rises that are still open at the end."""
     last: dict[str, float] = {}
     due: dict[str, int] = {}
     found = []
@@ -70,7 +73,7 @@ def alerts(data: Path) -> list[tuple[str, int]]:
 
 
 def difference(workload: str, reference: Any, result: dict[str, Any], out: Path, shape: Shape) -> str | None:
-    """What is wrong with a run's result; None: it is exact. Means may differ in the last digits."""
+    """Return the difference of a run's result from the reference, or None if it is exact. Means may differ in the last digits."""
     if workload in ("w1", "w2"):
         if "count" not in result:
             return None  # a system without a summary: its sink is a black hole
@@ -95,7 +98,7 @@ def difference(workload: str, reference: Any, result: dict[str, Any], out: Path,
 
 
 def read_rows(out: Path) -> list[list[str]]:
-    """The CSV lines under `out/results`, without those of files that are hidden or only said to be in progress."""
+    """Return the CSV lines under `out/results`. Skip hidden files and files whose name marks them as in progress."""
     rows = []
     for path in sorted((out / "results").rglob("*")):
         if path.is_file() and not path.name.startswith(("_", ".")) and path.suffix != ".crc" and path.stat().st_size:

@@ -1,7 +1,7 @@
-"""What state costs: access, key groups, timers, checkpoints and restores. `python -m benchmarks.state [--keys N]`.
+"""The cost of state: access, key groups, timers, checkpoints and restores. `python -m benchmarks.state [--keys N]`.
 
-The last line is one JSON object. Times of calls are CPU time of the thread in ns, so that a busy machine changes them
-little; pauses of checkpoints are the synchronous part in ms, likewise, with the wall clock beside them.
+The last line is one JSON object. Times of calls are CPU time of the thread in ns, because a busy machine changes them
+only a little. Pauses of checkpoints are the synchronous part in ms, as CPU time and as wall-clock time.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from penstock.state.backend import FileRef, KeyContext, KeyGroupRange
 from penstock.state.factory import create_backend, create_timer_service
-from penstock.state.key_groups import KeyGroupCache, column_key_groups, keys_key_groups
+from penstock.state.files import FileRef
+from penstock.state.key_context import KeyContext
+from penstock.state.key_groups import KeyGroupCache, KeyGroupRange, column_key_groups, keys_key_groups
 
 MAX_PARALLELISM = 128
 VALUE = ValueStateDescriptor("value", int)
@@ -74,7 +75,7 @@ def backend(kind: str, work_dir: Path) -> Iterator[Any]:
 
 
 def per_call(call: Callable[[], Any], calls: int = 100_000) -> float:
-    """ns of thread CPU time, the best of three runs."""
+    """Return the thread CPU time per call in ns, the best of three runs."""
     best = float("inf")
     for _ in range(3):
         start = time.thread_time_ns()
@@ -85,7 +86,7 @@ def per_call(call: Callable[[], Any], calls: int = 100_000) -> float:
 
 
 def access(kind: str, work_dir: Path) -> dict[str, float]:
-    """One call of a handle, the loop's own cost included."""
+    """Measure one call of a handle, including the cost of the loop."""
     calls = 100_000 if kind == "hashmap" else 20_000
     with backend(kind, work_dir) as made:
         at = made.key_context
@@ -113,7 +114,7 @@ def access(kind: str, work_dir: Path) -> dict[str, float]:
 
 
 def key_groups() -> dict[str, float]:
-    """ns per key, batches of 10,000."""
+    """Measure the ns per key, in batches of 10,000."""
     keys = [f"sensor_{i * 7919 % 1_000_000}" for i in range(10_000)]
     few = [f"sensor_{i % 1000}" for i in range(10_000)]
     texts, numbers = pa.array(keys), pa.array(range(10_000))
@@ -128,7 +129,7 @@ def key_groups() -> dict[str, float]:
 
 
 def timers(work_dir: Path, count: int = 200_000) -> dict[str, float]:
-    """ns per timer: all at different times, and many at the same."""
+    """Measure the ns per timer, all at different times and many at the same time."""
     figures = {}
     for name, spread in (("distinct", count), ("shared", 100)):
         with backend("hashmap", work_dir) as made:
@@ -153,7 +154,7 @@ class Checkpoints:
     """A backend full of keys, and checkpoints of it.
 
     Args:
-        value_of: makes the value for a number.
+        value_of: creates the value for a number.
     """
 
     def __init__(self, kind: str, work_dir: Path, keys: int, descriptor: Any, value_of: Callable[[int], Any]) -> None:
@@ -197,7 +198,7 @@ class Checkpoints:
         return figures
 
     def restore(self, kind: str, work_dir: Path) -> float:
-        """Seconds of process CPU time."""
+        """Restore a checkpoint, and return the seconds of process CPU time."""
         with backend(kind, work_dir) as made:
             start = time.process_time()
             made.restore([self.handle], self._files)
@@ -206,7 +207,7 @@ class Checkpoints:
 
 
 def checkpoints(kind: str, work_dir: Path, keys: int) -> dict[str, Any]:
-    """A full checkpoint, then many after 1 % changed, then some after 30 %."""
+    """Take a full checkpoint, then many after changes of 1 %, then some after changes of 30 %."""
     result: dict[str, Any] = {"keys": keys}
     for name, descriptor, value_of in (
         ("numbers", VALUE, lambda i: i),

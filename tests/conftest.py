@@ -1,57 +1,82 @@
-"""What all tests share: one local cluster per runner for the whole session, one S3 server."""
+"""Fixtures of all tests: one local cluster and one server of each kind for the whole session."""
 
 from __future__ import annotations
 
 import gc
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 from penstock.jobmanager.job.requests import Operation
+from tests.servers import shared_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
-    from tools.cassandraserver import CassandraServer
-    from tools.kafkaserver import KafkaServer
-    from tools.kinesisserver import KinesisServer
-    from tools.mariadbserver import MariaDbServer
-    from tools.mongoserver import MongoServer
-    from tools.opensearchserver import OpenSearchServer
-    from tools.postgresserver import PostgresServer
-    from tools.rabbitmqserver import RabbitMQServer
-    from tools.redisserver import RedisServer
-    from tools.registryserver import RegistryServer
-    from tools.s3server import S3Server
-    from tools.sqsserver import SqsServer
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 settings.register_profile("any machine", deadline=None)
 settings.load_profile("any machine")
+EXAMPLES = float(os.environ.get("PENSTOCK_EXAMPLES", "1"))
+"""Share of the examples of each Hypothesis test that run. `make test` sets it; all other commands run all examples."""
+LEAST_EXAMPLES = 2
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run a share of the examples of property tests, and the tests with Spark processes first, because they take longest.
+
+    At the end of a run, such a test would occupy one xdist worker while the others are idle.
+    """
+    if EXAMPLES != 1:
+        for function in {
+            getattr(item.obj, "__func__", item.obj) for item in items if isinstance(item, pytest.Function)
+        }:
+            _run_fewer_examples(function)
+    items.sort(key=lambda item: (0, *_turn(item)) if item.get_closest_marker("spark") else (1,))
+
+
+def _turn(item: pytest.Item) -> tuple[bool, str, Path]:
+    """Sort tests that start their own processes before those that share a cluster, and the latter by runner and file."""
+    if not isinstance(item, pytest.Function):
+        return False, "", item.path
+    parameters = item.callspec.params if hasattr(item, "callspec") else {}
+    return "executor" in item.fixturenames, str(parameters.get("runner", "")), item.path
+
+
+def _run_fewer_examples(function: Any) -> None:
+    """Limit the examples of a Hypothesis test to its share. The attributes are those that Hypothesis itself sets."""
+    if not getattr(function, "is_hypothesis_test", False):
+        return
+    given = getattr(function, "_hypothesis_internal_use_settings", None) or settings.default
+    number = max(min(LEAST_EXAMPLES, given.max_examples), round(given.max_examples * EXAMPLES))
+    function._hypothesis_internal_use_settings = settings(given, max_examples=number)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Modules and tests stay to the end: what looks for garbage need not go through them each time."""
+    """Exempt the imported modules and the tests from garbage collection. They live until the end of the session."""
     gc.collect()
     gc.freeze()
 
 
 WORKERS = 2
-"""Worker processes of the shared cluster, with as many slots as the first job says."""
+"""Worker processes of the shared cluster. The first job that runs on it sets its number of slots."""
 
 
 @pytest.fixture(scope="session", params=["batched", "pipelined"])
 def runner(request: pytest.FixtureRequest) -> str:
-    """Every test that runs on a cluster runs with both."""
+    """Return the name of a runner. A test that runs on a cluster runs once with each of the two."""
     return str(request.param)
 
 
 @pytest.fixture(scope="session")
-def executor(runner: str) -> Iterator[EmbeddedExecutor]:
-    """A cluster of real processes, started by the first job that runs on it and shared by all later ones."""
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+def executor() -> Iterator[EmbeddedExecutor]:
+    """Start a cluster of real processes with the first job that runs on it. All later jobs share it, whatever their runner is."""
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
     executor = EmbeddedExecutor()
     executor.provider.least_workers = WORKERS
@@ -62,7 +87,7 @@ def executor(runner: str) -> Iterator[EmbeddedExecutor]:
 
 @pytest.fixture(autouse=True)
 def _nothing_runs_on(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that failed must not leave its job in the slots of the tests after it."""
+    """Cancel the job of a failed test, so that it does not occupy the slots of the next tests."""
     yield
     if "executor" in request.fixturenames and "runner" in request.fixturenames:
         for master in request.getfixturevalue("executor").session.dispatcher.jobs():
@@ -71,110 +96,15 @@ def _nothing_runs_on(request: pytest.FixtureRequest) -> Iterator[None]:
                 master.wait(30)
 
 
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    """A real S3 server with a bucket `engine`."""
-    from tools.s3server import S3Server
-
-    with S3Server(tmp_path_factory.mktemp("s3")) as server:
-        server.create_bucket("engine")
-        yield server
-
-
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    """A real Kafka broker; a test makes topics of its own, and whatever kills or pauses has a broker of its own."""
-    from tools.kafkaserver import KafkaServer
-
-    with KafkaServer(tmp_path_factory.mktemp("kafka")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """A real Postgres; a test makes tables of its own, and whatever kills or pauses has a server of its own."""
-    from tools.postgresserver import PostgresServer
-
-    with PostgresServer(tmp_path_factory.mktemp("postgres")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]:
-    """A real MariaDB; a test makes tables of its own, and whatever kills or pauses has a server of its own."""
-    from tools.mariadbserver import MariaDbServer
-
-    with MariaDbServer(tmp_path_factory.mktemp("mariadb")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def cassandra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraServer]:
-    """A real Cassandra that asks for passwords; a test makes tables of its own, and whatever kills or pauses has a server of its own."""
-    from tools.cassandraserver import CassandraServer
-
-    with CassandraServer(tmp_path_factory.mktemp("cassandra"), passwords=True) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def opensearch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearchServer]:
-    """A real OpenSearch; a test makes indices of its own, and whatever kills or pauses has a server of its own."""
-    from tools.opensearchserver import OpenSearchServer
-
-    with OpenSearchServer(tmp_path_factory.mktemp("opensearch")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def mongodb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MongoServer]:
-    """A FerretDB that asks for a password; a test makes collections of its own, and whatever kills or pauses has a server of its own."""
-    from tools.mongoserver import MongoServer
-
-    with MongoServer(tmp_path_factory.mktemp("mongodb")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def sqs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsServer]:
-    """A real ElasticMQ; a test makes queues of its own, and whatever stops or pauses has a server of its own."""
-    from tools.sqsserver import SqsServer
-
-    with SqsServer(tmp_path_factory.mktemp("sqs")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def kinesis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KinesisServer]:
-    """A kinesis-mock; a test makes streams of its own, and whatever pauses has a server of its own."""
-    from tools.kinesisserver import KinesisServer
-
-    with KinesisServer(tmp_path_factory.mktemp("kinesis")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMQServer]:
-    """A real RabbitMQ; a test makes queues of its own, and whatever kills or pauses has a server of its own."""
-    from tools.rabbitmqserver import RabbitMQServer
-
-    with RabbitMQServer(tmp_path_factory.mktemp("rabbitmq")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    """A real Redis; a test uses keys of its own, and whatever kills or pauses has a server of its own."""
-    from tools.redisserver import RedisServer
-
-    with RedisServer(tmp_path_factory.mktemp("redis")) as server:
-        yield server
-
-
-@pytest.fixture(scope="session")
-def registry_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RegistryServer]:
-    """A real schema registry; a test uses subjects of its own, and whatever kills or pauses has a server of its own."""
-    from tools.registryserver import RegistryServer
-
-    with RegistryServer(tmp_path_factory.mktemp("registry")) as server:
-        yield server
+s3 = shared_server("s3", lambda server: server.create_bucket("engine"))
+kafka = shared_server("kafka")
+postgres = shared_server("postgres")
+mariadb = shared_server("mariadb")
+cassandra = shared_server("cassandra", passwords=True)
+opensearch = shared_server("opensearch")
+mongodb = shared_server("mongodb")
+sqs = shared_server("sqs")
+kinesis = shared_server("kinesis")
+rabbitmq = shared_server("rabbitmq")
+redis_server = shared_server("redis")
+registry_server = shared_server("registry")

@@ -1,4 +1,4 @@
-"""The repository's examples, for tests that run them."""
+"""Access to the repository's examples for the tests that run them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
 def job_of(example: str) -> Any:
-    """The module of an example's `job.py`; its functions find it by a name of its own."""
+    """Import an example's `job.py` under a unique module name and return the module."""
     spec = importlib.util.spec_from_file_location(f"{example}_job", EXAMPLES / example / "job.py")
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""Jobs in this process, for tests that need a whole JobMaster but no cluster."""
+"""Jobs in the test's process, for tests that need a whole JobMaster but no cluster."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.stacks.listener import Question
-from penstock.common.stacks.sampling import Place, Sample, sample, samples_of
+from penstock.common.stacks.sampling import Place, Sample, filter_samples, sample
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.cluster.logs.files import LogFiles
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.job_master import JobMaster
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import TASK_MANAGER, InProcessRunner
 from penstock.taskmanager.watching.places import place_of
 
@@ -40,7 +40,7 @@ class OneRunner:
         return LogFiles()
 
     def stacks(self, task_manager: str, question: Question, of: Place) -> list[Sample]:
-        return samples_of(sample(question.seconds, question.hertz, lambda frames: place_of(frames, [])), of)
+        return filter_samples(sample(question.seconds, question.hertz, lambda frames: place_of(frames, [])), of)
 
     def readings(self, task_manager: str | None) -> str:
         return ""
@@ -50,7 +50,7 @@ class OneRunner:
 
 
 class InProcess(OneRunner):
-    """Slots in this process; a runner for each job."""
+    """A cluster with slots in this process and a separate runner for each job."""
 
     def __init__(self, slots: int = 64) -> None:
         super().__init__(InProcessRunner(slots))
@@ -75,7 +75,7 @@ def environment(folder: Path, **settings: str) -> StreamExecutionEnvironment:
 
 
 def started(env: StreamExecutionEnvironment, submit: SubmitOptions | None = None) -> JobMaster:
-    """Start a program; its JobMaster. The job runs, or is about to."""
+    """Start a program and return its JobMaster. The job is running or about to run."""
     session = Session(InProcess(), submit)
     with executing_on(session):
         env.execute_async("first")
@@ -83,7 +83,7 @@ def started(env: StreamExecutionEnvironment, submit: SubmitOptions | None = None
 
 
 def run(env: StreamExecutionEnvironment, submit: SubmitOptions | None = None) -> JobMaster:
-    """Run a program to its end; its JobMaster."""
+    """Run a program to its end and return its JobMaster."""
     session = Session(InProcess(), submit)
     with executing_on(session):
         env.execute("good")
@@ -91,7 +91,7 @@ def run(env: StreamExecutionEnvironment, submit: SubmitOptions | None = None) ->
 
 
 def until(condition: Callable[[], bool], master: JobMaster) -> None:
-    """Wait for something that must come while the job runs."""
+    """Wait until the condition holds. Fail if the job ends first or the wait times out."""
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
         assert not master.is_done, f"the job ended as {master.history.status.value}: {master.error}"

@@ -1,6 +1,6 @@
-"""Values as they come in the records of all kinds of programs: what Python has, what its libraries add, what users write.
+"""Hypothesis strategies for the values of records: types of Python, of its libraries and of users.
 
-`VALUES` nests them five deep. None of them is `==` comparable in general: `sameness.difference` compares them.
+`VALUES` nests them five levels deep. Not all of them support `==`, so `value_difference.difference` compares them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Text(str):
 
 
 class Number(int):
-    """An int that knows more: it has a dictionary."""
+    """A subclass of int whose instances have a dictionary."""
 
 
 class Real(float):
@@ -64,7 +64,7 @@ class Real(float):
 
 
 class Octets(bytes):
-    """A bytes object with a name."""
+    """A subclass of bytes with a name."""
 
 
 class Items(list[Any]):
@@ -80,11 +80,11 @@ class Pair(tuple[Any, ...]):
 
 
 class Moment(datetime):
-    """As pandas' Timestamp is."""
+    """A subclass of datetime, as pandas' Timestamp is."""
 
 
 class Length(timedelta):
-    """As pandas' Timedelta is."""
+    """A subclass of timedelta, as pandas' Timedelta is."""
 
 
 class Reading(NamedTuple):
@@ -96,7 +96,7 @@ Old = namedtuple("Old", "left right")
 
 
 class Open(Old):
-    """A named tuple that takes attributes besides."""
+    """A named tuple that accepts more attributes."""
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Struct(msgspec.Struct):
 
 
 class Loose:
-    """Neither dataclass nor model."""
+    """A class that is neither a dataclass nor a model."""
 
     def __init__(self, content: Any) -> None:
         self.content = content
@@ -195,7 +195,7 @@ BUILTIN_SCALARS = (
     | st.text(max_size=8)
     | st.binary(max_size=8)
 )
-"""What plain programs use: these are never refused anywhere."""
+"""Types that simple programs use. No component may refuse them."""
 
 OTHER_SCALARS = (
     st.complex_numbers()
@@ -323,7 +323,7 @@ def nested(
     containers: Callable[[st.SearchStrategy[Any]], st.SearchStrategy[Any]],
     depth: int = 5,
 ) -> st.SearchStrategy[Any]:
-    """Containers in containers, as many as `depth`, around the leaves."""
+    """Return containers of containers around the leaves, up to `depth` levels."""
     inner = leaves
     for _ in range(depth):
         inner = leaves | containers(inner)
@@ -331,10 +331,10 @@ def nested(
 
 
 PLAIN_VALUES = nested(BUILTIN_SCALARS, _builtin_containers)
-"""Builtins only."""
+"""Values of builtin types only."""
 LEAVES = BUILTIN_SCALARS | OTHER_SCALARS | NUMPY_SCALARS | ARRAYS | BUFFERS
 VALUES = nested(LEAVES, _containers)
-"""All of it, with classes in classes."""
+"""Values of all types, with classes inside of classes."""
 
 SAMPLES: list[Any] = [
     *(True, 0, -0.0, math.nan, -math.inf, 2**70, "", "\ud800", b"a\0", 1 + 2j, ...),
@@ -375,4 +375,4 @@ SAMPLES: list[Any] = [
         PurePosixPath("/a"),
     ),
 ]
-"""One of each kind, for tests that cannot try thousands."""
+"""One value of each kind, for tests that are too slow for thousands of values."""

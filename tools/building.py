@@ -1,4 +1,4 @@
-"""A step of a build: a program that is run to its end."""
+"""A build step: run a program and wait until it ends."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ def run(
     cwd: Path | str | None = None,
     env: Mapping[str, str] = _NOTHING,
 ) -> str:
-    """Run a program; return what it printed, its errors among it. ``env`` goes over this process's environment.
+    """Run a program and return its output, including its errors.
 
-    Raises ``BuildFailed`` with ``failure`` and the end of its output when it does not end well.
+    ``env`` adds to and overrides this process's environment.
+
+    Raises ``BuildFailed`` with ``failure`` and the end of the output if the exit code is not 0.
     """
     done = subprocess.run(
         command,

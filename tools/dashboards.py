@@ -1,7 +1,7 @@
-"""The Grafana dashboards of the chart: `python -m tools.dashboards` writes them; a test holds them to it.
+"""The Grafana dashboards of the chart. `python -m tools.dashboards` writes them, and a test compares the files with this module.
 
-Three pages: all FlinkJobs of a cluster, one job, the operator. What they ask for is what `GET /metrics` of a job's master and of the
-operator have (docs/metrics.md, docs/operator/metrics.md).
+The three dashboards show all FlinkJobs of a cluster, one job, and the operator. They query the metrics that a job's master
+and the operator serve at `GET /metrics` (docs/metrics.md, docs/operator/metrics.md).
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 @dataclass(frozen=True)
 class Panel:
-    """`queries`: expression → legend. `unit`: Grafana's name of it. `kind`: `timeseries`, `stat` or `table`."""
+    """One panel.
+
+    `queries` maps an expression to its legend. `unit` is Grafana's name of the unit. `kind` is `timeseries`, `stat` or `table`.
+    """
 
     title: str
     queries: dict[str, str]
@@ -63,7 +66,7 @@ class Panel:
 
 
 def variable(name: str, query: str, *, many: bool = True) -> dict[str, Any]:
-    """One that is chosen from the values of a label."""
+    """Return a dashboard variable whose choices are the values of a label."""
     return {
         "name": name,
         "type": "query",
@@ -115,10 +118,14 @@ def fleet() -> dict[str, Any]:
             Panel("FlinkJobs", {f"count(penstock_flinkjob_ready{{{_FLEET}}})": ""}, kind="stat", width=6, height=4),
             Panel("Ready", {f"sum(penstock_flinkjob_ready{{{_FLEET}}})": ""}, kind="stat", width=6, height=4),
             Panel(
-                "Wait for a person", {f"sum(penstock_flinkjob_stalled{{{_FLEET}}})": ""}, kind="stat", width=6, height=4
+                "Need manual action",
+                {f"sum(penstock_flinkjob_stalled{{{_FLEET}}})": ""},
+                kind="stat",
+                width=6,
+                height=4,
             ),
             Panel(
-                "Oldest newest checkpoint",
+                "Largest checkpoint age",
                 {
                     f'max(({ago}{{{_FLEET}}}) and on (namespace, name) penstock_flinkjob_phase{{phase="Running"}} == 1)': ""
                 },
@@ -199,7 +206,7 @@ def job() -> dict[str, Any]:
             Panel(
                 "Unread",
                 {f"{_MASTER}_lag{{{_JOB}}}": "lag"},
-                about="Records or bytes that are there and not yet read; nothing where sources do not know.",
+                about="Unread records or bytes. Empty if the sources do not report them.",
             ),
         ],
         [
@@ -209,7 +216,7 @@ def job() -> dict[str, Any]:
                 "percentunit",
             ),
             Panel(
-                "Held back by those behind",
+                "Back pressure, by vertex",
                 {f"avg by (task_name) ({_TASK}_backPressuredTimeMsPerSecond{{{_JOB}}}) / 1000": "{{task_name}}"},
                 "percentunit",
             ),
@@ -218,12 +225,12 @@ def job() -> dict[str, Any]:
                 {
                     f"max by (task_name) ({_TASK}_numRecordsInPerSecond{{{_JOB}}}) / avg by (task_name) ({_TASK}_numRecordsInPerSecond{{{_JOB}}})": "{{task_name}}"
                 },
-                about="Of the subtask with the most, against the mean.",
+                about="Records of the busiest subtask divided by the mean.",
             ),
         ],
         [
             Panel(
-                "Event time behind",
+                "Event time lag",
                 {
                     f"time() - {_TASK}_currentInputWatermark{{{_JOB}}} / 1000 > 0": "{{task_name}} #{{subtask_index}}",
                     f"time() - {_MASTER}_currentWatermark{{{_JOB}}} / 1000 > 0": "job",

@@ -1,9 +1,14 @@
-"""`make demo`: the main job on real input, on a cluster of real processes with a real S3 server, changed while it runs.
+"""`make demo`: run the main job on real input, on a cluster of real processes with a real S3 server, and change it while it runs.
 
-What happens: a JobManager with the embedded ResourceManager in this process, two worker processes with two slots each, an
-S3 server. The job is `examples/airport_weather`, by the manifest that Kubernetes gets. While it runs: a savepoint, a live
-rescale 2 -> 4 -> 3, SIGKILL of a worker with everything under it. At the end its output is read back from S3 and compared,
-record for record, with the same computed by DuckDB in one pass. Exit code 0 only if they are equal.
+The cluster is a JobManager with the embedded ResourceManager in this process, two worker processes with two slots each, and
+an S3 server. The job is `examples/airport_weather`, with the manifest that Kubernetes gets. While it runs, the demo
+
+1. takes a savepoint,
+2. rescales the job live from 2 to 4 to 3 subtasks,
+3. kills a worker and all of its child processes with SIGKILL.
+
+At the end, the demo reads the output from S3. It compares every record with the result that DuckDB computes in one pass.
+The exit code is 0 only if they are equal.
 """
 
 from __future__ import annotations
@@ -27,21 +32,23 @@ import yaml
 from penstock.cli.client import RestClient
 from penstock.cli.live import LiveView
 from penstock.jobmanager.cluster.local_cluster import LocalCluster
-from penstock.jobmanager.process.embedded import EmbeddedExecutor
 from penstock.jobmanager.process.launch import command_line, run_script_on
-from tools.s3server import S3Server
+from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
+from tools.servers.s3 import S3Server
 
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "airport_weather"
 BUILD = ROOT / "build" / "demo"
 BUCKET = "penstock"
 RECORDS_PER_EPOCH = 50
-"""Of one source subtask: a year of weather would be over in a second otherwise. Only the batched runner can be held back so."""
+"""Records of one source subtask per epoch. Without a limit the job reads a year of weather within a second.
+Only the batched runner supports it.
+"""
 
 
 @dataclass
 class Story:
-    """What the demo did to the job, for the result file."""
+    """The actions of the demo on the job, for the result file."""
 
     savepoint: str = ""
     rescales: list[int] = field(default_factory=list)
@@ -60,7 +67,7 @@ def main() -> int:
     )
     with S3Server(BUILD / "s3") as s3:
         s3.create_bucket(BUCKET)
-        os.environ.update(s3.env())
+        os.environ.update(s3.exports())
         story = Story()
         job_id = _run(manifest["spec"], story)
         equal, comparison = compare(_options(manifest["spec"]))
@@ -75,7 +82,7 @@ def main() -> int:
 
 
 def _options(spec: dict[str, Any]) -> str:
-    """Where the manifest's arguments say the output goes."""
+    """Return the output directory that the manifest's arguments name."""
     arguments = spec["job"]["args"]
     return str(arguments[arguments.index("--output") + 1])
 
@@ -113,7 +120,7 @@ def _run(spec: dict[str, Any], story: Story) -> str:
 
 
 def _direct(executor: EmbeddedExecutor, job_ids: list[str], started: threading.Event, story: Story) -> None:
-    """Change the running job as its operator would, through REST; kill a worker by its process id."""
+    """Change the running job through REST, like its operator, and kill a worker by its process id."""
     started.wait()
     job_id = job_ids[0]
     client = RestClient(executor.rest_url)
@@ -139,7 +146,7 @@ def _direct(executor: EmbeddedExecutor, job_ids: list[str], started: threading.E
         story.restarts = master.history.restarts
         story.checkpoints = client.checkpoints(job_id).counts.completed
         if story.restarts < 1:
-            story.problems.append("the killed worker was not noticed before the job ended")
+            story.problems.append("the job ended before it noticed that a worker was killed")
     except Exception as error:
         story.problems.append(f"{type(error).__name__}: {error}")
     finally:
@@ -150,12 +157,12 @@ def _wait_for(condition: Any, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {timeout_s:.0f} s in vain")
+            raise TimeoutError(f"the condition was not met within {timeout_s:.0f} s")
         time.sleep(0.1)
 
 
 def compare(output: str, data: str = str(EXAMPLE / "data")) -> tuple[bool, dict[str, Any]]:
-    """Read the job's output back and hold it against DuckDB's; (equal, counts and the first differences)."""
+    """Compare the job's output with DuckDB's. Return whether they are equal, and the counts and first differences."""
     fs, path = fsspec.core.url_to_fs(output)
     days = [
         tuple(row[c] for c in ("station", "day", "mean", "minimum", "maximum", "readings"))
@@ -191,7 +198,7 @@ def compare(output: str, data: str = str(EXAMPLE / "data")) -> tuple[bool, dict[
 
 
 def _same(wanted: Any, got: Any) -> bool:
-    """Sums of floats depend on the order of addition in the last bits."""
+    """Return whether two values are equal. Floats may differ in the last bits, because these depend on the order of addition."""
     if isinstance(wanted, float):
         return math.isclose(wanted, got, rel_tol=1e-12, abs_tol=1e-12)
     return bool(wanted == got)

@@ -1,19 +1,19 @@
 """The errors of the development tools.
 
-Every one of them is for the person at the keyboard: what is wrong, then what to do about it. A command line
-prints the message and ends with code 1; only a defect of a tool itself shows a traceback.
+Every error is for the developer who ran the command. It says what is wrong and then what to do. A command line
+prints the message and ends with code 1. A traceback appears only for a defect of the tool itself.
 
 ``ToolError``
 ├── ``BuildFailed``       a program or an image could not be built
-├── ``Unsupported``       this machine cannot host what was asked for
-└── ``NotRunning``        a server that should run does not, or did not come up
+├── ``Unsupported``       this machine cannot run the requested program
+└── ``NotRunning``        a server did not start, or is not running
 """
 
 from __future__ import annotations
 
 
 class ToolError(Exception):
-    """Something a developer has to mend; ``code`` is stable and may be matched by scripts."""
+    """A problem that the developer must fix. ``code`` is stable, so that scripts can match it."""
 
     code = "tool-error"
 
@@ -30,12 +30,12 @@ class BuildFailed(ToolError):
 
 
 class Unsupported(ToolError):
-    """This machine cannot host what was asked for."""
+    """This machine cannot run the requested program."""
 
     code = "unsupported-machine"
 
 
 class NotRunning(ToolError):
-    """A server did not come up, died, or is not there."""
+    """A server did not start, ended, or is not running."""
 
     code = "not-running"

@@ -1,12 +1,12 @@
 """Build Go programs once, into a cache that outlives the clone.
 
-Kubernetes, etcd and the S3 server come from the Go module proxy as source: there is no registry to pull them from,
-and compiling them takes minutes. A program is therefore stored under a key made of everything that decides its
-bytes: the files of the module that pins it, the Go version and the linker flags. A new pin is a new key; an
-old key's programs can be removed at any time.
+Kubernetes, etcd and the S3 server come as source from the Go module proxy, because no registry offers their binaries.
+Compiling them takes minutes. The cache stores a program under a key of everything that decides its bytes. These are
+the files of the module that pins it, the Go version and the linker flags. A new pin gives a new key. The
+programs of an old key can be removed at any time.
 
-Two callers at once build once: the second waits for the first at a lock file. A program appears in the cache by a
-rename, so a build that is killed leaves nothing that looks finished.
+Two concurrent callers build a program once: the second caller waits for the first at a lock file. A rename puts a finished
+program into the cache, so a killed build leaves nothing that looks finished.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 NICENESS = 19
-"""A build takes minutes and must not slow the tests that run beside it."""
+"""Lowest CPU priority. A build takes minutes and must not slow down the tests that run at the same time."""
 
 
 def cache_root() -> Path:
-    """``$PENSTOCK_CACHE``, or ``~/.cache/penstock``."""
+    """Return ``$PENSTOCK_CACHE``, or ``~/.cache/penstock``."""
     configured = os.environ.get("PENSTOCK_CACHE")
     return Path(configured) if configured else Path.home() / ".cache" / "penstock"
 
 
 @contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on ``path`` (made if missing); a holder that dies releases it."""
+    """Hold an exclusive lock on ``path``, which is created if missing. The kernel releases the lock when its holder dies."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -53,20 +53,20 @@ def file_lock(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class GoModule:
-    """A directory with ``go.mod`` and ``go.sum`` and the programs that are built from it.
+    """A directory with ``go.mod`` and ``go.sum``, and the programs that are built from it.
 
-    ``programs`` maps the name a program gets in the cache to the package it is built from: an import path that
-    ``go.mod`` names as a tool, or ``./cmd/...`` for one of the module's own.
+    ``programs`` maps the name of a program in the cache to its Go package. A package is an import path that ``go.mod`` names as
+    a tool, or ``./cmd/...`` for a package of this module.
     """
 
     directory: Path
     programs: Mapping[str, str]
     ldflags: str = "-s -w"
     tags: str = ""
-    """What is built in or left out, by commas."""
+    """Build tags, separated by commas."""
 
     def bin_dir(self) -> Path:
-        """The directory of this module's programs for this Go version; it may not exist yet."""
+        """Return the directory of this module's programs for the current Go version. It may not exist yet."""
         digest = hashlib.sha256()
         for part in filter(None, (go_version(), self.ldflags, self.tags)):
             digest.update(part.encode() + b"\0")
@@ -77,11 +77,11 @@ class GoModule:
         return cache_root() / "bin" / digest.hexdigest()[:20]
 
     def has(self, names: Iterable[str]) -> bool:
-        """Whether all of these programs are built."""
+        """Return whether all of these programs are built."""
         return all((self.bin_dir() / name).exists() for name in names)
 
     def ensure(self, names: Iterable[str] | None = None) -> Path:
-        """Build what is missing of ``names`` (all programs by default); return the directory that holds them."""
+        """Build the missing programs among ``names`` (default: all), and return their directory."""
         target = self.bin_dir()
         wanted = list(self.programs if names is None else names)
         if self.has(wanted):
@@ -103,7 +103,7 @@ class GoModule:
             building.run(
                 ["nice", "-n", str(NICENESS), *command, "-o", str(built), package],
                 f"{name} could not be built from {package} in {self.directory}",
-                remedy="is the Go module proxy reachable (go env GOPROXY)? Is there space for the build cache?",
+                remedy="check that the Go module proxy is reachable (go env GOPROXY), and that the build cache has space",
                 cwd=self.directory,
                 env={"CGO_ENABLED": "0", "GOWORK": "off"},
             )
@@ -111,9 +111,9 @@ class GoModule:
 
 
 def module_source(module: str, version: str, checksum: str) -> Path:
-    """The directory with the files of a module, fetched once into Go's own cache.
+    """Return the directory with the files of a module. Go fetches them once into its module cache.
 
-    ``checksum`` is what ``go.sum`` would say of it. Raises ``BuildFailed`` when it cannot be had, or is another one.
+    ``checksum`` is the module's entry in ``go.sum``. Raises ``BuildFailed`` if the module cannot be fetched or has another checksum.
     """
     done = subprocess.run(
         [go_program(), "mod", "download", "-json", f"{module}@{version}"],
@@ -127,23 +127,24 @@ def module_source(module: str, version: str, checksum: str) -> Path:
     if done.returncode or found.get("Error"):
         raise BuildFailed(
             f"{module}@{version} could not be fetched: {found.get('Error') or done.stderr[-3000:]}",
-            remedy="is the Go module proxy reachable (go env GOPROXY)?",
+            remedy="check that the Go module proxy is reachable (go env GOPROXY)",
         )
     if found.get("Sum") != checksum:
         raise BuildFailed(
-            f"{module}@{version} has the checksum {found.get('Sum')} and not {checksum}", remedy="look at the pin"
+            f"{module}@{version} has the checksum {found.get('Sum')} instead of {checksum}",
+            remedy="check the pinned version and checksum",
         )
     return Path(found["Dir"])
 
 
 OLDEST = (1, 21)
-"""Go from here on fetches the version that a module asks for; what is older refuses (Debian 12 has 1.19)."""
+"""Oldest usable Go. From this version on, Go fetches the version that a module requires. Older ones refuse (Debian 12 has 1.19)."""
 
 
 def go_program() -> str:
-    """The Go on the PATH, or the one that ``setup.sh`` puts beside the Python packages where there is none that will do.
+    """Return the Go on the PATH. If it is missing or too old, return the one that ``setup.sh`` installs beside the Python packages.
 
-    Raises ``BuildFailed`` when there is neither.
+    Raises ``BuildFailed`` if neither exists.
     """
     found = shutil.which("go")
     if found is not None and _version_of(found) < OLDEST:
@@ -152,12 +153,12 @@ def go_program() -> str:
     if package is not None and package.origin is not None:
         found = shutil.which("go", path=Path(package.origin).parent / "bin")
     if found is None:
-        raise BuildFailed("there is no Go toolchain on the PATH", remedy="install Go 1.26 or newer (https://go.dev/dl)")
+        raise BuildFailed("go is not on the PATH", remedy="install Go 1.26 or newer (https://go.dev/dl)")
     return found
 
 
 def _version_of(program: str) -> tuple[int, ...]:
-    """Such as (1, 26); of a development version, or where it cannot be told, one that is new enough."""
+    """Return the version, such as (1, 26). Return a version that is new enough for a development version or an unknown one."""
     command = [program, "env", "GOVERSION"]
     done = subprocess.run(
         command, cwd=tempfile.gettempdir(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False
@@ -167,7 +168,7 @@ def _version_of(program: str) -> tuple[int, ...]:
 
 
 def go_version() -> str:
-    """The version of the Go toolchain, such as ``go1.26.8``."""
+    """Return the version of the Go toolchain, such as ``go1.26.8``."""
     return subprocess.run(
         [go_program(), "env", "GOVERSION"], cwd=tempfile.gettempdir(), stdout=subprocess.PIPE, text=True, check=True
     ).stdout.strip()

@@ -1,6 +1,7 @@
-"""A Spark that has Delta Lake's and Iceberg's own connectors, for tests: another reader, and writer, of the tables that ours write.
+"""A Spark with Delta Lake's and Iceberg's connectors, for tests: a second reader and writer of the tables that Penstock writes.
 
-They lag behind Spark's newest version, so this is an older one in an environment of its own (410 MB, made once), with jars by ``mavenjars``.
+These connectors do not support Spark's newest version. This module therefore uses an older Spark in a separate environment
+(410 MB, created once), with jars from ``mavenjars``.
 
     with LakeSpark(tmp_path, catalog.url) as spark:
         spark.sql("select count(*) as n from delta.`/data/table`")
@@ -24,7 +25,7 @@ PYSPARK = "pyspark==4.1.4"
 
 
 def environment() -> Path:
-    """Its Python interpreter.
+    """Return the Python interpreter of the environment, and create the environment if it is missing.
 
     Raises:
         subprocess.CalledProcessError: PySpark cannot be installed.
@@ -39,10 +40,11 @@ def environment() -> Path:
 
 
 class LakeSpark:
-    """
+    """A Spark session in a separate process.
+
     Args:
-        folder: for what Spark leaves behind.
-        catalog: URL of an Iceberg REST catalog, called ``lake`` in SQL.
+        folder: directory for Spark's files.
+        catalog: URL of an Iceberg REST catalog. Its name in SQL is ``lake``.
     """
 
     def __init__(self, folder: Path, catalog: str = "") -> None:
@@ -63,10 +65,10 @@ class LakeSpark:
         self._expect("READY")
 
     def sql(self, statement: str) -> list[dict[str, Any]]:
-        """Rows as Spark has them; values that JSON does not know as text.
+        """Return the rows of a statement. Values that JSON does not support become text.
 
         Raises:
-            RuntimeError: what Spark says of the statement.
+            RuntimeError: Spark rejects the statement.
         """
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"sql": statement}) + "\n")
@@ -88,7 +90,7 @@ class LakeSpark:
 
     def __exit__(self, *error: object) -> None:
         assert self._process.stdin is not None
-        self._process.stdin.close()  # it reads to the end, and ends
+        self._process.stdin.close()  # the program reads to the end of its input, and exits
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:

@@ -1,7 +1,7 @@
-"""Jars of Maven artifacts, fetched once into a cache that outlives the clone, each held against its checksum. So are archives of jars.
+"""Maven jars, and archives of jars, with pinned checksums. They are fetched once into a cache that outlives the clone.
 
-A folder with a ``pom.xml`` names what is wanted, a ``jars.sha256`` beside it (as ``sha256sum`` writes it) every jar that
-this comes to. What Maven fetched and the list do not agree on is refused, whichever of the two has it.
+A folder has a ``pom.xml`` that names the artifacts, and a ``jars.sha256`` that lists every resulting jar in the format of
+``sha256sum``. If the list and the fetched files differ in any way, the fetch fails.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from tools.gobuild import cache_root, file_lock
 
 @dataclass(frozen=True)
 class MavenJars:
-    """``directory`` has ``pom.xml`` and ``jars.sha256``."""
+    """The artifacts of one folder. ``directory`` has ``pom.xml`` and ``jars.sha256``."""
 
     directory: Path
     goal: str = "copy-dependencies"
-    """Of Maven's dependency plugin: ``copy`` takes what the plugin's configuration names, without what that depends on."""
+    """A goal of Maven's dependency plugin. ``copy`` fetches the artifacts that the plugin's configuration names, without dependencies."""
 
     def folder(self) -> Path:
-        """Where the jars of this list are kept; it may not exist yet."""
+        """Return the folder in the cache for the jars of this list. It may not exist yet."""
         digest = hashlib.sha256(self._list().encode()).hexdigest()[:20]
         return cache_root() / "jars" / digest
 
     def ensure(self) -> Path:
-        """Fetch them if they were not before; return the folder that holds them.
+        """Fetch the jars if they are missing, and return their folder.
 
-        Raises ``BuildFailed`` when there is no Maven, nothing can be fetched, or a jar is not the one that is pinned.
+        Raises ``BuildFailed`` if Maven is missing, a jar cannot be fetched, or a jar differs from its pinned checksum.
         """
         target = self.folder()
         if target.exists():
@@ -48,32 +48,32 @@ class MavenJars:
         return (self.directory / "jars.sha256").read_text()
 
     def pinned(self) -> dict[str, str]:
-        """Name of the jar -> SHA-256."""
+        """Return the SHA-256 of each jar, by the jar's name."""
         return {name: digest for digest, name in (line.split() for line in self._list().splitlines())}
 
     def _fetch(self, target: Path) -> None:
         maven = shutil.which("mvn")
         if maven is None:
-            raise BuildFailed("there is no mvn on the PATH", remedy="install Maven (apt-get install maven)")
+            raise BuildFailed("mvn is not on the PATH", remedy="install Maven (apt-get install maven)")
         print(f"fetching {len(self.pinned())} jars of {self.directory.name} (once; into {target})", file=sys.stderr)
         with tempfile.TemporaryDirectory(prefix=".jars-", dir=target.parent) as scratch:
             shutil.copy(self.directory / "pom.xml", scratch)
             building.run(
                 [maven, "-q", "-B", f"dependency:{self.goal}", "-DoutputDirectory=jars"],
                 f"the jars of {self.directory / 'pom.xml'} could not be fetched",
-                remedy="does Maven reach its repository (its settings.xml, a proxy)?",
+                remedy="check that Maven reaches its repository (its settings.xml, a proxy)",
                 cwd=scratch,
             )
             self.check(Path(scratch) / "jars")
             (Path(scratch) / "jars").rename(target)
 
     def check(self, folder: Path) -> None:
-        """Hold the jars of a folder against the list. Raises ``BuildFailed``."""
+        """Compare the jars of a folder with the list. Raise ``BuildFailed`` if they differ."""
         found = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
         pinned = self.pinned()
         wrong = sorted(name for name in found.keys() | pinned.keys() if found.get(name) != pinned.get(name))
         if wrong:
             raise BuildFailed(
-                f"jars that are not those of {self.directory / 'jars.sha256'}: {', '.join(wrong)}",
-                remedy="after a change of pom.xml write the list anew (sha256sum *.jar); without one do not use them",
+                f"these jars differ from {self.directory / 'jars.sha256'}: {', '.join(wrong)}",
+                remedy="if pom.xml has changed, write the list again (sha256sum *.jar); otherwise do not use these jars",
             )

@@ -1,7 +1,7 @@
-"""Processes that are found again later, by other programs than the one that started them.
+"""References to processes, for programs that did not start them.
 
-A process id alone says little: by the time ``down`` runs the kernel may have given it to somebody else. With the time
-of its start it is unique until the machine restarts.
+A process id does not identify a process, because the kernel can give the id to another process later. The id and
+the start time together are unique until the machine restarts.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ProcessRef:
-    """One process of this machine: its id, and its start in clock ticks since the machine's."""
+    """One process of this machine: its id, and its start in clock ticks since the start of the machine."""
 
     pid: int
     started: int
 
     def alive(self) -> bool:
-        """Whether it still runs; one that ended and was not reaped does not."""
+        """Return whether the process still runs. A process that ended and was not reaped does not run."""
         stat = _stat(self.pid)
         return stat is not None and stat[0] != "Z" and int(stat[19]) == self.started
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal; nothing happens when it is gone."""
+        """Send the process a signal. Do nothing if the process is gone."""
         if self.alive():
             os.kill(self.pid, number)
 
     def end(self, *, patience: float) -> None:
-        """Ask it to end, and kill it after ``patience`` seconds; returns when it is gone."""
+        """Terminate the process, and kill it after ``patience`` seconds. Return when it is gone."""
         self.send(signal.SIGCONT)
         self.send(signal.SIGTERM)
         deadline = time.monotonic() + patience
@@ -45,11 +45,11 @@ class ProcessRef:
 
 
 def spawn(command: list[str], *, environment: dict[str, str], log: Path) -> int:
-    """Start a process that outlives this one, in a session of its own; return its id.
+    """Start a process that outlives this one, in a new session, and return its id.
 
-    It gets none of the files that this one has open: a lock that its starter was started under would else be held by it for ever.
+    The process inherits no open files. Otherwise it would hold a lock of its parent forever.
 
-    ``subprocess`` would warn about it, since it expects whoever starts a process to see it end.
+    This function does not use ``subprocess``, because that module warns if a parent does not wait for its child.
     """
     program = shutil.which(command[0], path=environment.get("PATH"))
     if program is None:
@@ -65,7 +65,7 @@ def spawn(command: list[str], *, environment: dict[str, str], log: Path) -> int:
 
 
 def _open_files() -> list[int]:
-    """Without the one by which they are listed, which is closed again."""
+    """Return the open files of this process, except the one that lists them."""
     return [number for number in map(int, os.listdir("/proc/self/fd")) if _is_open(number)]
 
 
@@ -78,13 +78,13 @@ def _is_open(number: int) -> bool:
 
 
 def reap(pid: int) -> None:
-    """Wait for the end of a process that ``spawn`` started, if it is a child of this very process."""
+    """Wait until a process that ``spawn`` started ends, if it is a child of this process."""
     with suppress(ChildProcessError):
         os.waitpid(pid, 0)
 
 
 def of(pid: int) -> ProcessRef:
-    """A reference to the process that has this id now. Raises ``ProcessLookupError`` when none has."""
+    """Return a reference to the process that has this id now. Raise ``ProcessLookupError`` if no process has it."""
     stat = _stat(pid)
     if stat is None:
         raise ProcessLookupError(pid)
@@ -92,12 +92,12 @@ def of(pid: int) -> ProcessRef:
 
 
 def save(path: Path, process: ProcessRef) -> None:
-    """Write the reference down."""
+    """Write the reference to a file."""
     path.write_text(json.dumps(asdict(process)))
 
 
 def load(path: Path) -> ProcessRef | None:
-    """The reference that was written down; None when there is none."""
+    """Return the reference of a file, or None if the file does not exist."""
     try:
         return ProcessRef(**json.loads(path.read_text()))
     except FileNotFoundError:
@@ -105,7 +105,7 @@ def load(path: Path) -> ProcessRef | None:
 
 
 def children(pid: int) -> list[int]:
-    """The ids of a process's children."""
+    """Return the ids of the children of a process."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -116,7 +116,7 @@ def children(pid: int) -> list[int]:
 
 
 def memory(pid: int) -> int:
-    """The bytes of memory that are a process's share (PSS); 0 when it is gone."""
+    """Return the proportional share of memory (PSS) of a process in bytes, or 0 if it is gone."""
     try:
         for line in (Path("/proc") / str(pid) / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -127,7 +127,7 @@ def memory(pid: int) -> int:
 
 
 def name(pid: int) -> str:
-    """The name of a process's program; empty when it is gone."""
+    """Return the name of the program of a process, or "" if it is gone."""
     try:
         return (Path("/proc") / str(pid) / "comm").read_text().strip()
     except OSError:
@@ -135,7 +135,7 @@ def name(pid: int) -> str:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of ``/proc/PID/stat`` from the third, the state, on (``man 5 proc``)."""
+    """Return the fields of ``/proc/PID/stat`` from the third field (the state) to the last (``man 5 proc``)."""
     try:
         text = (Path("/proc") / str(pid) / "stat").read_text()
     except OSError:
@@ -144,7 +144,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def innermost_pid(pid: int) -> int:
-    """The id that a process has in its own pid namespace; 0 when it is gone."""
+    """Return the id of a process in its innermost pid namespace, or 0 if it is gone."""
     try:
         for line in (Path("/proc") / str(pid) / "status").read_text().splitlines():
             if line.startswith("NSpid:"):

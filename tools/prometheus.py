@@ -12,5 +12,5 @@ MODULE = GoModule(
         "promtool": "github.com/prometheus/prometheus/cmd/promtool",
         "prometheus": "github.com/prometheus/prometheus/cmd/prometheus",
     },
-    tags="remove_all_sd",  # the clients of a dozen clouds are most of it
+    tags="remove_all_sd",  # the service discovery of a dozen clouds is most of the program's size
 )

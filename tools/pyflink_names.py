@@ -1,11 +1,16 @@
-"""The public names of PyFlink's DataStream API, from a wheel of `apache-flink`, for the test that Penstock has them all.
+"""List the public names of PyFlink's DataStream API, from a wheel of `apache-flink`. A test checks that Penstock has all of them.
 
     pip download --no-deps apache-flink==2.3.0
     python -m tools.pyflink_names apache_flink-2.3.0-*.whl > tests/unit/datastream/pyflink_names.json
 
-Only names are taken: of packages what they export, of modules the classes and functions, of classes their bases, members,
-inner classes and methods with parameters and defaults. A name that begins with an underscore is not public; nor is what
-deals with objects of the JVM (parameters `j_…`, `get_java_…`, `to_j_…`, wrappers), which is left out.
+The list has only names:
+
+- packages with their exports
+- modules with their classes and functions
+- classes with their bases, members, inner classes, and methods with parameters and defaults
+
+It leaves out private names, which begin with an underscore. It also leaves out names that deal with objects of the
+JVM: parameters `j_…`, `get_java_…`, `to_j_…` and wrappers.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ _OF_THE_JVM = re.compile(r"get_java_.+|to_j_.+|from_j_.+|Java\w+Wrapper|create_j
 
 
 def names_of(sources: dict[str, str]) -> dict[str, Any]:
-    """The table of names.
+    """Return the table of names.
 
     Args:
         sources: text of modules by path below the package `pyflink`: `common/time.py`.
@@ -54,7 +59,7 @@ def names_of(sources: dict[str, str]) -> dict[str, Any]:
 
 
 def _exported(tree: ast.Module) -> list[str]:
-    """What `__all__` lists."""
+    """Return the names in `__all__`."""
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
             names: list[str] = ast.literal_eval(node.value)
@@ -124,12 +129,12 @@ def _parameters(node: ast.FunctionDef, skip: int) -> list[str]:
 
 
 def sources_of(wheel: str) -> dict[str, str]:
-    """Text of the modules of the DataStream API in a wheel, by path below `pyflink`."""
+    """Return the text of the DataStream API's modules in a wheel, by path below `pyflink`."""
     with zipfile.ZipFile(wheel) as archive:
         paths = [path for path in archive.namelist() if path.endswith(".py") and path.startswith("pyflink/")]
         chosen = {path.removeprefix("pyflink/"): path for path in paths if _is_api(PurePosixPath(path).parts[1:])}
         if not chosen:
-            raise Unsupported(f"{wheel} has no modules of PyFlink", remedy="give a wheel of apache-flink")
+            raise Unsupported(f"{wheel} has no PyFlink modules", remedy="pass a wheel of apache-flink")
         return {name: archive.read(path).decode() for name, path in chosen.items()}
 
 

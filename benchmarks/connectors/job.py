@@ -1,7 +1,7 @@
-"""A job in this process: from a source to nothing, or from memory to a sink; without Spark, with a checkpoint every half second.
+"""A job in this process, without Spark: from a source to nothing, or from memory to a sink, with a checkpoint every half second.
 
-The cost is that of the job from the moment its tasks have been opened until it has ended: its checkpoints and their commits are in it, its start
-is not.
+The cost covers the job from the moment its tasks are open until it ends. It includes its checkpoints and their commits, but
+not its start.
 """
 
 from __future__ import annotations
@@ -18,29 +18,31 @@ from benchmarks.connectors.cost import Cost, Watch
 from benchmarks.connectors.records import Tally, Wrong, expect, rows
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.sequence import RangeEnumerator, RangeReader
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
-from penstock.connectors.source import ReaderContext, Source, SourceReader, Split, SplitEnumerator, SplitReader
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.core.source import ReaderContext, Source, SourceReader, Split, SplitEnumerator, SplitReader
+from penstock.connectors.simple.sequence import RangeEnumerator, RangeReader
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.embedded import LocalClusterProvider
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.embedded import LocalClusterProvider
+from penstock.jobmanager.process.session.session import Session
 from penstock.records.batch import Batch, RowBatch
 
 INTERVAL = "500 ms"
 PATIENCE_S = 120.0
-_LOOK_S = 0.5
+_POLL_S = 0.5
 
 
 def read(source: Source, count: int, *, form: str = "readings") -> Cost:
-    """Read so many records. A source that has no end is cancelled when the next checkpoint is complete; its records per second are counted until
-    the last of them has come.
+    """Read this many records, and return the cost.
+
+    A source without an end is cancelled when the next checkpoint is complete. Its records per second are counted up to
+    the last record.
 
     Args:
-        form: `readings`: dicts, whose times are added up; `rows`: whatever records there are, counted; `columns`: the same as they come.
+        form: `readings`: dicts, whose times are added up; `rows`: records of any type, counted; `columns`: batches of columns, counted.
 
     Raises:
-        Wrong: they were others.
+        Wrong: the records differ from the expected ones.
     """
     watch = Watch()
     arrived, last = _Arrived(count, form, watch), None
@@ -61,21 +63,22 @@ def read(source: Source, count: int, *, form: str = "readings") -> Cost:
 
 
 def _wait(event: threading.Event, session: Session, arrived: _Arrived) -> None:
-    """
+    """Wait for an event of the job.
+
     Raises:
-        Wrong: the job has ended before, or too much time went by.
+        Wrong: the job ended before the event, or the timeout passed.
     """
     (job,) = session.dispatcher.jobs()
-    for _ in range(round(PATIENCE_S / _LOOK_S)):
-        if event.wait(_LOOK_S):
+    for _ in range(round(PATIENCE_S / _POLL_S)):
+        if event.wait(_POLL_S):
             return
         if job.is_done:
             break
-    raise Wrong(f"{arrived.tally.number} of {arrived.count} records came: {job.error or 'no more did'}")
+    raise Wrong(f"{arrived.tally.number} of {arrived.count} records came: {job.error or 'the timeout passed'}")
 
 
 def write(sink: Sink, count: int) -> Cost:
-    """Write so many readings. Whether all are there is the caller's to look."""
+    """Write this many readings, and return the cost. The caller checks that all of them arrived."""
     rows(count)
     watch = Watch()
     with _kept(watch) as key, _environment() as env, _session() as session:
@@ -86,7 +89,7 @@ def write(sink: Sink, count: int) -> Cost:
 
 
 def collect(count: int) -> Cost:
-    """`execute_and_collect` of so many readings."""
+    """Collect this many readings with `execute_and_collect`, and return the cost."""
     rows(count)
     tally, watch = Tally(), Watch()
     with _kept(watch) as key, _environment() as env, _session() as session:
@@ -128,7 +131,7 @@ _things: dict[int, Any] = {}
 
 @contextmanager
 def _kept(thing: Any) -> Iterator[int]:
-    """A number by which tasks, which get copies of all that a program has, find a thing of this process."""
+    """Yield a number for an object of this process. Tasks get copies of a program's objects, and find the original by this number."""
     key = id(thing)
     _things[key] = thing
     try:
@@ -138,7 +141,7 @@ def _kept(thing: Any) -> Iterator[int]:
 
 
 class _Memory(Source):
-    """The readings, by the batch."""
+    """A source of readings in batches from memory."""
 
     def __init__(self, count: int, watch: int) -> None:
         self.count, self.watch = count, watch
@@ -157,20 +160,20 @@ class _MemoryReader(RangeReader):
         self._watch = watch
 
     def open_split(self, split: Split, position: Any) -> SplitReader:
-        """The tasks are open, the first record is about to be read."""
+        """Restart the watch: the tasks are open, and the next step reads the first record."""
         self._watch.restart()
         return super().open_split(split, position)
 
 
 class _Arrived:
-    """What has come to `_Nowhere`."""
+    """The records that arrived at `_Nowhere`."""
 
     def __init__(self, count: int, form: str, watch: Watch) -> None:
         self.count, self.form, self.watch = count, form, watch
         self.tally = Tally()
         self.all = threading.Event()
         self.checkpointed = threading.Event()
-        """A checkpoint is complete that has all of them."""
+        """An event: a checkpoint that covers all of the records is complete."""
 
     def take(self, batch: Batch) -> None:
         if self.form == "readings":
@@ -187,7 +190,7 @@ class _Arrived:
 
 
 class _Nowhere(Sink):
-    """Counts what comes."""
+    """A sink that counts the records."""
 
     def __init__(self, arrived: int) -> None:
         self._arrived = arrived

@@ -19,9 +19,9 @@ class Reading(TypedDict):
 FIELDS = {"sensor_id": str, "ts": int, "temp": float}
 SCHEMA = pa.schema({"sensor_id": pa.string(), "ts": pa.int64(), "temp": pa.float64()})
 BATCH = 10_000
-"""Records that a bare client takes at a time where it can; Penstock's sources and exchanges take as many."""
+"""Records that a bare client takes at a time if possible. Penstock's sources and exchanges take as many."""
 decode = msgspec.json.Decoder(Reading).decode
-"""What bare clients parse with: the fastest there is, types checked, as Penstock's format does."""
+"""The parser of the bare clients. It is the fastest available one and checks types, like Penstock's format."""
 encode = msgspec.json.Encoder().encode
 _START = 1_700_000_000_000
 _TIME = itemgetter("ts")
@@ -29,7 +29,7 @@ _TIME = itemgetter("ts")
 
 @lru_cache(maxsize=2)
 def rows(count: int) -> list[dict[str, Any]]:
-    """`ts` is unique.
+    """Return this many readings. `ts` is unique.
 
     >>> len(encode(rows(1)[0]) + b"\\n")
     57
@@ -42,12 +42,12 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 @lru_cache(maxsize=2)
 def messages(count: int) -> list[bytes]:
-    """The same as JSON."""
+    """Return the readings as JSON."""
     return [encode(row) for row in rows(count)]
 
 
 def parts(records: list[Any], size: int = BATCH) -> list[list[Any]]:
-    """In order, of at most so many.
+    """Split the records in order into parts of at most this size.
 
     >>> parts([1, 2, 3], 2)
     [[1, 2], [3]]
@@ -56,20 +56,21 @@ def parts(records: list[Any], size: int = BATCH) -> list[list[Any]]:
 
 
 class Wrong(Exception):
-    """Other records came than should have."""
+    """An error: the records differ from the expected ones."""
 
 
 def expect(found: object, expected: object, what: str) -> None:
-    """
+    """Raise an error if two values differ.
+
     Raises:
-        Wrong: it is something else.
+        Wrong: `found` is not `expected`.
     """
     if found != expected:
         raise Wrong(f"{what}: {found}, expected {expected}")
 
 
 class Tally:
-    """What a reader does with its readings, Penstock's or a bare one: it adds up their times.
+    """The same work that every reader does with its readings: it adds up their times.
 
     >>> tally = Tally()
     >>> tally.take(rows(3))
@@ -84,9 +85,10 @@ class Tally:
         self._sum += sum(map(_TIME, values))
 
     def check(self, count: int) -> None:
-        """
+        """Check the readings so far.
+
         Raises:
-            Wrong: not every reading has come, or one more than once.
+            Wrong: a reading is missing, or came more than once.
         """
         expect(self.number, count, "records read")
         expect(self._sum - count * _START, count * (count - 1) // 2, "sum of the times of the records read")

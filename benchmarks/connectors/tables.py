@@ -1,11 +1,12 @@
-"""Puts the figures of a run into the pages.
+"""Write the figures of a run into the pages.
 
     python -m benchmarks connectors --json > FILE
     python -m benchmarks.connectors.tables FILE
 
-A cell is found by the comment in it, `<!-- kafka.source -->`, and becomes the µs of a record and, in parentheses, how many times those of the bare client it is. A block between
-`<!-- connectors: all -->` or `<!-- connectors: measured -->` and `<!-- end -->` is made anew: the table of all figures, the sentence that says where they are from. Of a run of
-some systems only theirs change, and the blocks stay.
+The comment in a cell identifies it: `<!-- kafka.source -->`. The cell gets the µs per record and, in parentheses, the multiple of
+the bare client's. A block between `<!-- connectors: all -->` or `<!-- connectors: measured -->` and `<!-- end -->` is replaced.
+It has the table of all figures, or the sentence about their origin. A run of only some systems changes only their cells and
+leaves the blocks.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ _BLOCK = r"(<!-- connectors: {} -->\n).*?(<!-- end -->)"
 
 
 def rendered(page: str, result: dict[str, Any], *, whole: bool = True) -> str:
-    """The page with the figures of a result.
+    """Return the page with the figures of a result.
 
     Args:
-        whole: it is a run of all systems.
+        whole: the run covers all systems.
 
     >>> rendered("| Kafka | ? <!-- kafka.source --> |", {"connectors": {"kafka.source": {"cpu_us": 2.512, "ratio": 1.104}}}, whole=False)
     '| Kafka | 2.5 (1.1) <!-- kafka.source --> |'
@@ -49,7 +50,8 @@ def _cost(figures: dict[str, Any]) -> str:
 
 
 def _short(number: float) -> str:
-    """
+    """Format a number.
+
     >>> _short(0.1234), _short(2.512), _short(104.6)
     ('0.12', '2.5', '105')
     """
@@ -82,10 +84,10 @@ def _measured(result: dict[str, Any]) -> str:
 
 
 def main(path: str) -> int:
-    """Exit code 1 where the result has problems: then nothing is written."""
+    """Write the pages. Return exit code 1 and write nothing if the result has problems."""
     result = json.loads(Path(path).read_text().splitlines()[-1])
     if result["problems"]:
-        print(f"nothing is written, for the run had problems: {result['problems']}", file=sys.stderr)
+        print(f"no page was changed, because the run had problems: {result['problems']}", file=sys.stderr)
         return 1
     for page in PAGES:
         text = page.read_text()

@@ -1,1 +1,1 @@
-"""What the Kafka measures are made of: the systems, the readings in the topic, the load, and what must come out."""
+"""The parts of the Kafka measures: the systems, the readings in the topic, the load, and the expected results."""

@@ -1,4 +1,4 @@
-"""What a system wrote, read back committed and held against what must be in it."""
+"""The committed output of a system, and its comparison with the expected output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from benchmarks.kafka.systems import COUNTS
 from benchmarks.kafka.topics import PARTITIONS
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 Integers = npt.NDArray[np.int64]
 _SILENCE_S = 60.0
@@ -19,7 +19,7 @@ _SILENCE_S = 60.0
 
 @dataclass(frozen=True)
 class Outputs:
-    """Of every message, in no order that means anything: the sensor's number, its count, and whether it is put (1) or taken back (-1)."""
+    """The sensor number and count of every message, and whether the message adds (1) or retracts (-1) it. The order has no meaning."""
 
     sensor: Integers
     count: Integers
@@ -27,10 +27,10 @@ class Outputs:
 
 
 def read_outputs(server: KafkaServer, topic: str) -> Outputs:
-    """All that readers of committed messages see.
+    """Read all committed messages.
 
     Raises:
-        TimeoutError: the broker tells no end of a partition for a minute.
+        TimeoutError: the broker does not report the end of a partition within a minute.
     """
     from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -61,12 +61,13 @@ def read_outputs(server: KafkaServer, topic: str) -> Outputs:
 
 
 def difference(outputs: Outputs, expected: Integers, kind: str) -> str | None:
-    """What is wrong with them, None if nothing is.
+    """Return the difference from the expected output, or None if the output is correct.
 
-    Counts: of every sensor 1 to n, each once. Updates: what was put and not taken back is each sensor's last count, once.
+    Counts must be 1 to n for every sensor, each once. Updates that were added and not retracted must be each sensor's last
+    count, once.
 
     Args:
-        expected: how many readings each sensor has.
+        expected: the number of readings of each sensor.
     """
     codes = _codes(outputs.sensor, outputs.count)
     sensors = np.arange(len(expected))
@@ -88,6 +89,6 @@ def difference(outputs: Outputs, expected: Integers, kind: str) -> str | None:
 
 
 def _codes(sensor: Integers, count: Integers) -> Integers:
-    """Both numbers in one, so that pairs can be compared as numbers."""
+    """Combine both numbers into one, so that pairs compare as numbers."""
     codes: Integers = (sensor << 32) + count
     return codes

@@ -1,4 +1,4 @@
-"""The load where latency is measured: readings written at a rate, and counts noted as they come."""
+"""The load for latency measures: write readings at a rate, and record the arrival of their counts."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import threading
 import time
 
 from benchmarks.kafka.topics import PARTITIONS
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 RATE = 1000
 """Readings per second."""
 
 
 class Pacer(threading.Thread):
-    """Writes readings of 1,000 sensors at a rate, each with the moment (µs) at which it was due."""
+    """A writer of readings of 1,000 sensors at a rate. Each reading has the moment (µs) at which it was due."""
 
     def __init__(self, server: KafkaServer, topic: str) -> None:
         from confluent_kafka import Producer
@@ -47,7 +47,7 @@ class Pacer(threading.Thread):
 
 
 class Listener(threading.Thread):
-    """Reads counts as they come; `arrivals`: when each came, and when its reading was due (s since the epoch)."""
+    """A reader of counts. `arrivals` has the moment of each count's arrival, and when its reading was due (s since the epoch)."""
 
     def __init__(self, server: KafkaServer, topic: str) -> None:
         from confluent_kafka import Consumer, TopicPartition

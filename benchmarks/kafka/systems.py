@@ -1,6 +1,6 @@
-"""The systems that count readings from topic to topic, each with the strongest guarantee that it has.
+"""The systems that count readings from topic to topic, each with its strongest guarantee.
 
-Every program takes `--servers --reads --writes --out`, reads what is in the topic when it begins, and prints `RESULT`.
+Every program takes `--servers --reads --writes --out`, reads the content of the topic at its start, and prints `RESULT`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class KafkaSystem:
     """One way to count.
 
     Attributes:
-        peer: whose environment.
+        peer: name of the virtual environment.
         program: file in `programs/`.
-        guarantee: over crashes, of what is in the topic that is written.
-        output: `COUNTS`: the counts 1 to n of every key, a message each. `UPDATES`: of every key that changed since the last commit
-            the old count with `diff` -1 and the new one with 1, so fewer messages the more readings a commit has of a key.
-        python: a peer whose user writes Python.
+        guarantee: the guarantee for the output topic after crashes.
+        output: `COUNTS`: the counts 1 to n of every key, one message each. `UPDATES`: for every key that changed since the last commit,
+            the old count with `diff` -1 and the new one with 1. A commit with more readings of a key therefore has fewer messages.
+        python: the users of this peer write Python.
     """
 
     name: str
@@ -41,7 +41,7 @@ class KafkaSystem:
     python: bool = False
 
     def command(self, topics: Sequence[str]) -> list[str]:
-        """Its environment and the jars of Flink's connector are made if they are not there."""
+        """Return the command. Create its environment and fetch the jars of Flink's connector if they are missing."""
         interpreter = sys.executable if self.peer == "penstock" else str(python_of(self.peer))
         jars = ["--jars", str(JARS.ensure())] if self.peer == "flink" else []
         return [interpreter, str(PROGRAMS / self.program), *topics, *jars, *self.arguments]
@@ -66,16 +66,16 @@ LIVE = (
     KafkaSystem("penstock", "penstock", "penstock_kafka.py", AT_LEAST, arguments=_AT_LEAST_ONCE),
     KafkaSystem("pyflink", "flink", "pyflink_kafka.py", AT_LEAST, arguments=_AT_LEAST_ONCE, python=True),
 )
-"""Those whose latency is measured."""
+"""The systems whose latency is measured."""
 
 
 def chosen(systems: Sequence[KafkaSystem], only: Sequence[str]) -> list[KafkaSystem]:
-    """Those with these names, all unless some are given.
+    """Return the systems with these names (default: all).
 
     Raises:
-        SystemExit: there is none of a name.
+        SystemExit: a name is unknown.
     """
     names = [system.name for system in systems]
     if unknown := sorted(set(only) - set(names)):
-        raise SystemExit(f"no system {unknown[0]!r} here; there are {', '.join(names)}")
+        raise SystemExit(f"unknown system {unknown[0]!r}; choose from {', '.join(names)}")
     return [system for system in systems if not only or system.name in only]

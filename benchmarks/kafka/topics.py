@@ -1,4 +1,4 @@
-"""The topic that is read: JSON readings, a sensor's all in one partition and with its name as the message's key."""
+"""The input topic: JSON readings. All readings of a sensor are in one partition, with its name as the message key."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.readings import Shape, columns
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 PARTITIONS = 4
 _BATCH = 20_000
 
 
 def fill(server: KafkaServer, topic: str, shape: Shape) -> npt.NDArray[np.int64]:
-    """Write the readings; how many each sensor has."""
+    """Write the readings, and return the number of readings of each sensor."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": server.bootstrap_servers, "linger.ms": 50, "compression.type": "none"})

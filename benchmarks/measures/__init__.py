@@ -1,6 +1,6 @@
-"""Measures beside the workloads. Each is a function (records or None, repetitions) -> figures.
+"""Measures in addition to the workloads. Each is a function (records or None, repetitions) -> figures.
 
-Those that compare systems take the names of some of them, too.
+Functions that compare systems also take the names of some systems.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Memory of every process of jobs whose sinks are far slower than their sources, for records of several sizes.
+"""Memory of every process of jobs whose sinks are much slower than their sources, for records of several sizes.
 
-A job must take no more memory the longer its sources are ahead of its sinks: what waits is bounded in bytes, and then the
-sources wait. One job per size and runner; those of a runner run side by side, for they have next to nothing to do.
+The memory of a job must not grow with the time that its sources are ahead of its sinks. Waiting data is bounded in bytes, and
+at the bound the sources wait. Each size and runner has one job. The jobs of a runner run at the same time, because they use
+almost no CPU.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ def slow_sink(runner: str, size: int, seconds: float, rate: float = RATE, slow_s
 
 
 def growth(series: list[int]) -> int:
-    """MB by which the highest of the last quarter is above the highest of the second, when a job has found its size."""
+    """Return the growth in MB: the maximum of the last quarter minus that of the second, when the job has reached its size."""
     quarter = len(series) // 4
     return max(series[-quarter:]) - max(series[quarter : 2 * quarter]) if quarter else 0
 
 
 def backpressure(records: int | None, repetitions: int) -> dict[str, Any]:
-    """Both runners, a sink of 100 records per second, for `records` seconds (60 unless given)."""
+    """Measure both runners with a sink of 100 records per second, for `records` seconds (default: 60)."""
     seconds = records or 60
     figures: dict[str, Any] = {}
     for runner in ("pipelined", "batched"):

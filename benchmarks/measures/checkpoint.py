@@ -1,7 +1,7 @@
-"""Snapshots of a million keys in one subtask's backend, all of them against the 1 % that changed.
+"""Snapshots of a million keys in one subtask's backend: a full one compared with one after changes of 1 %.
 
-The backend is driven as a task drives it. `pause`: how long processing stands still (the synchronous part); `time`: CPU
-time of everything, uploads to the local disk included.
+The benchmark calls the backend like a task does. `pause`: how long processing stops (the synchronous part). `time`: CPU
+time of everything, including uploads to the local disk.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import numpy as np
 from penstock.checkpoint.files.state_files import StateFileWriter
 from penstock.checkpoint.store.retrying_store import Stores
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.state.backend import KeyContext, KeyedStateBackend
+from penstock.state.backend import KeyedStateBackend
 from penstock.state.encoding.packed_keys import PackedKeys
 from penstock.state.factory import create_backend
+from penstock.state.key_context import KeyContext
 from penstock.state.key_groups import key_group_range
 from penstock.taskmanager.operators.aggregate.stat_columns import StatShape
 from penstock.taskmanager.worker import SystemClock
@@ -52,7 +53,7 @@ def _put(backend: KeyedStateBackend, keys: list[str], number: int) -> None:
 
 
 def _write_columns(backend: KeyedStateBackend, keys: list[str], number: int) -> None:
-    """As a running count and maximum does it."""
+    """Write columns like a running count and maximum."""
     columns = backend.raw_table(ValueStateDescriptor("rolling")).columns(SHAPE, len(keys))
     assert columns is not None
     places = columns.find(PackedKeys.of_list(keys))

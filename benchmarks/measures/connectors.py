@@ -1,6 +1,6 @@
-"""What a record costs at each connector, in and out, beside the system's own client without Penstock, in turn.
+"""The cost of a record at each connector, in both directions, and with the system's client without Penstock, in turn.
 
-CPU time is that of this process, in which the job runs and the bare client does; servers are processes of their own and do not count.
+CPU time is that of this process, in which the job and the bare client run. Servers are separate processes and do not count.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from tools.errors import ToolError
 
 RECORDS = 300_000
 _WARM_UP = 20
-"""A twentieth of the records goes before, for what is imported and made once."""
-_LEAST = 20
+"""A twentieth of the records is the warm-up, for imports and objects that are created once."""
+_MIN_RECORDS = 20
 """Records of a run, at least."""
 
 
 def connectors(records: int | None, repetitions: int, only: Sequence[str] = ()) -> dict[str, Any]:
-    """Of some runs the one that took the least CPU time.
+    """Return the run with the least CPU time of several runs.
 
     Args:
-        records: of the cheapest cases; dear ones get a share of them.
-        only: names of systems; all unless given.
+        records: records of the cheapest cases; expensive cases get a share of them.
+        only: names of systems (default: all).
     """
     unknown = set(only) - set(NAMES)
     if unknown:
-        raise SystemExit(f"there is no system {', '.join(sorted(unknown))}; there are {', '.join(NAMES)}")
+        raise SystemExit(f"unknown systems {', '.join(sorted(unknown))}; choose from {', '.join(NAMES)}")
     found: dict[str, dict[str, Any]] = {}
     problems: dict[str, str] = {}
     thresholds = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(GC_ALLOCATIONS, 20, 100)  # as in a worker; for the bare clients, too
+    gc.set_threshold(GC_ALLOCATIONS, 20, 100)  # like in a worker, and also for the bare clients
     try:
         for name in only or NAMES:
             with tempfile.TemporaryDirectory(prefix=f"penstock-connectors-{name}-") as folder:
@@ -69,8 +69,8 @@ def _measure(
         with opened(name, folder) as cases:
             for case in cases:
                 try:
-                    found[case.name] = compared(case, max(_LEAST, round(records * case.share)), repetitions)
-                except Exception as error:  # the others are measured all the same
+                    found[case.name] = compared(case, max(_MIN_RECORDS, round(records * case.share)), repetitions)
+                except Exception as error:  # continue with the other cases
                     problems[case.name] = f"{type(error).__name__}: {error}"
                     print(f"{case.name}: {problems[case.name]}", file=sys.stderr)
     except (ToolError, ImportError) as error:
@@ -79,13 +79,14 @@ def _measure(
 
 
 def compared(case: Case, records: int, repetitions: int) -> dict[str, Any]:
-    """
+    """Run a case, and the bare client.
+
     Raises:
-        Wrong: other records came than should have.
+        Wrong: the records differ from the expected ones.
     """
     ways = [case.penstock] if case.bare is None else [case.penstock, case.bare]
     for way in ways:
-        way(max(_LEAST, records // _WARM_UP))
+        way(max(_MIN_RECORDS, records // _WARM_UP))
     runs: dict[Way, list[Cost]] = {way: [] for way in ways}
     for _ in range(repetitions):
         for way in ways:

@@ -1,10 +1,10 @@
-"""Two slots on two cores against one on one: W2, wall-clock rate. It says something only on a machine that has nothing else to do.
+"""Two slots on two cores compared with one slot on one core: W2, wall-clock rate. The result needs an idle machine.
 
-The levels of a slot are processes, which work at the same time: one slot of W2 keeps nearly two cores busy by itself where it may. So that
-the second slot is measured and not the first one's own parallelism, one slot runs on one core and then on both.
+The levels of a slot are processes that run at the same time. One slot of W2 can therefore use almost two cores. To
+measure the second slot and not the parallelism of the first, one slot runs on one core and then on both.
 
-What others do on the machine slows two slots down more than one, so the best run of each counts, and stands beside the cores
-that others had meanwhile. CPU time per record tells what two slots cost beyond one, whatever else runs.
+Other processes slow two slots down more than one. The result therefore uses the best run of each, and shows the cores that
+other processes used during this run. CPU time per record shows the extra cost of two slots under any load.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def cores(records: int | None, repetitions: int) -> dict[str, Any]:
 
 @contextmanager
 def _on(count: int) -> Iterator[None]:
-    """What is started meanwhile has so many cores."""
+    """Limit processes that start in the block to this many cores."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(before)[:count])
     try:

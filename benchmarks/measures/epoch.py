@@ -1,4 +1,4 @@
-"""What an epoch costs beside a bare PySpark job of two Python stages: 1,000 records, one exchange, two slots."""
+"""The cost of an epoch compared with a bare PySpark job of two Python stages: 1,000 records, one exchange, two slots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.execution import execute
 
 
 def epoch(records: int | None, repetitions: int) -> dict[str, Any]:
-    """`records` / 1,000 epochs, in turn with as many bare jobs."""
+    """Run `records` / 1,000 epochs, in turn with as many bare jobs."""
     epochs = max(20, (records or 100_000) // 1000)
     ratios, own, bare = [], [], []
     for _ in range(repetitions):

@@ -1,4 +1,4 @@
-"""What a JobManager keeps of jobs that have ended, and of attempts that have failed: nothing that adds up."""
+"""The memory that a JobManager keeps for ended jobs and failed attempts. It must not grow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RESTARTS_PER_JOB = 0.4
 
 
 def heap(records: int | None, repetitions: int) -> dict[str, Any]:
-    """Memory (MB) and live objects after each hundred of `records` jobs, and of restarts of one job; once."""
+    """Measure memory (MB) and live objects after each hundred of `records` jobs, and of restarts of one job, once."""
     jobs = records or JOBS
     restarts = max(2, round(jobs * RESTARTS_PER_JOB))
     with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder:
@@ -26,7 +26,7 @@ def heap(records: int | None, repetitions: int) -> dict[str, Any]:
 
 
 def growth(readings: list[dict[str, float]]) -> dict[str, float]:
-    """Between the first reading and the last, for each job or restart.
+    """Return the growth between the first reading and the last, per job or restart.
 
     >>> growth([{"after": 20, "mb": 90.0, "objects": 1000}, {"after": 220, "mb": 92.0, "objects": 1400}])
     {'kb_each': 10.24, 'objects_each': 2.0}

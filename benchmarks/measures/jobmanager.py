@@ -1,4 +1,4 @@
-"""What the JobManager costs per slot, with few slots and with many: simulated tasks, everything else real."""
+"""The cost of the JobManager per slot, with few slots and with many. The tasks are simulated, everything else is real."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.execution import execute
 
 SLOTS = (16, 64, 256)
 GOAL = 1.3
-"""A slot of many may cost so much more than a slot of few."""
+"""Maximum ratio of the cost per slot of many slots to that of few."""
 
 
 def simulated(slots: int, epochs: int = 60, checkpoints: int = 8) -> dict[str, float]:
@@ -31,7 +31,7 @@ def simulated(slots: int, epochs: int = 60, checkpoints: int = 8) -> dict[str, f
 
 
 def jobmanager(records: int | None, repetitions: int) -> dict[str, Any]:
-    """CPU time of an epoch, a checkpoint, a restore and a look at the job, bytes of a manifest and memory, by slots."""
+    """Measure by slots: CPU time of an epoch, a checkpoint, a restore and a status request, bytes of a manifest, and memory."""
     slots = [count for count in SLOTS if records is None or count <= records]
     found: dict[int, list[dict[str, float]]] = {count: [] for count in slots}
     for _ in range(repetitions):

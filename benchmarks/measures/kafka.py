@@ -1,6 +1,6 @@
-"""Kafka to Kafka: a million JSON readings of four partitions, counted by key, out again, a checkpoint every second.
+"""Kafka to Kafka: count a million JSON readings of four partitions by key, with a checkpoint every second.
 
-The broker is outside what is measured. What comes out is read back committed and held against what must be in it.
+The measurement excludes the broker. The committed output is read back and compared with the expected output.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from benchmarks.kafka.pace import RATE, Listener, Pacer
 from benchmarks.kafka.systems import COUNTS, LIVE, SYSTEMS, KafkaSystem, chosen
 from benchmarks.kafka.topics import PARTITIONS, fill
 from benchmarks.readings import Shape
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 RECORDS = 1_000_000
 KEYS = 10_000
 WARM_UP_S = 10
 _GRACE_S = 2
-"""For what was due in the last moment that counts."""
+"""Seconds for the output that was due in the last measured moment."""
 GOALS = {"to_flink_sql": 1.0, "to_best_python_peer": 0.7}
 GOAL_P50_MS = 25
 _BROKER = {"group.initial.rebalance.delay.ms": "3000"}
-"""Kafka's own default: members of a group that start together share its partitions from the first."""
+"""Kafka's default. Members of a group that start together share its partitions from the start."""
 
 
 def kafka(records: int | None, repetitions: int, only: Sequence[str] = ()) -> dict[str, Any]:
-    """Penstock, exactly and at least once, Flink SQL with its connector, and the peers in Python, in turn."""
+    """Measure Penstock exactly once and at least once, Flink SQL with its connector, and the Python peers, in turn."""
     shape = Shape(records or RECORDS, KEYS, 0)
     systems = chosen(SYSTEMS, only)
     runs: dict[str, list[Run]] = {}
@@ -82,9 +82,10 @@ def _topics(server: KafkaServer, reads: str, writes: str, out: Path) -> list[str
 
 
 def _run_once(server: KafkaServer, system: KafkaSystem, out: Path, expected: npt.NDArray[np.int64]) -> Run:
-    """
+    """Run one system.
+
     Raises:
-        RunFailed: it did not end well, or Penstock's counts are wrong. A peer's cost counts all the same.
+        RunFailed: the program failed, or Penstock's counts are wrong. A peer's wrong result still counts.
     """
     writes = f"out-{out.name}"
     out.mkdir()
@@ -103,7 +104,7 @@ def _run_once(server: KafkaServer, system: KafkaSystem, out: Path, expected: npt
 
 
 def _figures(system: KafkaSystem, runs: Sequence[Run]) -> dict[str, Any]:
-    """Medians; µs of CPU per reading."""
+    """Return the medians; µs of CPU per reading."""
     return {
         "guarantee": system.guarantee,
         "output": system.output,
@@ -119,10 +120,10 @@ def _figures(system: KafkaSystem, runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Penstock's cost, exactly once, to Flink SQL's and to the least of a peer in Python, as far as they ran.
+    """Return the ratios of Penstock's exactly-once cost to Flink SQL's and to the cheapest Python peer's, if these ran.
 
-    Peers that do not give a count for every reading do other work: they are in `to_best_python_peer`, and there is a ratio
-    without them.
+    Peers that do not emit a count for every reading do other work. `to_best_python_peer` includes them, and another ratio
+    excludes them.
     """
     own = figures.get("penstock")
     if own is None:
@@ -140,7 +141,10 @@ def ratios(figures: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def kafka_latency(records: int | None, repetitions: int, only: Sequence[str] = ()) -> dict[str, Any]:
-    """1,000 readings per second from topic to topic, at least once: from before a reading is written until its count is read."""
+    """Measure 1,000 readings per second from topic to topic, at least once.
+
+    The latency is the time from before the write of a reading to the read of its count.
+    """
     seconds = max(10, (records or 20_000) // RATE)
     systems = chosen(LIVE, only)
     found: dict[str, list[dict[str, float]]] = {}
@@ -166,9 +170,10 @@ def kafka_latency(records: int | None, repetitions: int, only: Sequence[str] = (
 
 
 def _latencies(server: KafkaServer, system: KafkaSystem, out: Path, seconds: int) -> dict[str, float]:
-    """
+    """Run one system, and return its latencies.
+
     Raises:
-        RunFailed: it did not end well, or more than a hundredth of the counts did not come.
+        RunFailed: the program failed, or more than a hundredth of the counts did not arrive.
     """
     out.mkdir()
     reads, writes = f"in-{out.name}", f"out-{out.name}"

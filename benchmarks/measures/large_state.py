@@ -1,8 +1,8 @@
-"""Large state in RocksDB: what a checkpoint of a change writes and stops, and how long recovery and a rescale take.
+"""Large state in RocksDB: the written bytes and the pause of a checkpoint after a change, and the time of recovery and rescale.
 
-A process for each slot drives its backend as a task does, with local copies and checkpoint storage in a folder (`file://`, so mostly the page cache). The
-starts of processes are not counted, nor what a job does around a restore; `recovery` and `rescale` measure that. `pause`: how long processing
-stands still at a barrier, and the CPU time of it, which a busy machine changes less.
+A process for each slot calls its backend like a task does. It has local copies and a folder as checkpoint storage (`file://`, so
+mostly the page cache). The figures exclude the starts of processes, and the steps of a job around a restore, which `recovery`
+and `rescale` measure. `pause` is the time that processing stops at a barrier, and its CPU time, which a busy machine changes less.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import numpy as np
 from penstock.checkpoint.files.state_files import MergedFileWriter, StateFileReader, StateFileWriter
 from penstock.checkpoint.store.retrying_store import Stores
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.state.backend import KeyContext
+from penstock.state.key_context import KeyContext
 from penstock.state.key_groups import key_group_range, keys_key_groups
 from penstock.state.rocksdb.backend import RocksDBStateBackend
 from penstock.state.rocksdb.rows import family_name
@@ -41,11 +41,11 @@ ROUNDS = 12
 MAX_PARALLELISM = 128
 CHUNK = 100_000
 PROGRESS = 20
-"""Times that the load says how far it is."""
+"""Number of progress messages during the load."""
 STATE = ValueStateDescriptor("value", bytes)
 COMPACTING = ("rocksdb.compaction-pending", "rocksdb.num-running-compactions", "rocksdb.num-running-flushes")
 NOISE = os.urandom(1 << 20)
-"""Values are parts of it: bytes that no compression makes smaller."""
+"""Random bytes. Values are parts of it, so that compression cannot make them smaller."""
 
 
 def large_state(records: int | None, repetitions: int) -> dict[str, Any]:
@@ -56,28 +56,28 @@ def large_state(records: int | None, repetitions: int) -> dict[str, Any]:
             began = time.perf_counter()
             for begin, end in pairwise(np.linspace(0, keys, PROGRESS + 1).astype(int).tolist()):
                 _all(slots, "load", begin, end)
-                _say(f"{end:,} of {keys:,} keys after {time.perf_counter() - began:.0f} s")
+                _log(f"{end:,} of {keys:,} keys after {time.perf_counter() - began:.0f} s")
             load_s = time.perf_counter() - began
             _all(slots, "settle")
-            _say(f"no compaction is left after {time.perf_counter() - began:.0f} s")
+            _log(f"no compaction is left after {time.perf_counter() - began:.0f} s")
             first = _checkpoint(slots, 1)
-            _say(f"first checkpoint: {first}")
+            _log(f"first checkpoint: {first}")
             later = []
             for number in range(2, rounds + 2):
                 _all(slots, "change", keys, number)
                 later.append(_checkpoint(slots, number))
-                _say(f"checkpoint {number}: {later[-1]}")
+                _log(f"checkpoint {number}: {later[-1]}")
             handles = _all(slots, "handle")
         shares = [one["bytes"] / first["bytes"] for one in later]
         recovery = {"disk_there": _restored(folder, 2, handles, disk="disk")}
-        _say(f"restored, disk there: {recovery['disk_there']}")
+        _log(f"restored, disk there: {recovery['disk_there']}")
         recovery["disk_gone"] = _restored(folder, 2, handles, disk="other-disk")
-        _say(f"restored, disk gone: {recovery['disk_gone']}")
+        _log(f"restored, disk gone: {recovery['disk_gone']}")
         shutil.rmtree(Path(folder, "other-disk"))
         rescaled, of_four = _rescaled(folder, 4, handles)
-        _say(f"2 to 4 slots: {rescaled}")
+        _log(f"2 to 4 slots: {rescaled}")
         back, _ = _rescaled(folder, 2, of_four)
-        _say(f"4 to 2 slots: {back}")
+        _log(f"4 to 2 slots: {back}")
     return {
         "keys": keys,
         "load_s": round(load_s, 1),
@@ -102,7 +102,7 @@ def large_state(records: int | None, repetitions: int) -> dict[str, Any]:
     }
 
 
-def _say(what: str) -> None:
+def _log(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
@@ -138,7 +138,7 @@ def _restored(folder: str, parallelism: int, handles: list[dict[str, Any]], disk
 
 
 def _rescaled(folder: str, parallelism: int, handles: list[dict[str, Any]]) -> tuple[dict[str, Any], list[Any]]:
-    """Of slots of the same TaskManager; and the checkpoint after it."""
+    """Measure a rescale of slots of the same TaskManager, and the checkpoint after it."""
     with _slots(folder, parallelism) as slots:
         began = time.perf_counter()
         found = _all(slots, "restore", handles)
@@ -152,7 +152,7 @@ def _rescaled(folder: str, parallelism: int, handles: list[dict[str, Any]]) -> t
 
 
 class _Slot:
-    """What a task has of a slot."""
+    """The parts of a slot that a task uses."""
 
     def __init__(self, folder: str, disk: str, index: int, parallelism: int, attempt: int) -> None:
         self._groups = key_group_range(index, parallelism, MAX_PARALLELISM)
@@ -176,7 +176,7 @@ class _Slot:
             self._put(range(start, min(end, start + CHUNK)), 1)
 
     def settle(self) -> None:
-        """Wait for compactions of the load: what they write anew is no part of a change of 1 %."""
+        """Wait for compactions of the load, because their writes are not part of a change of 1 %."""
         family = self._backend._database.family(family_name(STATE.name))
         while any(family.property_int_value(name) for name in COMPACTING):
             time.sleep(0.2)
@@ -224,7 +224,7 @@ class _Slot:
         return {"used": self._local.used, "fetched": self._local.fetched}
 
     def _check(self) -> None:
-        """What is there is whole: some keys, and none of other slots'."""
+        """Check that the restored state has the right keys, and no keys of other slots."""
         table = self._backend.raw_table(STATE)
         keys = list(range(1_000))
         for key, group in zip(keys, keys_key_groups(keys, MAX_PARALLELISM).tolist(), strict=True):
@@ -233,7 +233,7 @@ class _Slot:
 
 
 class _Process:
-    """A slot in a process of its own, which is killed at the end, as a lost worker is."""
+    """A slot in a separate process, which is killed at the end, like a lost worker."""
 
     def __init__(self, *where: Any) -> None:
         context = multiprocessing.get_context("spawn")
@@ -268,7 +268,7 @@ def _serve(connection: Connection, where: tuple[Any, ...]) -> None:
 
 
 def _all(slots: Sequence[_Process], name: str, *arguments: Any) -> list[Any]:
-    """Of all slots at once."""
+    """Call a function on all slots at the same time, and return the results."""
     for slot in slots:
         slot.ask(name, *arguments)
     return [slot.answer() for slot in slots]
@@ -284,5 +284,5 @@ def _slots(folder: str, parallelism: int, disk: str = "disk") -> Iterator[list[_
     finally:
         for slot in slots:
             slot.kill()
-        for left in Path(folder, disk).glob(f"state-{attempt}-*"):  # a worker's next slot would sweep it
+        for left in Path(folder, disk).glob(f"state-{attempt}-*"):  # the next slot of a worker would remove it
             shutil.rmtree(left)

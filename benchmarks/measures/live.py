@@ -37,12 +37,12 @@ class Arrivals:
         return (self.at - self.due) * 1e3
 
     def longest_gap_s(self) -> float:
-        """Longest time without any output."""
+        """Return the longest time without any output."""
         return float(np.diff(self.at).max()) if len(self.at) > 1 else float("inf")
 
 
 def read_arrivals(folder: Path) -> Arrivals:
-    """What the sinks of `penstock_live` left."""
+    """Read the files of the sinks of `penstock_live`."""
     parts = [np.frombuffer(path.read_bytes(), np.float64).reshape(-1, 2) for path in folder.glob("latency-*")]
     if not parts:
         return Arrivals(np.empty(0), np.empty(0))
@@ -59,7 +59,7 @@ def live(
     environment: Mapping[str, str] = MappingProxyType({"PYTHONPATH": str(RUNTIME)}),
     **options: Any,
 ) -> Iterator[tuple[Run, Arrivals]]:
-    """Run `penstock_live`, or another program of its kind, with these options."""
+    """Run `penstock_live`, or a similar program, with these options."""
     out = Path(tempfile.mkdtemp(prefix="penstock-benchmark-live-"))
     try:
         arguments = [part for key, value in options.items() for part in (f"--{key.replace('_', '-')}", str(value))]
@@ -72,7 +72,7 @@ def live(
 
 
 def latency(records: int | None, repetitions: int) -> dict[str, Any]:
-    """1,000 records per second with keyed state, from the moment a record is due to its arrival at the sink."""
+    """Measure 1,000 records per second with keyed state, from the moment a record is due to its arrival at the sink."""
     figures: dict[str, Any] = {}
     seconds = max(10, (records or 20_000) // 1000)
     for _ in range(repetitions):
@@ -92,7 +92,7 @@ def latency(records: int | None, repetitions: int) -> dict[str, Any]:
 
 
 def rescale(records: int | None, repetitions: int) -> dict[str, Any]:
-    """2 -> 4 subtasks with a million keys of state: the longest time without output around the change."""
+    """Measure a rescale from 2 to 4 subtasks with a million keys of state: the longest time without output around it."""
     keys = records or 1_000_000
     gaps = []
     for _ in range(repetitions):
@@ -104,7 +104,7 @@ def rescale(records: int | None, repetitions: int) -> dict[str, Any]:
 
 
 def recovery(records: int | None, repetitions: int) -> dict[str, Any]:
-    """SIGKILL of an executor, and of the JobManager with another one started at once: until output resumes."""
+    """Measure the time without output after SIGKILL of an executor, and of the JobManager, which another one replaces immediately."""
     executor, job_manager = [], []
     for _ in range(repetitions):
         with live(runner="batched", rate=1000, warm_up=10, seconds=20, action="kill", worker_slots=2) as (
@@ -121,9 +121,9 @@ def recovery(records: int | None, repetitions: int) -> dict[str, Any]:
 
 
 def memory(records: int | None, repetitions: int) -> dict[str, Any]:
-    """Memory of a running job over `records` seconds (60 unless given): of a slot at the start, and growth.
+    """Measure the memory of a running job over `records` seconds (default: 60): per slot at the start, and growth.
 
-    A slot's share is what all processes use but the JobManager's: Spark workers, executors, Python workers.
+    A slot's share is the memory of all processes except the JobManager's: Spark workers, executors, Python workers.
     """
     seconds, slots = records or 60, 2
     with live(runner="batched", rate=10_000, keys=1000, warm_up=10, seconds=seconds, slots=slots) as (run, _):

@@ -1,4 +1,4 @@
-"""Latency under load: at shares of the most that a job takes, with checkpoints, and how soon a burst is forgotten."""
+"""Latency under load: at shares of a job's highest rate, with checkpoints, and the time to recover from a burst."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from benchmarks.measures.live import Arrivals, live
 SECONDS = 15
 SHARES = (0.5, 0.8, 0.95)
 CHECKPOINT_S, SAMPLE, SETTLE_S = 2, 16, 2.0
-MOST_PHASE_S, MEASURED_S = 30, 12
-"""Of the run that finds the highest rate: all of it, and what counts, at the end."""
+MAX_PHASE_S, MEASURED_S = 30, 12
+"""Seconds of the run that finds the highest rate: the whole run, and the measured part at its end."""
 BURST = 3.0
 NORMAL_S, BURST_S, AFTER_S = 8.0, 3.0, 17.0
-"""Before, during, after the burst."""
+"""Seconds before, during and after the burst."""
 WINDOW_S = 0.25
 GOALS = {"back_to_normal_s": 10}
 
 
 def load(records: int | None, repetitions: int) -> dict[str, Any]:
-    """`records` seconds (15 unless given) at each share of the highest rate; a burst of three times half of it."""
+    """Run `records` seconds (default: 15) at each share of the highest rate, and a burst of three times half of it."""
     seconds = float(records or SECONDS)
     found: list[dict[str, Any]] = []
     for _ in range(repetitions):
-        with _loaded([(MOST_PHASE_S, 0)]) as (run, arrivals):
+        with _loaded([(MAX_PHASE_S, 0)]) as (run, arrivals):
             end = run.result["end"]
             most = len(arrivals.between(end - MEASURED_S, end).at) * SAMPLE / MEASURED_S
-        _say(f"the highest rate: {most:,.0f} records/s")
+        _log(f"the highest rate: {most:,.0f} records/s")
         half = SHARES[0] * most
         phases = [(20.0, half), *((seconds, share * most) for share in SHARES), (5.0, 0.3 * most)]
         phases += [(NORMAL_S, half), (BURST_S, BURST * half), (AFTER_S, half)]
-        _say(f"{sum(seconds for seconds, _ in phases):.0f} s at shares of it, and with a burst")
+        _log(f"{sum(seconds for seconds, _ in phases):.0f} s at shares of this rate, and with a burst")
         with _loaded(phases) as (run, arrivals):
             found.append({"most": round(most), **_figures(run, arrivals, phases)})
-        _say(str(found[-1]))
+        _log(str(found[-1]))
     shares = {
         share: {key: _median(found, share, key) for key in found[0]["shares"][share]} for share in map(str, SHARES)
     }
@@ -55,7 +55,7 @@ def load(records: int | None, repetitions: int) -> dict[str, Any]:
     }
 
 
-def _say(what: str) -> None:
+def _log(what: str) -> None:
     print(what, file=sys.stderr, flush=True)
 
 
@@ -86,20 +86,23 @@ def _figures(run: Run, arrivals: Arrivals, phases: list[tuple[float, float]]) ->
 
 
 def due_between(arrivals: Arrivals, begin: float, end: float) -> Arrivals:
-    """Those that were due then: what waits is not left out because it has not come yet."""
+    """Return the arrivals that were due in this period. Selecting by due time includes records that waited."""
     inside = (arrivals.due >= begin) & (arrivals.due < end)
     return Arrivals(arrivals.at[inside], arrivals.due[inside])
 
 
 def percentiles(arrivals: Arrivals) -> dict[str, float]:
-    """ms."""
+    """Return percentiles of the latency in ms."""
     p50, p99, p999, worst = np.percentile(arrivals.latencies_ms(), [50, 99, 99.9, 100])
     return {"p50_ms": p50, "p99_ms": p99, "p99.9_ms": p999, "worst_ms": worst}
 
 
 def back_to_normal_s(arrivals: Arrivals, end_of_burst: float, end: float, normal_ms: float) -> float:
-    """From the end of a burst to the last quarter of a second in which half of the records took longer than what only one in a
-    hundred had taken before."""
+    """Return the seconds from the end of a burst until latency is normal again.
+
+    This is the last quarter of a second in which half of the records took longer than the slowest hundredth had taken before the
+    burst.
+    """
     last = end_of_burst
     for begin in np.arange(end_of_burst, end - WINDOW_S, WINDOW_S):
         window = due_between(arrivals, begin, begin + WINDOW_S)

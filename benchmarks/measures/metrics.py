@@ -1,7 +1,7 @@
-"""What it costs that somebody reads a job's metrics: W2, with Prometheus' page asked for every second, beside the same where nobody asks.
+"""The cost of reading a job's metrics: W2 with a request for Prometheus' page every second, compared with no requests.
 
-Metrics are counted whether or not they are read; most are made of counts only when they are asked for. A second is fifteen times as often as
-Prometheus asks by default. Runs take turns, and medians are compared.
+Metrics are counted whether or not they are read. Most of them are computed from counts only on request. One request per second
+is fifteen times Prometheus' default. Runs take turns, and the result compares medians.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.readings import Shape
 
 _EVERY_S = 1.0
 _PROMETHEUS_S = 15.0
-"""Between two questions of Prometheus' by default."""
+"""Seconds between two requests of Prometheus by default."""
 
 
 def metrics(records: int | None, repetitions: int) -> dict[str, Any]:
@@ -31,7 +31,10 @@ def metrics(records: int | None, repetitions: int) -> dict[str, Any]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    system = replace(system, arguments=(*system.arguments, "--setting", f"rest.port={port}"))
+    system = replace(
+        system,
+        arguments=(*system.arguments, "--setting", f"rest.port={port}", "--setting", "security.rest.local-token=false"),
+    )
     runs: dict[str, list[Run]] = {"nobody-reads": [], "read-every-second": []}
     pages: list[int] = []
     for _ in range(repetitions):
@@ -55,7 +58,7 @@ def metrics(records: int | None, repetitions: int) -> dict[str, Any]:
 
 @contextmanager
 def _reading(url: str, pages: list[int]) -> Iterator[None]:
-    """Notes how many lines each page has."""
+    """Record how many lines each page has."""
     ended = threading.Event()
 
     def read() -> None:
@@ -63,7 +66,7 @@ def _reading(url: str, pages: list[int]) -> Iterator[None]:
             try:
                 answer = httpx.get(url, timeout=10)
             except httpx.TransportError:
-                continue  # it has not begun, or has ended
+                continue  # the job has not started, or has ended
             if answer.is_success:
                 pages.append(answer.text.count("\n"))
 

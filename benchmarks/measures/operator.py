@@ -1,6 +1,6 @@
 """The operator with many FlinkJobs, on a real API server with real controllers; kubelet and masters are simulated.
 
-A process of the operator as it runs in its pod; everything else of the control plane shares the machine with it.
+The operator runs as in its pod. The rest of the control plane runs on the same machine.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 JOBS = 1000
 EDITS = 200
 AT_ONCE = 100
-"""FlinkJobs that are being deployed at the same time."""
+"""FlinkJobs in deployment at the same time."""
 WITHIN_S = 2.5
-"""Seconds for a job to become Ready, of all of them together."""
+"""Seconds until a job is Ready, in the mean of all jobs."""
 SETTLE_S = 70.0
 IDLE_S = 60.0
 GOALS = {
@@ -45,7 +45,7 @@ WRITES = {"create", "apply", "post", "put", "patch", "delete"}
 
 
 def operator(records: int | None, repetitions: int) -> dict[str, Any]:
-    """`records` FlinkJobs (1,000 unless given), once: start, edits, an idle minute, memory, and another start."""
+    """Measure `records` FlinkJobs (default: 1,000) once: start, edits, an idle minute, memory, and a second start."""
     from tests.integration.operator.sim import install_crds, open_site
     from tools.devcluster import Cluster
 
@@ -54,7 +54,7 @@ def operator(records: int | None, repetitions: int) -> dict[str, Any]:
             return await measure(site, jobs=records or JOBS)
 
     with (
-        # a checkpoint of a simulated master may still be on its way when all is measured
+        # a simulated master may still write a checkpoint after the last measurement
         tempfile.TemporaryDirectory(prefix="penstock-benchmark-", ignore_cleanup_errors=True) as folder,
         Cluster("benchmark", level="control") as up,
     ):
@@ -64,36 +64,36 @@ def operator(records: int | None, repetitions: int) -> dict[str, Any]:
 
 
 def missed(figures: dict[str, Any]) -> list[str]:
-    """Goals that were not reached."""
+    """Return the goals that were missed."""
     return [f"{name}: {figures[name]} is more than {most}" for name, most in GOALS.items() if figures[name] > most]
 
 
 async def measure(site: Site, *, jobs: int = JOBS, edits: int = EDITS) -> dict[str, Any]:
-    """All figures; the jobs are deployed, and stay."""
+    """Return all figures. The deployed jobs stay."""
     site.masters.tick, site.masters.interval, site.kubelet.poll = 1.0, 20.0, max(1.0, jobs / 200)
     names = [f"job-{i:03d}" for i in range(jobs)]
     for name in names[:AT_ONCE]:
         await _create(site, name)
-    begun = time.monotonic()
+    started = time.monotonic()
     process = site.start_operator(PENSTOCK_WATCH_INTERVAL="15s")
-    first = await _until(lambda: _any_status(site, [names[0], names[:AT_ONCE][-1]]), begun, within=60, poll=0.05)
+    first = await _until(lambda: _any_status(site, [names[0], names[:AT_ONCE][-1]]), started, within=60, poll=0.05)
     process, restarts = await _deploy_rest(site, names, process)
-    ready = time.monotonic() - begun
-    _tell(f"{jobs} jobs are Ready after {ready:.0f} s, the first was looked at after {first:.1f} s")
+    ready = time.monotonic() - started
+    _log(f"{jobs} jobs are Ready after {ready:.0f} s, the operator handled the first after {first:.1f} s")
     await asyncio.sleep(SETTLE_S)
     idle = await _idle(site, process.pid, jobs)
-    _tell(f"an idle minute: {idle}")
+    _log(f"an idle minute: {idle}")
     seen = sorted([await _reaction(site, random.choice(names), number) for number in range(edits)])
     memory = _memory(process.pid)
-    _tell(
+    _log(
         f"{edits} edits were seen after {seen[0]:.2f} to {seen[-1]:.2f} s, half of them within {statistics.median(seen):.2f} s; {memory}"
     )
-    process.terminate()  # gives its Lease back; one that is killed is waited for 15 s
+    process.terminate()  # it releases its Lease; after a kill, the next operator would wait 15 s for the Lease
     await asyncio.to_thread(process.wait, 60)
-    begun = time.monotonic()
+    started = time.monotonic()
     process = site.start_operator(PENSTOCK_WATCH_INTERVAL="15s")
-    again = await _until(lambda: _passes(site, 1), begun, within=60, poll=0.05)
-    everything = await _until(lambda: _passes(site, jobs), begun, within=300, poll=0.2)
+    again = await _until(lambda: _passes(site, 1), started, within=60, poll=0.05)
+    everything = await _until(lambda: _passes(site, jobs), started, within=300, poll=0.2)
     restarted = _memory(process.pid)
     return {
         "jobs": jobs,
@@ -114,31 +114,31 @@ async def measure(site: Site, *, jobs: int = JOBS, edits: int = EDITS) -> dict[s
     }
 
 
-def _tell(text: str) -> None:
-    """How far it is; the whole takes minutes."""
+def _log(text: str) -> None:
+    """Print the progress, because the run takes minutes."""
     print(text, file=sys.stderr, flush=True)
 
 
 async def _deploy_rest(
     site: Site, names: list[str], process: subprocess.Popen[bytes]
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """As fast as they become Ready, until all are: a thousand operations at once are not what is measured.
+    """Deploy jobs as fast as they become Ready, until all are. A thousand operations at once are not part of the measurement.
 
     Returns:
-        The operator's process, and how often it had to be started again, as the kubelet does: one that cannot renew its
-        Lease within 10 s, for the API server gets no processor, ends.
+        The operator's process, and the number of its restarts. Like the kubelet, this function restarts the operator. It
+        exits if it cannot renew its Lease within 10 s, for example because the API server gets no CPU.
     """
-    created, ready, begun, restarts = AT_ONCE, 0, time.monotonic(), 0
+    created, ready, started, restarts = AT_ONCE, 0, time.monotonic(), 0
     while ready < len(names):
-        if time.monotonic() - begun > 300 + WITHIN_S * len(names):
-            raise TimeoutError(f"{ready} of {len(names)} are Ready after {time.monotonic() - begun:.0f} s")
+        if time.monotonic() - started > 300 + WITHIN_S * len(names):
+            raise TimeoutError(f"{ready} of {len(names)} are Ready after {time.monotonic() - started:.0f} s")
         if process.poll() is not None:
             process, restarts = site.start_operator(PENSTOCK_WATCH_INTERVAL="15s"), restarts + 1
         ready = await _ready(site)
         batch = names[created : ready + AT_ONCE]
         await asyncio.gather(*(_create(site, name) for name in batch))
         created += len(batch)
-        _tell(f"{ready} of {len(names)} are Ready after {time.monotonic() - begun:.0f} s")
+        _log(f"{ready} of {len(names)} are Ready after {time.monotonic() - started:.0f} s")
         await asyncio.sleep(5)
     return process, restarts
 
@@ -150,12 +150,12 @@ async def _create(site: Site, name: str) -> None:
     await site.cluster.create(manifest)
 
 
-async def _until(reached: Callable[[], Awaitable[bool]], begun: float, *, within: float, poll: float) -> float:
+async def _until(reached: Callable[[], Awaitable[bool]], started: float, *, within: float, poll: float) -> float:
     while not await reached():
-        if time.monotonic() - begun > within:
+        if time.monotonic() - started > within:
             raise TimeoutError(f"not within {within} s")
         await asyncio.sleep(poll)
-    return time.monotonic() - begun
+    return time.monotonic() - started
 
 
 async def _any_status(site: Site, names: list[str]) -> bool:
@@ -180,11 +180,11 @@ async def _passes(site: Site, count: int) -> bool:
 
 
 async def _idle(site: Site, pid: int, jobs: int) -> dict[str, Any]:
-    """Requests and CPU time of a minute in which nobody changes anything; those for the Lease are left out."""
-    before, cpu, begun = _requests(site.ports[-1]), _cpu(pid), time.monotonic()
+    """Measure requests and CPU time of a minute without changes. Requests for the Lease are excluded."""
+    before, cpu, started = _requests(site.ports[-1]), _cpu(pid), time.monotonic()
     await asyncio.sleep(IDLE_S)
     spent = _requests(site.ports[-1]) - before
-    minutes = (time.monotonic() - begun) / 60
+    minutes = (time.monotonic() - started) / 60
     writes = Counter({key: n for key, n in spent.items() if key[0] in WRITES and key[1] != "Lease"})
     reads = sum(n for key, n in spent.items() if key[0] not in WRITES and key[1] != "Lease")
     return {
@@ -196,13 +196,13 @@ async def _idle(site: Site, pid: int, jobs: int) -> dict[str, Any]:
 
 
 async def _reaction(site: Site, name: str, number: int) -> float:
-    """Seconds from an edit to a status that speaks of it."""
-    begun = time.monotonic()
+    """Return the seconds from an edit to a status that reflects it."""
+    started = time.monotonic()
     await site.edit(name, rollback={"after": f"{300 + number}s"})
     while True:
         found = await site.job(name) or {}
         if found["status"]["observedGeneration"] == found["metadata"]["generation"]:
-            return time.monotonic() - begun
+            return time.monotonic() - started
         await asyncio.sleep(0.02)
 
 

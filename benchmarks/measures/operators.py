@@ -1,4 +1,4 @@
-"""Operators one at a time, in this process: CPU time of a record against the same loop in plain Python, in turn."""
+"""Operators one at a time, in this process: CPU time per record compared with the same loop in plain Python, in turn."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TIMES_PLAIN, MORE_US = 2.0, 0.5
 
 
 def operators(records: int | None, repetitions: int) -> dict[str, Any]:
-    """µs of CPU for a record; the goal: at most twice the plain loop's and half a microsecond.
+    """Measure the µs of CPU per record. The goal is at most twice the plain loop's plus half a microsecond.
 
-    What seems dearer than in the baseline is measured once more before it is told; it fails nothing.
+    An operator that seems slower than its baseline is measured again before the report. This never fails the run.
     """
     count = records or RECORDS
     gc.collect()
-    gc.freeze()  # or the collections before each run would go through all that is imported
+    gc.freeze()  # otherwise the collections before each run would traverse all imported objects
     try:
         return _held_against_baseline(count, repetitions)
     finally:
@@ -52,7 +52,7 @@ def _held_against_baseline(count: int, repetitions: int) -> dict[str, Any]:
             )
             if is_dearer(ratio := found[name]["ratio"], before):
                 dearer[name] = f"{ratio:.2f} times the plain loop, {before:.2f} in the baseline"
-                print(f"{name} has become dearer: {dearer[name]}", file=sys.stderr)
+                print(f"{name} has become slower: {dearer[name]}", file=sys.stderr)
     problems = {name: figures["wrong"] for name, figures in found.items() if "wrong" in figures}
     return {"records": count, "operators": found, "dearer": dearer, "problems": problems}
 
@@ -117,7 +117,7 @@ def _timed(work: Callable[[list[Step]], list[Any]], steps: list[Step]) -> tuple[
 
 
 class _Gathering:
-    """An output that keeps what comes."""
+    """An output that keeps its batches."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
@@ -149,7 +149,7 @@ def _run(case: Case, steps: list[Step]) -> list[Any]:
 
 
 def _exchange(steps: list[Step]) -> list[Any]:
-    """`key_by`: hashed, split, encoded for two subtasks and decoded again, as between two processes."""
+    """Run `key_by`: hash, split, encode for two subtasks and decode, as between two processes."""
     rows: list[bytes] = []
     spec = ExchangeSpec(0, 0, None, Partitioning(Exchange.KEY_GROUP, lambda record: record[0]), 1, 2, 128)
     writer = create_writer(spec, 0, lambda target, row: rows.append(row))
@@ -167,7 +167,7 @@ def _exchange(steps: list[Step]) -> list[Any]:
 
 
 def _exchange_plain(steps: list[Step]) -> list[Any]:
-    """Split by the key's hash, pickled and made again."""
+    """Split by the key's hash, then pickle and unpickle."""
     import pickle
 
     out: list[Any] = []

@@ -1,4 +1,4 @@
-"""What a small job costs: cores, memory and processes of a keyed job of two slots, idle, at 10 and at 1,000 records/s."""
+"""The cost of a small job: cores, memory and processes of a keyed job of two slots, idle, at 10 and at 1,000 records/s."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.measures.live import Arrivals, live
 
 SECONDS = 20
 WARM_UP_S = 25
-"""JVMs compile while they run, most of it in the first half minute."""
+"""Seconds. JVMs compile while they run, mostly in the first half minute."""
 RATES = {"idle": 0, "10": 10, "1000": 1000}
 GOALS = {
     "cores": {"idle": 0.03, "10": 0.03, "1000": 0.10},
@@ -24,7 +24,7 @@ GOALS = {
 
 
 def small(records: int | None, repetitions: int) -> dict[str, Any]:
-    """`records` seconds (20 unless given) of each rate, Penstock and PyFlink in turn, with a checkpoint every 10 s."""
+    """Measure each rate for `records` seconds (default: 20), Penstock and PyFlink in turn, with a checkpoint every 10 s."""
     seconds = records or SECONDS
     systems = {
         "penstock": ("penstock_live.py", sys.executable, {}),

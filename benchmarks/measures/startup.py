@@ -1,4 +1,4 @@
-"""A job of ten records: how long it takes from the start of the process, and where the time goes."""
+"""A job of ten records: the time from the start of the process to its end, and the parts of this time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.jobmanager.cluster.jvm.java import find_java
 
 
 def startup(records: int | None, repetitions: int) -> dict[str, Any]:
-    """Of a cluster of processes, and of one in one JVM."""
+    """Measure a cluster of processes, and one in a single JVM."""
     return {
         "class_archive": find_archive(find_java()) is not None,
         **{kind: _measured(kind, repetitions) for kind in ("processes", "one-jvm")},
@@ -25,7 +25,7 @@ def startup(records: int | None, repetitions: int) -> dict[str, Any]:
 
 
 def _measured(kind: str, repetitions: int) -> dict[str, Any]:
-    """Seconds until the job is done and until the process has ended, CPU seconds, and seconds of each part."""
+    """Return seconds until the job is done and until the process has ended, CPU seconds, and the seconds of each part."""
     done, ended, cpu = [], [], []
     parts: dict[str, list[float]] = {}
     for _ in range(repetitions):

@@ -1,1 +1,1 @@
-"""The programs that are measured: each runs by itself, in the environment of its system."""
+"""The measured programs. Each runs as a separate process in the environment of its system."""

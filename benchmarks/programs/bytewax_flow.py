@@ -1,6 +1,6 @@
-"""The workloads as a bytewax dataflow: `flow`. Settings come by the environment: WORKLOAD, DATA, OUT.
+"""The workloads as a bytewax dataflow: `flow`. The environment has the settings: WORKLOAD, DATA, OUT.
 
-bytewax has no event-time timers: in W4 alerts come with the reading after the time, which gives the same alerts.
+bytewax has no event-time timers. In W4 it emits an alert with the reading after the time, which gives the same alerts.
 """
 
 from __future__ import annotations

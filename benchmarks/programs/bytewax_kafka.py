@@ -1,6 +1,6 @@
 """Count per key from topic to topic in bytewax: two processes, a recovery store with a snapshot every second.
 
-Its Kafka sink has no transactions: after a crash what was written since the last snapshot is written again, at least once.
+Its Kafka sink has no transactions. After a crash it repeats the output since the last snapshot, so it delivers at least once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bytewax_readings import PROCESSES, free_port
 
 
 class Noted(StatelessSinkPartition):
-    """A sink's partition that leaves behind when it was there and when it ended."""
+    """A sink's partition that records when it was created and when it ended."""
 
     def __init__(self, partition, summary: Path) -> None:
         self.partition, self.summary, self.begin = partition, summary, time.time()
@@ -61,7 +61,7 @@ def written(keyed):
 
 
 def flow(servers: str, reads: str, writes: str, out: str) -> Dataflow:
-    """What `bytewax.run` runs."""
+    """Return the dataflow that `bytewax.run` runs."""
     dataflow = Dataflow("kafka")
     messages = op.input("readings", dataflow, KafkaSource([servers], [reads], tail=False))
     counts = op.stateful_map("count", op.map("parse", messages, parse), count)

@@ -1,4 +1,4 @@
-"""Runs `bytewax_flow` in two processes, with a recovery store that takes a snapshot every second."""
+"""Run `bytewax_flow` in two processes, with a recovery store that takes a snapshot every second."""
 
 from __future__ import annotations
 

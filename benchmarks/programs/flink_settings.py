@@ -1,4 +1,4 @@
-"""What both programs on Flink run with: two slots, state on the heap, a checkpoint every second to the disk."""
+"""The settings of both programs on Flink: two slots, state on the heap, a checkpoint to disk every second."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def flink_configuration(out: Path) -> Any:
-    """A `pyflink.common.Configuration` with these settings. Call when Flink may be imported."""
+    """Return a `pyflink.common.Configuration` with these settings. Call it when Flink can be imported."""
     from pyflink.common import Configuration
 
     configuration = Configuration()

@@ -1,4 +1,4 @@
-"""Count per key from topic to topic in Flink SQL with its Kafka connector, exactly once: no Python runs."""
+"""Count per key from topic to topic in Flink SQL with its Kafka connector, exactly once, without Python code."""
 
 from __future__ import annotations
 

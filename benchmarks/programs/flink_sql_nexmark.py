@@ -1,4 +1,4 @@
-"""The Nexmark queries in Flink SQL, into a black hole: no Python runs."""
+"""The Nexmark queries in Flink SQL, into a black hole, without Python code."""
 
 from __future__ import annotations
 

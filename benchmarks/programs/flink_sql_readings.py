@@ -1,4 +1,4 @@
-"""W1, W2 and W3 in Flink SQL: no Python runs."""
+"""W1, W2 and W3 in Flink SQL, without Python code."""
 
 from __future__ import annotations
 

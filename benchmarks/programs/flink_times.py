@@ -1,4 +1,4 @@
-"""When a Flink job ran, by the log of its mini cluster: from all tasks running to the job finished."""
+"""The times of a Flink job in the log of its mini cluster: from the moment all tasks run to the end of the job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def log_into(folder: Path) -> None:
-    """Call before Flink is imported."""
+    """Set the folder of the log. Call it before Flink is imported."""
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["FLINK_LOG_DIR"] = str(folder)
 

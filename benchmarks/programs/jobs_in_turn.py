@@ -2,7 +2,7 @@
 
     python jobs_in_turn.py --jobs 500 --restarts 200
 
-Everything runs in this process, so all that a JobManager and its tasks keep shows here. The session keeps ten ended jobs.
+Everything runs in this process, so it shows all memory that a JobManager and its tasks keep. The session keeps ten ended jobs.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from penstock.graph.program import Program
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.settings import JobSettings
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from penstock.taskmanager.worker import ManualClock
 
 RECORDS = 100
-KEPT_JOBS = 10
+RETAINED_JOBS = 10
 READ_EVERY = 100
 INTERVAL_MS = 10_000
 
 
 class InProcess:
-    """A runner for each job, no cluster."""
+    """A provider that gives each job a runner, without a cluster."""
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> InProcessRunner:
         return InProcessRunner(slots)
@@ -50,12 +50,12 @@ class InProcess:
 
 
 def environment(folder: Path) -> StreamExecutionEnvironment:
-    """With a program of two levels and keyed state."""
+    """Return an environment with a program of two levels and keyed state."""
     env = StreamExecutionEnvironment(
         Configuration(
             {
                 "rest.port": "-1",
-                "jobstore.max-capacity": str(KEPT_JOBS),
+                "jobstore.max-capacity": str(RETAINED_JOBS),
                 "execution.checkpointing.interval": f"{INTERVAL_MS} ms",
                 "execution.checkpointing.dir": folder.as_uri(),
             }
@@ -91,13 +91,13 @@ def restart_job(count: int, folder: Path) -> list[dict[str, float]]:
 
     def restart() -> None:
         master.step(master.begin_attempt())
-        master.lose_attempt("to be restarted")
+        master.discard_attempt("to be restarted")
 
     return readings(count, restart)
 
 
 def readings(count: int, work: Callable[[], None]) -> list[dict[str, float]]:
-    """Do it so often. The first reading is after a tenth: modules are loaded and caches filled then."""
+    """Repeat the work, and take readings. The first one is after a tenth, when modules are loaded and caches are full."""
     found = []
     for done in range(1, count + 1):
         work()

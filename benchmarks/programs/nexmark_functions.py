@@ -1,4 +1,4 @@
-"""The functions of the Nexmark queries that keep state, as Penstock's users write them."""
+"""The stateful functions of the Nexmark queries, written like those of Penstock's users."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Event(msgspec.Struct):
 
 
 def rank_of(price: int) -> int:
-    """0, 1 or 2: below 10,000, below 1,000,000, above."""
+    """Return the rank of a price: 0 below 10,000, 1 below 1,000,000, 2 above."""
     return 0 if price < 10_000 else 1 if price < 1_000_000 else 2
 
 
@@ -194,7 +194,7 @@ class Highest(AggregateFunction):
 
 
 class SideInput(MapFunction):
-    """q13: looks a bid's auction up in a file."""
+    """q13: looks up a bid's auction in a file."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -255,7 +255,7 @@ class AuctionStatistics(KeyedProcessFunction):
 
 
 class LastBid(KeyedProcessFunction):
-    """q18: a bid is given out if there is no later one of its bidder for its auction."""
+    """q18: emits a bid if its bidder has no later bid for the same auction."""
 
     def open(self, runtime_context: Any) -> None:
         self.last = runtime_context.get_state(ValueStateDescriptor("last", int))
@@ -268,7 +268,7 @@ class LastBid(KeyedProcessFunction):
 
 
 class TopTen(KeyedProcessFunction):
-    """q19: the ten highest bids of an auction; what changes is given out with its rank."""
+    """q19: the ten highest bids of an auction. It emits every change with its rank."""
 
     def open(self, runtime_context: Any) -> None:
         self.top = runtime_context.get_state(ValueStateDescriptor("top", tuple[tuple[int, int, int], ...]))
@@ -286,7 +286,7 @@ class TopTen(KeyedProcessFunction):
 
 
 class ExpandedBids(CoProcessFunction):
-    """q20: bids with their auction, of one category; what category an auction is of may be known only after its first bids."""
+    """q20: bids with their auction, of one category. The category may become known only after the auction's first bids."""
 
     def open(self, runtime_context: Any) -> None:
         self.auction = runtime_context.get_state(ValueStateDescriptor("auction", tuple[str, int, int, int]))

@@ -2,9 +2,9 @@
 
     python pathway_kafka.py --servers HOST:PORT --reads in --writes out --out DIR
 
-Its tables change by commits: of every key that changed since the last one it writes the old count with `diff` -1 and the new one
-with `diff` 1, not a count for every reading. What it persists without a licence is its input; what it wrote since the last
-snapshot comes again after a crash, at least once.
+Its tables change by commits, and it does not emit a count for every reading. For every key that changed since the last commit,
+it writes the old count with `diff` -1 and the new one with `diff` 1. Without a licence it persists only its input. After a
+crash it repeats the output since the last snapshot, so it delivers at least once.
 """
 
 from __future__ import annotations

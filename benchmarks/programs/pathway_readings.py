@@ -2,8 +2,8 @@
 
     python pathway_readings.py w1 --data DIR --out DIR
 
-Its tables change by commits; a static input is one. So a running result for every record, as W2 and W4 have it, is not what it gives,
-and those are left out.
+Its tables change by commits, and a static input is one commit. It therefore has no running result for every record, which W2
+and W4 need. These are left out.
 """
 
 from __future__ import annotations

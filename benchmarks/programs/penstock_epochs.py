@@ -10,12 +10,12 @@ from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.settings import JobSettings
-from penstock.jobmanager.process.embedded import LocalClusterProvider
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.embedded import LocalClusterProvider
+from penstock.jobmanager.process.session.session import Session
 from penstock.jobmanager.runners.runner import Watch
 from penstock.taskmanager.protocol import EpochCommand, LevelAck
 
@@ -25,7 +25,7 @@ WARM_UP = 20
 
 
 class AlternatingProvider(LocalClusterProvider):
-    """Times every epoch of its runner, and runs a bare job of Spark's after each."""
+    """A provider that times every epoch of its runner, and runs a bare Spark job after each."""
 
     def __init__(self) -> None:
         super().__init__()

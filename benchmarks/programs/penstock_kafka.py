@@ -2,7 +2,8 @@
 
     python penstock_kafka.py --servers HOST:PORT --reads in --writes out --out DIR [--guarantee EXACTLY_ONCE] [--seconds 30]
 
-With `--seconds` it reads for so long from its first reading on, whatever comes, and each count has the highest `ts` of its key beside it.
+`--seconds` makes it read for this time from its first reading on, also without input. Each count then has the highest `ts` of
+its key.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class Reading(NamedTuple):
 
 
 class NotedJsonLines(JsonLinesFormat):
-    """JSON whose readers leave behind when they decoded first: the job's first moment of work. The program makes a decoder, too."""
+    """A JSON format whose readers record their first decoding, which is the job's first work.
+
+    The program makes a decoder, too.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = ""
@@ -57,10 +61,10 @@ class NotedJsonLines(JsonLinesFormat):
 
 
 def await_begin(out: Path) -> None:
-    """Until a reader has decoded its first reading.
+    """Wait until a reader has decoded its first reading.
 
     Raises:
-        SystemExit: that takes more than two minutes.
+        SystemExit: it takes more than two minutes.
     """
     deadline = time.monotonic() + START_S
     while not any(out.glob("begin-*")):

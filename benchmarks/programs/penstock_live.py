@@ -1,10 +1,10 @@
-"""A job that does not end: paced records, counted by key, whose latency the sink notes; and what is done to it meanwhile.
+"""A job without an end: paced records, counted by key. The sink records their latency. Actions change the job while it runs.
 
     python penstock_live.py --out DIR [--rate 1000] [--keys 1000] [--runner batched] [--seconds 30] [--action rescale:4]
 
-With a rate of 0 the job watches an empty folder. Actions, after `--warm-up` seconds: `none`, `rescale:N`, `kill` (SIGKILL of an executor). The sink appends pairs of doubles
-to `DIR/latency-*`, one per record: the moment it arrived and the moment it was due. A job with an id goes on from its last
-checkpoint. SIGTERM cancels the job.
+At a rate of 0 the job watches an empty folder. Actions happen after `--warm-up` seconds: `none`, `rescale:N`, `kill` (SIGKILL of an
+executor). The sink appends a pair of doubles per record to `DIR/latency-*`: the moment it arrived and the moment it was
+due. A job with an id continues from its last checkpoint. SIGTERM cancels the job.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.core.source import Source
 from penstock.connectors.formats.json_lines import JsonLinesFormat
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
-from penstock.connectors.source import Source
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSource
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.embedded import EmbeddedExecutor
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session.session import SubmitOptions
 
 
 class Paced:
-    """Index -> (key, moment at which the record is due).
+    """A function from an index to the key and the moment at which the record is due.
 
-    A subtask's schedule is the earliest that its records fit: the first ones may come late, none comes early.
+    A subtask's schedule is the earliest that its records fit: the first ones may be late, and none is early.
     """
 
     def __init__(self, rate: float, keys: int) -> None:
@@ -89,7 +89,7 @@ class LatencyWriter(SinkWriter):
 
 
 def executors() -> list[int]:
-    """Process ids of this job's executors."""
+    """Return the process ids of this job's executors."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -126,7 +126,7 @@ def main() -> None:
     arguments.add_argument("--warm-up", type=float, default=10)
     arguments.add_argument("--seconds", type=float, default=20)
     arguments.add_argument("--checkpoint-seconds", type=float, default=1)
-    arguments.add_argument("--settled", type=int, default=0, help="1: what is measured begins after the warm-up")
+    arguments.add_argument("--settled", type=int, default=0, help="1: the measurement starts after the warm-up")
     arguments.add_argument("--action", default="none")
     arguments.add_argument("--job-id", default="")
     options = arguments.parse_args()
@@ -156,7 +156,7 @@ def main() -> None:
 
 
 def act(client: Any, out: Path, options: argparse.Namespace) -> dict[str, float]:
-    """Do what is asked for; when the job began, when it was done, when it was answered, the end (s since the epoch)."""
+    """Do the requested action. Return the moments (s since the epoch) of the job's start, the action, its response and the end."""
     while not list(out.glob("latency-*")):
         if options.rate == 0 and client.get_job_status().result(10).name == "RUNNING":
             break

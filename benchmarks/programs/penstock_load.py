@@ -1,9 +1,9 @@
-"""A keyed job under a load that changes by plan, whose latency the sink notes for one of so many records.
+"""A keyed job under a load that follows a plan. The sink records the latency of a sample of the records.
 
     python penstock_load.py --out DIR --phases 20x50000,10x100000 [--keys 100000] [--checkpoint-seconds 2] [--runner pipelined]
 
-A phase is `SECONDSxRATE`; a rate of 0 is as fast as it goes. The sink appends pairs of doubles to `DIR/latency-*`: the moment
-one of every `--sample` records arrived, and the moment it was due. `begin` of the result is when the first phase began.
+A phase is `SECONDSxRATE`. A rate of 0 is the highest possible one. The sink appends pairs of doubles to `DIR/latency-*` for one
+of every `--sample` records: the moment it arrived, and the moment it was due. `begin` of the result is the start of the first phase.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ import math
 import os
 import time
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource, GeneratorReader, GeneratorSplitReader
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
-from penstock.connectors.source import ReadBounds, ReaderContext, SourceReader, Split, SplitReader
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.core.source import ReadBounds, ReaderContext, SourceReader, Split, SplitReader
+from penstock.connectors.simple.datagen import DataGeneratorSource, GeneratorReader, GeneratorSplitReader
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.functions.operator_context import Clock
 from penstock.records.batch import RowBatch
 
 Phases = list[tuple[float, float]]
 
 
 class Plan:
-    """Which record is due when (s after the start)."""
+    """The moment at which each record is due (s after the start)."""
 
     def __init__(self, phases: Phases, share: float) -> None:
         self.steps: list[tuple[float, float, float]] = []
@@ -54,10 +55,10 @@ class Plan:
 
 
 class LoadReader(GeneratorSplitReader):
-    """Records (key, moment due) by plan. Without a rate a record is due when it is read."""
+    """A reader of records (key, moment due) by plan. Without a rate, a record is due when it is read."""
 
-    def __init__(self, plan: Plan, origin: float, keys: int, indexes: range, now_ms: Callable[[], int]) -> None:
-        super().__init__(lambda index: index, indexes, None, now_ms)
+    def __init__(self, plan: Plan, origin: float, keys: int, indexes: range, clock: Clock) -> None:
+        super().__init__(lambda index: index, indexes, None, clock)
         self._plan = plan
         self._origin = origin
         self._keys = keys
@@ -84,7 +85,7 @@ class LoadReader(GeneratorSplitReader):
     def next_record_at(self) -> int | None:
         now = time.time() - self._origin
         if now >= self._plan.end and self._made >= self._plan.count:
-            return self._now_ms() + 1000
+            return self._clock.now_ms() + 1000
         due = self._plan.due(self._made) if self._plan.count > self._made else max(now, 0)
         return math.ceil((self._origin + due) * 1000)
 
@@ -97,11 +98,11 @@ class LoadReaders(GeneratorReader):
     def open_split(self, split: Split, position: Any) -> SplitReader:
         source, found = self._source, split.properties
         indexes = range(found["start"] if position is None else position, found["end"], found["step"])
-        return LoadReader(Plan(source.phases, found["share"]), source.origin(), source.keys, indexes, self._now_ms)
+        return LoadReader(Plan(source.phases, found["share"]), source.origin(), source.keys, indexes, self._clock)
 
 
 class LoadSource(DataGeneratorSource):
-    """All subtasks begin at the same moment: two seconds after the first of them opened its split."""
+    """A source whose subtasks all start at the same moment: two seconds after the first of them opens its split."""
 
     def __init__(self, phases: Phases, keys: int, out: str) -> None:
         super().__init__(lambda index: index)

@@ -2,8 +2,8 @@
 
     python penstock_nexmark.py q5 --data DIR --out DIR [--runner pipelined] [--slots 2]
 
-Results that are never taken back (`APPENDED`) are counted and hashed; of the others, which are given out again whenever they
-change, the last of each key counts (`UPSERTED`). Either is left in `DIR/summary-N.json`.
+Results that are never retracted (`APPENDED`) are counted and hashed. Other results are emitted again at every
+change, and the last one of each key counts (`UPSERTED`). Both go to `DIR/summary-N.json`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from nexmark_functions import (
 
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
 from penstock.datastream.connectors.file_system import FileSource
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.formats.json import JsonLinesFormat
@@ -53,7 +53,7 @@ TEN_SECONDS, TWO_SECONDS = timedelta(seconds=10), timedelta(seconds=2)
 
 
 class NotedJsonLines(JsonLinesFormat):
-    """JSON lines whose readers leave behind when they began."""
+    """A format of JSON lines whose readers record their start."""
 
     def __init__(self, folder: str) -> None:
         self.folder = ""
@@ -68,7 +68,7 @@ class NotedJsonLines(JsonLinesFormat):
 
 @dataclass(frozen=True)
 class Site:
-    """Where the events come from."""
+    """The source of the events."""
 
     env: StreamExecutionEnvironment
     data: str
@@ -198,11 +198,14 @@ QUERIES: dict[str, Callable[[Site], DataStream]] = {
     query.__name__: query for query in (q0, q1, q2, q3, q4, q5, q7, q8, q9, q11, q13, q15, q16, q17, q18, q19, q20)
 }
 UPSERTED = {"q4": 1, "q15": 1, "q16": 2, "q17": 2, "q18": 2, "q19": 2}
-"""How many fields of a result are its key."""
+"""Number of fields in a result's key."""
 
 
 class SummarySink(Sink):
-    """Leaves the number and the sum of the hashes of the results, or the last result of each key, in a file per subtask."""
+    """A sink that writes a summary of each subtask to a file: the number and the sum of hashes of the results.
+
+    For keyed results, only the last one of each key counts.
+    """
 
     def __init__(self, folder: str, key_fields: int) -> None:
         self.folder = folder
@@ -238,7 +241,7 @@ class SummaryWriter(SinkWriter):
 
 
 def build(env: StreamExecutionEnvironment, query: str, data: str, out: str) -> None:
-    """The job of a query."""
+    """Build the job of a query."""
     QUERIES[query](Site(env, data, out)).sink_to(SummarySink(out, UPSERTED.get(query, 0)))
 
 

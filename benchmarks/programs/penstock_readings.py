@@ -2,7 +2,7 @@
 
     python penstock_readings.py w2 --data DIR --out DIR [--style functions] [--slots 2]
 
-`columns` uses declarative functions where there are any: Arrow batches, field aggregates. `functions` calls Python for
+`columns` uses declarative functions if they exist: Arrow batches, field aggregates. `functions` calls Python for
 every record. W4 has no declarative form. Results: `DIR/results` (W3, W4), and a summary on the last line.
 """
 
@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
 from penstock.connectors.formats.encode import CsvEncoder
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 from penstock.datastream.connectors.file_system import FileSink, FileSource
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.formats.json import JsonLinesFormat
@@ -44,10 +44,10 @@ class Reading(NamedTuple):
 
 
 class NotedJsonLines(JsonLinesFormat):
-    """JSON lines whose readers leave behind when they began: the job's first moment of work.
+    """A format of JSON lines whose readers record their start, which is the job's first work.
 
     Args:
-        folder: where to.
+        folder: folder for the record.
     """
 
     def __init__(self, folder: str, record: str | None) -> None:
@@ -62,12 +62,12 @@ class NotedJsonLines(JsonLinesFormat):
 
 
 class SummarySink(Sink):
-    """Counts records and adds up one field; every subtask leaves its summary in a file.
+    """A sink that counts records and adds up one field. Every subtask writes its summary to a file.
 
     Args:
-        folder: for the summaries.
-        column: the field's name where records are columns.
-        position: its place where records are tuples.
+        folder: folder for the summaries.
+        column: the field's name if records are columns.
+        position: its place if records are tuples.
     """
 
     def __init__(self, folder: str, column: str, position: int) -> None:
@@ -105,7 +105,7 @@ class SummaryWriter(SinkWriter):
 
 @dataclass(frozen=True)
 class Input:
-    """Where readings come from: the files of `data`; `out` learns when the first was opened."""
+    """The source of the readings: the files of `data`. `out` gets a record of the first open file."""
 
     env: StreamExecutionEnvironment
     data: str
@@ -223,7 +223,7 @@ def w3_functions(source: Input) -> DataStream:
 
 
 class Rising(KeyedProcessFunction):
-    """State: the last temperature, and when the rise will have lasted a second."""
+    """The state is the last temperature, and the moment at which the rise will have lasted a second."""
 
     def open(self, runtime_context: Any) -> None:
         self.last = runtime_context.get_state(ValueStateDescriptor("last", float))
@@ -272,7 +272,7 @@ SUMMARIES = {"w1": ("temp", 2), "w2": ("count", 1)}
 
 
 def build(env: StreamExecutionEnvironment, workload: str, style: str, data: str, out: str) -> None:
-    """The job of a workload."""
+    """Build the job of a workload."""
     results = PROGRAMS[workload, style](Input(env, data, out))
     if workload in SUMMARIES:
         results.sink_to(SummarySink(out, *SUMMARIES[workload]))

@@ -1,10 +1,14 @@
-"""A job whose sink is far slower than its source: records of one size, without end, into a sink of so many per second.
+"""A job whose sink is much slower than its source: records of one size, without end, into a sink with a fixed rate.
 
     python penstock_slow_sink.py --out DIR --bytes 8000 [--rate 100] [--runner pipelined] [--seconds 30]
 
-The sink writes how many records it has taken to `DIR/taken-*`. At the end RESULT says how many those are, how many records
-the sources have read that the sink has not taken (as far as the last epoch tells), how many checkpoints were completed, how
-long the longest barrier took, and how often the job was restarted.
+The sink writes the number of its records to `DIR/taken-*`. RESULT at the end has
+
+- this number,
+- the number of records that the sources have read and the sink has not taken, at the last epoch,
+- the number of complete checkpoints,
+- the time of the longest barrier,
+- the number of restarts.
 """
 
 from __future__ import annotations
@@ -21,20 +25,20 @@ from typing import Any
 
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.functions import MapFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 STARTUP_S = 120
 FASTEST = 10_000
-"""Records per second: a sink that takes more does not wait at all."""
+"""Records per second. A sink with a higher rate does not wait at all."""
 
 
 class Records:
-    """Index -> a bytes value of the given size that no other index has."""
+    """A function from an index to a unique bytes value of the given size."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -44,7 +48,7 @@ class Records:
 
 
 class SlowIn(MapFunction):
-    """Takes its time in one subtask, so that its barriers come late where the others' have long been."""
+    """A function that is slow in one subtask, so that its barriers come much later than those of the others."""
 
     def __init__(self, subtask: int, seconds: float) -> None:
         self.subtask = subtask
@@ -60,7 +64,7 @@ class SlowIn(MapFunction):
 
 
 class SlowSink(Sink):
-    """Takes `rate` records per second in each subtask."""
+    """A sink that takes `rate` records per second in each subtask."""
 
     def __init__(self, folder: str, rate: float) -> None:
         self.folder = folder
@@ -131,7 +135,7 @@ def main() -> None:
 
 
 def watch(executor: EmbeddedExecutor, client: Any, out: Path, seconds: float) -> dict[str, Any]:
-    """Let it run; what it did."""
+    """Let the job run, and return its figures."""
     master = executor.session.dispatcher.jobs()[0]
     waits_until = time.time() + STARTUP_S
     while not taken(out):

@@ -2,7 +2,7 @@
 
     python penstock_startup.py --started 1795000000.0
 
-`--started`: when the process was started (s since the epoch).
+`--started`: start of the process (s since the epoch).
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def main() -> None:
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.graph.executor import executing_on
     from penstock.jobmanager.cluster.spark_cluster import SparkCluster
-    from penstock.jobmanager.process.embedded import LocalClusterProvider
-    from penstock.jobmanager.process.session import Session
+    from penstock.jobmanager.process.session.embedded import LocalClusterProvider
+    from penstock.jobmanager.process.session.session import Session
 
     moments["engine imported"] = time.time()
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def noted(moments: dict[str, float], owner: Any, name: str, what: str) -> None:
-    """Note when a call returns."""
+    """Record the moment at which a call returns."""
     call = getattr(owner, name)
 
     def calling(*arguments: Any, **named: Any) -> Any:

@@ -1,9 +1,9 @@
-"""SIGKILL of the JobManager of a running job, and another one started at once, as a Kubernetes Deployment would.
+"""SIGKILL of the JobManager of a running job, which another one replaces immediately, like in a Kubernetes Deployment.
 
     python penstock_takeover.py --out DIR [--rate 1000] [--warm-up 10] [--seconds 5]
 
-Both are `penstock_live` with the same job id and folder. `acted`: when the first was killed; `resumed`: when a record arrived
-at a sink of the second.
+Both run `penstock_live` with the same job id and folder. `acted`: the moment of the kill. `resumed`: the moment at which a record
+arrived at a sink of the second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def start(options: argparse.Namespace, job_id: str) -> subprocess.Popen[bytes]:
 
 
 def await_output(out: Path, known: set[Path], process: subprocess.Popen[bytes]) -> float:
-    """When a sink wrote to a file that is not `known` (s since the epoch)."""
+    """Return when a sink wrote to a file that is not `known` (s since the epoch)."""
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if process.poll() is not None:

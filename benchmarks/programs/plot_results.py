@@ -1,6 +1,6 @@
-"""Draws what `benchmarks … --keep` kept, and writes the page around it: `plot_results.py FOLDER`.
+"""Draw the results that `benchmarks … --keep` saved, and write the page around them: `plot_results.py FOLDER`.
 
-`FOLDER/results/*.json` are results as `--json` prints them; for each that is there a plot comes about, and a section of
+`FOLDER/results/*.json` are results in the format of `--json`. Each existing result gives a plot and a section of
 `FOLDER/README.md`.
 """
 
@@ -61,7 +61,7 @@ def operators(result: Result, axes: Any) -> str:
     axes.set_xlabel("µs of CPU per record")
     missed = [name for name, figures in found.items() if not figures["met"]]
     return (
-        f"One operator at a time in one process, {result['records']:,} records, beside the same loop in plain Python. The goal is "
+        f"One operator at a time in one process, {result['records']:,} records, compared with the same loop in plain Python. The goal is "
         f"twice that and half a microsecond; missed: {', '.join(missed) or 'none'}."
     )
 
@@ -109,11 +109,11 @@ PLOTS: dict[str, tuple[Callable[[Result, Any], str], str, float]] = {
     "small": (small, "Small jobs", 2.2),
     **{name: (workload, name, 2.0) for name in ("w1", "w2-1k", "w2-1m", "w3", "w4")},
 }
-"""What draws a result, its heading, the plot's height in inches."""
+"""The drawing function of a result, its heading, and the plot's height in inches."""
 
 
 def _bars(axes: Any, series: dict[str, dict[str, float | None]], colors: list[str]) -> None:
-    """Horizontal, in groups; what was not measured has none."""
+    """Draw horizontal bars in groups. A missing measurement has no bar."""
     names = list(next(iter(series.values())))
     width = 0.8 / len(series)
     for place, (label, values) in enumerate(series.items()):
@@ -136,8 +136,8 @@ def main() -> None:
     page = [
         "# Plots",
         "",
-        "Drawn by `python -m benchmarks plots` from `results`, which `python -m benchmarks NAME --keep` writes. What the figures mean, and "
-        "what stands in the way where a goal is missed, is in [benchmarks.md](../benchmarks.md).",
+        "`python -m benchmarks plots` draws this page from `results`, which `python -m benchmarks NAME --keep` writes. See "
+        "[benchmarks.md](../benchmarks.md) for the meaning of the figures and the reasons for missed goals.",
     ]
     for name, (draw, heading, height) in PLOTS.items():
         kept = folder / "results" / f"{name}.json"

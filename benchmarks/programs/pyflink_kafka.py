@@ -2,7 +2,7 @@
 
     python pyflink_kafka.py --servers HOST:PORT --reads in --writes out --out DIR --jars DIR [--guarantee EXACTLY_ONCE] [--seconds 30]
 
-With `--seconds` it reads for so long from when all tasks run, whatever comes, and each count has the highest `ts` of its key beside it.
+`--seconds` makes it read for this time after all tasks run, also without input. Each count then has the highest `ts` of its key.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pyflink.datastream.state import ValueStateDescriptor  # noqa: E402
 READING = Types.TUPLE([Types.STRING(), Types.LONG(), Types.DOUBLE()])
 START_S = 120
 TRANSACTION_TIMEOUT_MS = "600000"
-"""Flink's own, an hour, is over what a broker allows."""
+"""Flink's default, an hour, exceeds the maximum of a broker."""
 
 
 def parse(line):
@@ -71,10 +71,10 @@ class CountingWithTime(KeyedProcessFunction):
 
 
 def await_running() -> None:
-    """Until all tasks run: the last one to say so is the last one for half a second.
+    """Wait until all tasks run, which means that no task reports its start for half a second.
 
     Raises:
-        SystemExit: that takes more than two minutes.
+        SystemExit: it takes more than two minutes.
     """
     deadline, seen = time.monotonic() + START_S, None
     while seen is None or run_times(OUT / "log")["begin"] != seen:

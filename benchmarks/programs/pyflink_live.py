@@ -1,4 +1,4 @@
-"""The job of `penstock_live` in PyFlink, thread mode: paced records, counted by key, whose latency the end of it notes.
+"""The job of `penstock_live` in PyFlink, thread mode: paced records, counted by key. Its last function records their latency.
 
     python pyflink_live.py --out DIR [--rate 1000] [--keys 1000] [--warm-up 10] [--seconds 20]
 
@@ -27,7 +27,7 @@ arguments.add_argument("--seconds", type=float, default=20)
 options = arguments.parse_args()
 OUT = Path(options.out).resolve()
 RATE, KEYS = options.rate, options.keys
-SLOTS = 2  # in thread mode a function cannot ask for the number of subtasks
+SLOTS = 2  # in thread mode a function cannot get the number of subtasks
 log_into(OUT / "log")
 
 from pyflink.common import Types, WatermarkStrategy  # noqa: E402
@@ -40,7 +40,7 @@ from pyflink.java_gateway import get_gateway  # noqa: E402
 
 
 class Paced(MapFunction):
-    """Holds each index back until it is due, in equal shares of the rate for the subtasks."""
+    """A function that delays each index until it is due, with equal shares of the rate for the subtasks."""
 
     def open(self, runtime_context):
         self.origin = time.time()

@@ -1,4 +1,4 @@
-"""W3 and W4 as a person would write them without an engine: one process, dictionaries, no checkpoints, no parallelism.
+"""W3 and W4 without an engine: one process, dictionaries, no checkpoints, no parallelism.
 
 python python_readings.py w3 --data DIR --out DIR
 """
@@ -18,11 +18,11 @@ WINDOW_MS = 5000
 LATENESS_MS = 10_000
 RISE_MS = 1000
 EVERY = 200
-"""Records between two looks at which windows are over."""
+"""Records between two checks for windows that are over."""
 
 
 def readings(data: str) -> Iterator[Any]:
-    """The files side by side, as a job's two sources would read them, so that one time goes on for both."""
+    """Read the files in turn, like a job's two sources, so that time advances equally in both."""
     opened = [path.open("rb") for path in sorted(Path(data, "big").glob("*.jsonl"))]
     while opened:
         for file in list(opened):
@@ -34,7 +34,7 @@ def readings(data: str) -> Iterator[Any]:
 
 
 def means(data: str) -> Iterator[tuple[str, int, float, int]]:
-    """Mean and count of five seconds of event time by sensor, as soon as the window is over."""
+    """Yield mean and count of five seconds of event time by sensor, when the window is over."""
     windows: dict[int, dict[str, list[float]]] = {}
     newest = 0
     for seen, reading in enumerate(readings(data)):
@@ -61,7 +61,7 @@ def means(data: str) -> Iterator[tuple[str, int, float, int]]:
 
 
 def alerts(data: str) -> Iterator[tuple[str, int]]:
-    """When the temperature of a sensor has risen for a second; readings of a sensor are in order."""
+    """Yield an alert when the temperature of a sensor has risen for a second. Readings of a sensor are in order."""
     last: dict[str, float] = {}
     due: dict[str, int] = {}
     for reading in readings(data):

@@ -1,8 +1,8 @@
 """Count per key from topic to topic in Quix Streams, exactly once: two processes of one consumer group, a commit every second.
 
-State is RocksDB with changelog topics, which is where Quix has it from after a crash. The readings' topic has the sensor as key,
-so nothing has to go through a topic in between (`group_by`). An `Application` reads until it is ended: when the offsets of
-all readings are committed, with them all counts, it gets a SIGTERM as from Kubernetes.
+State is RocksDB with changelog topics, from which Quix restores it after a crash. The readings' topic has the sensor as key,
+so `group_by` and its extra topic are not necessary. An `Application` reads until it is stopped. It gets a SIGTERM, like from
+Kubernetes, when the offsets of all readings are committed, and therefore all counts are, too.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from quixstreams import Application, State
 from quixstreams.models import JSONDeserializer
 
 PROCESSES = 2
-LOOK_S = 0.25
+POLL_S = 0.25
 
 
 class NotedJson(JSONDeserializer):
-    """JSON whose process leaves behind when it decoded first."""
+    """A JSON format whose process records its first decoding."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(loads=self._first)
@@ -44,7 +44,7 @@ def count(reading: dict, state: State) -> dict:
 
 
 def work(options: argparse.Namespace) -> None:
-    """One process of the group."""
+    """Run one process of the group."""
     out = Path(options.out)
     application = Application(
         broker_address=options.servers,
@@ -61,7 +61,7 @@ def work(options: argparse.Namespace) -> None:
 
 
 def await_committed(options: argparse.Namespace, processes: list[subprocess.Popen]) -> float:
-    """When the group had committed all that is in the topic now (s since the epoch, 0.25 s at most too late)."""
+    """Return when the group had committed all current messages of the topic (s since the epoch, at most 0.25 s late)."""
     consumer = Consumer({"bootstrap.servers": options.servers, "group.id": f"quix-{options.writes}"})
     partitions = [
         TopicPartition(options.reads, n) for n in consumer.list_topics(options.reads).topics[options.reads].partitions
@@ -69,8 +69,8 @@ def await_committed(options: argparse.Namespace, processes: list[subprocess.Pope
     ends = {partition.partition: consumer.get_watermark_offsets(partition)[1] for partition in partitions}
     while any(found.offset < ends[found.partition] for found in consumer.committed(partitions, timeout=10)):
         if any(process.poll() is not None for process in processes):
-            sys.exit("a process of the group ended by itself")
-        time.sleep(LOOK_S)
+            sys.exit("a process of the group ended unexpectedly")
+        time.sleep(POLL_S)
     end = time.time()
     consumer.close()
     return end
@@ -80,7 +80,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     for name in ("servers", "reads", "writes", "out"):
         arguments.add_argument(f"--{name}", required=True)
-    arguments.add_argument("--worker", type=int, help="of the group; for itself")
+    arguments.add_argument("--worker", type=int, help="number of this process in the group (internal)")
     options = arguments.parse_args()
     if options.worker is not None:
         work(options)

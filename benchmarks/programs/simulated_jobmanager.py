@@ -1,11 +1,11 @@
-"""A JobManager with simulated tasks: what an epoch, a checkpoint, a restore and a look at it cost with so many slots.
+"""A JobManager with simulated tasks: the cost of an epoch, a checkpoint, a restore and a status request by slots.
 
     python simulated_jobmanager.py --slots 256 [--epochs 30] [--checkpoints 8]
 
-JobMaster, EpochLoop, CheckpointCoordinator, metrics and REST's facts are the real ones, the storage is a folder. The job has
-four levels: a source and three keyed operators with state, each behind an exchange. What its tasks answer is what one real
-slot of the same job answers, with the number of each slot put in its place; the making of these answers is not counted.
-Commands are encoded and answers decoded for every slot and level, as over the control channel.
+JobMaster, EpochLoop, CheckpointCoordinator, metrics and REST's facts are real, and the storage is a folder. The job has
+four levels: a source and three keyed operators with state, each behind an exchange. The simulated responses are those of one
+real slot of the same job, with the number of each slot. The cost excludes the creation of these responses.
+Commands are encoded and responses decoded for every slot and level, like over the control channel.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from benchmarks.process_tree import memory
 from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.program import Program
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.settings import JobSettings
-from penstock.jobmanager.process.dispatcher import Dispatcher
-from penstock.jobmanager.process.gateway import DispatcherGateway
-from penstock.jobmanager.process.master_process import collect_rarely
+from penstock.jobmanager.process.master.master_process import collect_rarely
+from penstock.jobmanager.process.session.dispatcher import Dispatcher
+from penstock.jobmanager.process.session.gateway import DispatcherGateway
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from penstock.jobmanager.runners.runner import Attempt
 from penstock.metrics.prometheus import exposition
@@ -93,7 +93,7 @@ class Nothing(SinkWriter):
 
 
 class Recorded(InProcessRunner):
-    """Keeps what the tasks answered."""
+    """A runner that keeps the responses of the tasks."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(1, clock)
@@ -106,10 +106,10 @@ class Recorded(InProcessRunner):
 
 
 class SimulatedRunner:
-    """Answers for every slot and level as a recorded slot did.
+    """A runner that responds for every slot and level like a recorded slot.
 
     Args:
-        answers: of one slot, an ack for each level: of an epoch, and of one with a snapshot's answers.
+        answers: responses of one slot, one for each level: of an epoch, and of an epoch with a snapshot.
     """
 
     name = "simulated"
@@ -126,13 +126,13 @@ class SimulatedRunner:
         self.on_wait: Any = None
         self.task_managers = [f"worker-{slot // 8}" for slot in range(slots)]
         self.simulating_s = 0.0
-        """CPU time that is not the JobManager's."""
+        """CPU time of the simulation, which is not the JobManager's."""
         self.sent_bytes = 0
 
     def available_slots(self) -> int:
         return self._slots
 
-    def expects_home(self) -> bool:
+    def expects_returning_slots(self) -> bool:
         return False
 
     def ensure_slots(self, count: int) -> None: ...
@@ -196,7 +196,7 @@ class SimulatedRunner:
 
 
 def recorded(folder: str) -> tuple[list[LevelAck], dict[int, list[SnapshotAck]]]:
-    """Answers of one real slot: of an epoch with records, and of the snapshot after it."""
+    """Return the responses of one real slot: to an epoch with records, and to the snapshot after it."""
     clock = ManualClock(1_000_000)
     runner = Recorded(clock)
     master = master_of(program(1, folder), clock).attach(runner)
@@ -222,7 +222,7 @@ def master_of(of: Program, clock: ManualClock) -> JobMaster:
 
 
 def measure(slots: int, epochs: int, checkpoints: int, folder: Path) -> dict[str, float]:
-    """CPU times in ms."""
+    """Measure CPU times in ms."""
     clock = ManualClock(1_000_000)
     runner = SimulatedRunner(slots, *recorded((folder / "template").as_uri()))
     collect_rarely()
@@ -261,7 +261,7 @@ def measure(slots: int, epochs: int, checkpoints: int, folder: Path) -> dict[str
     manifest = next((folder / "checkpoints").rglob(f"chk-{latest.checkpoint_id}/_metadata"))
     result["manifest_bytes"] = manifest.stat().st_size
     result["memory_mb"] = memory_mb() - before_mb
-    master.lose_attempt("to be restored")
+    master.discard_attempt("to be restored")
     timed(result, "restore_ms", runner, lambda: master.step(master.begin_attempt()))
     result["restore_command_bytes"] = runner.sent_bytes
     return result
@@ -272,7 +272,7 @@ def memory_mb() -> float:
 
 
 def timed(result: dict[str, float], name: str, runner: SimulatedRunner, work: Any, times: int = 1) -> Any:
-    """CPU time of the whole process but for the simulation, in ms for each time."""
+    """Measure the CPU time of the whole process except the simulation, in ms per repetition."""
     simulated, began = runner.simulating_s, time.process_time()
     answer = work()
     used = time.process_time() - began - (runner.simulating_s - simulated)

@@ -1,4 +1,4 @@
--- The same results in one pass over the same files: what the demo and the tests hold the job's output against.
+-- The same results in one pass over the same files. The demo and the tests compare the job's output with them.
 -- ${DATA} is the folder of the readings.
 CREATE OR REPLACE TEMP VIEW readings AS
 SELECT origin AS station,
@@ -31,7 +31,7 @@ WITH compared AS (
 )
 SELECT station, time FROM compared WHERE NOT rises;
 
--- The first rise of a run sets a timer five hours on; the first one behind a timer that fired sets the next.
+-- The first rise of a run sets a timer for five hours later. The first rise after a timer that fired sets the next timer.
 CREATE OR REPLACE TEMP TABLE alerts AS
 WITH RECURSIVE timers AS (
     SELECT station, run, min(time) + INTERVAL 5 HOUR AS timer FROM rising GROUP BY ALL

@@ -1,7 +1,7 @@
-"""Weather at three airports: daily statistics, and an alert when it kept getting warmer for six hours.
+"""Weather at three airports: daily statistics, and an alert if the temperature rises for six hours.
 
-The readings are real (`data/`, one file per station). They come in Fahrenheit; everything below is in Celsius. Event time
-is the hour of the reading; each file has a watermark of its own, so no station waits in state for another.
+The readings are real (`data/`, one file per station). They come in Fahrenheit, and the results are in Celsius. Event time
+is the hour of the reading. Each file has a separate watermark, so no station's state waits for another station.
 
     python job.py                         # on this machine, results under build/airport-weather
     python job.py --output s3://weather   # exactly once to S3
@@ -54,14 +54,14 @@ class Alert(NamedTuple):
 
 
 def to_reading(row: Any) -> Iterator[Reading]:
-    """A CSV row as a reading in Celsius; hours without a measurement are left out."""
+    """Convert a CSV row to a reading in Celsius. Skip hours without a measurement."""
     if row["temp"] is not None:
         moment = datetime.fromisoformat(row["time_hour"])
         yield Reading(row["origin"], int(moment.timestamp() * 1000), (row["temp"] - 32) * 5 / 9)
 
 
 class Statistics(AggregateFunction):
-    """Sum, count, minimum and maximum of a day, one reading at a time."""
+    """The sum, count, minimum and maximum of a day, computed one reading at a time."""
 
     def create_accumulator(self) -> tuple[float, int, float, float]:
         return 0.0, 0, float("inf"), float("-inf")
@@ -80,7 +80,7 @@ class Statistics(AggregateFunction):
 
 
 class WithDay(ProcessWindowFunction):
-    """Puts station and day beside a day's statistics."""
+    """A function that adds station and day to a day's statistics."""
 
     def process(self, key: str, context: Any, elements: Any) -> Iterator[DailyStatistics]:
         for total, count, low, high in elements:
@@ -89,11 +89,11 @@ class WithDay(ProcessWindowFunction):
 
 
 class RisingTemperature(KeyedProcessFunction):
-    """An alert when a station's temperature rose with every reading for six hours on end.
+    """An alert if a station's temperature rises with every reading for six hours.
 
-    The first rise sets a timer for five hours later; a reading that is not higher deletes it. The timer may fire late,
-    when the watermark comes late; a reading behind it therefore gives the alert first, so that the result depends on
-    the readings alone.
+    The first rise sets a timer for five hours later, and a reading that is not higher deletes it. A late watermark
+    makes the timer fire late. A reading after that time therefore emits the alert first, so that the result depends only on
+    the readings.
     """
 
     def open(self, runtime_context: Any) -> None:
@@ -126,7 +126,7 @@ class RisingTemperature(KeyedProcessFunction):
 
 
 def build(env: StreamExecutionEnvironment, data: str, output: str) -> None:
-    """The job: readings -> Celsius -> by station -> (a) days, (b) alerts."""
+    """Build the job: readings -> Celsius -> by station -> (a) days, (b) alerts."""
     columns = {"origin": str, "temp": float | None, "time_hour": str}
     csv = CsvFormat(columns, CsvDialect(header="names", null_value="NA"), record="row")
     source = FileSource.for_record_stream_format(csv, f"{data}/*.csv.gz").build()
@@ -156,7 +156,7 @@ def build(env: StreamExecutionEnvironment, data: str, output: str) -> None:
 
 
 def event_time(row: Any, record_timestamp: int | None) -> int:
-    """ISO 8601 -> ms since the epoch."""
+    """Convert ISO 8601 to ms since the epoch."""
     return int(datetime.fromisoformat(row["time_hour"]).timestamp() * 1000)
 
 

@@ -1,13 +1,14 @@
-"""Rain of each station and day, from files of readings to a table of Cassandra: each row is seen when its checkpoint is complete, and ends with its last total.
+"""Add up the rain of each station and day, from files of readings into a table of Cassandra.
 
-A line of a file is `{"station": "north", "day": "2013-07-01", "millimetres": 3}`. Files that come later are read as they come. Rows wait in the checkpoint (the write-ahead
-log), and what is sent again replaces nothing newer: so the table is what the readings up to some checkpoint add up to, whatever fails.
+A line of a file is `{"station": "north", "day": "2013-07-01", "millimetres": 3}`. The job also reads files that arrive later.
+Rows wait in the checkpoint (the write-ahead log) and become visible when it is complete. A row that is sent twice never
+replaces a newer one. The table therefore always has the totals of the readings up to some checkpoint, also after a failure.
 
-    eval "$(python tools/cassandraserver.py start --state-dir /tmp/cassandra)"
-    python examples/cassandra_totals/readings.py write /tmp/readings 1000      # makes the table, too
+    eval "$(python -m tools.servers cassandra start --state-dir /tmp/cassandra)"
+    python examples/cassandra_totals/readings.py write /tmp/readings 1000      # also creates the table
     python examples/cassandra_totals/job.py --in-process --readings /tmp/readings
-    python examples/cassandra_totals/readings.py show                          # in another terminal, with both variables exported, too
-    python examples/cassandra_totals/readings.py write /tmp/readings 1000      # more of them, while the job runs
+    python examples/cassandra_totals/readings.py show                          # in another terminal, with both variables exported
+    python examples/cassandra_totals/readings.py write /tmp/readings 1000      # more readings, while the job runs
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Total(NamedTuple):
 
 
 class Totals(KeyedProcessFunction):
-    """Adds up the readings of a station and day, and hands on the total after each."""
+    """A function that adds up the readings of a station and day, and emits the total after each reading."""
 
     def open(self, runtime_context: Any) -> None:
         self.total = runtime_context.get_state(ValueStateDescriptor("total", Total))
@@ -56,7 +57,7 @@ class Totals(KeyedProcessFunction):
 
 
 def build(env: StreamExecutionEnvironment, readings: str, cluster: ClusterBuilder) -> None:
-    """The job: readings -> by station and day -> rows."""
+    """Build the job: readings -> by station and day -> rows."""
     source = FileSource.for_record_stream_format(JsonLinesFormat(Reading), readings)
     read = env.from_source(
         source.monitor_continuously(timedelta(seconds=1)).build(), WatermarkStrategy.no_watermarks(), "readings"
@@ -68,7 +69,7 @@ def build(env: StreamExecutionEnvironment, readings: str, cluster: ClusterBuilde
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--readings", default="readings", help="folder of the files, or a URL of one")
+    arguments.add_argument("--readings", default="readings", help="folder of the files, as a path or URL")
     arguments.add_argument("--host", default=os.environ.get("CASSANDRA_HOST", "localhost"))
     arguments.add_argument("--port", type=int, default=int(os.environ.get("CASSANDRA_PORT", "9042")))
     arguments.add_argument("--user", default="", help="of Cassandra")

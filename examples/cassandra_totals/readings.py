@@ -1,4 +1,8 @@
-"""Makes the table and writes a file of readings: python readings.py write FOLDER [COUNT]; shows the table's totals: python readings.py show."""
+"""Create the table and write a file of readings, or show the table's totals.
+
+python readings.py write FOLDER [COUNT]
+python readings.py show
+"""
 
 from __future__ import annotations
 
@@ -32,7 +36,7 @@ def write(folder: Path, count: int) -> None:
     chance = random.Random(1)
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{time.time_ns()}.jsonl"
-    with (folder / f".{name}").open("w") as lines:  # a name with a dot in front is not read
+    with (folder / f".{name}").open("w") as lines:  # the job does not read a name that starts with a dot
         for _ in range(count):
             reading = {"station": chance.choice(STATIONS), "day": f"2013-07-{chance.randrange(1, 32):02}"}
             lines.write(json.dumps({**reading, "millimetres": chance.randrange(20)}) + "\n")

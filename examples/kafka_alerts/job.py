@@ -1,11 +1,11 @@
-"""Sensors that stay too hot: readings from one Kafka topic, alerts into another, each exactly once.
+"""Find sensors that stay too hot: readings from one Kafka topic, alerts into another topic, each exactly once.
 
-A reading is `{"sensor": "s1", "time": 1700000000000, "celsius": 21.5}`. An alert goes out when a sensor was above the limit for three
-readings on end; messages that are no readings go to a topic of their own, with where they stood.
+A reading is `{"sensor": "s1", "time": 1700000000000, "celsius": 21.5}`. The job emits an alert when three readings of a sensor
+in a row are above the limit. Invalid messages go to a separate topic, with their partition and offset.
 
-    eval "$(python tools/kafkaserver.py start --state-dir /tmp/kafka --topic readings:4 --topic alerts:2 --topic rejected)"
+    eval "$(python -m tools.servers kafka start --state-dir /tmp/kafka --topic readings:4 --topic alerts:2 --topic rejected)"
     python examples/kafka_alerts/job.py --in-process
-    python examples/kafka_alerts/write_readings.py 1000     # in another terminal, with KAFKA_BOOTSTRAP_SERVERS exported, too
+    python examples/kafka_alerts/write_readings.py 1000     # in another terminal, with KAFKA_BOOTSTRAP_SERVERS exported
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Alert(NamedTuple):
 
 
 class TooHot(KeyedProcessFunction):
-    """An alert with the third reading above the limit; then none until the sensor has been below it."""
+    """An alert at the third reading above the limit. The next alert needs a reading below the limit first."""
 
     def open(self, runtime_context: Any) -> None:
         self.hot = runtime_context.get_state(ValueStateDescriptor("hot", int))
@@ -66,7 +66,7 @@ class TooHot(KeyedProcessFunction):
 
 
 def sink(servers: str, topic: str, messages: Any) -> KafkaSink:
-    """Exactly once into a topic."""
+    """Return a sink that writes exactly once into a topic."""
     builder = KafkaSink.builder().set_bootstrap_servers(servers).set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
     return (
         builder.set_transactional_id_prefix(f"kafka-alerts-{topic}")
@@ -76,7 +76,7 @@ def sink(servers: str, topic: str, messages: Any) -> KafkaSink:
 
 
 def build(env: StreamExecutionEnvironment, servers: str) -> None:
-    """The job: readings -> by sensor -> alerts."""
+    """Build the job: readings -> by sensor -> alerts."""
     source = KafkaSource.builder().set_bootstrap_servers(servers).set_topics("readings").set_group_id("kafka-alerts")
     source = source.set_starting_offsets(KafkaOffsetsInitializer.earliest()).set_on_error("side-output", REJECTED)
     source = source.set_value_only_deserializer(JsonLinesFormat(Reading))
@@ -99,7 +99,7 @@ def where_it_stood(message: RejectedMessage) -> dict[str, Any]:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     known = os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
-    arguments.add_argument("--servers", default=known, help="brokers: host:port, with commas between them")
+    arguments.add_argument("--servers", default=known, help="brokers as host:port, separated by commas")
     options, _ = arguments.parse_known_args()
     env = StreamExecutionEnvironment.get_execution_environment()
     env.enable_checkpointing(1000)

@@ -1,4 +1,9 @@
-"""Writes readings for the examples into the topic `readings`: python write_readings.py [COUNT [PER_SECOND]]; all at once unless a rate is given."""
+"""Write readings for the examples into the topic `readings`.
+
+python write_readings.py [COUNT [PER_SECOND]]
+
+Without a rate, the program writes all of them at once.
+"""
 
 from __future__ import annotations
 

@@ -1,12 +1,14 @@
-"""Minutes of sensors in an Iceberg table: readings from Kafka, a row for each sensor and minute, each exactly once.
+"""Write minutes of sensors to an Iceberg table: readings from Kafka, one row for each sensor and minute, each exactly once.
 
-A reading is `{"sensor": "s1", "time": 1700000000000, "celsius": 21.5}`. A checkpoint is a commit of the table, so whoever reads it sees each minute once, and all of its readings
-counted, however often the job fails over, is scaled or changed. docs/operator/kafka-to-iceberg.md runs it on Kubernetes. Here:
+A reading is `{"sensor": "s1", "time": 1700000000000, "celsius": 21.5}`. A checkpoint is a commit of the table. A reader
+therefore sees each minute once with all of its readings, also if the job restarts, is rescaled or is upgraded.
+docs/operator/kafka-to-iceberg.md runs it on Kubernetes. To run it on this machine:
 
-    eval "$(python tools/kafkaserver.py start --state-dir /tmp/kafka --topic readings:4)"
+    eval "$(python -m tools.servers kafka start --state-dir /tmp/kafka --topic readings:4)"
     python examples/kafka_lake/job.py --in-process                      # the catalog is build/kafka-lake/catalog.db
-    python examples/kafka_alerts/write_readings.py 15000 100            # in another terminal, with KAFKA_BOOTSTRAP_SERVERS exported, too: for 150 s
-    python examples/kafka_lake/read_table.py                            # again and again: a minute is written five seconds after its end
+    python examples/kafka_alerts/write_readings.py 15000 100            # for 150 s, in another terminal, with
+    KAFKA_BOOTSTRAP_SERVERS exported
+    python examples/kafka_lake/read_table.py                            # repeat it: the job writes a minute five seconds after its end
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ class Reading(NamedTuple):
 
 
 class Minute(ProcessWindowFunction):
-    """The row of a sensor's minute, of what was added up while its readings came."""
+    """A function that makes the row of a sensor's minute from the aggregate of its readings."""
 
     def process(self, key: str, context: Any, elements: Any) -> Iterator[dict[str, Any]]:
         for mean, highest, count in elements:
@@ -49,7 +51,7 @@ class Minute(ProcessWindowFunction):
 
 
 def catalog_of(folder: str, uri_file: str) -> dict[str, str]:
-    """PyIceberg's properties: a catalog in a database whose URI is in a file, or else one in SQLite in the folder."""
+    """Return PyIceberg's properties: a catalog in a database whose URI is in a file, or one in SQLite in the folder."""
     if uri_file:
         return {"name": "lake", "type": "sql", "uri.file": uri_file, "warehouse": folder}
     path = Path(folder).resolve()
@@ -58,7 +60,7 @@ def catalog_of(folder: str, uri_file: str) -> dict[str, str]:
 
 
 def build(env: StreamExecutionEnvironment, servers: str, catalog: dict[str, str]) -> None:
-    """The job: readings -> by sensor -> minutes -> the table."""
+    """Build the job: readings -> by sensor -> minutes -> the table."""
     source = KafkaSource.builder().set_bootstrap_servers(servers).set_topics("readings").set_group_id("kafka-lake")
     source = source.set_starting_offsets(KafkaOffsetsInitializer.earliest()).set_on_error("side-output", REJECTED)
     source = source.set_value_only_deserializer(JsonLinesFormat(Reading))
@@ -74,9 +76,9 @@ def build(env: StreamExecutionEnvironment, servers: str, catalog: dict[str, str]
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     known = os.environ.get("KAFKA_BOOTSTRAP_SERVERS", "localhost:9092")
-    arguments.add_argument("--servers", default=known, help="brokers: host:port, with commas between them")
-    arguments.add_argument("--lake", default="build/kafka-lake", help="where the tables are: a folder, or a URL")
-    arguments.add_argument("--catalog-uri-file", default="", help="holds the URI of the catalog's database")
+    arguments.add_argument("--servers", default=known, help="brokers as host:port, separated by commas")
+    arguments.add_argument("--lake", default="build/kafka-lake", help="folder of the tables, as a path or URL")
+    arguments.add_argument("--catalog-uri-file", default="", help="file with the URI of the catalog's database")
     options, _ = arguments.parse_known_args()
     env = StreamExecutionEnvironment.get_execution_environment()
     env.enable_checkpointing(5000)

@@ -1,4 +1,4 @@
-"""Reads the example's table: python read_table.py [--lake URL --catalog-uri URI]."""
+"""Read the example's table: python read_table.py [--lake URL --catalog-uri URI]."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pyiceberg.catalog import load_catalog
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--lake", default="build/kafka-lake", help="where the tables are: a folder, or a URL")
+    arguments.add_argument("--lake", default="build/kafka-lake", help="folder of the tables, as a path or URL")
     arguments.add_argument(
-        "--catalog-uri", default="", help="of the catalog's database; SQLite in the folder unless given"
+        "--catalog-uri", default="", help="URI of the catalog's database (default: SQLite in the folder)"
     )
     options = arguments.parse_args()
     properties = {"type": "sql", "uri": options.catalog_uri, "warehouse": options.lake}

@@ -1,10 +1,10 @@
-"""Readings of a Kinesis stream, their mean for each sensor and ten seconds, into another stream.
+"""Compute the mean for each sensor and ten seconds, from readings of a Kinesis stream into another stream.
 
-A reading is `{"sensor": "s1", "time": 1764000000000, "celsius": 21.5}`. Event time is its own. A mean has its sensor as partition key, so that those of a sensor
-keep their order.
+A reading is `{"sensor": "s1", "time": 1764000000000, "celsius": 21.5}`, and `time` is its event time. The partition key of a mean
+is its sensor, so that the means of a sensor keep their order.
 
-    eval "$(python tools/kinesisserver.py start --state-dir /tmp/kinesis)"
-    python examples/kinesis_readings/write_readings.py 1000  # makes the streams, too
+    eval "$(python -m tools.servers kinesis start --state-dir /tmp/kinesis)"
+    python examples/kinesis_readings/write_readings.py 1000  # also creates the streams
     python examples/kinesis_readings/job.py --in-process --endpoint "$AWS_ENDPOINT_URL_KINESIS"
 """
 
@@ -43,7 +43,7 @@ class Means(ProcessWindowFunction):
 
 
 def build(env: StreamExecutionEnvironment, properties: dict[str, str]) -> None:
-    """The job: readings -> windows by sensor -> means. `properties`: aws.region, or aws.endpoint."""
+    """Build the job: readings -> windows by sensor -> means. `properties` has aws.region or aws.endpoint."""
     region, endpoint = properties.get("aws.region", ""), properties.get("aws.endpoint")
     source = KinesisSource("readings", JsonLinesFormat(Reading), region=region, endpoint=endpoint, start="trim_horizon")
     clock = WatermarkStrategy.for_bounded_out_of_orderness(timedelta(seconds=1))
@@ -58,8 +58,8 @@ def build(env: StreamExecutionEnvironment, properties: dict[str, str]) -> None:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--region", default="", help="of the streams; that of the environment unless given")
-    arguments.add_argument("--endpoint", default="", help="of another service that speaks the protocol")
+    arguments.add_argument("--region", default="", help="region of the streams (default: that of the environment)")
+    arguments.add_argument("--endpoint", default="", help="endpoint of another service with the same protocol")
     options, _ = arguments.parse_known_args()
     given = {"aws.region": options.region, "aws.endpoint": options.endpoint}
     env = StreamExecutionEnvironment.get_execution_environment()

@@ -1,4 +1,4 @@
-"""Makes the example's streams and writes so many readings.
+"""Create the example's streams and write COUNT readings.
 
 python examples/kinesis_readings/write_readings.py COUNT
 """

@@ -1,7 +1,7 @@
-"""What each customer has ordered: orders as they come into a table of MariaDB's (or MySQL's) -> totals in keyed state -> another table, exactly once.
+"""Add up the orders of each customer: a table of MariaDB or MySQL -> totals in keyed state -> another table, exactly once.
 
-Orders are read in the order of their ids, some seconds after they were written (`settle`), so that one that is committed late is not passed over. However
-often the job fails over, each is counted once.
+The job reads orders in the order of their ids. It reads an order some seconds after its insertion (`settle`), so that it
+does not miss orders that are committed late. It counts each order once, however often it restarts.
 
     mariadb shop < shop.sql
     python job.py --in-process --server mysql+pymysql://user@localhost/shop
@@ -28,7 +28,7 @@ TOTALS = {"customer": str, "orders": int, "cents": int}
 
 
 class Totals(KeyedProcessFunction):
-    """Adds an order, and hands on what the customer's total is then."""
+    """A function that adds an order and emits the customer's new total."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("orders", Types.LONG()))
@@ -44,7 +44,7 @@ class Totals(KeyedProcessFunction):
 def build(
     env: StreamExecutionEnvironment, server: str, password_file: str = "", settle: timedelta = timedelta(seconds=3)
 ) -> None:
-    """The job: orders -> by customer -> totals."""
+    """Build the job: orders -> by customer -> totals."""
     orders = SqlSource(
         server, "orders", ORDERS, key="id", follow=timedelta(seconds=1), settle=settle, password_file=password_file
     )
@@ -56,7 +56,7 @@ def build(
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--server", default="mysql+pymysql://localhost/shop", help="SQLAlchemy's URL")
+    arguments.add_argument("--server", default="mysql+pymysql://localhost/shop", help="SQLAlchemy URL")
     arguments.add_argument("--password-file", default="", help="file with the password")
     options, _ = arguments.parse_known_args()
     env = StreamExecutionEnvironment.get_execution_environment()

@@ -1,4 +1,4 @@
-"""Writes orders of nine customers into the example's table: python write_orders.py mysql+pymysql://user@localhost/shop 1000"""
+"""Write orders of nine customers into the example's table: python write_orders.py mysql+pymysql://user@localhost/shop 1000"""
 
 from __future__ import annotations
 

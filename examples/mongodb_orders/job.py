@@ -1,9 +1,9 @@
-"""Orders of a MongoDB collection, with the country of their customers from another one; what each country has ordered goes into a third.
+"""Add up orders by country: orders of a MongoDB collection, the countries of their customers from a second one, totals into a third.
 
-An order is `{"_id": ObjectId(…), "customer": "c1", "cents": 1250}`, a customer `{"_id": "c1", "country": "NL"}`. The job ends when all orders that were there are read, and
-may be started again: totals are replaced.
+An order is `{"_id": ObjectId(…), "customer": "c1", "cents": 1250}`, a customer `{"_id": "c1", "country": "NL"}`. The job ends when
+it has read all orders that existed at its start. It can run again: new totals replace the old ones.
 
-    eval "$(python tools/mongoserver.py start --state-dir /tmp/mongodb)"
+    eval "$(python -m tools.servers mongodb start --state-dir /tmp/mongodb)"
     python examples/mongodb_orders/write_orders.py 1000
     python examples/mongodb_orders/job.py --in-process
 """
@@ -47,7 +47,7 @@ def document(total: Total) -> dict[str, Any]:
 
 
 def build(env: StreamExecutionEnvironment, url: str, password_file: str = "") -> None:
-    """The job: orders -> with their customers' country -> totals by country."""
+    """Build the job: orders -> with their customers' country -> totals by country."""
     source = MongoSource(url, DATABASE, "orders", Order, password_file=password_file)
     orders = env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").uid("orders")
     customers = MongoLookup(
@@ -68,7 +68,7 @@ def build(env: StreamExecutionEnvironment, url: str, password_file: str = "") ->
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--url", default=os.environ.get("MONGODB_URL", "mongodb://localhost:27017/"))
-    arguments.add_argument("--password-file", default="", help="holds the password of the URL's user")
+    arguments.add_argument("--password-file", default="", help="file with the password of the URL's user")
     options, _ = arguments.parse_known_args()
     env = StreamExecutionEnvironment.get_execution_environment()
     env.enable_checkpointing(1000)

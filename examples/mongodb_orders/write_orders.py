@@ -1,4 +1,4 @@
-"""Writes customers and so many orders.
+"""Write customers and COUNT orders.
 
 python examples/mongodb_orders/write_orders.py COUNT
 """

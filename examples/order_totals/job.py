@@ -1,13 +1,14 @@
-"""What each customer has ordered, kept in step with the table of orders: its changes -> totals in keyed state -> another table, exactly once.
+"""Add up the orders of each customer from the changes of a table: changes -> totals in keyed state -> another table, exactly once.
 
-An order that is changed is taken off as it was and added as it is; one that is deleted is taken off. So the totals are, at every commit, those that
-`select customer, count(*), sum(cents) from orders group by customer` gave at some moment, however often the job fails over.
+A changed order is subtracted in its old form and added in its new form. A deleted order is subtracted. At every commit the
+totals therefore equal a past result of `select customer, count(*), sum(cents) from orders group by customer`, however
+often the job restarts.
 
     psql -f shop.sql                                                     # on a server with wal_level = logical
     python job.py --in-process --server postgresql://user@localhost/shop
     psql -c "insert into orders values (1, 'ann', 1200), (2, 'bob', 300); update orders set cents = 250 where id = 2"
     psql -c "select * from totals"                                       # ann 1 1200, bob 1 250
-    psql -c "select pg_drop_replication_slot('order_totals')"            # when the job is gone for good: a slot keeps the server's log
+    psql -c "select pg_drop_replication_slot('order_totals')"            # after the last run: a slot makes the server keep its log
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TOTALS = {"customer": str, "orders": int, "cents": int}
 
 
 class Totals(KeyedProcessFunction):
-    """Adds rows that come, takes off rows that go, and hands on what the customer's total is then."""
+    """A function that adds inserted rows, subtracts deleted rows, and emits the customer's new total."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("orders", Types.LONG()))
@@ -45,7 +46,7 @@ class Totals(KeyedProcessFunction):
 
 
 def build(env: StreamExecutionEnvironment, server: str, password_file: str = "") -> None:
-    """The job: changes of orders -> by customer -> totals."""
+    """Build the job: changes of orders -> by customer -> totals."""
     orders = (
         PostgresCdcSource.builder().set_conninfo(server).set_password_file(password_file).set_table("orders", ORDERS)
     )
@@ -58,7 +59,7 @@ def build(env: StreamExecutionEnvironment, server: str, password_file: str = "")
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--server", default="postgresql://localhost/shop", help="conninfo of libpq's")
+    arguments.add_argument("--server", default="postgresql://localhost/shop", help="libpq's connection string")
     arguments.add_argument("--password-file", default="", help="file with the password")
     options, _ = arguments.parse_known_args()
     env = StreamExecutionEnvironment.get_execution_environment()

@@ -1,11 +1,12 @@
-"""Orders from one RabbitMQ queue, each counted once; what a customer has spent goes out to an exchange.
+"""Count each order of one RabbitMQ queue once, and send the customer's total to an exchange.
 
-An order is `{"customer": "c1", "cents": 1250}`, with a correlation id of its own: an order that comes again is dropped. A total goes to the
-exchange `amq.topic` with the customer as routing key, and the number of the order, by which whoever reads it tells repetitions apart.
+An order is `{"customer": "c1", "cents": 1250}` with a unique correlation id. The job drops an order that arrives again. A total
+goes to the exchange `amq.topic` with the customer as routing key. It has the number of the order, so that a reader can
+detect repetitions.
 
-    eval "$(python tools/rabbitmqserver.py start --state-dir /tmp/rabbitmq --queue orders --queue totals)"
+    eval "$(python -m tools.servers rabbitmq start --state-dir /tmp/rabbitmq --queue orders --queue totals)"
     python examples/rabbitmq_orders/job.py --in-process
-    python examples/rabbitmq_orders/write_orders.py 1000     # in another terminal, with RABBITMQ_URI exported, too
+    python examples/rabbitmq_orders/write_orders.py 1000     # in another terminal, with RABBITMQ_URI exported
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Total(NamedTuple):
 
 
 class Totals(KeyedProcessFunction):
-    """With each order, what its customer has ordered and spent so far."""
+    """A function that emits, for each order, the customer's number of orders and total so far."""
 
     def open(self, runtime_context: Any) -> None:
         self.orders = runtime_context.get_state(ValueStateDescriptor("orders", int))
@@ -49,7 +50,7 @@ class Totals(KeyedProcessFunction):
 
 
 def build(env: StreamExecutionEnvironment, config: RMQConnectionConfig) -> None:
-    """The job: orders -> by customer -> totals."""
+    """Build the job: orders -> by customer -> totals."""
     source = RMQSource(config, "orders", True, JsonLinesFormat(Order))
     orders = env.from_source(source, WatermarkStrategy.no_watermarks(), "orders").uid("orders")
     totals = orders.key_by("customer").process(Totals(), output_type=Total).name("totals").uid("totals")
@@ -66,8 +67,10 @@ def build(env: StreamExecutionEnvironment, config: RMQConnectionConfig) -> None:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--uri", default=os.environ.get("RABBITMQ_URI", "amqp://localhost"), help="of the broker")
-    arguments.add_argument("--password-file", default="", help="holds the password, which is then not in the URI")
+    arguments.add_argument(
+        "--uri", default=os.environ.get("RABBITMQ_URI", "amqp://localhost"), help="URI of the broker"
+    )
+    arguments.add_argument("--password-file", default="", help="file with the password, for a URI without one")
     options, _ = arguments.parse_known_args()
     config = RMQConnectionConfig.Builder().set_uri(options.uri).set_password_file(options.password_file).build()
     env = StreamExecutionEnvironment.get_execution_environment()

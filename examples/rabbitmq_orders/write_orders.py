@@ -1,4 +1,4 @@
-"""Binds the queue `totals` to what the example writes, and writes orders into the queue `orders`: python write_orders.py [COUNT]."""
+"""Bind the queue `totals` to the example's exchange, and write orders into the queue `orders`: python write_orders.py [COUNT]."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Visits of pages from a stream of Redis, with the page's title and section looked up in Redis, counted; each page's count is a document in OpenSearch.
+"""Count the visits of pages from a stream of Redis, with titles from Redis, into documents of OpenSearch.
 
-An entry's field `value` is `{"page": "p7", "seconds": 12}`; `page:p7` is a hash with `title` and `section`. A page's document has its own id, so that it is there once, with
-its last count, whatever fails: exactly once for whoever reads documents.
+An entry's field `value` is `{"page": "p7", "seconds": 12}`, and `page:p7` is a hash with `title` and `section`. The id of a
+page's document is the page. OpenSearch therefore has one document per page with its last count, also after a failure. Readers
+of the documents see each visit counted exactly once.
 
-    eval "$(python tools/redisserver.py start --state-dir /tmp/redis)"
-    eval "$(python tools/opensearchserver.py start --state-dir /tmp/opensearch)"
+    eval "$(python -m tools.servers redis start --state-dir /tmp/redis)"
+    eval "$(python -m tools.servers opensearch start --state-dir /tmp/opensearch)"
     python examples/redis_opensearch/job.py --in-process
-    python examples/redis_opensearch/write_visits.py 1000     # in another terminal, with both variables exported, too
+    python examples/redis_opensearch/write_visits.py 1000     # in another terminal, with both variables exported
     curl "$OPENSEARCH_URL/pages/_search?q=section:news&sort=visits:desc"
 """
 
@@ -49,13 +50,13 @@ class PageCount(NamedTuple):
 
 
 def titled(visit: Visit, page: dict[str, str] | None) -> list[TitledVisit]:
-    """A page that nobody has described yet counts, too."""
+    """Return the visit with the page's title and section. A page without a description also counts."""
     known = page or {}
     return [TitledVisit(*visit, known.get("title") or visit.page, known.get("section") or "unknown")]
 
 
 class Counts(KeyedProcessFunction):
-    """With each visit, how many its page has had so far, and for how long."""
+    """A function that emits, for each visit, the number and total seconds of the page's visits so far."""
 
     def open(self, runtime_context: Any) -> None:
         self.visits = runtime_context.get_state(ValueStateDescriptor("visits", int))
@@ -69,10 +70,10 @@ class Counts(KeyedProcessFunction):
 
 
 def build(env: StreamExecutionEnvironment, redis: str, opensearch: str, **who: str) -> None:
-    """The job: visits -> with titles -> by page -> counts.
+    """Build the job: visits -> with titles -> by page -> counts.
 
     Args:
-        who: of OpenSearch: user, password_file.
+        who: credentials for OpenSearch: user, password_file.
     """
     source = RedisStreamSource(redis, ["visits"], JsonLinesFormat(Visit), may_be_missing=True)
     visits = env.from_source(source, WatermarkStrategy.no_watermarks(), "visits").uid("visits")
@@ -94,8 +95,8 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--redis", default=os.environ.get("REDIS_URL", "redis://localhost:6379"))
     arguments.add_argument("--opensearch", default=os.environ.get("OPENSEARCH_URL", "http://localhost:9200"))
-    arguments.add_argument("--user", default="", help="of OpenSearch")
-    arguments.add_argument("--password-file", default="", help="holds that user's password")
+    arguments.add_argument("--user", default="", help="user of OpenSearch")
+    arguments.add_argument("--password-file", default="", help="file with the password of this user")
     options, _ = arguments.parse_known_args()
     env = StreamExecutionEnvironment.get_execution_environment()
     env.enable_checkpointing(1000)

@@ -1,4 +1,4 @@
-"""Describes twenty pages, and adds visits to the stream: python write_visits.py [COUNT]."""
+"""Write descriptions of twenty pages, and add visits to the stream: python write_visits.py [COUNT]."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""Payments from an SQS queue, each counted once; a customer's third that failed, and each after it, goes to a FIFO queue.
+"""Count the failed payments of an SQS queue, and send an alert to a FIFO queue for each customer's third and later failure.
 
-A payment is `{"customer": "c1", "cents": 1250, "ok": false}`. One that comes again is dropped, by the id that SQS gives it. An alert has its customer as message
-group, so that alerts of a customer keep their order, and a deduplication id by which SQS drops repetitions.
+A payment is `{"customer": "c1", "cents": 1250, "ok": false}`. The job drops a repeated payment by the id that SQS gives it. The
+message group of an alert is its customer, so that a customer's alerts keep their order. SQS drops repeated alerts by their
+deduplication ids.
 
-    eval "$(python tools/sqsserver.py start --state-dir /tmp/sqs)"
-    python examples/sqs_payments/write_payments.py 1000      # makes the queues, too
+    eval "$(python -m tools.servers sqs start --state-dir /tmp/sqs)"
+    python examples/sqs_payments/write_payments.py 1000      # also creates the queues
     python examples/sqs_payments/job.py --in-process
 """
 
@@ -37,7 +38,7 @@ class Alert(NamedTuple):
 
 
 class Failures(KeyedProcessFunction):
-    """How many payments of a customer have failed."""
+    """A function that counts the failed payments of a customer."""
 
     def open(self, runtime_context: Any) -> None:
         self.failed = runtime_context.get_state(ValueStateDescriptor("failed", int))
@@ -52,7 +53,7 @@ class Failures(KeyedProcessFunction):
 
 
 def build(env: StreamExecutionEnvironment, queues: str) -> None:
-    """The job: payments -> by customer -> alerts. `queues`: what the URLs of both queues begin with."""
+    """Build the job: payments -> by customer -> alerts. `queues` is the common prefix of both queues' URLs."""
     source = SqsSource(f"{queues}/payments", JsonLinesFormat(Payment), exactly_once=True)
     payments = env.from_source(source, WatermarkStrategy.no_watermarks(), "payments").uid("payments")
     alerts = payments.key_by("customer").process(Failures(), output_type=Alert).name("alerts").uid("alerts")
@@ -68,7 +69,7 @@ def build(env: StreamExecutionEnvironment, queues: str) -> None:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     local = f"{os.environ.get('AWS_ENDPOINT_URL_SQS', 'http://localhost:9324')}/000000000000"
-    arguments.add_argument("--queues", default=local, help="what the queues' URLs begin with")
+    arguments.add_argument("--queues", default=local, help="common prefix of the queues' URLs")
     options, _ = arguments.parse_known_args()
     env = StreamExecutionEnvironment.get_execution_environment()
     env.enable_checkpointing(1000)

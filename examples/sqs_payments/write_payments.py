@@ -1,4 +1,4 @@
-"""Makes the example's queues and writes so many payments.
+"""Create the example's queues and write COUNT payments.
 
 python examples/sqs_payments/write_payments.py COUNT
 """

@@ -1,7 +1,8 @@
-"""Days at three airports in a table of the lake: Delta Lake, or Iceberg with a catalog in SQLite.
+"""Write daily weather at three airports to a table of the lake: Delta Lake, or Iceberg with a catalog in SQLite.
 
-The readings are those of `examples/airport_weather`. A day's mean, its extremes and the number of readings become a row of the table, which is partitioned by
-station; a checkpoint is a commit, so whoever reads the table sees each day once, however often the job fails over.
+The readings are those of `examples/airport_weather`. A row has a day's mean, its extremes and its number of readings. The
+table is partitioned by station. A checkpoint is a commit of the table. A reader therefore sees each day once, however often the job
+restarts.
 
     python job.py --in-process                            # Delta, the table is build/weather-lake/days
     python job.py --in-process --format iceberg           # the catalog is build/weather-lake/catalog.db
@@ -37,7 +38,7 @@ class Reading(NamedTuple):
 
 
 def to_reading(row: Any) -> Iterator[Reading]:
-    """A CSV row as a reading in Celsius; hours without a measurement are left out."""
+    """Convert a CSV row to a reading in Celsius. Skip hours without a measurement."""
     if row["temp"] is not None:
         yield Reading(row["origin"], event_time(row), (row["temp"] - 32) * 5 / 9)
 
@@ -47,7 +48,7 @@ def event_time(row: Any) -> int:
 
 
 class Day(ProcessWindowFunction):
-    """The row of a station's day."""
+    """A function that makes the row of a station's day."""
 
     def process(self, key: str, context: Any, elements: Any) -> Iterator[dict[str, Any]]:
         values = [reading.celsius for reading in elements]
@@ -66,7 +67,7 @@ def sink_of(kind: str, folder: str) -> DeltaSink | IcebergSink:
 
 
 def build(env: StreamExecutionEnvironment, data: str, kind: str, folder: str) -> None:
-    """The job: readings -> by station -> days -> the table."""
+    """Build the job: readings -> by station -> days -> the table."""
     columns = {"origin": str, "temp": float | None, "time_hour": str}
     csv = CsvFormat(columns, CsvDialect(header="names", null_value="NA"), record="row")
     source = FileSource.for_record_stream_format(csv, f"{data}/*.csv.gz").build()
@@ -78,9 +79,9 @@ def build(env: StreamExecutionEnvironment, data: str, kind: str, folder: str) ->
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--data", default=str(READINGS), help="folder of the readings, a URL")
+    arguments.add_argument("--data", default=str(READINGS), help="folder of the readings, as a path or URL")
     arguments.add_argument("--format", choices=["delta", "iceberg"], default="delta")
-    arguments.add_argument("--lake", default="build/weather-lake", help="folder of the table; of Delta, a URL")
+    arguments.add_argument("--lake", default="build/weather-lake", help="folder of the table; a URL only for Delta")
     options, _ = arguments.parse_known_args()
     env = StreamExecutionEnvironment.get_execution_environment()
     env.enable_checkpointing(1000)

@@ -1,7 +1,7 @@
-"""Install Penstock's own wheel below a root of its own, with its Java classes and byte code.
+"""Install Penstock's wheel below a separate root, with its Java classes and byte code.
 
-Run as ``python install.py WHEEL ROOT``. The few classes of Java that the engine needs would otherwise be compiled by every
-JobManager at its start; the engine takes a jar that lies beside their sources.
+Run as ``python install.py WHEEL ROOT``. Without the compiled Java classes, every JobManager would compile them at its
+start. The engine uses the jar beside their sources.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from slim import write_byte_code
 
 EARLIEST = (1980, 1, 1, 0, 0, 0)
-"""The date of every file in the jar: the same sources give the same bytes."""
+"""The date of every file in the jar, so that the same sources give the same bytes."""
 
 
 def main(wheel: Path, root: Path) -> None:
@@ -49,7 +49,7 @@ def package_classes(package: Path) -> None:
 
     from penstock.jobmanager.cluster.jvm import classes
 
-    # a container that is built in may not know its own name
+    # a build container may not be able to resolve its own name
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_HOSTNAME": "localhost"}
     gateway = launch_gateway()
     try:
@@ -61,7 +61,7 @@ def package_classes(package: Path) -> None:
     with zipfile.ZipFile(built) as archive, zipfile.ZipFile(beside, "w", zipfile.ZIP_DEFLATED) as jar:
         for name in sorted(archive.namelist()):
             jar.writestr(zipfile.ZipInfo(name, EARLIEST), archive.read(name))
-    # of the import above; byte code is written in one go, for all modules
+    # remove the byte code of the import above: all modules are compiled together
     for cache in package.rglob("__pycache__"):
         shutil.rmtree(cache)
 

@@ -1,8 +1,8 @@
-"""Leave out of the installed packages what a running job never loads, then compile what is left.
+"""Remove the files of installed packages that a running job never loads, then compile the rest.
 
-Run as ``python slim.py [DROP-LIST]``: patterns relative to site-packages, one a line, ``#`` for comments. Byte code is
-written now, because a container with a read-only root file system could not keep it, and every Python worker of every
-slot would compile the same modules again.
+Run as ``python slim.py [DROP-LIST]``. The list has one pattern a line, relative to site-packages, and ``#`` for comments.
+Byte code is written now, because a container with a read-only root file system cannot save it. Every Python worker of every
+slot would otherwise compile the same modules again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import sysconfig
 from pathlib import Path
 
 FOREIGN = {"x86_64": "*-linux-aarch_64.jar", "aarch64": "*-linux-x86_64.jar"}
-"""Jars with native libraries of the architecture that this is not."""
+"""The jars with native libraries of another architecture."""
 
 
 def main(drop_list: Path | None) -> None:
@@ -30,20 +30,20 @@ def main(drop_list: Path | None) -> None:
     before = size(packages)
     unmatched = [pattern for pattern in patterns if not drop(packages, pattern)]
     if unmatched:
-        raise SystemExit("nothing matches these lines of the drop list, look at them again: " + ", ".join(unmatched))
+        raise SystemExit("these lines of the drop list match nothing; correct or remove them: " + ", ".join(unmatched))
     slim = size(packages)
     write_byte_code(packages)
     print(f"packages: {before >> 20} MiB, {slim >> 20} MiB slim, {size(packages) >> 20} MiB with byte code")
 
 
 def write_byte_code(directory: Path, strip: str = "") -> None:
-    """Compile all modules below ``directory``; ``strip`` is left out of the paths that tracebacks show.
+    """Compile all modules below ``directory``. ``strip`` is removed from the paths in tracebacks.
 
-    The same sources give the same bytes: found by content and never checked, because modification times are reset when a
-    layer is made; in one new process, because what else is alive in it, and how it hashes, show in what is written.
+    The same sources give the same bytes. Python finds the byte code by content and never checks it, because a new layer resets
+    modification times. The compiler runs in a new process, because other live objects and the hash seed affect the output.
     """
     mode = ["--invalidation-mode", "unchecked-hash"]
-    # a module that this Python cannot compile is one that it cannot import either: no reason to fail
+    # a module that this Python cannot compile cannot be imported either, so this is no reason to fail
     subprocess.run(
         [sys.executable, "-m", "compileall", "-qq", "-f", "-j", "1", *mode, "-s", strip, str(directory)],
         env={**os.environ, "PYTHONHASHSEED": "0"},
@@ -52,7 +52,7 @@ def write_byte_code(directory: Path, strip: str = "") -> None:
 
 
 def drop(packages: Path, pattern: str) -> bool:
-    """Remove what matches; tell whether anything did."""
+    """Remove the matching files, and return whether any existed."""
     matches = sorted(packages.glob(pattern))
     for match in matches:
         if match.is_dir():
@@ -63,7 +63,7 @@ def drop(packages: Path, pattern: str) -> bool:
 
 
 def size(directory: Path) -> int:
-    """Bytes of all files below ``directory``."""
+    """Return the bytes of all files below ``directory``."""
     return sum(path.lstat().st_size for path in directory.rglob("*") if not path.is_dir())
 
 

@@ -1,4 +1,4 @@
-"""`python -m penstock_operator`."""
+"""Entry point of `python -m penstock_operator`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Connections for httpx, kept by aiohttp: httpx's own pool looks through all its connections for every request, which took
-half of the operator's CPU time."""
+"""Connections for httpx from the pool of aiohttp. The pool of httpx searches all its connections for every request,
+which took half of the operator's CPU time.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +13,13 @@ from httpx_aiohttp import AiohttpTransport
 if TYPE_CHECKING:
     import ssl
 
-KEPT = 90.0
-"""Seconds for which a connection that is not used is kept: a TLS handshake costs more than ten requests."""
+KEEPALIVE_SECONDS = 90.0
+"""Seconds for which an idle connection is kept. A TLS handshake costs more than ten requests."""
 
 
-def connections(most: int, tls: ssl.SSLContext | bool = True) -> httpx.AsyncBaseTransport:
-    """At most so many at a time; a request for which there is none waits as long as its timeout says."""
-    limits = httpx.Limits(max_connections=most, keepalive_expiry=KEPT)
+def connection_pool(limit: int, tls: ssl.SSLContext | bool = True) -> httpx.AsyncBaseTransport:
+    """Return a pool with a maximum number of connections. If all are in use, a request waits until its timeout."""
+    limits = httpx.Limits(max_connections=limit, keepalive_expiry=KEEPALIVE_SECONDS)
     return _Transport(verify=tls, trust_env=False, limits=limits)
 
 
@@ -26,5 +27,5 @@ class _Transport(AiohttpTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         try:
             return await super().handle_async_request(request)
-        except aiohttp.ClientError as error:  # the few that have no name of httpx's: an answer that is not HTTP, say
+        except aiohttp.ClientError as error:  # errors without an httpx class, for example a response that is not HTTP
             raise httpx.RemoteProtocolError(str(error), request=request) from error

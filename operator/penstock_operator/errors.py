@@ -1,23 +1,24 @@
-"""What can go wrong, and who must act.
+"""The errors of the operator, and who must act.
 
     OperatorError
-    ├── SpecError            the job's author: the manifest asks for something that cannot be done
-    ├── KubeError            the Kubernetes API refused or did not answer
-    │   ├── Conflict         nobody: somebody else wrote first; the pass is repeated on what is there now
-    │   ├── AlreadyExists    nobody: the work was done before
-    │   ├── Denied           the platform: RBAC or admission says no
-    │   │   └── QuotaExceeded  the platform, or the job's author: the namespace's quota has no room
-    │   ├── Invalid          the job's author: the API server rejects an object built from the spec
-    │   └── Unavailable      nobody: retried with backoff
-    ├── EngineError          the job's REST API answered with an error
-    │   └── EngineUnreachable  nobody: the master starts, restarts or is gone; observed again
-    ├── StorageError         the platform: checkpoint storage cannot be read (never the same as "there is none")
-    │   └── StorageMissing   the operator's image lacks the code to read it
-    ├── NameTaken            whoever has an object under a name that the job needs, or the job's author
-    └── NotLeader            nobody: another replica leads; this process stops acting
+    ├── SpecError              the job's author: the manifest requests something impossible
+    ├── KubeError              the Kubernetes API refused the request or did not respond
+    │   ├── Conflict           no action: another client wrote first; the pass is repeated on the current object
+    │   ├── AlreadyExists      no action: the work was done before
+    │   ├── Denied             the platform: RBAC or admission refused the request
+    │   │   └── QuotaExceeded  the platform, or the job's author: the quota of the namespace is exceeded
+    │   ├── Invalid            the job's author: the API server rejects an object built from the spec
+    │   └── Unavailable        no action: the request is retried with backoff
+    ├── EngineError            the job's REST API returned an error
+    │   └── EngineUnreachable  no action: the master starts, restarts or is gone; it is observed again
+    ├── StorageError           the platform: checkpoint storage cannot be read (not the same as an absent checkpoint)
+    │   └── StorageMissing     the platform: the operator's image lacks the code to read the storage
+    ├── SecretMissing          the job's author: a Secret does not exist or lacks a key
+    ├── NameTaken              the owner of an object whose name the job needs, or the job's author
+    └── NotLeader              no action: another replica leads; this process stops acting
 
-Every class carries a stable `code`, used as the reason of conditions and events. What is raised beside these is a defect, of
-the operator or of what it stands on: it is told under the root's code (`unexpected`), and never ends the care for an object.
+Every class has a stable `code`, which is the reason in conditions and events. Any other exception is a bug of the operator or of
+a library. It is reported with the code of the root class (`unexpected`), and the operator continues to handle the object.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ log = logging.getLogger(__name__)
 
 
 class OperatorError(Exception):
-    """Root of everything the operator raises on purpose."""
+    """Base class of all errors that the operator raises intentionally."""
 
     code = "OperatorError"
 
 
 def unexpected(error: BaseException) -> str:
-    """What nobody foresaw, in one line.
+    """Describe an unexpected error in one line.
 
     >>> unexpected(OSError(5, "Input/output error"))
     'OSError: [Errno 5] Input/output error'
@@ -45,18 +46,18 @@ def unexpected(error: BaseException) -> str:
 
 
 def in_words(error: BaseException) -> str:
-    """What is raised on purpose speaks for itself."""
+    """Describe an error. The message of an `OperatorError` is already written for users."""
     return str(error) if isinstance(error, OperatorError) else unexpected(error)
 
 
 def log_unexpected(error: Exception) -> None:
-    """Where nobody else keeps account of defects."""
-    log.error("a pass failed in a way that nobody foresaw", exc_info=error)
+    """Log an unexpected error. This is the default if no other function handles it."""
+    log.error("a pass failed with an unexpected error", exc_info=error)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Something in a manifest that must be changed: where, what is wrong, what to do."""
+    """A problem in a manifest: the field, what is wrong, and the remedy."""
 
     field: str
     message: str
@@ -67,7 +68,7 @@ class Problem:
 
 
 class SpecError(OperatorError):
-    """A manifest cannot be carried out; `problems` says why, field by field."""
+    """Error of a manifest that cannot be executed. `problems` lists the reasons by field."""
 
     code = "InvalidSpec"
 
@@ -77,7 +78,7 @@ class SpecError(OperatorError):
 
 
 class KubeError(OperatorError):
-    """The Kubernetes API server answered with an error, or not at all."""
+    """Error response of the Kubernetes API server, or no response."""
 
     code = "KubernetesError"
 
@@ -87,43 +88,43 @@ class KubeError(OperatorError):
 
 
 class Conflict(KubeError):
-    """The object changed since it was read (409)."""
+    """Error if the object has changed since it was read (409)."""
 
     code = "Conflict"
 
 
 class AlreadyExists(KubeError):
-    """The object to be created is there (409)."""
+    """Error if the object to create already exists (409)."""
 
     code = "AlreadyExists"
 
 
 class Denied(KubeError):
-    """Refused by RBAC, quota or admission (401, 403)."""
+    """Refusal by RBAC, a quota or admission (401, 403)."""
 
     code = "Denied"
 
 
 class QuotaExceeded(Denied):
-    """A ResourceQuota of the namespace has no room for the object."""
+    """Refusal because the object exceeds a ResourceQuota of the namespace."""
 
     code = "QuotaExceeded"
 
 
 class Invalid(KubeError):
-    """The object is not valid (400, 422)."""
+    """Refusal because the object is not valid (400, 422)."""
 
     code = "InvalidObject"
 
 
 class Unavailable(KubeError):
-    """No answer, or a server error (429, 5xx)."""
+    """No response, or a server error (429, 5xx)."""
 
     code = "KubernetesUnavailable"
 
 
 class EngineError(OperatorError):
-    """The job's REST API answered with an error."""
+    """Error response of the job's REST API."""
 
     code = "EngineError"
 
@@ -133,30 +134,38 @@ class EngineError(OperatorError):
 
 
 class EngineUnreachable(EngineError):
-    """The job's REST API did not answer."""
+    """No response from the job's REST API."""
 
     code = "EngineUnreachable"
 
 
 class StorageError(OperatorError):
-    """Checkpoint storage could not be read or written."""
+    """Error while reading or writing checkpoint storage."""
 
     code = "StorageUnavailable"
 
 
 class StorageMissing(StorageError):
-    """This process cannot read the storage at all (a missing package or file system)."""
+    """Error if this process cannot read the storage at all, because a package or a file system is missing."""
 
     code = "StorageUnsupported"
 
 
+class SecretMissing(OperatorError):
+    """Error if a Secret in the spec does not exist or lacks a key."""
+
+    code = "SecretMissing"
+
+
 class NameTaken(OperatorError):
-    """An object under a name that the job needs was not made for it, and is not touched."""
+    """Error if an object exists under a name that the job needs, but was not created for the job. The object is not
+    changed.
+    """
 
     code = "NameTaken"
 
 
 class NotLeader(OperatorError):
-    """This replica does not hold the lease and must not act."""
+    """Error if this replica does not hold the Lease and must not act."""
 
     code = "NotLeader"

@@ -1,7 +1,7 @@
-"""What every change goes through: of several replicas of the operator only one may make any.
+"""The fence of all changes: only one of several replicas of the operator may change anything.
 
-There are three ways to the outside, and each asks before it changes something: the Kubernetes API (`kube.http`), the
-jobs' masters (`engine.client`) and storage (`storage`). Looking is free.
+The operator changes three systems: the Kubernetes API (`kube.http`), the jobs' masters (`engine.client`) and storage
+(`storage`). Each of these modules calls the fence before a change. Reads are not fenced.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 Fence = Callable[[], float | None]
-"""Raises `NotLeader` if this process must not change anything; else how many seconds a change may take, None: any."""
+"""Function that raises `NotLeader` if this process must not change anything. Otherwise it returns the seconds that a
+change may take, or None for no limit.
+"""
 
 
 def no_fence() -> None:
-    """Where there is nobody else."""
+    """Permit every change. It is used if no other replica can run."""

@@ -1,69 +1,92 @@
-"""How patient the operator is. One frozen object, given to the pure core as an argument."""
+"""Timeouts and limits of the operator: one frozen object, which the pure core receives as an argument."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from penstock_operator.api.endpoints import AllowedEndpoints
 from penstock_operator.api.own_identity import OwnIdentity
+from penstock_operator.api.tenant_limits import TenantLimits
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Times and limits that are not a job's own business; the chart's `values.yaml` sets some of them."""
+    """Timeouts and limits that a job cannot set. The chart's `values.yaml` sets some of them."""
 
     resync: timedelta = timedelta(seconds=60)
-    """Between two passes over a job where nothing happens."""
+    """Pause between two passes over a job without changes."""
     progress: timedelta = timedelta(seconds=2)
-    """Between two passes while an operation waits for something."""
+    """Pause between two passes while an operation waits."""
     prompt: timedelta = timedelta(seconds=0.3)
-    """The same for the savepoint of a stop, in the first seconds: the job stands still when it is complete."""
+    """The same pause in the first seconds of a stop with a savepoint, because the job is down as soon as the
+    savepoint is complete.
+    """
     watch: timedelta = timedelta(seconds=15)
-    """Between two passes over a running job."""
+    """Pause between two passes over a running job."""
     volatile_write: timedelta = timedelta(seconds=60)
-    """Between two writes of a status in which only the newest checkpoint or the restarts changed."""
+    """Pause between two writes of a status if only the newest checkpoint or the number of restarts has changed."""
     dependents_resync: timedelta = timedelta(minutes=10)
-    """Between two checks of Services, ConfigMaps and so on, which are not watched."""
+    """Pause between two comparisons of Services, ConfigMaps and other objects that are not watched."""
     not_running_grace: timedelta = timedelta(minutes=2)
-    """How long an upgrade waits for a job that is not RUNNING before it takes the newest checkpoint instead."""
+    """Time that an upgrade waits for a job to become RUNNING before it uses the newest checkpoint instead."""
     ending_timeout: timedelta = timedelta(minutes=3)
-    """How long a job may be CANCELLING or FAILING before its pods are stopped."""
+    """Maximum time that a job may be CANCELLING or FAILING before its pods are stopped."""
     suspended_timeout: timedelta = timedelta(minutes=2)
-    """How long a master that was fenced off may stay SUSPENDED; it ends by itself after one minute, and is started again."""
+    """Maximum time that a fenced master may stay SUSPENDED. Normally it ends after one minute, and is restarted."""
     teardown_timeout: timedelta = timedelta(minutes=3)
-    """How long pods may take to go before those on lost nodes are no longer waited for (storage fences them)."""
+    """Time to wait for the end of pods. After it, the operator does not wait for pods on lost nodes, which are fenced
+    in storage.
+    """
+    stuck_pods_timeout: timedelta = timedelta(minutes=10)
+    """Time to wait for the end of pods before the operator reports them."""
     dispose_timeout: timedelta = timedelta(minutes=2)
-    """How long the removal of checkpoints is tried when a FlinkJob is deleted."""
+    """Timeout for deleting the checkpoints of a FlinkJob that is being deleted."""
     rescale_timeout: timedelta = timedelta(minutes=5)
-    """How long one attempt to rescale may take."""
+    """Timeout of one attempt to rescale."""
     silence: timedelta = timedelta(seconds=30)
-    """How long a master whose pod is ready may leave requests unanswered before the job counts as not running."""
+    """Maximum time without a response from a master before the job counts as not running."""
     rollback_patience: timedelta = timedelta(minutes=5)
-    """How long at least a rollback may take to become stable: behind it there is nothing to go back to."""
+    """Minimum time that a rollback has to become stable, because no further revision exists to return to."""
     checkpoint_patience: timedelta = timedelta(seconds=5)
-    """How long a new revision that is RUNNING is given for its first checkpoint before one is asked for."""
+    """Time to wait for the first checkpoint of a new revision that is RUNNING before the operator requests one."""
     read_patience: timedelta = timedelta(minutes=1)
-    """How long some read about an object may fail, while the object itself is answered for, before that is told."""
+    """Maximum time that reads of other objects may fail, while the object itself can be read, before the operator
+    reports it.
+    """
+    upkeep_patience: timedelta = timedelta(seconds=30)
+    """Time that a step may wait before the running job gets its usual care in parallel."""
     refusal_patience: timedelta = timedelta(seconds=5)
-    """How long pods may be refused before a person is told: a quota counts pods that have just gone a moment longer."""
+    """Time that pods may be refused before the operator reports it. A quota still counts pods for a moment after they
+    have ended.
+    """
     backoff_first: timedelta = timedelta(seconds=10)
-    """First pause after a failure; it doubles."""
+    """First pause after a failure. It doubles with each further failure."""
     backoff_limit: timedelta = timedelta(minutes=5)
     """Longest pause after failures."""
+    infrastructure_patience: timedelta = timedelta(minutes=30)
+    """Maximum time that the master of a new revision may fail to use storage before the revision is given up."""
+    storage_retry: timedelta = timedelta(minutes=2)
+    """Time that a master may try to use storage when it restarts after a storage failure. The engine itself tries for
+    one minute.
+    """
     crash_restarts: int = 3
-    """Restarts of the master's container that count as a crash loop."""
+    """Number of restarts of the master's container that count as a crash loop."""
     stalled_attempts: int = 2
-    """Failed attempts after which `Stalled` tells a person."""
+    """Number of failed attempts after which `Stalled` reports the failure."""
     history: int = 10
-    """Operations kept in the status."""
+    """Number of operations kept in the status."""
     text_limit: int = 1024
-    """Characters kept of any text that comes from an engine, a pod or a cluster."""
+    """Maximum number of characters kept of a text from an engine, a pod or a cluster."""
     lost_node_toleration: timedelta = timedelta(seconds=30)
-    """How long pods stay bound to a node that does not answer."""
+    """Time that pods stay bound to a node that does not respond."""
+    endpoints: AllowedEndpoints = field(default_factory=AllowedEndpoints)
+    """Storage endpoints that the operator may connect to."""
     own_identity: OwnIdentity = field(default_factory=OwnIdentity)
-    """What jobs without keys of their own may reach with the operator's."""
+    tenants: TenantLimits = field(default_factory=TenantLimits)
+    """Limits on the Ingresses and annotations of jobs."""
 
     def backoff(self, failures: int) -> timedelta:
-        """The pause after so many failures in a row."""
+        """Return the pause after this number of consecutive failures."""
         doublings = min(max(failures, 1) - 1, 16)
         return min(self.backoff_limit, self.backoff_first * (1 << doublings))

@@ -7,7 +7,7 @@
         job_harness.push("numbers", 1, 2, 3)
         assert job_harness.outputs("doubled") == [2, 4, 6]
 
-What pytest does without these fixtures costs no import of the engine.
+The plugin imports the engine only if a test uses one of these fixtures.
 """
 
 from __future__ import annotations

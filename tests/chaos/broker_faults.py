@@ -1,4 +1,4 @@
-"""What can be done to the Kafka brokers that a soak's job reads from and writes to. One broker at a time: the others have all records."""
+"""Faults of the Kafka brokers of a soak's job. They affect one broker at a time, because the others have all records."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import random
 import time
 
 from tests.chaos.running_job import RunningJob
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 AWAY_S = 6.0
-"""A broker is away for that long at most."""
+"""The maximum time that a broker is down, in seconds."""
 
 
 class BrokerFaults:
-    """Each says whether it took effect, as `tests.chaos.faults.Fault.do` does."""
+    """The faults. Each returns whether it took effect, like `tests.chaos.faults.Fault.do`."""
 
     def __init__(self, job: RunningJob, brokers: KafkaServer) -> None:
         self._job = job
@@ -22,7 +22,7 @@ class BrokerFaults:
     def kill(self, rng: random.Random) -> bool:
         broker = rng.choice(self._brokers.nodes)
         self._brokers.kill(broker)
-        self._come_back(broker, rng)
+        self._restore_broker(broker, rng)
         return True
 
     def stand_still(self, rng: random.Random) -> bool:
@@ -38,9 +38,9 @@ class BrokerFaults:
         self._job.master.kill()
         self._brokers.kill(broker)
         self._job.start()
-        self._come_back(broker, rng)
+        self._restore_broker(broker, rng)
         return True
 
-    def _come_back(self, broker: int, rng: random.Random) -> None:
+    def _restore_broker(self, broker: int, rng: random.Random) -> None:
         time.sleep(rng.uniform(0.0, AWAY_S))
         self._brokers.restart(broker)

@@ -1,4 +1,4 @@
-"""The soak's faults: what can be done to a job, each with a proof that it was."""
+"""The soak's faults: everything that can go wrong for a job, each with a proof that it took effect."""
 
 from __future__ import annotations
 
@@ -6,55 +6,59 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from tests.chaos import jobmanager
 from tests.chaos.broker_faults import BrokerFaults
+from tests.chaos.foreign_clients import KINDS, ForeignClients, listeners
 from tests.chaos.job import Orders
 from tests.chaos.requests import JobRequests
 from tests.chaos.running_job import STUCK_S, RunningJob
 from tests.chaos.storage_proxy import Disorder, Target
-from tests.chaos.strangers import KINDS, Strangers, listeners
 from tests.integration.engine.selfcheck import processes
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
-TAKEN_S = 10.0
-"""What was ordered of user code or storage is met by then, or is withdrawn and does not count."""
+OCCUPIED_S = 10.0
+"""Seconds. An order to user code or storage that has no effect by then is withdrawn and does not count."""
 NOTICED_S = 30.0
-"""A process that is gone is missed by then, or was not used: a cluster that has grown has idle ones."""
+"""Seconds. If the job does not notice the end of a process by then, it did not use it. A larger cluster has idle processes."""
 AWAY_S = 6.0
-"""The store is away for that long at most."""
+"""The maximum time that the store is down, in seconds."""
+SILENT = 1_200
+SHIFTS_S = (-600, -300, 0, 300, 600)
+"""The possible shifts of the wall clock (s)."""
 _AT_RESTARTS = (Target.LEADER, Target.READ)
-"""Requests that a job makes when it starts."""
+"""Requests that a job makes at its start."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind.
+    """One kind of fault.
 
-    `do` carries it out and says whether it took effect. It is given a source of chance of its own.
+    `do` executes it and returns whether it took effect. It gets a separate source of random numbers.
     """
 
     name: str
     do: Callable[[random.Random], bool]
     weight: float = 1.0
-    """How often, relative to the others, beyond the least number."""
+    """The frequency beyond the minimum, relative to the others."""
     least: int = 1
-    """How often at least in a full run, relative to the others."""
+    """The minimum frequency in a full run, relative to the others."""
     fails_over: bool = False
-    """Done, it ends the attempt: the job has recovered when a later one has completed a checkpoint."""
+    """Whether it ends the attempt. The job has recovered when a later attempt has completed a checkpoint."""
     may_overlap: bool = False
-    """May be done while the job recovers from another."""
+    """Whether it may happen while the job recovers from another fault."""
 
 
 class Faults:
-    """All kinds, for one job. `faults` is the catalogue.
+    """All kinds of faults for one job. `faults` is the catalogue.
 
     Args:
-        without: names of kinds that are not done, nor as a part of others.
-        brokers: that the job reads from and writes to.
+        without: names of kinds that are left out, also as a part of others.
+        brokers: the brokers that the job reads from and writes to.
     """
 
     def __init__(
@@ -68,9 +72,9 @@ class Faults:
         self.without = without
         self._writes_files = brokers is None
         self.requests = JobRequests(job, rng)
-        self.strangers = Strangers(random.Random(rng.getrandbits(64)))
+        self.foreign_clients = ForeignClients(random.Random(rng.getrandbits(64)))
         self.connections = dict.fromkeys(KINDS, 0)
-        """Of strangers, that were accepted."""
+        """Number of accepted connections of foreign clients, by kind."""
         self.faults = [
             Fault("user code raises", lambda rng: self._order("raise", rng), 3, 3, fails_over=True),
             Fault("user code ends its process", lambda rng: self._order("exit", rng), 1, 2, fails_over=True),
@@ -91,12 +95,22 @@ class Faults:
             Fault("storage is slow", self._disorder(Disorder.DELAY, 10), 3, 4, may_overlap=True),
             Fault("storage takes half", self._disorder(Disorder.CUT_REQUEST, 3), 2, 3, may_overlap=True),
             Fault("storage gives half", self._disorder(Disorder.CUT_ANSWER, 3), 2, 3, may_overlap=True),
-            Fault("storage stands still", self._storage_stands_still, 1, 2, may_overlap=True),
+            Fault("storage garbles answers", self._disorder(Disorder.GARBLE, 2), 2, 3, may_overlap=True),
+            Fault("objects of a foreign client in storage", self._strange_objects, 1, 2, fails_over=True),
+            Fault("storage stands still", self._storage_hangs, 1, 2, may_overlap=True),
             Fault("storage is gone", self._storage_is_gone, 1, 2, may_overlap=True),
             *(
-                Fault(f"stranger: {kind}", lambda rng, kind=kind: self._stranger(kind), 2, 3, may_overlap=True)
+                Fault(
+                    f"foreign client: {kind}",
+                    lambda rng, kind=kind: self._connect_foreign_client(kind),
+                    2,
+                    3,
+                    may_overlap=True,
+                )
                 for kind in KINDS
             ),
+            Fault("silent connections", self._silent_connections, 1, 2),
+            Fault("clock jumps", self._clock_jumps, 3, 4, may_overlap=True),
             Fault("request: savepoint", self._request("savepoint"), 1, 2),
             Fault("request: checkpoint", self._request("checkpoint"), 1, 2),
             Fault("request: rescale", self._request("rescale"), 2, 2),
@@ -106,6 +120,7 @@ class Faults:
             Fault("requests that meet", self._meeting, 3, 4),
             Fault("REST calls in random order", self._storm, 1, 2, may_overlap=True),
             Fault("stopped and resumed", self._stop_and_resume, 0.3, 1, fails_over=True),
+            Fault("upgraded", self._upgrade, 1, 2, fails_over=True),
             Fault("canceled and resumed", self._cancel_and_resume, 0.3, 1, fails_over=True),
         ]
         if brokers is not None:
@@ -125,7 +140,7 @@ class Faults:
         self.job.orders.give(place, deed)
         return self._is_obeyed(place)
 
-    def _is_obeyed(self, place: str, patience_s: float = TAKEN_S) -> bool:
+    def _is_obeyed(self, place: str, patience_s: float = OCCUPIED_S) -> bool:
         until = time.monotonic() + patience_s
         while time.monotonic() < until:
             if self.job.orders.is_taken(place):
@@ -134,7 +149,7 @@ class Faults:
         return not self.job.orders.withdraw(place)
 
     def _open_raises(self, rng: random.Random) -> bool:
-        """A restart is met by the next failure."""
+        """Fail the restart after the next failure."""
         self.job.orders.give("open", rng.choice(("raise", "exit")))
         if not self._order_at("check", "raise"):
             self.job.orders.withdraw("open")
@@ -156,7 +171,7 @@ class Faults:
         return sorted(p.pid for p in found if name in p.command and "java" in p.command)
 
     def _kill_one(self, found: list[int], rng: random.Random) -> bool:
-        """False also if the job did not use that one: its attempt goes on."""
+        """Kill one process. Return False, too, if the job did not use it and its attempt continues."""
         before = self.job.attempts()
         if not found or not processes.kill(rng.choice(found)):
             return False
@@ -172,7 +187,7 @@ class Faults:
         return self._kill_one(self._java("CoarseGrainedExecutorBackend"), rng)
 
     def _kill_worker(self, rng: random.Random) -> bool:
-        """The executor and all that is below it at once."""
+        """Kill the executor and all of its children at the same time."""
         found = self._java("CoarseGrainedExecutorBackend")
         if not found:
             return False
@@ -182,7 +197,7 @@ class Faults:
         return self._kill_one([executor], rng)
 
     def _pause_executor(self, rng: random.Random) -> bool:
-        """SIGSTOP it with all that is below it, as on a machine that swaps."""
+        """Stop the executor and its children with SIGSTOP, as on a machine that swaps."""
         found = self._java("CoarseGrainedExecutorBackend")
         if not found:
             return False
@@ -212,7 +227,7 @@ class Faults:
         self.job.await_progress(reached, epoch=reached.epoch)
         zombie.go_on()
         code = zombie.wait(STUCK_S)
-        assert code == jobmanager.SUSPENDED, f"the zombie ended with code {code}:\n{zombie.told()}"
+        assert code == jobmanager.SUSPENDED, f"the zombie ended with code {code}:\n{zombie.describe()}"
         return True
 
     # --- storage ----------------------------------------------------------------------------------------------
@@ -222,17 +237,19 @@ class Faults:
             targets = [t for t in Target if t is not Target.ANY]
             if disorder is Disorder.CUT_ANSWER:
                 targets = [Target.LIST, Target.READ]
+            if disorder is Disorder.GARBLE:
+                targets = [Target.READ]
             if disorder is Disorder.CUT_REQUEST:
                 targets = [Target.WRITE, Target.LEADER, Target.MANIFEST, Target.STATE, Target.OUTPUT]
             if not self._writes_files:
                 targets = [t for t in targets if t not in (Target.OUTPUT, Target.COMMIT)]
             target = rng.choice(targets)
             order = self.job.proxy.order(
-                disorder, target, times=rng.randint(1, times), seconds=rng.uniform(0.2, 2.0), lasts_s=TAKEN_S
+                disorder, target, times=rng.randint(1, times), seconds=rng.uniform(0.2, 2.0), lasts_s=OCCUPIED_S
             )
             if target in _AT_RESTARTS:
                 self.job.orders.give("restart", "raise")
-            until = time.monotonic() + TAKEN_S
+            until = time.monotonic() + OCCUPIED_S
             while not order.took and time.monotonic() < until:
                 time.sleep(0.02)
             time.sleep(rng.uniform(0.0, 1.5))
@@ -242,7 +259,30 @@ class Faults:
 
         return do
 
-    def _storage_stands_still(self, rng: random.Random) -> bool:
+    def _strange_objects(self, rng: random.Random) -> bool:
+        """Put foreign objects into the job's folder while the job restarts.
+
+        None has the name of a checkpoint. An unreadable checkpoint ends the job, because it needs a person's decision.
+        """
+        names = (
+            "chk-newest/_metadata",
+            "chk-/_metadata",
+            "chk-1e9/_metadata",
+            "leader/none",
+            "leader/007.base.base",
+            "shared/x",
+            "latest.json",
+        )
+        contents = (b"", b"{}", b"[" * 100_000, rng.randbytes(300), b'{"format_version": 99}', b"null")
+        put = [self.job.put(name, rng.choice(contents)) for name in names]
+        is_done = self._order_at("check", "raise")
+        if is_done:
+            self.job.await_progress(self.job.progress())
+        for path in put:
+            path.unlink(missing_ok=True)
+        return is_done
+
+    def _storage_hangs(self, rng: random.Random) -> bool:
         before = self.job.proxy.requests
         self.job.s3.pause()
         time.sleep(rng.uniform(0.5, AWAY_S))
@@ -251,7 +291,7 @@ class Faults:
         return asked > 0
 
     def _storage_is_gone(self, rng: random.Random) -> bool:
-        """Connections are refused; for at least two intervals of checkpoints, so that some were."""
+        """Refuse connections for at least two checkpoint intervals, so that some requests fail."""
         self.job.proxy.close_port()
         reached = self.job.progress()
         time.sleep(rng.uniform(1.0, AWAY_S))
@@ -259,18 +299,40 @@ class Faults:
         self.job.proxy.open_port()
         return is_felt
 
-    # --- strangers --------------------------------------------------------------------------------------------
+    # --- foreign clients --------------------------------------------------------------------------------------------
 
-    def _stranger(self, kind: str) -> bool:
+    def _connect_foreign_client(self, kind: str) -> bool:
         found = listeners(self.job.pids)
         if kind == "replay":
-            # By the time of a checkpoint everybody has spoken to everybody.
-            with self.strangers.listening({listener.port for listener in found}):
+            # At the time of a checkpoint, all processes have communicated with each other.
+            with self.foreign_clients.listening({listener.port for listener in found}):
                 self.job.await_progress(self.job.progress())
-        self.strangers.hang_up()
-        visit = self.strangers.visit(kind, found)
+        self.foreign_clients.hang_up()
+        visit = self.foreign_clients.visit(kind, found)
         self.connections[kind] += visit.accepted
         return visit.accepted > 0 and (kind == "silence" or visit.sent > 0)
+
+    def _silent_connections(self, rng: random.Random) -> bool:
+        """Open more connections to one port than the usual soft limit of open files. The job continues."""
+        port = rng.choice(listeners([self.job.master.process.pid]))
+        held: list[socket.socket] = []
+        try:
+            for _ in range(SILENT):
+                with contextlib.suppress(OSError):
+                    held.append(socket.create_connection((port.host, port.port), timeout=1.0))
+            self.job.await_progress(self.job.progress())
+        finally:
+            for connection in held:
+                connection.close()
+        return len(held) > SILENT // 20
+
+    # --- the clock --------------------------------------------------------------------------------------------
+
+    def _clock_jumps(self, rng: random.Random) -> bool:
+        """Set the wall clock of all processes of the job permanently. Storage refuses clocks that are 15 minutes off."""
+        clock = self.job.clock
+        clock.set(rng.choice([shift for shift in SHIFTS_S if shift != clock.shift_s]))
+        return True
 
     # --- requests ---------------------------------------------------------------------------------------------
 
@@ -293,22 +355,29 @@ class Faults:
     def _storm(self, rng: random.Random) -> bool:
         return self.requests.storm(rng, 40) > 20
 
-    def _stop_and_resume(self, rng: random.Random) -> bool:
+    def _stop_and_resume(self, rng: random.Random, start: Callable[[str], None] | None = None) -> bool:
         asked = self.requests.ask("stop", rng)
         if not asked.is_accepted or (asked.is_answered and asked.failure):
             return False
         code = self.job.master.wait(STUCK_S)
-        assert code == jobmanager.FINISHED, f"a stopped job ended with code {code}:\n{self.job.told()}"
-        self.job.start(restore=asked.location or self.job.newest_savepoint())
+        assert code == jobmanager.FINISHED, f"a stopped job ended with code {code}:\n{self.job.describe()}"
+        savepoint = asked.location or self.job.newest_savepoint()
+        if start is None:
+            self.job.start(restore=savepoint)
+        else:
+            start(savepoint)
         return True
 
+    def _upgrade(self, rng: random.Random) -> bool:
+        return self._stop_and_resume(rng, self.job.upgrade)
+
     def _cancel_and_resume(self, rng: random.Random) -> bool:
-        """Its checkpoints are retained: a JobManager that starts for the same job goes on from the newest."""
+        """Cancel the job, which retains its checkpoints. A new JobManager of the same job continues from the newest."""
         client = self.job.client()
         if client is None:
             return False
         client.cancel(self.job.job_id)
         code = self.job.master.wait(STUCK_S)
-        assert code == jobmanager.CANCELED, f"a canceled job ended with code {code}:\n{self.job.told()}"
+        assert code == jobmanager.CANCELED, f"a canceled job ended with code {code}:\n{self.job.describe()}"
         self.job.start()
         return True

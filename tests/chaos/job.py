@@ -1,17 +1,19 @@
-"""The soak's job: it checks itself, and does wrong what it is ordered to.
+"""The soak's job: it verifies itself, and fails on order.
 
-As in `tests.integration.engine.selfcheck.job` every key gets the numbers 0, 1, 2, … in order, a keyed function writes next
-to each what state remembers, and windows add the numbers up. Here records have payloads of up to 1 MiB, of which state
-holds the last large one and the windows count the bytes; and a folder of *orders* tells the user's functions to raise, to
-end their process or to hang, and the sinks to be slow.
+The job works like `tests.integration.engine.selfcheck.job`. Every key gets the numbers 0, 1, 2, … in order. A keyed function adds
+the content of its state to each number, and windows add the numbers up. In addition, records have payloads of up to 1 MiB. State
+keeps the last large payload, and the windows count the bytes. A folder of *orders* makes the user's functions raise, exit or
+hang, and the sinks slow.
 
-Three levels: source -> by key: sequence check -> by key again: windows. Both branches end in an exactly-once sink: files, or
-Kafka, from where the records then come as well (`tests.chaos.kafka_ends`).
+It has three levels: source -> by key: sequence check -> by key again: windows. Both branches end in an exactly-once sink: files, or
+Kafka, which is then also the source (`tests.chaos.kafka_ends`). A second kind of window aggregates columns of floats.
+Some keys have NaN, infinity or huge values, which must not affect the results of other keys.
 """
 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import sys
 import threading
@@ -23,18 +25,19 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from penstock.common import Row, Types
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import GeneratorReader, GeneratorSplitReader
+from penstock.connectors.core.sink import Committer, Sink, SinkWriter, WriterContext
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Split, SplitReader
 from penstock.connectors.formats.encode import JsonLinesEncoder
-from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
-from penstock.connectors.source import ReadBounds, ReaderContext, Split, SplitReader
+from penstock.connectors.simple.datagen import GeneratorReader, GeneratorSplitReader
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import AggregateFunction, KeyedProcessFunction, ProcessWindowFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.datastream.window import TumblingEventTimeWindows
+from penstock.datastream.window import FieldAggregate, TumblingEventTimeWindows
 from penstock.records.batch import Batch, RowBatch
 
 STEP_MS = 100
@@ -44,22 +47,27 @@ PER_WINDOW = WINDOW_MS // STEP_MS
 LARGE = 8 << 10
 HUGE = 1 << 20
 _HURRIED = 8.0
-"""Times the rate at which the rest is read once it is known where the end is."""
+"""Factor of the rate for the remaining input after its end is known."""
 
 
 @dataclass(frozen=True)
 class SoakPlan:
-    """What goes in: at most `per_key` numbers for each key; an order says where the input ends. `keys` is a multiple of `splits`: a key's numbers come from one split, in order."""
+    """The input: at most `per_key` numbers for each key. An order sets the end of the input.
+
+    `keys` is a multiple of `splits`, so that all numbers of a key come from one split, in order.
+    """
 
     per_key: int
     orders: str
-    """Folder of `Orders`."""
+    """The folder of `Orders`."""
     rate: float = 500.0
-    """Records per second, of all splits together."""
+    """Records per second of all splits together."""
     keys: int = 20
     splits: int = 4
     kafka: str = ""
-    """Addresses of brokers: records come from there and go there."""
+    """Addresses of the brokers that are source and sink."""
+    variant: int = 0
+    """The version of the program. An upgrade uses the next one. Odd versions are written differently from even ones."""
 
     @property
     def total(self) -> int:
@@ -70,7 +78,7 @@ class SoakPlan:
 
 
 def payload_size(key: int, number: int) -> int:
-    """Bytes: most are small, every twentieth is of 8 KiB, every 500th of every fifth key of 1 MiB."""
+    """Return the bytes of a payload: mostly few, 8 KiB for every twentieth, 1 MiB for every 500th of every fifth key."""
     if key % 5 == 0 and number % 500 == 7:
         return HUGE
     if number % 20 == 3:
@@ -79,7 +87,8 @@ def payload_size(key: int, number: int) -> int:
 
 
 def payload(key: int, number: int) -> bytes:
-    """
+    """Return the payload of a record.
+
     >>> len(payload(5, 7)) == HUGE, payload(1, 2)
     (True, b'1/2;1/2;1')
     """
@@ -89,7 +98,7 @@ def payload(key: int, number: int) -> bytes:
 
 
 def last_large(key: int, number: int) -> int:
-    """The last number before this one whose payload state remembers; -1: none.
+    """Return the last number before this one whose payload the state keeps, or -1.
 
     >>> last_large(1, 3), last_large(1, 4), last_large(5, 22), last_large(1, 45)
     (-1, 3, 7, 43)
@@ -112,19 +121,19 @@ class Checked(NamedTuple):
     key: int
     number: int
     last: int
-    """The number before, as state remembers it; -1: none."""
+    """The previous number in the state, or -1."""
     count: int
-    """How many there were, with this one."""
+    """The count of numbers so far, including this one."""
     total: int
-    """Of all numbers so far, with this one."""
+    """The sum of all numbers so far, including this one."""
     crc: int
     held: int
-    """crc32 of the large payload that state held when this record came; only of every tenth number, else 0."""
+    """The crc32 of the large payload in the state when this record came, for every tenth number. Otherwise 0."""
     payload: bytes
 
 
 class Numbers:
-    """Index -> record. Split n of a bounded generator is the n-th of equal ranges."""
+    """A function from an index to a record. Split n of a bounded generator is the n-th of equal ranges."""
 
     def __init__(self, plan: SoakPlan) -> None:
         self.range = plan.total // plan.splits
@@ -143,9 +152,9 @@ class Numbers:
 
 
 class Orders:
-    """What the soak orders the user's code to do, by files in a folder; both ends use this class.
+    """Orders of the soak to the user's code, as files in a folder. Both sides use this class.
 
-    An order is for one *place* in the program. Whoever meets it first takes it (by a rename) and obeys.
+    An order is for one *place* in the program. The first code that meets it takes it (by a rename) and obeys.
     """
 
     END = "end"
@@ -164,7 +173,7 @@ class Orders:
         return not Path(self.folder, place).exists()
 
     def withdraw(self, place: str) -> bool:
-        """False: it was taken."""
+        """Withdraw an order. Return False if it was taken before."""
         try:
             os.remove(os.path.join(self.folder, place))
         except FileNotFoundError:
@@ -197,7 +206,7 @@ class Orders:
 
 
 class EndlessSource(DataGeneratorSource):
-    """Its input ends where an order says, which holds how many numbers each key gets; that is read faster."""
+    """A source whose input ends at the number per key that an order contains. It reads the rest faster."""
 
     def __init__(self, plan: SoakPlan) -> None:
         super().__init__(Numbers(plan), plan.total, plan.rate, splits=plan.splits)
@@ -217,7 +226,7 @@ class EndlessReader(GeneratorReader):
         found = split.properties
         start = found["start"] if position is None else position
         indexes = range(start, found["end"], found["step"])
-        reader = EndlessSplitReader(self._function, indexes, self._rate * found["share"], self._now_ms)
+        reader = EndlessSplitReader(self._function, indexes, self._rate * found["share"], self._clock)
         reader.source, reader.begin = self._source, found["start"]
         return reader
 
@@ -232,15 +241,15 @@ class EndlessSplitReader(GeneratorSplitReader):
         if not self._is_known and os.path.exists(self.source.end):
             self._is_known = True
             end = self.begin + int(Path(self.source.end).read_text()) * self.source.keys_of_split
-            assert end >= self._indexes.start + self._made, "the end of the input is before what was read"
+            assert end >= self._indexes.start + self._made, "the end of the input is before the current position"
             self._indexes = range(self._indexes.start, end)
             self._rate *= _HURRIED
-            self._began = self._now_ms() - int(self._made * 1000 / self._rate)
+            self._began = self._clock.monotonic_ms() - int(self._made * 1000 / self._rate)
         return super().read(bounds)
 
 
 class CheckSequence(KeyedProcessFunction):
-    """Next to every number what state remembers of those before it."""
+    """A function that adds the content of its state to every number."""
 
     def __init__(self, plan: SoakPlan) -> None:
         self.orders = Orders(plan.orders)
@@ -278,7 +287,7 @@ class CheckSequence(KeyedProcessFunction):
 
 
 class Sum(AggregateFunction):
-    """Numbers, records, bytes."""
+    """The sum of numbers, the count of records and the sum of bytes."""
 
     def create_accumulator(self) -> tuple[int, int, int]:
         return 0, 0, 0
@@ -294,6 +303,74 @@ class Sum(AggregateFunction):
         return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1], acc_a[2] + acc_b[2]
 
 
+def reading(key: int, number: int) -> float:
+    """Return the float of a record: half of its number, except for the special values of some keys.
+
+    >>> reading(1, 5), reading(3, 5), reading(4, 3), reading(5, 4)
+    (2.5, nan, inf, 1e+17)
+    """
+    match key % 7, number:
+        case 3, _ if number % 13 == 5:
+            return math.nan
+        case 4, _ if number % 17 == 3:
+            return math.inf
+        case 5, _ if number % 19 == 4:
+            return 1e17
+    return number / 2
+
+
+READING = Types.ROW_NAMED(["key", "x"], [Types.LONG(), Types.DOUBLE()])
+
+
+def as_reading(value: Numbered) -> Row:
+    return Row(key=value.key, x=reading(value.key, value.number))
+
+
+class Floats(ProcessWindowFunction):
+    """A function that returns the results of a window of readings as a checksum, by the name of each aggregate.
+
+    Args:
+        names: the aggregates in the program's order.
+    """
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+
+    def process(self, key: int, context: Any, elements: Any) -> Iterator[dict[str, int]]:
+        for results in elements:
+            yield {
+                "key": key,
+                "start": context.window().start,
+                "floats": checksum(dict(zip(self.names, results, strict=True))),
+            }
+
+
+def checksum(results: dict[str, Any]) -> int:
+    """Return the checksum of values and types of the results that both variants of the program have."""
+    return zlib.crc32(repr([(name, results[name]) for name in ("count", "max", "min", "sum")]).encode())
+
+
+AGGREGATES: dict[str, FieldAggregate] = {
+    "sum": FieldAggregate.sum("x"),
+    "min": FieldAggregate.min("x"),
+    "max": FieldAggregate.max("x"),
+    "count": FieldAggregate.count("x"),
+}
+
+
+def float_windows(numbers: DataStream, variant: int) -> DataStream:
+    """Build the windows of readings. Odd variants have one more aggregate, another order of them, and accept late records."""
+    names = tuple(AGGREGATES) if variant % 2 == 0 else tuple(reversed(AGGREGATES))
+    parts = [AGGREGATES[name] for name in names]
+    if variant % 2:
+        names, parts = (*names, "mean"), [*parts, FieldAggregate.mean("x")]
+    size = TumblingEventTimeWindows.of(timedelta(milliseconds=WINDOW_MS))
+    readings = numbers.map(as_reading, READING).name("readings").uid("readings").key_by("key").window(size)
+    if variant % 2:
+        readings = readings.allowed_lateness(timedelta(seconds=5))
+    return readings.aggregate(FieldAggregate.of(*parts), Floats(names)).name("floats").uid("floats")
+
+
 class WithWindow(ProcessWindowFunction):
     def __init__(self, plan: SoakPlan) -> None:
         self.orders = Orders(plan.orders)
@@ -305,9 +382,9 @@ class WithWindow(ProcessWindowFunction):
 
 
 class SlowableSink(Sink):
-    """A sink whose writers pause before every batch for as long as it is ordered.
+    """A sink whose writers pause before every batch while an order exists.
 
-    The order holds seconds: how long each record takes. A writer that has paused says so in `slow-sink-felt`.
+    The order contains the seconds per record. A writer that has paused creates `slow-sink-felt`.
     """
 
     def __init__(self, inner: Sink, orders: str) -> None:
@@ -340,7 +417,7 @@ class SlowableWriter(SinkWriter):
         if os.path.exists(self._order):
             try:
                 seconds = float(Path(self._order).read_text())
-            except (FileNotFoundError, ValueError):  # withdrawn since
+            except (FileNotFoundError, ValueError):  # withdrawn in the meantime
                 seconds = 0.0
             time.sleep(seconds * len(batch))
             Path(f"{self._order}-felt").touch()
@@ -389,13 +466,17 @@ def key_of_checked(value: Checked) -> int:
     return value.key
 
 
-def told(value: Checked) -> dict[str, int]:
-    """What goes out of a record: its payload as a checksum."""
+def unchanged(value: Numbered) -> Numbered:
+    return value
+
+
+def as_output(value: Checked) -> dict[str, int]:
+    """Return the output of a record: its payload is replaced by a checksum."""
     return {name: held for name, held in value._asdict().items() if name != "payload"}
 
 
 class Ends(Protocol):
-    """Where the job's records come from, and where they go."""
+    """The source and the sinks of the job."""
 
     def numbers(self, env: StreamExecutionEnvironment, strategy: WatermarkStrategy) -> DataStream: ...
 
@@ -403,7 +484,7 @@ class Ends(Protocol):
 
 
 class FileEnds:
-    """Made in the job; to `output`/numbers at every checkpoint, and to `output`/windows every few seconds."""
+    """A generated source, and file sinks: `output`/numbers at every checkpoint, and `output`/windows every few seconds."""
 
     def __init__(self, plan: SoakPlan, output: str) -> None:
         self.plan = plan
@@ -420,9 +501,11 @@ class FileEnds:
 
 
 def build(env: StreamExecutionEnvironment, plan: SoakPlan, ends: Ends) -> None:
-    """The whole job."""
+    """Build the whole job."""
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(event_time)
     numbers = ends.numbers(env, strategy)
+    if plan.variant % 2:
+        numbers = numbers.map(unchanged).name("unchanged").uid("unchanged")
     checked = numbers.key_by(key_of).process(CheckSequence(plan)).name("check").uid("check")
     windows = (
         checked.key_by(key_of_checked)
@@ -432,5 +515,5 @@ def build(env: StreamExecutionEnvironment, plan: SoakPlan, ends: Ends) -> None:
         .uid("sums")
     )
     of_numbers, of_windows = (SlowableSink(ends.sink(name), plan.orders) for name in ("numbers", "windows"))
-    checked.map(told).name("told").uid("told").sink_to(of_numbers).uid("numbers-sink")
-    windows.sink_to(of_windows).uid("windows-sink")
+    checked.map(as_output).name("as_output").uid("as_output").sink_to(of_numbers).uid("numbers-sink")
+    windows.union(float_windows(numbers, plan.variant)).sink_to(of_windows).uid("windows-sink")

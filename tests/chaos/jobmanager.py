@@ -1,7 +1,7 @@
-"""A JobManager process of its own with the soak's job; `python -m tests.chaos.jobmanager JSON`.
+"""A separate JobManager process with the soak's job; `python -m tests.chaos.jobmanager JSON`.
 
-Exit code 0: finished; 3: left to another JobManager; 4: canceled; 1: failed. The errors it met are on stderr. SIGUSR1 makes
-it say where its threads stand.
+Exit code 0: finished; 3: replaced by another JobManager; 4: canceled; 1: failed. stderr has its errors. SIGUSR1 makes
+it print the stacks of its threads.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import asdict
 from typing import Any
 
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.process.embedded import EmbeddedExecutor
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session.session import SubmitOptions
 from tests.chaos.job import Ends, FileEnds, SoakPlan, build
 from tests.integration.engine.selfcheck.driver import environment, submitted
 from tests.integration.engine.selfcheck.main import REST
@@ -27,7 +27,7 @@ _CODES = {JobStatus.FINISHED: FINISHED, JobStatus.SUSPENDED: SUSPENDED, JobStatu
 def argument(
     plan: SoakPlan, output: str, settings: dict[str, str], job_id: str, parallelism: int, restore: str = ""
 ) -> str:
-    """The process's one argument. `restore`: a savepoint to start from."""
+    """Return the argument of the process. `restore` is a savepoint to start from."""
     return json.dumps(
         {
             "plan": asdict(plan),
@@ -40,14 +40,14 @@ def argument(
     )
 
 
-def main(told: dict[str, Any]) -> int:
+def main(spec: dict[str, Any]) -> int:
     faulthandler.register(signal.SIGUSR1)
     executor = EmbeddedExecutor()
     executor.session.on_line = None
-    env = environment(told["settings"], told["parallelism"])
-    plan = SoakPlan(**told["plan"])
-    build(env, plan, _kafka(plan) if plan.kafka else FileEnds(plan, told["output"]))
-    driver = submitted(executor, env, "soak", SubmitOptions(job_id=told["job_id"], restore_path=told["restore"]))
+    env = environment(spec["settings"], spec["parallelism"])
+    plan = SoakPlan(**spec["plan"])
+    build(env, plan, _kafka(plan) if plan.kafka else FileEnds(plan, spec["output"]))
+    driver = submitted(executor, env, "soak", SubmitOptions(job_id=spec["job_id"], restore_path=spec["restore"]))
     print(f"{REST}{executor.rest_url}", flush=True)
     status = driver.master.wait()
     for failure in driver.failures:

@@ -1,8 +1,8 @@
-"""The soak's job from Kafka to Kafka: what it reads and writes there, who fills its topic, and what has come out.
+"""The soak's job from Kafka to Kafka: its source and sinks, the writer of its input topic, and the check of its output.
 
-The records are those of `tests.chaos.job`, with payloads of up to 1 MiB. A thread of the soak writes them, at the plan's rate,
-through whatever is done to the brokers. A key's numbers are in one partition, in order. Where the input ends is known when the thread
-has been stopped; the job is then told to drain.
+The records are those of `tests.chaos.job`, with payloads of up to 1 MiB. A thread of the soak writes them at the plan's rate
+during all faults of the brokers. The numbers of a key are in one partition, in order. The end of the input is known after the
+thread has stopped. The soak then drains the job.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from tests.integration.kafka.support import read, values_of
 
 if TYPE_CHECKING:
     from penstock.common.watermark_strategy import WatermarkStrategy
-    from penstock.connectors.sink import Sink
+    from penstock.connectors.core.sink import Sink
     from penstock.datastream.data_stream import DataStream
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from tools.kafkaserver import KafkaServer
+    from tools.servers.kafka import KafkaServer
 
 BROKERS = 3
 IN, NUMBERS, WINDOWS = "in", "numbers", "windows"
@@ -45,7 +45,7 @@ _FLUSH_S = 120.0
 
 
 class KafkaEnds:
-    """The job's half."""
+    """The Kafka source and sinks of the job."""
 
     def __init__(self, plan: SoakPlan) -> None:
         self.plan = plan
@@ -75,7 +75,8 @@ def message(key: int, number: int) -> bytes:
 
 
 def numbered(record: ConsumerRecord) -> Numbered:
-    """
+    """Decode a message.
+
     >>> from collections import namedtuple
     >>> numbered(namedtuple("Message", "value")(message(1, 2)))
     Numbered(key=1, number=2, time=200, payload=b'1/2;1/2;1')
@@ -87,7 +88,7 @@ def numbered(record: ConsumerRecord) -> Numbered:
 
 
 class Feeder(threading.Thread):
-    """Writes the records, at the plan's rate."""
+    """A thread that writes the records at the plan's rate."""
 
     def __init__(self, plan: SoakPlan) -> None:
         super().__init__(name="feeder", daemon=True)
@@ -121,16 +122,16 @@ class Feeder(threading.Thread):
             self._refused.append(str(error))
 
     def end(self) -> int:
-        """Write no more; how many numbers each key has got."""
+        """Stop writing, and return the number of records per key."""
         self._ended.set()
         self.join()
-        assert self._producer.flush(_FLUSH_S) == 0, "the brokers do not take the soak's own records"
+        assert self._producer.flush(_FLUSH_S) == 0, "the brokers do not accept the soak's records"
         assert not self._refused, self._refused[:3]
         return self.per_key
 
 
 class KafkaRun:
-    """The soak's half: `kafka` runs."""
+    """The soak's side of Kafka. `kafka` must be running."""
 
     def __init__(self, kafka: KafkaServer) -> None:
         self.kafka = kafka
@@ -138,13 +139,13 @@ class KafkaRun:
 
     def begin(self, plan: SoakPlan) -> None:
         for name, partitions in PARTITIONS.items():
-            # event times of 1970 are the messages' times: retention would take them at its first look
+            # the messages have event times of 1970, so retention by time would delete them immediately
             self.kafka.create_topic(name, partitions, max_message_bytes=_LARGEST, retention_ms="-1")
         self._feeder = Feeder(plan)
         self._feeder.start()
 
     def end(self) -> int:
-        """Write no more; numbers of each key."""
+        """Stop writing, and return the number of records per key."""
         assert self._feeder is not None
         return self._feeder.end()
 
@@ -153,7 +154,7 @@ class KafkaRun:
         return problems_in(plan, *(values_of(read(servers, name)) for name in (NUMBERS, WINDOWS)))
 
     def open_transactions(self) -> list[str]:
-        """That nobody will ever end."""
+        """Return the open transactions, which no client will ever end."""
         client = CoordinatorClient({"bootstrap.servers": self.kafka.bootstrap_servers}, 60.0, lambda: None)
         try:
             return [id for id, state in client.find(PREFIX).items() if state == "Ongoing"]

@@ -2,10 +2,12 @@
 
     python -m tests.chaos.kafka_soak --faults 200 --seed 7
 
-The job is a process of its own, JobManager and tasks, which is killed and started again, often with another parallelism; brokers
-are killed and stand still, which moves leaders of partitions and coordinators of transactions and groups. It is rescaled while it
-runs, takes savepoints, is stopped with one and goes on from it with another parallelism. Input goes in all the while. After each fault the job must come further than it was: more must be committed. At the end all that was committed is read
-back, and every record must be in it once, with counts per key without a gap. What happened is told as JSON.
+The job is a separate process with JobManager and tasks. The soak kills it and starts it again, often with another parallelism. It
+also kills and freezes brokers, which moves leaders of partitions and coordinators of transactions and groups. The job is rescaled
+while it runs, takes savepoints, and restarts from a savepoint with another parallelism. Input arrives all the time.
+
+After each fault, the job must commit more records. At the end the soak reads all committed output. Every record must be in it
+once, with counts per key without a gap. The result is JSON.
 """
 
 from __future__ import annotations
@@ -25,11 +27,11 @@ from pathlib import Path
 from tests.integration.kafka.endless_job import answer, ask
 from tests.integration.kafka.running import end_offsets
 from tests.integration.kafka.support import JOB_ID, await_checkpoints, fill, new_name, read, records, topic, verdict
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 BROKERS = 3
 IN, OUT = 6, 3
-"""Partitions."""
+"""Number of partitions."""
 BURST = 500
 PATIENCE_S = 120.0
 FAULTS = (
@@ -48,7 +50,7 @@ FAULTS = (
 
 
 class Soak:
-    """One run in a folder of its own."""
+    """One run in a separate folder."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -61,7 +63,7 @@ class Soak:
         self._parallelism = 2
 
     def run(self, faults: int) -> dict[str, object]:
-        """What happened; `problem` is empty if all is well."""
+        """Run this many faults. Return the result, whose `problem` is empty on success."""
         with self.kafka:
             self._in, self._out = topic(self.kafka, IN, "in"), topic(self.kafka, OUT, "out")
             self._prefix = new_name("soak")
@@ -72,7 +74,7 @@ class Soak:
                     fault = FAULTS[number] if number < len(FAULTS) else self.chance.choice(FAULTS)
                     print(f"{number + 1}: {fault}", file=sys.stderr, flush=True)
                     self._feed()
-                    time.sleep(self.chance.random())  # faults come at any moment of a checkpoint
+                    time.sleep(self.chance.random())  # faults happen at any moment of a checkpoint
                     self._do(fault)
                     self.done[fault] += 1
                 self._await_progress()
@@ -139,7 +141,7 @@ class Soak:
                 assert self._job is not None
                 ask(self.folder, "stop")
                 savepoint = self._answer()
-                assert self._job.wait(PATIENCE_S) == 0, f"the job did not end well, see {self.folder}/job.log"
+                assert self._job.wait(PATIENCE_S) == 0, f"the job failed, see {self.folder}/job.log"
                 self._choose_parallelism()
                 self._start(savepoint)
             case "kill-job-at-a-savepoint":
@@ -152,7 +154,7 @@ class Soak:
             case "stop-job-for-a-while":
                 assert self._job is not None
                 self._job.send_signal(signal.SIGSTOP)
-                # here and below: how long the fault lasts
+                # here and below: the duration of the fault
                 time.sleep(3 * self.chance.random())
                 self._job.send_signal(signal.SIGCONT)
             case "kill-broker":
@@ -170,7 +172,7 @@ class Soak:
                 self.kafka.restart(broker)
 
     def _newest_savepoint(self) -> str:
-        """What a job that has ended with one is started from: without a word a job of its id would begin anew."""
+        """Return the newest savepoint. A stopped job must start from it, because a job with only the same id would start empty."""
         found = max((self.folder / "savepoints").glob("*/_metadata"), key=lambda path: path.stat().st_mtime)
         return found.parent.as_uri()
 
@@ -178,16 +180,16 @@ class Soak:
         self._parallelism = self.chance.choice([n for n in (1, 2, 3, 4) if n != self._parallelism])
 
     def _answer(self, *, may_fail: bool = False) -> str:
-        """Where the savepoint is that the job was asked for."""
+        """Return the path of the savepoint that was requested."""
         deadline = time.monotonic() + PATIENCE_S
         while (found := answer(self.folder)) is None:
-            assert time.monotonic() < deadline, f"no answer for {PATIENCE_S:.0f} s, see {self.folder}/job.log"
+            assert time.monotonic() < deadline, f"no response for {PATIENCE_S:.0f} s, see {self.folder}/job.log"
             time.sleep(0.05)
         assert may_fail or found["failure"] is None, f"{found['failure']}, see {self.folder}/job.log"
         return found["location"] or ""
 
     def _await_progress(self) -> None:
-        """Until more is committed than is now, of what goes in meanwhile."""
+        """Wait until more records are committed, including new input."""
         before, began = end_offsets(self.kafka, self._out), time.monotonic()
         self._feed()
         while end_offsets(self.kafka, self._out) <= before:
@@ -195,7 +197,7 @@ class Soak:
                 f"nothing was committed for {PATIENCE_S:.0f} s, see {self.folder}/job.log"
             )
             assert self._job is not None
-            assert self._job.poll() is None, f"the job ended by itself, see {self.folder}/job.log"
+            assert self._job.poll() is None, f"the job ended unexpectedly, see {self.folder}/job.log"
             time.sleep(0.2)
         self.longest_s = max(self.longest_s, time.monotonic() - began)
 

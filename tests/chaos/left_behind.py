@@ -1,4 +1,4 @@
-"""What a job that has ended has left: in storage, on the machine, running."""
+"""The remains of a job that has ended: in storage, on the machine, and as processes."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from penstock.checkpoint.files.codec import decode_manifest, files_of
 from tests.chaos.running_job import RunningJob
 
 _PATIENCE_S = 20.0
-"""Processes of a JobManager that was killed notice it by then."""
+"""Seconds after which the processes of a killed JobManager notice it."""
 
 
 def memory(job: RunningJob) -> dict[str, float]:
-    """Proportional set size in MB of all of the job's processes, of the JobManager's own, and how many there are."""
+    """Return the proportional set size in MB of all processes of the job and of the JobManager's, and the number of processes."""
     pids = job.pids
     return {"all": _pss_mb(pids), "JobManager": _pss_mb(pids[:1]), "processes": len(pids)}
 
@@ -34,7 +34,7 @@ def _pss_mb(pids: list[int]) -> float:
 
 
 def processes_left(job: RunningJob) -> list[str]:
-    """Command lines of what still lives of the job's ended JobManagers."""
+    """Return the command lines of processes that the job's ended JobManagers have left."""
     until = time.monotonic() + _PATIENCE_S
     while time.monotonic() < until and any(master.left for master in job.masters):
         time.sleep(0.2)
@@ -42,13 +42,13 @@ def processes_left(job: RunningJob) -> list[str]:
 
 
 def folders_left(job: RunningJob) -> dict[str, int]:
-    """By kind of name, how many entries the processes left in their temporary folder."""
+    """Return how many entries the processes left in their temporary folder, by kind of name."""
     names = (path.name for path in job.temporary.iterdir())
     return dict(Counter("-".join(name.split("-")[:-1]) or name for name in names))
 
 
 def objects_left(job: RunningJob) -> dict[str, Any]:
-    """In the job's bucket, apart from output and from what is meant to stay (savepoints, the newest claim and base)."""
+    """Return the objects in the job's bucket, except output and objects that must stay (savepoints, the newest claim and base)."""
     fs = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False, **job.s3.storage_options())
     checkpoints = f"{job.bucket}/checkpoints/{job.job_id}/"
     found = Counter(path.removeprefix(checkpoints).split("/")[0] for path in fs.find(checkpoints))
@@ -61,7 +61,7 @@ def objects_left(job: RunningJob) -> dict[str, Any]:
 
 
 def _savepoints(fs: s3fs.S3FileSystem, root: str) -> dict[str, int]:
-    """Whole ones; folders without a manifest; files that no manifest names, in whole ones."""
+    """Return counts of complete savepoints, of folders without a manifest, and of files in complete savepoints that no manifest names."""
     folders: dict[str, set[str]] = {}
     for path in fs.find(root):
         folder, _, file = path.removeprefix(root).partition("/")

@@ -1,4 +1,4 @@
-"""What a soak did and what came of it, as text for people and as JSON for everything else."""
+"""The actions and results of a soak, as text for people and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Nearest rank; nan of nothing.
+    """Return the percentile by nearest rank, or nan for no values.
 
     >>> percentile([3.0, 1.0, 2.0], 0.5), percentile([1.0, 9.0], 0.99)
     (2.0, 9.0)
@@ -24,29 +24,29 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 @dataclass
 class Report:
-    """Of one run. Thread-safe where faults of two threads meet."""
+    """The report of one run. It is thread-safe, because two threads can do faults."""
 
     seed: int
     runner: str
     backend: str
     faults: Counter[str] = field(default_factory=Counter)
-    """By kind; each was seen to take effect."""
+    """Faults by kind. Each had a visible effect."""
     without_effect: Counter[str] = field(default_factory=Counter)
-    """Tried, and not counted: there was nothing to kill just then, or no request to disturb."""
+    """Attempts that do not count: no process to kill at the moment, or no request to disturb."""
     overlapping: int = 0
-    """Faults of `faults` that were done while the job had not yet recovered from another."""
+    """Number of faults in `faults` that happened while the job had not yet recovered from another one."""
     recoveries: dict[str, list[float]] = field(default_factory=dict)
-    """Seconds from a fault's begin until later records than those committed before were in a completed checkpoint."""
+    """Seconds from the start of a fault until a completed checkpoint has new records."""
     attempts_failed: int = 0
-    """Failovers, as the JobManagers' logs tell them."""
-    failed_by_strangers: int = 0
-    """Visits of strangers, with nothing else beside them, that made the job fail over."""
+    """Failovers in the JobManagers' logs."""
+    failed_by_foreign_clients: int = 0
+    """Visits of foreign clients, without another fault, that made the job fail over."""
     records: int = 0
     seconds: float = 0.0
     load: list[float] = field(default_factory=list)
-    """Of the machine over a minute, at the start and at the end."""
+    """Load average of the machine over a minute, at the start and at the end."""
     memory_mb: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Of the job's processes, in the beginning and when the faults were over."""
+    """Memory of the job's processes, at the start and after the faults."""
     details: dict[str, Any] = field(default_factory=dict)
     left_behind: dict[str, Any] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Report:
             "seconds": round(self.seconds, 1),
             "records": self.records,
             "failovers": self.attempts_failed,
-            "failed_by_strangers": self.failed_by_strangers,
+            "failed_by_foreign_clients": self.failed_by_foreign_clients,
             "cores": os.cpu_count(),
             "load": self.load,
             "memory_mb": self.memory_mb,
@@ -99,18 +99,18 @@ class Report:
         }
 
     def __str__(self) -> str:
-        told = self.to_json()
+        summary = self.to_json()
         lines = [
             f"seed {self.seed}, {self.runner}, {self.backend}: {self.total} faults in {self.seconds:.0f} s, "
             f"{self.records} records"
         ]
-        for kind, of_kind in told["kinds"].items():
+        for kind, of_kind in summary["kinds"].items():
             lines.append(f"  {of_kind['faults']:4} {kind}: recovered after {of_kind['recovery_s'] or '-'}")
         return "\n".join([*lines, *(f"  {problem}" for problem in self.problems or ["exactly once"])])
 
 
 def durations(seconds: list[float]) -> dict[str, float]:
-    """p50, p99 and the longest; empty of nothing."""
+    """Return p50, p99 and the maximum, or nothing for no values."""
     if not seconds:
         return {}
     found = {"p50": percentile(seconds, 0.5), "p99": percentile(seconds, 0.99), "max": max(seconds)}
@@ -118,7 +118,7 @@ def durations(seconds: list[float]) -> dict[str, float]:
 
 
 def total_of(reports: list[Report]) -> dict[str, Any]:
-    """All runs together, and each."""
+    """Return the sum of all runs, and each run."""
     recoveries = [s for report in reports for times in report.recoveries.values() for s in times]
     kinds: Counter[str] = Counter()
     for report in reports:
@@ -135,5 +135,5 @@ def total_of(reports: list[Report]) -> dict[str, Any]:
     }
 
 
-def dumps(told: dict[str, Any]) -> str:
-    return json.dumps(told, indent=1)
+def dumps(summary: dict[str, Any]) -> str:
+    return json.dumps(summary, indent=1)

@@ -1,4 +1,4 @@
-"""What a soak asks of the job over its REST API: alone, at the same time as each other, and nonsense."""
+"""The soak's requests to the job's REST API: one at a time, concurrent ones, and invalid ones."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tests.chaos.running_job import RunningJob
 from tests.chaos.storage_proxy import Disorder, Order, Target
 
 ANSWERED_S = 240.0
-"""Every request has its answer by then."""
+"""Seconds within which every request gets its response."""
 PARALLELISMS = (1, 1, 2, 2, 3, 4)
-"""The cluster starts with two slots, and starts more when they are needed."""
+"""Possible parallelisms. The cluster starts with two slots, and adds more when necessary."""
 _GET_S = 20.0
 
 
 @dataclass
 class Asked:
-    """A request and its answer."""
+    """A request and its result."""
 
     kind: str
     is_accepted: bool = False
@@ -36,21 +36,21 @@ class Asked:
 
 @dataclass
 class JobRequests:
-    """Asks the job's present JobManager. Its methods may be called from several threads."""
+    """Requests to the job's current JobManager. Several threads may call its methods."""
 
     job: RunningJob
     random: random.Random
     answers: dict[str, int] = field(default_factory=lambda: {"succeeded": 0, "failed": 0})
     kept: list[str] = field(default_factory=list)
-    """Savepoints that are there."""
+    """Existing savepoints."""
 
     # --- one at a time ----------------------------------------------------------------------------------------
 
     def ask(self, kind: str, rng: random.Random) -> Asked:
-        """Ask, and wait for the answer. A JobManager that restarts its job may refuse; then nothing was accepted.
+        """Send a request and wait for its result. A JobManager that restarts its job may refuse it.
 
         Raises:
-            AssertionError: there was no answer in time, or one that must not be.
+            AssertionError: the result did not arrive in time, or is not allowed.
         """
         asked = Asked(kind)
         client = self.job.client()
@@ -70,7 +70,7 @@ class JobRequests:
         return asked
 
     def _begin(self, client: RestClient, kind: str, doomed: str, rng: random.Random) -> str:
-        """The path below which the answer will be."""
+        """Start an operation, and return the path of its result."""
         job_id = self.job.job_id
         match kind:
             case "savepoint":
@@ -93,26 +93,26 @@ class JobRequests:
                 raise ValueError(other)
 
     def _doom(self, directory: str) -> Order:
-        """No savepoint will ever be whole there."""
+        """Make every savepoint in this directory fail."""
         within = directory.removeprefix("s3:/")
         return self.job.proxy.order(Disorder.REFUSE, Target.WRITE, times=1 << 30, within=within)
 
     def _wait(self, url: str, asked: Asked) -> None:
-        """For the request's outcome, which is asked for at this URL."""
+        """Wait for the result of the request at this URL."""
         until = time.monotonic() + ANSWERED_S
         while True:
-            assert time.monotonic() < until, f"{asked.kind} got no answer:\n{self.job.told()}"
+            assert time.monotonic() < until, f"{asked.kind} got no response:\n{self.job.describe()}"
             try:
-                told = httpx.get(url, timeout=_GET_S).json()
+                answer = httpx.get(url, timeout=_GET_S).json()
             except httpx.TransportError as error:
-                if self.job.master.process.poll() is not None:  # it has ended, as it was asked to
+                if self.job.master.process.poll() is not None:  # it has ended, as requested
                     asked.failure = str(error)
                     return
-                told = {"status": {"id": "IN_PROGRESS"}}
-            if told.get("status", {}).get("id") == "COMPLETED":
+                answer = {"status": {"id": "IN_PROGRESS"}}
+            if answer.get("status", {}).get("id") == "COMPLETED":
                 break
             time.sleep(0.1)
-        outcome = told.get("operation") or {}
+        outcome = answer.get("operation") or {}
         asked.is_answered = True
         asked.location = outcome.get("location") or ""
         asked.failure = (outcome.get("failure-cause") or {}).get("stack-trace", "")
@@ -124,7 +124,7 @@ class JobRequests:
     # --- together ---------------------------------------------------------------------------------------------
 
     def meet(self, kinds: list[str], rng: random.Random) -> list[Asked]:
-        """Ask all of these within a tenth of a second; each gets one answer."""
+        """Send all of these requests within a tenth of a second. Each gets one result."""
         answers: list[Asked] = []
         errors: list[BaseException] = []
 
@@ -153,10 +153,10 @@ class JobRequests:
     # --- everything else of the API ---------------------------------------------------------------------------
 
     def storm(self, rng: random.Random, count: int) -> int:
-        """Every path of the API in random order, from several threads, also with nonsense in it; how many were answered.
+        """Call every path of the API in random order from several threads, also with invalid values. Return the number of responses.
 
         Raises:
-            AssertionError: an answer was a defect's (500), or did not come.
+            AssertionError: a response was a defect (500), or missing.
         """
         client = self.job.client()
         if client is None:
@@ -192,7 +192,7 @@ class JobRequests:
         return len(answered)
 
     def _random_path(self, rng: random.Random, paths: dict[str, dict[str, object]]) -> tuple[str, str]:
-        """Only such as change nothing: reads, and changes that name what is not there."""
+        """Return a request that changes nothing: a read, or a change of an object that does not exist."""
         values: dict[str, Callable[[], str]] = {
             "job_id": lambda: rng.choice((self.job.job_id, "0" * 32, "%00", "..")),
             "checkpoint_id": lambda: rng.choice(("1", "-1", "99999999999999999999")),

@@ -1,18 +1,18 @@
-"""Random faults at random moments, on a job that checks itself: no loss, no duplicate, ever.
+"""Random faults at random moments, on a job that verifies itself: never a loss or a duplicate.
 
     python -m tests.chaos.soak --minutes 40 --seed 7
     python -m tests.chaos.soak --minutes 5 --runner pipelined --backend rocksdb --json soak.json
 
-Without `--runner` and `--backend` all four pairs take their turns, each for its share of the time. The JobManager is a process
-of its own and is hurt like everything else; storage is a real S3 server behind a proxy. The catalogue of faults is
-`tests.chaos.faults`. The next fault is done as soon as the job has come further than it was after the last one: a later
-checkpoint is complete, with later records in it; some are done while it still recovers. Every kind comes a least number of
-times; beyond that chance decides. The seed is printed; it fixes what is done and in which order, as far as a machine of many
-processes can be fixed.
+Without `--runner` and `--backend`, all four pairs run, each for its share of the time. The JobManager is a separate process
+and a target of faults. Storage is a real S3 server behind a proxy. `tests.chaos.faults` has the catalogue of faults.
 
-With `--kafka` the job reads from and writes to three Kafka brokers, which are killed and stand still as well.
+The next fault happens when the job has made progress since the last one: a later checkpoint is complete and has more records.
+Some faults happen while the job still recovers. Every kind happens a minimum number of times, and the rest is random. The soak
+prints its seed, which fixes the faults and their order, as far as a machine of many processes allows.
 
-At the end the output is read back and compared with what must be in it, and everything is told as JSON.
+`--kafka` makes the job read from and write to three Kafka brokers, which are killed and frozen, too.
+
+At the end the soak reads the output, compares it with the expected output, and prints the result as JSON.
 """
 
 from __future__ import annotations
@@ -41,36 +41,36 @@ from tests.chaos.report import Report, dumps, total_of
 from tests.chaos.running_job import Progress, RunningJob
 from tests.chaos.storage_proxy import StorageProxy
 from tests.chaos.verdict import problems_of
-from tools.kafkaserver import KafkaServer
-from tools.s3server import S3Server
+from tools.servers.kafka import KafkaServer
+from tools.servers.s3 import S3Server
 
 RATE = 500.0
 """Records per second."""
 KEYS = 20
 OVERLAPS = 0.35
-"""Part of the faults that have another one beside them."""
+"""Share of the faults that have a second one at the same time."""
 RUNNERS = ("pipelined", "batched")
 BACKENDS = ("rocksdb", "hashmap")
 _SLACK_S = 600.0
-"""For that much longer than the faults may be done there is input."""
+"""Seconds of input in addition to the maximum time of the faults."""
 _END_S = 400.0
 _TRIES = 4
-"""How often a kind that must come is tried until it takes effect."""
+"""Maximum number of tries until a required kind takes effect."""
 
 
 class Soak:
     """One run of one job.
 
     Args:
-        seconds: how long faults are done at most; the job then reads on to its end.
-        folder: for logs and temporary files; what it holds is left when something went wrong.
-        s3: a started server; `proxy` is in front of it.
-        once: every kind once, and then the end.
-        wanted: the end after so many faults; None: when the time is over.
-        kinds: names of those that are done; None: all but those in `without`.
-        checkpoint_timeout_s: after two that took longer, one after the other, a function is taken to hang. On a machine so
-            busy that an attempt takes as long to start, a job never comes out of its restarts.
-        kafka: started brokers, from which and to which the job goes; None: it goes to files.
+        seconds: maximum time of the faults; the job then reads to the end of its input.
+        folder: for logs and temporary files; it is kept if something failed.
+        s3: a running server; `proxy` is in front of it.
+        once: do every kind once, and then end.
+        wanted: end after this many faults; None: after the time.
+        kinds: names of the kinds to do; None: all except those in `without`.
+        checkpoint_timeout_s: after two consecutive checkpoints over this time, the job takes a function for hung. If an attempt takes
+            as long to start on a busy machine, the job never leaves its restarts.
+        kafka: running brokers that are source and sink; None: files.
     """
 
     def __init__(
@@ -134,13 +134,13 @@ class Soak:
         except (AssertionError, PenstockError) as error:
             report.problem(f"{type(error).__name__}: {error}")
         finally:
-            self.faults.strangers.hang_up()
+            self.faults.foreign_clients.hang_up()
             job.close()
         report.seconds = time.monotonic() - began
         report.load.append(round(os.getloadavg()[0], 1))
         report.attempts_failed = job.failovers
         report.details |= {
-            "connections of strangers": self.faults.connections,
+            "connections of foreign clients": self.faults.connections,
             "requests of storage": job.proxy.requests,
             "requests of storage disturbed": {disorder.name: count for disorder, count in job.proxy.done.items()},
             "requests answered": self.faults.requests.answers,
@@ -152,13 +152,13 @@ class Soak:
     # --- which fault ------------------------------------------------------------------------------------------
 
     def _shuffled(self) -> list[Fault]:
-        """What must come."""
+        """Return the required faults in random order."""
         deck = [fault for fault in self.kinds for _ in range(1 if self.once else fault.least)]
         self.random.shuffle(deck)
         return deck
 
     def _next(self, beside: Fault | None = None) -> Fault | None:
-        """From the deck as long as there is one; `beside`: one that may be done at the same time as that."""
+        """Return the next fault, from the required ones first. `beside` is a fault that happens at the same time."""
 
         def fits(fault: Fault) -> bool:
             return beside is None or (fault.may_overlap and fault.name.split()[0] != beside.name.split()[0])
@@ -172,7 +172,7 @@ class Soak:
         return self.random.choices(rest, [fault.weight for fault in rest])[0] if rest else None
 
     def _put_back(self, fault: Fault) -> None:
-        """It had no effect: it is tried again later."""
+        """Try a fault again later, because it had no effect."""
         self._tries[fault.name] += 1
         if self._tries[fault.name] < _TRIES:
             self._deck.append(fault)
@@ -188,7 +188,7 @@ class Soak:
             self._do(fault, beside)
 
     def _do(self, fault: Fault, beside: Fault | None) -> None:
-        """One fault, and perhaps another at the same time, until the job has recovered from both."""
+        """Do one fault, and perhaps a second one at the same time, until the job has recovered from both."""
         before = self.job.progress()
         print(
             f"{time.strftime('%H:%M:%S')} {fault.name}{f' + {beside.name}' if beside else ''} at {tuple(before)}",
@@ -217,13 +217,13 @@ class Soak:
                 self._put_back(kind)
         if all(is_done for _, is_done in felt) and len(felt) > 1:
             self.report.overlapping += 1
-        if beside is None and fault.name.startswith("stranger") and self.job.failovers > failovers:
-            self.report.failed_by_strangers += 1
+        if beside is None and fault.name.startswith("foreign client") and self.job.failovers > failovers:
+            self.report.failed_by_foreign_clients += 1
             print("  the job failed over", flush=True)
 
     def _finish(self) -> None:
-        """Say where the input ends, and wait until the job has."""
-        self.faults.strangers.hang_up()
+        """Set the end of the input, and wait until the job has reached it."""
+        self.faults.foreign_clients.hang_up()
         self.job.proxy.wait_for_late()
         per_key = self.job.numbers_read() if self.kafka is None else self.kafka.end()
         self.plan = replace(self.plan, per_key=per_key)
@@ -231,12 +231,12 @@ class Soak:
         if self.kafka is None:
             self.job.orders.give(Orders.END, str(self.plan.per_key))
         else:
-            self.job.await_(lambda: self.job.progress().records >= self.plan.total, "all was read", _END_S)
+            self.job.await_(lambda: self.job.progress().records >= self.plan.total, "all input was read", _END_S)
             self._drain()
         self.job.await_(lambda: False, "the job had finished", _END_S)
 
     def _drain(self) -> None:
-        """A job that restarts just then refuses, and is asked again."""
+        """Drain the job. A job that restarts at the moment refuses, and gets the request again."""
         until = time.monotonic() + _END_S
         while True:
             asked = self.faults.requests.ask("stop with drain", self.random)
@@ -247,7 +247,7 @@ class Soak:
 
 
 class _Beside:
-    """A fault that is done in a thread of its own."""
+    """A fault in a separate thread."""
 
     def __init__(self, fault: Fault, chance: random.Random) -> None:
         self.fault = fault
@@ -268,7 +268,7 @@ class _Beside:
         self._thread.start()
 
     def wait(self) -> bool:
-        """Whether it took effect."""
+        """Return whether it took effect."""
         assert self._thread is not None
         self._thread.join()
         if self._error is not None:
@@ -278,39 +278,39 @@ class _Beside:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--minutes", type=float, default=5.0, help="of faults, all runs together")
-    arguments.add_argument("--seed", type=int, default=None, help="made up unless given")
-    arguments.add_argument("--runner", choices=RUNNERS, action="append", help="both unless given")
-    arguments.add_argument("--backend", choices=BACKENDS, action="append", help="both unless given")
-    arguments.add_argument("--faults", type=int, default=None, help="the end of a run after so many")
+    arguments.add_argument("--minutes", type=float, default=5.0, help="minutes of faults, all runs together")
+    arguments.add_argument("--seed", type=int, default=None, help="random by default")
+    arguments.add_argument("--runner", choices=RUNNERS, action="append", help="default: both")
+    arguments.add_argument("--backend", choices=BACKENDS, action="append", help="default: both")
+    arguments.add_argument("--faults", type=int, default=None, help="end a run after this many faults")
     arguments.add_argument("--kind", action="append", help="only these kinds of faults")
-    arguments.add_argument("--without", action="append", default=[], help="not these kinds of faults")
+    arguments.add_argument("--without", action="append", default=[], help="leave out these kinds of faults")
     arguments.add_argument("--checkpoint-timeout", type=int, default=30, metavar="SECONDS")
     arguments.add_argument("--kafka", action="store_true", help="from Kafka to Kafka")
     arguments.add_argument("--json", type=Path, default=None, help="file for the figures")
-    told = arguments.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # not without its JobManagers
-    seed = random.randrange(1 << 32) if told.seed is None else told.seed
-    pairs = [(runner, backend) for runner in told.runner or RUNNERS for backend in told.backend or BACKENDS]
+    options = arguments.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # end the JobManagers, too
+    seed = random.randrange(1 << 32) if options.seed is None else options.seed
+    pairs = [(runner, backend) for runner in options.runner or RUNNERS for backend in options.backend or BACKENDS]
     reports = []
     for number, (runner, backend) in enumerate(pairs):
         folder = Path(tempfile.mkdtemp(prefix="penstock-soak-"))
         with ExitStack() as servers:
             s3 = servers.enter_context(S3Server(folder / "s3"))
             proxy = servers.enter_context(StorageProxy(s3.endpoint_url))
-            kafka = servers.enter_context(KafkaServer(folder / "kafka", BROKERS)) if told.kafka else None
+            kafka = servers.enter_context(KafkaServer(folder / "kafka", BROKERS)) if options.kafka else None
             soak = Soak(
                 runner,
                 backend,
                 seed + number,
-                told.minutes * 60 / len(pairs),
+                options.minutes * 60 / len(pairs),
                 folder,
                 s3,
                 proxy,
-                wanted=told.faults,
-                kinds=set(told.kind) if told.kind else None,
-                without=set(told.without),
-                checkpoint_timeout_s=told.checkpoint_timeout,
+                wanted=options.faults,
+                kinds=set(options.kind) if options.kind else None,
+                without=set(options.without),
+                checkpoint_timeout_s=options.checkpoint_timeout,
                 kafka=kafka,
             )
             report = soak.run()
@@ -320,8 +320,8 @@ def main() -> int:
             print(f"logs and storage: {folder}", file=sys.stderr)
         else:
             shutil.rmtree(folder)
-        if told.json is not None:
-            told.json.write_text(dumps(total_of(reports)))
+        if options.json is not None:
+            options.json.write_text(dumps(total_of(reports)))
     print(dumps(total_of(reports)))
     return 1 if any(report.problems for report in reports) else 0
 

@@ -1,12 +1,12 @@
-"""An HTTP proxy between a job and its S3 server, which does to requests what networks and busy servers do.
+"""An HTTP proxy between a job and its S3 server. It disturbs requests like networks and busy servers do.
 
     with StorageProxy(server.endpoint_url) as proxy:
-        order = proxy.order(Disorder.LOSE_ANSWER, Target.MANIFEST)      # the next manifest is stored, its writer hears nothing
+        order = proxy.order(Disorder.LOSE_ANSWER, Target.MANIFEST)      # the next manifest is stored without a response
         proxy.order(Disorder.SLOW_DOWN, times=20)
         proxy.order(Disorder.DELAY, seconds=1.0, lasts_s=5.0)
 
-Signatures cover the host that a client believes to talk to, so requests go on as they came, with that name. What S3 never
-does (an old listing, half an object) is not done here either.
+Signatures cover the host name that the client uses, so the proxy forwards requests unchanged, with this name. The proxy does
+nothing that S3 never does, such as an old listing or half an object.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ANSWER = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 class Disorder(Enum):
-    """What is done to a request."""
+    """The possible disturbances of a request."""
 
     REFUSE = "403 AccessDenied, and it is not carried out"
     SLOW_DOWN = "503 SlowDown, and it is not carried out"
@@ -41,10 +41,11 @@ class Disorder(Enum):
     DELAY = "it is carried out some seconds later, and answered then"
     CUT_REQUEST = "the connection ends in the middle of its body"
     CUT_ANSWER = "the connection ends in the middle of the answer's body"
+    GARBLE = "it is answered with some bytes of the body changed"
 
 
 class Target(Enum):
-    """Which requests, by method, path and query of S3's API."""
+    """The affected requests, by method, path and query of S3's API."""
 
     ANY = "any"
     WRITE = "write"
@@ -90,20 +91,20 @@ class Order:
     target: Target = Target.ANY
     times: int = 1
     seconds: float = 0.0
-    """Of delays."""
+    """Seconds of delays."""
     until: float = float("inf")
-    """On the monotonic clock."""
+    """End of the order, on the monotonic clock."""
     within: str = ""
-    """Only paths that contain this."""
+    """Part of the path of affected requests."""
     took: int = 0
-    """Requests it was done to."""
+    """Number of affected requests."""
 
     def takes(self, request: web.BaseRequest) -> bool:
         is_open = self.took < self.times and time.monotonic() < self.until
         return is_open and self.within in request.path and self._has_body(request) and self.target.matches(request)
 
     def _has_body(self, request: web.BaseRequest) -> bool:
-        """There is no middle of a body that is not there."""
+        """Return whether the request has a body to cut, if the disorder needs one."""
         match self.disorder:
             case Disorder.CUT_REQUEST:
                 return request.method in ("PUT", "POST") and (request.content_length or 0) > 1
@@ -114,14 +115,14 @@ class Order:
 
 
 class StorageProxy:
-    """Runs in a thread of its own for as long as the `with` block."""
+    """The proxy, which runs in a separate thread for as long as the `with` block."""
 
     def __init__(self, upstream: str) -> None:
         self.upstream = upstream.rstrip("/")
         self.port = 0
         self.requests = 0
         self.done: Counter[Disorder] = Counter()
-        """Requests to which something was done."""
+        """Number of disturbed requests, by disorder."""
         self._orders: list[Order] = []
         self._lock = threading.Lock()
         self._loop = asyncio.new_event_loop()
@@ -148,7 +149,7 @@ class StorageProxy:
         self._thread.join(10)
         self._loop.close()
 
-    # --- what is ordered --------------------------------------------------------------------------------------
+    # --- orders -----------------------------------------------------------------------------------------------
 
     def order(
         self,
@@ -166,20 +167,20 @@ class StorageProxy:
         return order
 
     def withdraw(self, order: Order) -> int:
-        """Requests it was done to."""
+        """Withdraw an order, and return the number of affected requests."""
         with self._lock, contextlib.suppress(ValueError):
             self._orders.remove(order)
         return order.took
 
     def close_port(self) -> None:
-        """Nobody listens any more: connections are refused, those that are open end."""
+        """Close the port: new connections are refused, and open ones end."""
         self._run(self._close_port())
 
     def open_port(self) -> None:
         self._run(self._open_port())
 
     def wait_for_late(self, timeout_s: float = 30.0) -> None:
-        """Until everything that was to be carried out late has been."""
+        """Wait until all late requests are executed."""
         until = time.monotonic() + timeout_s
         while self._late and time.monotonic() < until:
             time.sleep(0.05)
@@ -224,6 +225,8 @@ class StorageProxy:
                 return _cut(request)
             case Disorder.CUT_ANSWER:
                 return await self._cut_answer(request, await request.read())
+            case Disorder.GARBLE:
+                return await self._garbled_answer(request, await request.read())
 
     async def _answer(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
         status, headers, content = await self._forward(request, body)
@@ -231,6 +234,14 @@ class StorageProxy:
         if request.method == "HEAD" and "Content-Length" in headers:
             response.headers["Content-Length"] = headers["Content-Length"]
         return response
+
+    async def _garbled_answer(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
+        """Change bytes of the body. Length and checksums in the headers stay, as if a disk or a cache had changed the content."""
+        status, headers, content = await self._forward(request, body)
+        garbled = bytearray(content)
+        for place in range(len(garbled) // 2, len(garbled), 97):
+            garbled[place] ^= 0x5A
+        return web.Response(status=status, headers=headers, body=bytes(garbled) or None)
 
     async def _cut_answer(self, request: web.BaseRequest, body: bytes) -> web.StreamResponse:
         status, headers, content = await self._forward(request, body)
@@ -291,7 +302,7 @@ class StorageProxy:
 
 
 def _whole(handle: Callable[[web.BaseRequest], object]) -> Callable[[web.BaseRequest], object]:
-    """An object may be of any size; what becomes of a request whose client has gone is nobody's error."""
+    """Return a handler that accepts objects of any size, and ignores errors of requests whose client is gone."""
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
         request._client_max_size = 1 << 30
@@ -307,7 +318,7 @@ def _whole(handle: Callable[[web.BaseRequest], object]) -> Callable[[web.BaseReq
 
 
 def _cut(request: web.BaseRequest) -> web.StreamResponse:
-    """End the connection; what is returned reaches nobody."""
+    """End the connection. The returned response reaches no client."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

@@ -1,15 +1,15 @@
-"""The soak's job obeys its orders, and ends where it is told to."""
+"""The soak's job obeys its orders, and ends at the ordered place."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from penstock.connectors.source import ReadBounds
+from penstock.connectors.core.source import ReadBounds
+from penstock.taskmanager.worker import ManualClock
 from tests.chaos.job import EndlessSource, EndlessSplitReader, Numbers, Orders, SoakPlan
 
 
@@ -29,7 +29,7 @@ def test_an_order_is_taken_once(plan: SoakPlan) -> None:
     orders.obey("check")
 
 
-def test_of_many_who_meet_an_order_one_takes_it(plan: SoakPlan) -> None:
+def test_concurrent_readers_take_an_order_once(plan: SoakPlan) -> None:
     orders = Orders(plan.orders)
     orders.give("check", "raise")
     raised = []
@@ -49,7 +49,7 @@ def test_of_many_who_meet_an_order_one_takes_it(plan: SoakPlan) -> None:
     assert os.listdir(plan.orders) == []
 
 
-def test_an_order_that_was_withdrawn_was_not_taken(plan: SoakPlan) -> None:
+def test_a_withdrawn_order_counts_as_not_taken(plan: SoakPlan) -> None:
     orders = Orders(plan.orders)
     orders.give("window", "hang")
     assert orders.withdraw("window")
@@ -57,16 +57,23 @@ def test_an_order_that_was_withdrawn_was_not_taken(plan: SoakPlan) -> None:
     orders.obey("window")
 
 
+class SecondPerCall(ManualClock):
+    """A clock that each call moves forward by one second."""
+
+    def monotonic_ms(self) -> int:
+        self.set(self.now_ms() + 1000)
+        return super().monotonic_ms()
+
+
 def reader_of(plan: SoakPlan, position: int) -> EndlessSplitReader:
-    """Of the second split, which begins at index 200; every look at its clock takes a second."""
-    now = itertools.count(step=1000)
-    reader = EndlessSplitReader(Numbers(plan), range(position, 400), 100.0, lambda: next(now))
+    """Return a reader of the second split, which begins at index 200."""
+    reader = EndlessSplitReader(Numbers(plan), range(position, 400), 100.0, SecondPerCall())
     reader.source, reader.begin = EndlessSource(plan), 200
     return reader
 
 
 @pytest.mark.parametrize("position", [200, 205, 220])
-def test_the_input_ends_where_it_is_ordered_to_wherever_it_was_read_from(plan: SoakPlan, position: int) -> None:
+def test_the_input_ends_at_the_ordered_place_from_every_position(plan: SoakPlan, position: int) -> None:
     reader = reader_of(plan, position)
     reader.read(ReadBounds(max_records=3))
     Orders(plan.orders).give(Orders.END, "12")
@@ -77,9 +84,9 @@ def test_the_input_ends_where_it_is_ordered_to_wherever_it_was_read_from(plan: S
     assert (last.key, last.number) == (3, 11)
 
 
-def test_an_end_before_what_was_read_is_a_defect_of_the_soak(plan: SoakPlan) -> None:
+def test_an_end_before_the_current_position_is_a_defect_of_the_soak(plan: SoakPlan) -> None:
     reader = reader_of(plan, 250)
     reader.read(ReadBounds(max_records=3))
     Orders(plan.orders).give(Orders.END, "12")
-    with pytest.raises(AssertionError, match="before what was read"):
+    with pytest.raises(AssertionError, match="before the current position"):
         reader.read(ReadBounds(max_records=3))

@@ -1,4 +1,4 @@
-"""A short soak with each runner, every kind of fault once; `python -m tests.chaos.soak` is the long one."""
+"""A short soak with each runner and every kind of fault once. `python -m tests.chaos.soak` is the long one."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from tests.chaos.kafka_ends import BROKERS
 from tests.chaos.report import dumps
 from tests.chaos.soak import Soak
 from tests.chaos.storage_proxy import StorageProxy
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 if TYPE_CHECKING:
-    from tools.s3server import S3Server
+    from tools.servers.s3 import S3Server
 
 pytestmark = [pytest.mark.chaos, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1800)]
 
 SECONDS = 600.0
-"""At most; it ends when every kind was done."""
+"""Maximum seconds. The soak ends earlier, when every kind was done."""
 BACKEND_OF = {"pipelined": "rocksdb", "batched": "hashmap"}
 
 
@@ -32,7 +32,7 @@ def proxy(s3: S3Server) -> Iterator[StorageProxy]:
 
 
 @pytest.mark.kafka
-def test_every_kind_of_fault_from_kafka_to_kafka(
+def test_every_kind_of_fault_from_kafka_to_kafka_keeps_the_output_exact(
     runner: str, tmp_path: Path, s3: S3Server, proxy: StorageProxy
 ) -> None:
     with KafkaServer(tmp_path / "kafka", BROKERS) as kafka:
@@ -55,7 +55,9 @@ def test_every_kind_of_fault_from_kafka_to_kafka(
     assert report.left_behind["open transactions"] == []
 
 
-def test_every_kind_of_fault(runner: str, tmp_path: Path, s3: S3Server, proxy: StorageProxy) -> None:
+def test_every_kind_of_fault_keeps_the_output_exact(
+    runner: str, tmp_path: Path, s3: S3Server, proxy: StorageProxy
+) -> None:
     seed = random.randrange(1 << 32)
     report = Soak(
         runner,

@@ -1,4 +1,4 @@
-"""The proxy itself, in front of a real S3 server: what it claims to have done was done."""
+"""The proxy in front of a real S3 server really has the effects that it reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import s3fs
 from tests.chaos.storage_proxy import Disorder, StorageProxy, Target
 
 if TYPE_CHECKING:
-    from tools.s3server import S3Server
+    from tools.servers.s3 import S3Server
 
 pytestmark = [pytest.mark.s3, pytest.mark.chaos]
 
@@ -32,7 +32,7 @@ def direct(s3: S3Server) -> Any:
 
 @pytest.fixture
 def through(s3: S3Server, proxy: StorageProxy) -> Any:
-    """A client that tries once."""
+    """Return a client that does not retry."""
     options = {**s3.storage_options(), "endpoint_url": proxy.endpoint_url}
     once = {"retries": {"total_max_attempts": 1}}
     fs = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False, config_kwargs=once, **options)
@@ -46,7 +46,7 @@ def refused(call: Callable[[], object]) -> Exception:
     return caught.value
 
 
-def test_what_is_not_disturbed_goes_through(through: Any, direct: Any) -> None:
+def test_undisturbed_requests_pass_unchanged(through: Any, direct: Any) -> None:
     for size in (0, 10, 3 << 20):
         path = f"{FOLDER}/whole-{size}"
         through.pipe_file(path, b"x" * size)
@@ -60,23 +60,21 @@ def test_what_is_not_disturbed_goes_through(through: Any, direct: Any) -> None:
     assert not direct.exists(f"{FOLDER}/parts")
 
 
-def test_a_refused_request_is_not_carried_out(proxy: StorageProxy, through: Any, direct: Any) -> None:
+def test_a_refused_request_is_not_executed(proxy: StorageProxy, through: Any, direct: Any) -> None:
     order = proxy.order(Disorder.REFUSE, Target.WRITE)
     assert isinstance(refused(lambda: through.pipe_file(f"{FOLDER}/refused", b"x")), PermissionError)
     assert order.took == 1
     assert not direct.exists(f"{FOLDER}/refused")
 
 
-def test_a_lost_answer_is_of_a_request_that_was_carried_out(proxy: StorageProxy, through: Any, direct: Any) -> None:
+def test_a_request_whose_response_is_lost_is_executed(proxy: StorageProxy, through: Any, direct: Any) -> None:
     order = proxy.order(Disorder.LOSE_ANSWER, Target.MANIFEST, times=100)
     refused(lambda: through.pipe_file(f"{FOLDER}/chk-1/_metadata", b"x"))
     assert order.took >= 1
     assert direct.cat_file(f"{FOLDER}/chk-1/_metadata") == b"x"
 
 
-def test_a_late_request_is_carried_out_when_its_client_has_given_up(
-    proxy: StorageProxy, through: Any, direct: Any
-) -> None:
+def test_a_late_request_is_executed_after_its_client_gives_up(proxy: StorageProxy, through: Any, direct: Any) -> None:
     proxy.order(Disorder.LATE, Target.WRITE, times=100, seconds=4.0)
     refused(lambda: through.pipe_file(f"{FOLDER}/late", b"x"))
     assert not direct.exists(f"{FOLDER}/late")
@@ -97,7 +95,7 @@ def test_half_a_body_is_noticed_and_stores_nothing(
     assert direct.cat_file(f"{FOLDER}/half") == b"whole"
 
 
-def test_a_delay_ends_with_its_time(proxy: StorageProxy, through: Any) -> None:
+def test_a_delay_ends_after_its_time(proxy: StorageProxy, through: Any) -> None:
     through.pipe_file(f"{FOLDER}/slow", b"x")
     proxy.order(Disorder.DELAY, times=100, seconds=0.3, lasts_s=0.5)
     began = time.monotonic()
@@ -109,7 +107,7 @@ def test_a_delay_ends_with_its_time(proxy: StorageProxy, through: Any) -> None:
     assert time.monotonic() - began < 0.3
 
 
-def test_a_closed_port_refuses_and_opens_again(proxy: StorageProxy, through: Any) -> None:
+def test_a_closed_port_refuses_connections_and_opens_again(proxy: StorageProxy, through: Any) -> None:
     through.pipe_file(f"{FOLDER}/port", b"x")
     proxy.close_port()
     refused(lambda: through.cat_file(f"{FOLDER}/port"))

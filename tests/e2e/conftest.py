@@ -1,7 +1,7 @@
-"""One cluster, one S3 server, one installation of the operator for all end-to-end tests; jobs come and go.
+"""One cluster, one S3 server and one installation of the operator for all end-to-end tests. Each test deploys its jobs.
 
-For a quick second run: PENSTOCK_E2E_CLUSTER names a development cluster that is up and stays up, and with
-PENSTOCK_E2E_IMAGES=as-built the images that were built last are taken.
+For a quick second run, set PENSTOCK_E2E_CLUSTER to the name of a running development cluster. Set
+PENSTOCK_E2E_IMAGES=as-built to use the images of the last build.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from tests.e2e import images
 from tests.e2e.flinkjob import Job
 from tests.e2e.stack import BUCKET, Stack
 from tools.devcluster import Cluster
-from tools.s3server import S3Server
+from tools.servers.s3 import S3Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 collect_ignore = ["job"]
-"""What goes into the images; its modules are found there under other names."""
+"""The content of the images, which contain these modules under other names."""
 
 
 def _interrupt(*_: object) -> None:
-    """A run that is ended from outside takes its cluster down, too."""
+    """Stop the cluster, too, if a signal ends the run."""
     raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """Fails, with every reason, on a machine that cannot host it."""
+    """Start the cluster. Fail with every reason on a machine that cannot host it."""
     signal.signal(signal.SIGTERM, _interrupt)
     scratch: Path = tmp_path_factory.mktemp("e2e")
     with Cluster(os.environ.get("PENSTOCK_E2E_CLUSTER", "e2e")) as cluster:
@@ -50,7 +50,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 
 @pytest.fixture(scope="module")
 def deploy(stack: Stack) -> Iterator[Callable[..., Job]]:
-    """Makes FlinkJobs; of one that is there and not Ready the spec is put back. They go with the module's last test."""
+    """Return a function that creates FlinkJobs. It restores the spec of an existing job that is Ready.
+
+    The jobs are deleted after the module's last test.
+    """
     made: dict[str, Job] = {}
 
     def make(name: str, **wishes: object) -> Job:

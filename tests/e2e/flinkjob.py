@@ -1,4 +1,4 @@
-"""A self-verifying FlinkJob in the tests' hands."""
+"""A self-verifying FlinkJob under the control of a test."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PLAN = Plan(per_key=1_000_000, keys=8, splits=4, rate=40.0)
-"""Without an end, as far as a test can tell; 5 numbers of each key in a second."""
+"""A plan that does not end within a test. It has 5 numbers per second of each key."""
 PATIENCE = 240.0
-"""Seconds for one operation on a machine that does other things as well."""
+"""Seconds for one operation on a busy machine."""
 SMALL = {"requests": {"cpu": "10m", "memory": "128Mi"}}
 
 
@@ -27,8 +27,8 @@ class Job:
     """One FlinkJob.
 
     Args:
-        parallelism: one slot, and so one pod, for each subtask.
-        spec: laid over the manifest.
+        parallelism: number of subtasks, each with one slot in one pod.
+        spec: fields that override those of the manifest.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Job:
         _lay_over(self.manifest["spec"], spec or {})
 
     def args(self, *more: str) -> list[str]:
-        """The program's arguments, and more."""
+        """Return the program's arguments, with `more` at the end."""
         plan = self.plan
         return [
             *("--output", self.output.url),
@@ -76,63 +76,65 @@ class Job:
         ]
 
     def write_to(self, folder: str) -> None:
-        """From the next revision with `args()` on: to a folder of the job's own, whose output is looked at from now on."""
+        """Use a separate output folder for the next revision that gets `args()`. `output` then reads this folder."""
         self.output = Output(self.plan, f"{self.folder}/{folder}", self.stack.s3.storage_options())
 
-    # --- doing ------------------------------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------------------
 
     def apply(self) -> Job:
-        """Create it, or put its spec back to what the manifest says."""
+        """Create the job, or restore its spec from the manifest."""
         self.stack.cluster.apply(json.dumps(self.manifest))
         return self
 
     def edit(self, spec: Mapping[str, Any]) -> None:
-        """Apply the manifest with this laid over its spec, and with nothing that was changed before."""
+        """Apply the manifest with these fields of its spec. Earlier edits are lost."""
         manifest = copy.deepcopy(self.manifest)
         _lay_over(manifest["spec"], spec)
         self.stack.cluster.apply(json.dumps(manifest))
 
     def patch(self, **spec: Any) -> None:
-        """Merge into the spec."""
+        """Merge fields into the spec."""
         body = json.dumps({"spec": spec})
         self.stack.cluster.kubectl("patch", "fj", self.name, "--type=merge", "-p", body)
 
     def patch_job(self, **fields: Any) -> None:
-        """Merge into `spec.job`."""
+        """Merge fields into `spec.job`."""
         self.patch(job=fields)
 
     def scale(self, parallelism: int) -> None:
         self.stack.cluster.kubectl("scale", f"fj/{self.name}", f"--replicas={parallelism}")
 
     def savepoint(self, nonce: int) -> str:
-        """Have one made while the job runs on; its path."""
+        """Trigger a savepoint while the job runs, and return its path."""
         known = {s["metadata"]["name"] for s in self._savepoints()}
         self.patch_job(savepointTriggerNonce=nonce)
 
         def made() -> list[str]:
             return [s["status"]["path"] for s in self._savepoints() if s["metadata"]["name"] not in known]
 
-        wait_until(made, lambda: self.told("the savepoint"), seconds=120)
+        wait_until(made, lambda: self.describe_missing("the savepoint"), seconds=120)
         return made()[0]
 
     def _savepoints(self) -> list[dict[str, Any]]:
-        """Complete ones that a nonce asked for."""
+        """Return the complete savepoints that a nonce triggered."""
         found = self.stack.list("fsnap", f"penstock.dev/job={self.name},penstock.dev/trigger=nonce")
         return [s for s in found if s.get("status", {}).get("state") == "Completed"]
 
     def delete(self, *, wait: float = PATIENCE, cascade: str = "background") -> None:
-        """And wait until it has gone."""
+        """Delete the job, and wait until it is gone."""
         how = f"--cascade={cascade}"
         self.stack.cluster.kubectl("delete", "fj", self.name, how, "--wait=false", "--ignore-not-found")
-        wait_until(lambda: self.stack.get("fj", self.name) is None, lambda: self.told("its deletion"), seconds=wait)
+        wait_until(
+            lambda: self.stack.get("fj", self.name) is None, lambda: self.describe_missing("its deletion"), seconds=wait
+        )
 
     def kill_pod(self, role: str) -> str:
-        """One pod at once; its name."""
+        """Kill one pod immediately, and return its name."""
         name: str = self.pods(role)[0]["metadata"]["name"]
         self.stack.cluster.kubectl("delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
         return name
 
-    # --- looking ----------------------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------------------
 
     @property
     def object(self) -> dict[str, Any]:
@@ -144,12 +146,12 @@ class Job:
         return status
 
     def condition(self, kind: str, status: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """One condition; empty if it is not there."""
+        """Return one condition, or an empty dict if it does not exist."""
         found = (status or self.status).get("conditions", ())
         return next((dict(c) for c in found if c["type"] == kind), {})
 
     def pods(self, role: str) -> list[dict[str, Any]]:
-        """Those that are not on their way out."""
+        """Return the pods that are not being deleted."""
         found = self.stack.list("pods", f"penstock.dev/job={self.name},penstock.dev/role={role}")
         return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
 
@@ -157,11 +159,11 @@ class Job:
         return {pod["metadata"]["name"] for pod in self.pods(role)}
 
     def events(self) -> list[str]:
-        """Reasons and messages, oldest first."""
+        """Return reasons and messages, oldest first."""
         return [f"{e['reason']}: {e['message']}" for e in self.event_objects()]
 
     def event_objects(self) -> list[dict[str, Any]]:
-        """Oldest first."""
+        """Return the events, oldest first."""
         found = self.stack.list("events")
         mine = [
             e for e in found if e["involvedObject"]["name"] == self.name and e["involvedObject"]["kind"] == "FlinkJob"
@@ -169,15 +171,15 @@ class Job:
         return sorted(mine, key=lambda e: (e.get("lastTimestamp") or "", e["metadata"].get("creationTimestamp") or ""))
 
     def table(self, *, wide: bool = False) -> dict[str, str]:
-        """What `kubectl get fj` shows, by column."""
+        """Return the row of `kubectl get fj`, by column."""
         printed = self.stack.cluster.kubectl("get", "fj", self.name, *(("-o", "wide") if wide else ()))
         header, line = printed.splitlines()[:2]
         starts = [i for i, c in enumerate(header) if c != " " and (i == 0 or header[i - 1] == " ")]
         ends = [*starts[1:], None]
         return {header[a:b].strip(): line[a:b].strip() for a, b in zip(starts, ends, strict=True)}
 
-    def told(self, what: str) -> str:
-        """Everything a person needs to find out why not."""
+    def describe_missing(self, what: str) -> str:
+        """Return everything that explains why `what` did not happen."""
         shown = {k: v for k, v in self.status.items() if k not in ("history", "superseded")}
         pods = self.stack.cluster.kubectl("get", "pods", "-o", "wide")
         parts = [f"{self.name}: {what}", json.dumps(shown, indent=1), "\n".join(self.events()[-15:]), pods]
@@ -192,7 +194,7 @@ class Job:
     # --- waiting ----------------------------------------------------------------------------------------------
 
     def wait_for(self, *, ready: bool = True, seconds: float = PATIENCE, **fields: Any) -> float:
-        """Until the status is of this generation, has these fields, and Ready is that; seconds it took."""
+        """Wait until the status is of this generation, has these fields, and Ready has this value. Return the seconds."""
 
         def reached() -> bool:
             found = self.object
@@ -201,15 +203,15 @@ class Job:
             is_ready = self.condition("Ready", status).get("status") == ("True" if ready else "False")
             return current and is_ready and all(status.get(key) == value for key, value in fields.items())
 
-        return wait_until(reached, lambda: self.told(f"Ready={ready} {fields}"), seconds=seconds)
+        return wait_until(reached, lambda: self.describe_missing(f"Ready={ready} {fields}"), seconds=seconds)
 
-    def running(self, *, seconds: float = PATIENCE) -> Job:
-        """Ready, RUNNING, and no operation in progress."""
+    def wait_until_running(self, *, seconds: float = PATIENCE) -> Job:
+        """Wait until the job is Ready and RUNNING without an operation in progress."""
         self.wait_for(phase="Running", seconds=seconds)
         return self
 
-    def stalled(self, reason: str, *, seconds: float = PATIENCE) -> str:
-        """Until it is Stalled for that reason, as its spec is now; the message."""
+    def wait_until_stalled(self, reason: str, *, seconds: float = PATIENCE) -> str:
+        """Wait until the current spec is Stalled for this reason, and return the message."""
         message = ""
 
         def reached() -> bool:
@@ -220,17 +222,17 @@ class Job:
             current = condition.get("observedGeneration") == found.get("metadata", {}).get("generation")
             return current and condition.get("status") == "True" and condition.get("reason") == reason
 
-        wait_until(reached, lambda: self.told(f"Stalled with {reason}"), seconds=seconds)
+        wait_until(reached, lambda: self.describe_missing(f"Stalled with {reason}"), seconds=seconds)
         return message
 
-    def goes_on(self, *, seconds: float = PATIENCE) -> None:
-        """Until there is output that was not there before; then all of it must be right."""
+    def wait_for_output(self, *, seconds: float = PATIENCE) -> None:
+        """Wait for new output, then verify all output."""
         before = self.output.count
-        wait_until(lambda: self.output.count > before, lambda: self.told("more output"), seconds=seconds)
+        wait_until(lambda: self.output.count > before, lambda: self.describe_missing("more output"), seconds=seconds)
         self.output.verify()
 
-    def measure(self, what: str, began: float, *, goal: float) -> Gap:
-        """Note how long the output stood still since then."""
+    def record_gap(self, what: str, began: float, *, goal: float) -> Gap:
+        """Record how long the output paused since that moment."""
         gap = self.output.gap_since(began)
         self.stack.report.append(f"{what}: {gap}; goal {goal:.0f} s on an idle machine")
         return gap

@@ -1,5 +1,7 @@
-"""Whether `make test` can run end-to-end tests here, in the few minutes it has for them: nothing to install, and nothing
-to be built from nothing. Exit code 75 (EX_TEMPFAIL of sysexits.h), and the reason, if not.
+"""Check whether `make test` can run end-to-end tests on this machine within a few minutes.
+
+Such a machine needs no installation and no build from scratch. On any other machine this program prints the reason and ends with exit code 75
+(EX_TEMPFAIL of sysexits.h).
 
     python -m tests.e2e.here
 """
@@ -24,7 +26,7 @@ LEFT_OUT = 75
 
 
 def obstacles() -> Iterator[str]:
-    """What keeps them from running, one after the other; nothing after the first was looked at if that is the switch."""
+    """Yield the reasons why the tests cannot run. If the environment variable disables them, yield only this reason."""
     if os.environ.get("PENSTOCK_E2E") == "no":
         yield "PENSTOCK_E2E is no"
         return
@@ -39,11 +41,11 @@ def obstacles() -> Iterator[str]:
 
 
 def main() -> int:
-    """0: they can run."""
+    """Return 0 if the tests can run."""
     reason = next(obstacles(), None)
     if reason is not None:
         print(
-            f"LEFT OUT, the end-to-end tests: {reason}. make test-e2e runs all of them, and installs and builds what they need."
+            f"LEFT OUT, the end-to-end tests: {reason}. make test-e2e runs all of them, and installs and builds their requirements."
         )
         return LEFT_OUT
     return 0

@@ -12,15 +12,15 @@ CHECKED = ROOT / "tests" / "integration" / "engine" / "selfcheck" / "job.py"
 
 GOOD = "localhost/penstock-e2e:1"
 BETTER = "localhost/penstock-e2e:2"
-"""Another name of the same image."""
+"""A second name of the same image."""
 MISSING = "localhost/penstock-e2e:missing"
-"""Never built."""
+"""An image that is never built."""
 EXAMPLE = "localhost/penstock-airport-weather:1"
 ALL = (OPERATOR, GOOD, BETTER, EXAMPLE)
 
 
 def build(scratch: Path) -> list[str]:
-    """Build what is not up to date (layers are cached); the names of what the cluster needs."""
+    """Build the images that are not up to date (layers are cached), and return the names of the images for the cluster."""
     base = build_base()
     job = build_job(_context(scratch), tag=GOOD, base_image=base)
     example = build_job(ROOT / "examples" / "airport_weather", tag=EXAMPLE, base_image=base)

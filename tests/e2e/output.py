@@ -1,4 +1,4 @@
-"""What a self-verifying job has written to S3: whether it is right, and how long it stood still."""
+"""The output of a self-verifying job on S3: whether it is correct, and how long it paused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ READ_PAUSE_S = 1.5
 
 @dataclass(frozen=True)
 class Gap:
-    """The longest pause. `processed`: between two records; `visible`: between two files a reader could see."""
+    """The longest pause. `processed`: between two records. `visible`: between two files that a reader can see."""
 
     processed: float
     visible: float
@@ -35,8 +35,8 @@ class Output:
     """A folder on S3. Files are written once, so each is read once.
 
     Args:
-        url: holds `numbers` and `windows`.
-        options: of the storage driver.
+        url: folder of `numbers` and `windows`.
+        options: options of the storage driver.
     """
 
     def __init__(self, plan: Plan, url: str, options: dict[str, Any]) -> None:
@@ -47,11 +47,13 @@ class Output:
         self._decode = msgspec.json.Decoder(dict[str, int]).decode
 
     def refresh(self) -> None:
-        """Read what is new."""
+        """Read the new files."""
         self._fs.invalidate_cache()
-        found = self._fs.find(self._path, detail=True)
+        listed = self._fs.find(self._path, detail=True)
+        # s3fs returns the folder itself if its first file appears while it lists an empty folder.
+        found = {path: info for path, info in listed.items() if info["type"] == "file"}
         gone = self._files.keys() - found.keys()
-        assert not gone, f"output that could be seen has gone: {sorted(gone)[:5]}"
+        assert not gone, f"visible output is gone: {sorted(gone)[:5]}"
         new = sorted(found.keys() - self._files.keys())
         for path, content in self._fs.cat(new).items() if new else ():
             assert not content or content.endswith(b"\n"), f"{path} ends within a line"
@@ -59,20 +61,20 @@ class Output:
             self._files[path] = (written, [self._decode(line) for line in content.splitlines()])
 
     def records(self, kind: str) -> list[dict[str, int]]:
-        """All that was read of `numbers` or `windows`."""
+        """Return all records of `numbers` or `windows` so far."""
         prefix = f"{self._path}/{kind}/"
         return [record for path, (_, records) in self._files.items() if path.startswith(prefix) for record in records]
 
     @property
     def count(self) -> int:
-        """Numbers that a reader sees now."""
+        """Number of records of `numbers` that a reader can see now."""
         self.refresh()
         return len(self.records("numbers"))
 
     def verify(self) -> None:
-        """Exactly once: no number is lost before one that is there, none is there twice, state and sums fit.
+        """Verify that the output is exactly once: no number is missing or duplicate, and state and sums match.
 
-        What is read while files appear may lack one of two; it is read again. A defect stays.
+        A read while files appear may miss one of two files, so it is repeated. A real defect remains.
         """
         problems: list[str] = []
         for attempt in range(READS):
@@ -84,7 +86,7 @@ class Output:
         raise AssertionError("\n".join(problems))
 
     def first(self) -> tuple[float, float]:
-        """When the first number was processed, and when a reader could see one; seconds since the epoch."""
+        """Return when the first number was processed, and when a reader could see one, in seconds since the epoch."""
         self.refresh()
         return min(record["at"] / 1000 for record in self.records("numbers")), min(self._written())
 
@@ -93,14 +95,14 @@ class Output:
         return (written for path, (written, _) in self._files.items() if path.startswith(prefix))
 
     def gap_since(self, began: float) -> Gap:
-        """The longest pause in what came after a moment (seconds since the epoch)."""
+        """Return the longest pause of the output after a moment (seconds since the epoch)."""
         self.refresh()
         processed = (record["at"] / 1000 for record in self.records("numbers"))
         return Gap(_longest(processed, began), _longest(self._written(), began))
 
 
 def _longest(times: Iterable[float], began: float) -> float:
-    """The longest pause that ended after `began`; one that began earlier counts whole.
+    """Return the longest pause that ended after `began`. A pause that started earlier counts completely.
 
     >>> _longest([1.0, 2.0, 5.0, 6.0], 3.0)
     3.0

@@ -1,4 +1,4 @@
-"""What the processes of a job's pods have in memory, read on the node, which is this machine."""
+"""The memory of the processes of a job's pods, read on the node, which is this machine."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ GROUPS = Path("/sys/fs/cgroup")
 
 
 def pss_of(job: Job, role: str) -> list[float]:
-    """MiB of each pod of that role: a page that n processes of the machine have counts one n-th for each."""
+    """Return the MiB of each pod of this role. A page that n processes share counts one n-th for each."""
     return [sum(map(processes.memory, _processes(pod["metadata"]["uid"]))) / 2**20 for pod in job.pods(role)]
 
 
 def _processes(uid: str) -> set[int]:
-    """All of a pod's containers, with either hierarchy of control groups."""
+    """Return the processes of all of a pod's containers, with cgroup v1 or v2."""
     return {int(pid) for file in _lists(uid) for pid in file.read_text().split()}
 
 

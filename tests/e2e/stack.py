@@ -1,4 +1,4 @@
-"""Everything a FlinkJob needs around it: a cluster, an S3 server that pods reach, images, the operator from its chart."""
+"""The environment of a FlinkJob: a cluster, an S3 server that pods reach, images, the operator from its chart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tools.devcluster import Cluster
-    from tools.s3server import S3Server
+    from tools.servers.s3 import S3Server
 
 RELEASE = "penstock"
 SYSTEM = "penstock-system"
@@ -28,15 +28,15 @@ CHART = images.ROOT / "charts" / "penstock-operator"
 
 @dataclass
 class Stack:
-    """One for all tests."""
+    """The environment that all tests share."""
 
     cluster: Cluster
     s3: S3Server
     report: list[str] = field(default_factory=list)
-    """What was measured; printed at the end."""
+    """The measurements, which are printed at the end."""
 
     def install(self, *more: str) -> None:
-        """The operator from its chart, with one replica: a second one would only wait. `more`: options of helm."""
+        """Install the operator from its chart with one replica, because a second one would only wait. `more` are options of helm."""
         self.cluster.helm(
             *("upgrade", "--install", RELEASE, str(CHART), "--namespace", SYSTEM, "--create-namespace"),
             *("--set", f"image.repository={OPERATOR_IMAGE.rpartition(':')[0]}"),
@@ -48,7 +48,7 @@ class Stack:
         )
 
     def add_secret(self, namespace: str = "default") -> None:
-        """What pods and operator need to reach the S3 server, as `storage.secretName` wants it."""
+        """Create the Secret for `storage.secretName`, with which pods and operator reach the S3 server."""
         values = {
             "AWS_ACCESS_KEY_ID": self.s3.access_key,
             "AWS_SECRET_ACCESS_KEY": self.s3.secret_key,
@@ -69,13 +69,13 @@ class Stack:
     # --- the API ----------------------------------------------------------------------------------------------
 
     def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any] | None:
-        """One object; None if there is none."""
+        """Return one object, or None if it does not exist."""
         printed = self.cluster.kubectl("get", kind, name, "-n", namespace, "--ignore-not-found", "-o", "json")
         found: dict[str, Any] | None = json.loads(printed) if printed.strip() else None
         return found
 
     def list(self, kind: str, selector: str = "", namespace: str = "default") -> list[dict[str, Any]]:
-        """Objects by label."""
+        """Return the objects with a label."""
         printed = self.cluster.kubectl("get", kind, "-n", namespace, "-l", selector, "-o", "json")
         items: list[dict[str, Any]] = json.loads(printed)["items"]
         return items
@@ -83,23 +83,23 @@ class Stack:
     # --- the operator -----------------------------------------------------------------------------------------
 
     def kill_operator(self, pod: str | None = None) -> None:
-        """One replica, or all, at once, as if its node had lost power; the Deployment makes another."""
+        """Kill one replica or all immediately, as if the node lost power. The Deployment creates another."""
         which = (pod,) if pod else ("-l", OPERATOR)
         self.cluster.kubectl("delete", "pod", "-n", SYSTEM, *which, "--grace-period=0", "--force", "--wait=false")
 
     def scale_operator(self, replicas: int) -> None:
-        """None, or as many; returns when those that are too many have gone."""
+        """Scale the operator. Return when the number of its pods matches."""
         found = self.list("deployments", OPERATOR, SYSTEM)[0]["metadata"]["name"]
         self.cluster.kubectl("scale", "deploy", found, "-n", SYSTEM, f"--replicas={replicas}")
         wait_until(lambda: len(self.list("pods", OPERATOR, SYSTEM)) == replicas, "the operator is scaled", seconds=90)
 
     def operators(self) -> set[str]:
-        """Names of its pods that are not on their way out."""
+        """Return the names of the operator's pods that are not being deleted."""
         pods = self.list("pods", OPERATOR, SYSTEM)
         return {p["metadata"]["name"] for p in pods if "deletionTimestamp" not in p["metadata"]}
 
     def leader(self) -> str:
-        """The pod that holds the Lease, whether it lives or not."""
+        """Return the pod that holds the Lease, whether it is alive or not."""
         holder: str = (self.get("lease", LEASE, SYSTEM) or {}).get("spec", {}).get("holderIdentity", "")
         return holder
 
@@ -108,7 +108,7 @@ class Stack:
 
 
 def wait_until(condition: Callable[[], object], what: str | Callable[[], str], *, seconds: float) -> float:
-    """Seconds it took; raises AssertionError with what was waited for, and why not."""
+    """Wait for a condition and return the seconds. Raise AssertionError with the awaited condition and the reason on a timeout."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > seconds:

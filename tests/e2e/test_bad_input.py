@@ -1,14 +1,16 @@
-"""Edits that are no good, one after the other: refused at once, or told with field and remedy. The same job runs on."""
+"""Invalid edits: each is refused immediately, or reported with field and remedy. The same job continues to run."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fsspec
 import pytest
 
+from penstock.checkpoint.store.local_store import TEMPORARY_SUFFIX
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.testing import JobHarness
@@ -28,11 +30,11 @@ WRONG_KEYS = "e2e-wrong-keys"
 
 @dataclass(frozen=True)
 class Bad:
-    """An edit, and what `Stalled` says of it; in texts `{name}` stands for one of the fixture's paths.
+    """An edit, and the expected message of `Stalled`. `{name}` in texts is the name of one of the fixture's paths.
 
     Args:
-        spec: laid over the job's own.
-        words: of the message: field, value, remedy.
+        spec: fields that override those of the job's spec.
+        words: parts of the message: field, value, remedy.
     """
 
     reason: str
@@ -49,6 +51,7 @@ ISOLATION = {
     "volumes": [{"name": "node", "hostPath": {"path": "/"}}],
     "containers": [{"name": "penstock", "securityContext": {"privileged": True}}],
 }
+CONFIG_MAP_MISSING = {"name": "penstock", "envFrom": [{"configMapRef": {"name": "no-such-map"}}]}
 BAD: dict[str, Bad] = {
     "bucket-that-does-not-exist": Bad(
         "StorageUnavailable",
@@ -61,9 +64,14 @@ BAD: dict[str, Bad] = {
         ("spec.storage.secretName", f"s3://{BUCKET}/"),
     ),
     "secret-that-does-not-exist": Bad(
-        "ContainerConfigError",
+        "SecretMissing",
         {"storage": {"secretName": "no-such-secret"}},
-        ("spec.storage.secretName", 'secret "no-such-secret" not found', "Create"),
+        ("spec.storage.secretName", "the Secret no-such-secret does not exist", "Create"),
+    ),
+    "config-map-that-does-not-exist": Bad(
+        "ContainerConfigError",
+        {"podTemplate": {"spec": {"containers": [CONFIG_MAP_MISSING]}}},
+        ('configmap "no-such-map" not found', "Create"),
     ),
     "savepoint-missing": Bad(
         "SavepointInvalid", redeploy("{missing}"), ("spec.job.initialSavepointPath", "{missing}", "Correct")
@@ -95,15 +103,15 @@ BAD: dict[str, Bad] = {
 
 @pytest.fixture
 def job(deploy: Callable[..., Job]) -> Job:
-    """Running as it was first applied."""
-    return deploy("edited", parallelism=1).running()
+    """Start the job with its original spec."""
+    return deploy("edited", parallelism=1).wait_until_running()
 
 
 @pytest.fixture(scope="module")
 def paths(stack: Stack, deploy: Callable[..., Job]) -> dict[str, str]:
-    """Savepoints that the job cannot be started from, by what is wrong with them."""
-    job = deploy("edited", parallelism=1).running()
-    job.goes_on()
+    """Return savepoints from which the job cannot start, by their defect."""
+    job = deploy("edited", parallelism=1).wait_until_running()
+    job.wait_for_output()
     good = job.savepoint(1)
     fs, source = fsspec.core.url_to_fs(good, **stack.s3.storage_options())
     torn = f"{source}-torn"
@@ -134,38 +142,41 @@ class Counted(KeyedProcessFunction):
 
 
 def checkpoint_of_another_job(fs: Any, url: str) -> str:
-    """Real state under other uids, with everything that belongs to it."""
+    """Create real state under other uids, with all of its files."""
     with JobHarness() as harness:
         words = harness.source("words")
         harness.collect(words.key_by(str).process(Counted()).uid("counted"), "counts")
         harness.push("words", "a", "b")
         folder, _, name = harness.snapshot().location.removeprefix("file://").rpartition("/")
-        fs.put(f"{folder}/", url, recursive=True)
+        for path in sorted(Path(folder).rglob("*")):
+            # The pointer may still be moving to the new checkpoint.
+            if path.is_file() and path.suffix != TEMPORARY_SUFFIX:
+                fs.put_file(str(path), f"{url}/{path.relative_to(folder)}")
     return f"{url}/{name}"
 
 
 def filled(thing: Any, paths: Mapping[str, str], job: Job) -> Any:
-    """With the paths in place, and the program's own arguments before further ones."""
+    """Return the value with the paths filled in, and the program's original arguments before further ones."""
     if isinstance(thing, dict):
         return {key: job.args(*value) if key == "args" else filled(value, paths, job) for key, value in thing.items()}
     return thing.format(**paths) if isinstance(thing, str) else thing
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_an_edit_that_is_no_good_is_explained_and_touches_nothing(case: str, job: Job, paths: dict[str, str]) -> None:
+def test_an_invalid_edit_is_explained_and_changes_nothing(case: str, job: Job, paths: dict[str, str]) -> None:
     bad = BAD[case]
     before, pods = job.status["jobId"], job.pod_names("master") | job.pod_names("worker")
     job.edit(filled(bad.spec, paths, job))
-    message = job.stalled(bad.reason)
+    message = job.wait_until_stalled(bad.reason)
     for words in bad.words:
         assert words.format(**paths) in message, message
     assert job.condition("Running")["status"] == "True"
 
-    job.goes_on()
+    job.wait_for_output()
     assert job.status["jobId"] == before
     assert job.pod_names("master") | job.pod_names("worker") == pods
-    job.apply().running()
-    assert job.status["jobId"] == before, "taking it back costs nothing"
+    job.apply().wait_until_running()
+    assert job.status["jobId"] == before, "reverting the edit does not restart the job"
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -176,7 +187,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
 }
 
 
-def test_what_the_api_server_refuses_changes_nothing(job: Job) -> None:
+def test_an_edit_that_the_api_server_refuses_changes_nothing(job: Job) -> None:
     before = job.object
     for spec, field, words in REFUSED.values():
         with pytest.raises(KubectlFailed) as refused:
@@ -188,16 +199,16 @@ def test_what_the_api_server_refuses_changes_nothing(job: Job) -> None:
     after = job.object
     assert after["metadata"]["generation"] == before["metadata"]["generation"]
     assert after["status"]["jobId"] == before["status"]["jobId"]
-    job.goes_on()
+    job.wait_for_output()
 
 
-def test_state_may_go_when_its_uid_is_named(job: Job, paths: dict[str, str]) -> None:
-    """The edit that was refused above, now allowed. An initialSavepointPath, whatever it names, counts for nothing by now."""
+def test_state_may_be_dropped_if_its_uid_is_allowed(job: Job, paths: dict[str, str]) -> None:
+    """Allow the edit that was refused above. A later initialSavepointPath has no effect, whatever it names."""
     before = job.status["jobId"]
     allowed = {"allowNonRestoredState": ["sums", "windows-sink"], "initialSavepointPath": paths["missing"]}
     job.edit({"job": {"args": job.args("--without-windows"), **allowed}})
-    job.running()
-    job.goes_on()
+    job.wait_until_running()
+    job.wait_for_output()
     after = job.status
     assert after["jobId"] != before
     assert after["running"]["restoredFrom"]["kind"] == "Savepoint"

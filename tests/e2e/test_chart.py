@@ -1,4 +1,4 @@
-"""`helm test` runs a job; an upgrade of the operator leaves jobs alone."""
+"""`helm test` runs a job, and an upgrade of the operator does not change jobs."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_helm_test_runs_a_job(stack: Stack) -> None:
     stack.add_secret(SYSTEM)
     spec = Job(stack, "smoke", parallelism=1).manifest["spec"]
     stack.install("--set-json", f"test.flinkJobSpec={json.dumps(spec)}", "--set", "test.timeout=5m")
-    told = stack.cluster.helm("test", RELEASE, "-n", SYSTEM, "--timeout", "6m", timeout=420)
-    assert "Phase:          Succeeded" in told
+    output = stack.cluster.helm("test", RELEASE, "-n", SYSTEM, "--timeout", "6m", timeout=420)
+    assert "Phase:          Succeeded" in output
     reasons = [
         e["reason"] for e in stack.list("events", namespace=SYSTEM) if e["involvedObject"]["name"] == "penstock-smoke"
     ]
@@ -29,11 +29,11 @@ def test_helm_test_runs_a_job(stack: Stack) -> None:
     assert stack.list("fj", namespace=SYSTEM) == []
 
 
-def test_upgrade_of_the_operator_leaves_jobs_alone(stack: Stack, deploy: Callable[..., Job]) -> None:
-    job = deploy("undisturbed", parallelism=1).running()
+def test_an_upgrade_of_the_operator_does_not_change_jobs(stack: Stack, deploy: Callable[..., Job]) -> None:
+    job = deploy("undisturbed", parallelism=1).wait_until_running()
     pods = job.pod_names("master") | job.pod_names("worker")
     stack.install("--set", "operator.logLevel=DEBUG")
-    job.goes_on()
-    job.running()
+    job.wait_for_output()
+    job.wait_until_running()
     assert job.pod_names("master") | job.pod_names("worker") == pods
     stack.install()

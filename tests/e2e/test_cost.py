@@ -1,5 +1,7 @@
-"""What a job costs on Kubernetes: how long it takes until there is output, and memory. The goals are those of an idle machine;
-what fails here is twice as much, so that a busy one does not."""
+"""The cost of a job on Kubernetes: the time until its first output, and its memory.
+
+The goals are those of an idle machine. The test fails only at twice the goal, so that a busy machine passes.
+"""
 
 from __future__ import annotations
 
@@ -20,23 +22,23 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.tim
 FIRST_OUTPUT_S = 20.0
 MASTER_MIB, WORKER_MIB = 300.0, 350.0
 SETTLED_S = 75.0
-"""After so long processes have given back what they needed to start."""
+"""Seconds after which processes have released the memory of their start."""
 
 
 @pytest.fixture
 def job(stack: Stack) -> Iterator[Job]:
-    """Not applied: one worker of two slots, two levels, state and output on S3."""
+    """Return a job that is not applied yet: one worker of two slots, two levels, state and output on S3."""
     job = Job(stack, "small", spec={"worker": {"slots": 2}})
     job.manifest["spec"]["job"]["args"] = job.args("--without-windows")
     yield job
     job.delete()
 
 
-def test_a_small_job_comes_up_soon_and_takes_little(stack: Stack, job: Job) -> None:
+def test_a_small_job_starts_quickly_and_uses_little_memory(stack: Stack, job: Job) -> None:
     began = time.time()
     job.apply()
-    job.running()
-    job.goes_on()
+    job.wait_until_running()
+    job.wait_for_output()
     processed, visible = (moment - began for moment in job.output.first())
     stack.report.append(
         f"kubectl apply to the first record {processed:.1f} s, to be seen by a reader {visible:.1f} s; goal {FIRST_OUTPUT_S:.0f} s"

@@ -1,4 +1,4 @@
-"""From `kubectl apply` to output on S3, and what people see on the way."""
+"""Deployment from `kubectl apply` to output on S3, and what people see on the way."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def test_job_is_deployed_and_its_output_is_exactly_once(stack: Stack, deploy: Ca
     job = deploy("plain")
     took = job.wait_for(phase="Running")
     stack.report.append(f"from kubectl apply to Ready: {took:.0f} s")
-    job.goes_on()
+    job.wait_for_output()
     shown = job.table(wide=True)
     assert (shown["STATE"], shown["READY"], shown["PARALLELISM"]) == ("Running", "True", "2"), shown
     assert shown["RESTARTS"] == "0", shown
     assert shown["IMAGE"] == images.GOOD, shown
-    # They process records as soon as they are registered; the kubelet asks whether they are ready every five seconds.
+    # Workers process records as soon as they are registered. The kubelet checks their readiness every five seconds.
     job.wait_for(phase="Running", workers=2, seconds=30)
     status = job.status
     assert {c["type"]: c["status"] for c in status["conditions"]} == {
@@ -43,15 +43,17 @@ def test_job_is_deployed_and_its_output_is_exactly_once(stack: Stack, deploy: Ca
         "Running": "True",
         "CheckpointHealthy": "True",
     }
-    wait_until(lambda: job.status.get("lastCheckpoint"), lambda: job.told("a checkpoint in the status"), seconds=90)
+    wait_until(
+        lambda: job.status.get("lastCheckpoint"), lambda: job.describe_missing("a checkpoint in the status"), seconds=90
+    )
     assert job.status["lastCheckpoint"]["path"].startswith(f"{job.folder}/checkpoints/{status['jobId']}/chk-")
     for kind in ("deployments", "services", "configmaps", "secrets", "serviceaccounts", "networkpolicies", "pdb"):
         assert stack.list(kind, "penstock.dev/job=plain"), kind
 
 
 def test_pods_are_restricted(stack: Stack, deploy: Callable[..., Job]) -> None:
-    """The API server itself judges them."""
-    job = deploy("plain").running()
+    """Use the API server's check of pod security."""
+    job = deploy("plain").wait_until_running()
     pods = [*job.pods("master"), *job.pods("worker")]
     namespace = {
         "apiVersion": "v1",
@@ -68,9 +70,9 @@ def test_pods_are_restricted(stack: Stack, deploy: Callable[..., Job]) -> None:
     stack.cluster.kubectl("delete", "namespace", "restricted", "--wait=false")
 
 
-def test_people_look_into_a_job_by_its_name(stack: Stack, deploy: Callable[..., Job]) -> None:
-    """`kubectl penstock`, and what the Python workers of restricted pods do."""
-    deploy("plain").running()
+def test_people_inspect_a_job_by_its_name(stack: Stack, deploy: Callable[..., Job]) -> None:
+    """Run `kubectl penstock`, and show the work of the Python workers of restricted pods."""
+    deploy("plain").wait_until_running()
 
     def penstock(*arguments: str) -> str:
         command = [sys.executable, "-m", "penstock.cli.kubectl", *arguments]
@@ -87,8 +89,8 @@ def test_people_look_into_a_job_by_its_name(stack: Stack, deploy: Callable[..., 
     assert penstock("savepoint", "plain").startswith("s3://")
 
 
-def test_example_of_the_repository(stack: Stack, tmp_path: Path) -> None:
-    """As it is, but for names of bucket and Secret; bounded, so it finishes, and stays finished."""
+def test_the_example_of_the_repository_runs(stack: Stack, tmp_path: Path) -> None:
+    """Run it unchanged, except for the names of bucket and Secret. It is bounded, so it finishes."""
     manifest = (images.ROOT / "examples" / "airport_weather" / "flinkjob.yaml").read_text()
     for before, after in (("s3://penstock/", f"s3://{BUCKET}/"), ("penstock-s3", SECRET)):
         assert before in manifest
@@ -97,7 +99,7 @@ def test_example_of_the_repository(stack: Stack, tmp_path: Path) -> None:
     stack.cluster.apply(manifest)
     job.wait_for(phase="Finished")
     assert job.condition("Ready")["status"] == "True"
-    wait_until(lambda: not job.pods("master"), lambda: job.told("the pods' end"), seconds=60)
+    wait_until(lambda: not job.pods("master"), lambda: job.describe_missing("the pods' end"), seconds=60)
     fs, path = fsspec.core.url_to_fs(f"s3://{BUCKET}/airport-weather/output", **stack.s3.storage_options())
     fs.get(path, str(tmp_path / "output"), recursive=True)
     same, found = compare(str(tmp_path / "output"))

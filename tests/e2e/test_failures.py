@@ -1,4 +1,4 @@
-"""Pods that die, Deployments that are deleted, an operator that is not there: the job heals, from the right checkpoint."""
+"""Pods die, Deployments are deleted, or the operator is down: the job recovers from the right checkpoint."""
 
 from __future__ import annotations
 
@@ -36,32 +36,38 @@ for folder in Path("/proc").iterdir():
 
 @pytest.fixture
 def job(deploy: Callable[..., Job]) -> Job:
-    """Running, with output."""
-    job = deploy("failures").running()
-    job.goes_on()
+    """Start the job, and wait for output."""
+    job = deploy("failures").wait_until_running()
+    job.wait_for_output()
     return job
 
 
-def test_worker_pod_is_killed(job: Job) -> None:
+def test_a_job_survives_a_killed_worker_pod(job: Job) -> None:
     running = job.status["jobId"]
     killed = job.kill_pod("worker")
-    wait_until(lambda: len(job.pod_names("worker") - {killed}) == 2, lambda: job.told("another worker"), seconds=120)
-    job.goes_on()
-    job.running()
-    assert job.status["jobId"] == running, "a lost worker is the engine's business, not a new incarnation"
+    wait_until(
+        lambda: len(job.pod_names("worker") - {killed}) == 2,
+        lambda: job.describe_missing("another worker"),
+        seconds=120,
+    )
+    job.wait_for_output()
+    job.wait_until_running()
+    assert job.status["jobId"] == running, "the engine handles a lost worker without a new incarnation"
 
 
 @pytest.mark.long
-def test_a_master_that_is_fenced_off_ends_and_goes_on_by_itself(stack: Stack, job: Job) -> None:
-    """As by a master on a node that was cut off and came back for a moment: somebody takes the next number in its folder."""
+def test_a_fenced_master_ends_and_the_job_continues(stack: Stack, job: Job) -> None:
+    """Take the next number in the master's folder, like a second master after a network partition."""
     before = job.status
     spec = FlinkJobSpec.model_validate(job.object["spec"])
     secret = stack.get("secret", SECRET) or {}
     keys = {key: base64.b64decode(value).decode() for key, value in secret["data"].items()}
     asyncio.run(PenstockStorages()(spec, keys).fence(spec.storage.checkpoints, before["jobId"]))
-    wait_until(lambda: any(e.startswith("Fenced: ") for e in job.events()), lambda: job.told("Fenced"), seconds=90)
-    job.running()
-    job.goes_on()
+    wait_until(
+        lambda: any(e.startswith("Fenced: ") for e in job.events()), lambda: job.describe_missing("Fenced"), seconds=90
+    )
+    job.wait_until_running()
+    job.wait_for_output()
     assert job.status["jobId"] == before["jobId"]
     (master,) = job.pods("master")
     (container,) = master["status"]["containerStatuses"]
@@ -69,63 +75,65 @@ def test_a_master_that_is_fenced_off_ends_and_goes_on_by_itself(stack: Stack, jo
     assert container["lastState"]["terminated"]["exitCode"] == EXIT_FENCED
 
 
-def test_master_pod_is_killed(job: Job) -> None:
+def test_a_job_recovers_from_a_killed_master_pod(job: Job) -> None:
     before = job.status
     killed = job.kill_pod("master")
-    wait_until(lambda: job.pod_names("master") - {killed}, lambda: job.told("another master"), seconds=120)
-    job.goes_on()
-    job.running()
+    wait_until(lambda: job.pod_names("master") - {killed}, lambda: job.describe_missing("another master"), seconds=120)
+    job.wait_for_output()
+    job.wait_until_running()
     assert job.status["jobId"] == before["jobId"]
-    # Checkpoints alone are written once a minute at most.
+    # The operator writes a status with only a new checkpoint at most once a minute.
     wait_until(
         lambda: job.status["lastCheckpoint"]["id"] > before["lastCheckpoint"]["id"],
-        lambda: job.told("a newer checkpoint in the status"),
+        lambda: job.describe_missing("a newer checkpoint in the status"),
         seconds=90,
     )
 
 
-def test_jvm_of_the_master_is_killed(stack: Stack, job: Job) -> None:
-    """Its container ends, and starts in the same pod with the same arguments: how the job was *first* started."""
+def test_a_job_recovers_if_the_jvm_of_its_master_is_killed(stack: Stack, job: Job) -> None:
+    """The container ends, and starts in the same pod with the arguments of the job's *first* start."""
     pod = next(iter(job.pod_names("master")))
-    with contextlib.suppress(KubectlFailed):  # the container may end before the answer comes
+    with contextlib.suppress(KubectlFailed):  # the container can end before the response arrives
         stack.cluster.kubectl("exec", pod, "--", "python", "-c", KILL_JVM)
     wait_until(
         lambda: any(c["restartCount"] for p in job.pods("master") for c in p["status"].get("containerStatuses", ())),
-        lambda: job.told("a restarted container"),
+        lambda: job.describe_missing("a restarted container"),
         seconds=120,
     )
-    job.goes_on()
-    job.running()
-    # Restarts alone are written once a minute at most.
-    wait_until(lambda: int(job.table()["RESTARTS"]) >= 1, lambda: job.told("a restart in the table"), seconds=90)
+    job.wait_for_output()
+    job.wait_until_running()
+    # The operator writes a status with only a new restart count at most once a minute.
+    wait_until(
+        lambda: int(job.table()["RESTARTS"]) >= 1, lambda: job.describe_missing("a restart in the table"), seconds=90
+    )
 
 
-def test_deployments_are_deleted(stack: Stack, job: Job) -> None:
+def test_a_job_recovers_if_its_deployments_are_deleted(stack: Stack, job: Job) -> None:
     stack.cluster.kubectl("delete", "deployment", f"{job.name}-master", f"{job.name}-worker", "--wait=false")
     wait_until(
         lambda: any(e.startswith(("RecoverStarted", "Repaired")) for e in job.events()),
-        lambda: job.told("the operator to notice"),
+        lambda: job.describe_missing("the operator's reaction"),
         seconds=120,
     )
-    job.goes_on()
-    job.running()
+    job.wait_for_output()
+    job.wait_until_running()
 
 
-def test_everything_goes_on_while_no_operator_is_there(stack: Stack, job: Job) -> None:
+def test_jobs_continue_while_the_operator_is_down(stack: Stack, job: Job) -> None:
     stack.cluster.kubectl("scale", "deployment", "-n", "penstock-system", "--all", "--replicas=0")
     try:
-        job.goes_on()
+        job.wait_for_output()
         job.scale(3)
     finally:
         stack.cluster.kubectl("scale", "deployment", "-n", "penstock-system", "--all", "--replicas=1")
     job.wait_for(phase="Running", parallelism=3)
-    job.goes_on()
+    job.wait_for_output()
     job.scale(2)
     job.wait_for(phase="Running", parallelism=2, workers=2)
 
 
 @pytest.mark.long
-def test_a_quota_without_room_for_a_worker_is_told_and_lifting_it_is_enough(stack: Stack, job: Job) -> None:
+def test_a_quota_without_space_for_a_worker_is_reported_and_raising_it_is_enough(stack: Stack, job: Job) -> None:
     incarnation = job.status["jobId"]
     quota = {
         "apiVersion": "v1",
@@ -141,39 +149,39 @@ def test_a_quota_without_room_for_a_worker_is_told_and_lifting_it_is_enough(stac
             seconds=60,
         )
         job.kill_pod("worker")
-        message = job.stalled("QuotaExceeded")
+        message = job.wait_until_stalled("QuotaExceeded")
         assert "exceeded quota: small" in message
         assert "Raise the quota of the namespace" in message
         wait_until(
             lambda: any(event.startswith("QuotaExceeded: ") for event in job.events()),
-            lambda: job.told("an event that says so, at the latest at the next look"),
+            lambda: job.describe_missing("an event about it, at the latest after the next reconciliation"),
             seconds=60,
         )
     finally:
         stack.cluster.kubectl("delete", "quota", "small")
-    job.running()
-    job.goes_on()
+    job.wait_until_running()
+    job.wait_for_output()
     assert job.status["jobId"] == incarnation
     assert len(job.pods("worker")) == 2
 
 
 @pytest.mark.long
-def test_a_node_that_does_not_answer_is_told_and_the_job_outlives_it(stack: Stack, job: Job) -> None:
-    """Its containers run on, unseen, and write; what they have not committed when their pods are replaced must not show."""
+def test_an_unresponsive_node_is_reported_and_the_job_survives_it(stack: Stack, job: Job) -> None:
+    """The node's containers keep running and writing. Output that was not committed before their replacement must not appear."""
     incarnation = job.status["jobId"]
     before = job.pod_names("master") | job.pod_names("worker")
     stack.cluster.signal("kubelet", signal.SIGSTOP)
     try:
-        message = job.stalled("NodeLost")
-        assert "does not answer" in message
+        message = job.wait_until_stalled("NodeLost")
+        assert "does not respond" in message
         assert job.condition("Ready")["status"] == "False"
         wait_until(
             lambda: not before & (job.pod_names("master") | job.pod_names("worker")),
-            lambda: job.told("other pods"),
+            lambda: job.describe_missing("other pods"),
             seconds=120,
         )
     finally:
         stack.cluster.signal("kubelet", signal.SIGCONT)
-    job.running()
-    job.goes_on()
+    job.wait_until_running()
+    job.wait_for_output()
     assert job.status["jobId"] == incarnation

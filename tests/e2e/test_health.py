@@ -1,4 +1,4 @@
-"""A job that gets nowhere, and one that cannot be looked at: never silent, and what is to go goes."""
+"""A job without progress, and one whose storage cannot be read: both are reported, and deletion still works."""
 
 from __future__ import annotations
 
@@ -28,15 +28,13 @@ pytestmark = [
 BINARY = "e2e-binary"
 
 
-def test_a_job_that_is_restarted_again_and_again_is_told_and_its_recovery_too(
-    stack: Stack, deploy: Callable[..., Job]
-) -> None:
-    job = deploy("restarted", parallelism=1, spec={"health": {"restarts": 3, "window": "2m"}}).running()
-    job.goes_on()
+def test_repeated_restarts_and_the_recovery_from_them_are_reported(stack: Stack, deploy: Callable[..., Job]) -> None:
+    job = deploy("restarted", parallelism=1, spec={"health": {"restarts": 3, "window": "2m"}}).wait_until_running()
+    job.wait_for_output()
     before = job.status["jobId"]
     (worker,) = job.pod_names("worker")
     stack.cluster.kubectl("exec", worker, "--", "touch", "/tmp/refuse")
-    message = job.stalled("RestartLoop")
+    message = job.wait_until_stalled("RestartLoop")
     assert "3 times within 2m" in message
     assert "is refused, as /tmp/refuse is there" in message
     assert any(e.startswith("RestartLoop: ") for e in job.events())
@@ -44,35 +42,33 @@ def test_a_job_that_is_restarted_again_and_again_is_told_and_its_recovery_too(
     stack.cluster.kubectl("exec", worker, "--", "rm", "/tmp/refuse")
     wait_until(
         lambda: any(e.startswith("HealthRecovered: ") for e in job.events()),
-        lambda: job.told("an event when it is over"),
+        lambda: job.describe_missing("an event about the recovery"),
         seconds=240,
     )
-    job.running()
-    job.goes_on()
+    job.wait_until_running()
+    job.wait_for_output()
     assert job.status["jobId"] == before
 
 
-def test_a_secret_that_cannot_be_read_any_more_is_told_and_does_not_hold_up_deletion(
-    stack: Stack, deploy: Callable[..., Job]
-) -> None:
-    """Its pods have their keys, so it runs on; the operator has them no more."""
+def test_an_unreadable_secret_is_reported_and_does_not_delay_deletion(stack: Stack, deploy: Callable[..., Job]) -> None:
+    """The pods have their keys, so the job keeps running. The operator has lost its keys."""
     timeout = 45
     good = (stack.get("secret", SECRET) or {})["data"]
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": BINARY}, "data": good}
     stack.cluster.apply(json.dumps(secret))
     spec = {"storage": {"secretName": BINARY}, "deletion": {"savepoint": True, "timeout": f"{timeout}s"}}
-    job = deploy("unreadable", parallelism=1, spec=spec).running()
-    job.goes_on()
+    job = deploy("unreadable", parallelism=1, spec=spec).wait_until_running()
+    job.wait_for_output()
     broken = {"data": {"AWS_SECRET_ACCESS_KEY": base64.b64encode(b"\xff\xfe\x00").decode()}}
     stack.cluster.kubectl("patch", "secret", BINARY, "--type=merge", "-p", json.dumps(broken))
     job.patch_job(restartNonce=1)
     wait_until(
         lambda: "storage.secretName" in job.condition("Stalled").get("message", ""),
-        lambda: job.told("the field to be named"),
+        lambda: job.describe_missing("a message that names the field"),
         seconds=240,
     )
     assert job.condition("Running")["status"] == "True"
-    job.goes_on()
+    job.wait_for_output()
     began = time.monotonic()
     job.delete(wait=timeout + 60)
     took = time.monotonic() - began

@@ -1,4 +1,4 @@
-"""A limit is shared out so that the pods stay within it, as the kernel counts; one that is too small is told of beforehand."""
+"""A pod's memory limit is divided so that the pod stays within it, by the kernel's count. A limit that is too small gives a warning."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ def limits(master: str, worker: str) -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_pods_within_their_limits_survive_and_a_limit_that_is_too_small_is_told(deploy: Callable[..., Job]) -> None:
-    job: Job = deploy("memory", parallelism=2, spec=limits("640Mi", "1Gi")).running()
+def test_pods_stay_within_their_limits_and_a_limit_that_is_too_small_is_reported(deploy: Callable[..., Job]) -> None:
+    job: Job = deploy("memory", parallelism=2, spec=limits("640Mi", "1Gi")).wait_until_running()
     for _ in range(3):
-        job.goes_on()
+        job.wait_for_output()
     (worker,) = job.pods("worker")
     assert next(v for v in worker["spec"]["volumes"] if v["name"] == "tmp")["emptyDir"] == IN_MEMORY["emptyDir"]
     for pod in (worker, *job.pods("master")):
         (container,) = pod["status"]["containerStatuses"]
-        assert (container["restartCount"], container["lastState"]) == (0, {}), job.told("its pods")
-        assert container["ready"], "the probes are answered"
+        assert (container["restartCount"], container["lastState"]) == (0, {}), job.describe_missing("its pods")
+        assert container["ready"], "the container responds to its probes"
     assert not [event for event in job.events() if event.startswith("MemoryTight")]
 
     job.edit({"worker": {"resources": {"limits": {"memory": "640Mi"}}}})
 
-    def told() -> list[str]:
+    def warnings() -> list[str]:
         return [event for event in job.events() if event.startswith("MemoryTight")]
 
-    wait_until(told, lambda: job.told("a warning"), seconds=120)
-    assert "spec.worker.resources.limits.memory is 640Mi" in told()[0]
-    assert "or lower spec.worker.slots to 1" in told()[0]
+    wait_until(warnings, lambda: job.describe_missing("a warning"), seconds=120)
+    assert "spec.worker.resources.limits.memory is 640Mi" in warnings()[0]
+    assert "or lower spec.worker.slots to 1" in warnings()[0]

@@ -1,4 +1,4 @@
-"""`kubectl scale`: up and down, live; a second thought in the middle; an operator that dies in the middle."""
+"""`kubectl scale`, live: up and down, a second edit during a rescale, and an operator that dies during it."""
 
 from __future__ import annotations
 
@@ -24,67 +24,69 @@ GOAL = 10.0
 
 @pytest.fixture
 def job(deploy: Callable[..., Job]) -> Job:
-    """Running with parallelism 2 and two workers."""
+    """Start the job with parallelism 2 and two workers."""
     job = deploy("rescaled")
     job.wait_for(phase="Running", parallelism=2, workers=2)
-    job.goes_on()
+    job.wait_for_output()
     return job
 
 
 def rescaled(job: Job, parallelism: int, *, incarnation: str) -> None:
     job.wait_for(phase="Running", parallelism=parallelism, workers=parallelism)
-    job.goes_on()
+    job.wait_for_output()
     status = job.status
     assert status["jobId"] == incarnation, "a rescale is live: no new incarnation"
     assert status["history"][0]["kind"] == "Rescale"
     assert status["history"][0]["outcome"] == "Succeeded"
 
 
-def test_up_and_down_again(job: Job) -> None:
+def test_the_job_scales_up_and_down(job: Job) -> None:
     before = job.status
     masters, workers = job.pod_names("master"), job.pod_names("worker")
     began = time.time()
     job.scale(4)
     rescaled(job, 4, incarnation=before["jobId"])
-    job.measure("rescale 2 -> 4", began, goal=GOAL)
+    job.record_gap("rescale 2 -> 4", began, goal=GOAL)
     assert job.pod_names("master") == masters
-    assert workers < job.pod_names("worker"), "no pod that stays is restarted"
+    assert workers < job.pod_names("worker"), "the remaining pods do not restart"
     grown = job.pod_names("worker")
     began = time.time()
     job.scale(2)
     rescaled(job, 2, incarnation=before["jobId"])
-    job.measure("rescale 4 -> 2", began, goal=GOAL)
+    job.record_gap("rescale 4 -> 2", began, goal=GOAL)
     assert job.pod_names("master") == masters
     assert job.pod_names("worker") < grown
-    assert int(job.table()["RESTARTS"]) == int(before["restarts"]), "a rescale is no restart"
+    assert int(job.table()["RESTARTS"]) == int(before["restarts"]), "a rescale does not count as a restart"
 
 
 @pytest.mark.long
-def test_second_edit_and_revert_in_the_middle(job: Job) -> None:
+def test_a_second_edit_and_a_revert_during_a_rescale_succeed(job: Job) -> None:
     incarnation = job.status["jobId"]
     job.scale(4)
-    wait_until(lambda: job.status.get("operation"), lambda: job.told("the rescale"), seconds=60)
+    wait_until(lambda: job.status.get("operation"), lambda: job.describe_missing("the rescale"), seconds=60)
     job.scale(3)
     rescaled(job, 3, incarnation=incarnation)
     job.scale(4)
-    wait_until(lambda: job.status.get("operation"), lambda: job.told("the rescale"), seconds=60)
+    wait_until(lambda: job.status.get("operation"), lambda: job.describe_missing("the rescale"), seconds=60)
     job.scale(2)
     rescaled(job, 2, incarnation=incarnation)
 
 
 @pytest.mark.long
-def test_operator_is_killed_in_the_middle(stack: Stack, job: Job) -> None:
+def test_a_rescale_succeeds_if_the_operator_is_killed(stack: Stack, job: Job) -> None:
     incarnation = job.status["jobId"]
     job.scale(3)
     wait_until(
-        lambda: (job.status.get("operation") or {}).get("kind") == "Rescale", lambda: job.told("Rescale"), seconds=60
+        lambda: (job.status.get("operation") or {}).get("kind") == "Rescale",
+        lambda: job.describe_missing("Rescale"),
+        seconds=60,
     )
     stack.kill_operator()
     rescaled(job, 3, incarnation=incarnation)
     job.scale(2)
     wait_until(
         lambda: (job.status.get("operation") or {}).get("step") in ("Rescale", "RemoveWorkers"),
-        lambda: job.told("the engine to be asked"),
+        lambda: job.describe_missing("a request to the engine"),
         seconds=60,
     )
     stack.kill_operator()
@@ -92,8 +94,8 @@ def test_operator_is_killed_in_the_middle(stack: Stack, job: Job) -> None:
 
 
 @pytest.mark.long
-def test_a_master_that_starts_again_finds_the_parallelism_and_its_own_configuration(stack: Stack, job: Job) -> None:
-    """The one is read anew from where a live rescale wrote it; the other cannot be changed by anybody."""
+def test_a_restarted_master_finds_the_parallelism_and_its_configuration(stack: Stack, job: Job) -> None:
+    """The master reads the parallelism that a live rescale wrote. The configuration is immutable."""
     before = job.status
     (config,) = [m for m in configs(stack, job) if m.get("immutable")]
     name = config["metadata"]["name"]
@@ -104,15 +106,17 @@ def test_a_master_that_starts_again_finds_the_parallelism_and_its_own_configurat
     job.scale(3)
     rescaled(job, 3, incarnation=before["jobId"])
     killed = job.kill_pod("master")
-    wait_until(lambda: job.pod_names("master") - {killed}, lambda: job.told("another master"), seconds=120)
-    wait_until(lambda: job.condition("Running")["status"] == "True", lambda: job.told("RUNNING"), seconds=120)
-    job.goes_on()
+    wait_until(lambda: job.pod_names("master") - {killed}, lambda: job.describe_missing("another master"), seconds=120)
+    wait_until(
+        lambda: job.condition("Running")["status"] == "True", lambda: job.describe_missing("RUNNING"), seconds=120
+    )
+    job.wait_for_output()
     job.wait_for(phase="Running", parallelism=3, workers=3)
     assert job.status["jobId"] == before["jobId"]
     assert [m for m in configs(stack, job) if m.get("immutable")] == [config]
     job.patch_job(restartNonce=1, parallelism=2)
     job.wait_for(phase="Running", parallelism=2, workers=2)
-    job.goes_on()
+    job.wait_for_output()
     (after,) = [m for m in configs(stack, job) if m.get("immutable")]
     assert after["metadata"]["name"] != name
 
@@ -121,18 +125,18 @@ def configs(stack: Stack, job: Job) -> list[dict[str, Any]]:
     return stack.list("configmaps", f"penstock.dev/job={job.name}")
 
 
-def test_workers_that_no_node_takes_show_and_can_be_taken_back(job: Job) -> None:
-    """The pods that are there stay as they are: the template of a running incarnation is not touched."""
+def test_unschedulable_workers_are_reported_and_the_edit_can_be_reverted(job: Job) -> None:
+    """Existing pods do not change, because the template of a running incarnation stays the same."""
     incarnation = job.status["jobId"]
     kubectl = job.stack.cluster.kubectl
     nodes = kubectl("get", "nodes", "-o", "name").split()
     kubectl("cordon", *nodes)
     try:
         job.scale(3)
-        message = job.stalled("Unschedulable")
-        assert "goes on with parallelism 2" in message
+        message = job.wait_until_stalled("Unschedulable")
+        assert "keeps parallelism 2" in message
         assert job.condition("Running")["status"] == "True"
-        job.goes_on()
+        job.wait_for_output()
         job.scale(2)
         job.wait_for(phase="Running", parallelism=2, workers=2)
     finally:

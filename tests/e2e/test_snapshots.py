@@ -1,4 +1,4 @@
-"""FlinkSnapshots: by hand, by the clock, in a place that cannot be written, and their disposal."""
+"""FlinkSnapshots: manual ones, periodic ones, ones in a directory that is not writable, and their disposal."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.tim
 
 @pytest.fixture
 def job(deploy: Callable[..., Job]) -> Job:
-    """Running."""
-    job = deploy("snapped", parallelism=1).running()
-    job.goes_on()
+    """Start the job, and wait for output."""
+    job = deploy("snapped", parallelism=1).wait_until_running()
+    job.wait_for_output()
     return job
 
 
@@ -34,7 +34,7 @@ def snapshot(stack: Stack, name: str, job: str, **spec: Any) -> None:
 
 
 def completed(stack: Stack, name: str) -> str:
-    """Wait for it; its path."""
+    """Wait until the snapshot is complete, and return its path."""
 
     def state() -> dict[str, Any]:
         found: dict[str, Any] = (stack.get("fsnap", name) or {}).get("status") or {}
@@ -51,22 +51,22 @@ def exists(stack: Stack, path: str) -> bool:
     return bool(fs.exists(f"{folder}/_metadata"))
 
 
-def test_by_hand_and_disposed_of(stack: Stack, job: Job) -> None:
+def test_a_manual_savepoint_is_taken_and_disposed_of(stack: Stack, job: Job) -> None:
     snapshot(stack, "by-hand", job.name, savepoint={})
     path = completed(stack, "by-hand")
     assert exists(stack, path)
     stack.cluster.kubectl("delete", "fsnap", "by-hand", "--timeout=60s")
     assert not exists(stack, path)
-    job.goes_on()
+    job.wait_for_output()
 
 
-def test_checkpoint_by_hand(stack: Stack, job: Job) -> None:
+def test_a_manual_checkpoint_is_taken(stack: Stack, job: Job) -> None:
     snapshot(stack, "a-checkpoint", job.name, checkpoint={})
     assert "/chk-" in completed(stack, "a-checkpoint")
     stack.cluster.kubectl("delete", "fsnap", "a-checkpoint", "--timeout=60s")
 
 
-def test_periodic_and_retained_by_count(stack: Stack, job: Job) -> None:
+def test_periodic_savepoints_are_retained_by_count(stack: Stack, job: Job) -> None:
     job.patch(snapshots={"periodic": {"interval": "10s"}, "retention": {"count": 2}})
     mine = f"penstock.dev/job={job.name},penstock.dev/trigger=periodic"
     seen: dict[str, str] = {}
@@ -77,30 +77,30 @@ def test_periodic_and_retained_by_count(stack: Stack, job: Job) -> None:
                 seen[found["metadata"]["name"]] = found["status"]["path"]
         return len(seen) >= 3
 
-    wait_until(three, lambda: job.told(f"three periodic savepoints: {seen}"), seconds=240)
+    wait_until(three, lambda: job.describe_missing(f"three periodic savepoints: {seen}"), seconds=240)
     job.patch(snapshots={"periodic": None})
-    wait_until(lambda: len(stack.list("fsnap", mine)) <= 2, lambda: job.told("retention"), seconds=120)
+    wait_until(lambda: len(stack.list("fsnap", mine)) <= 2, lambda: job.describe_missing("retention"), seconds=120)
     kept = {found["metadata"]["name"] for found in stack.list("fsnap", mine)}
     for name, path in seen.items():
         assert exists(stack, path) == (name in kept), name
-    job.goes_on()
+    job.wait_for_output()
 
 
-def test_one_that_a_restore_needs_is_not_disposed_of(stack: Stack, job: Job) -> None:
+def test_a_snapshot_that_a_restore_needs_is_kept(stack: Stack, job: Job) -> None:
     job.patch_job(state="suspended")
     job.wait_for(phase="Suspended")
     path = job.status["nextRestore"]["path"]
     upgrade = f"penstock.dev/job={job.name},penstock.dev/trigger=upgrade"
-    wait_until(lambda: stack.list("fsnap", upgrade), lambda: job.told("its FlinkSnapshot"), seconds=60)
+    wait_until(lambda: stack.list("fsnap", upgrade), lambda: job.describe_missing("its FlinkSnapshot"), seconds=60)
     name = next(s["metadata"]["name"] for s in stack.list("fsnap", upgrade) if s["spec"]["savepoint"]["path"] == path)
     stack.cluster.kubectl("delete", "fsnap", name, "--wait=false")
     wait_until(
         lambda: job.name in str((stack.get("fsnap", name) or {}).get("status", {}).get("message")),
-        lambda: f"{name} does not say who needs it: {stack.get('fsnap', name)}",
+        lambda: f"{name} does not name the job that needs it: {stack.get('fsnap', name)}",
         seconds=60,
     )
     assert exists(stack, path)
     job.patch_job(state="running")
-    job.running()
-    job.goes_on()
-    wait_until(lambda: stack.get("fsnap", name) is None, lambda: f"{name} is still there", seconds=120)
+    job.wait_until_running()
+    job.wait_for_output()
+    wait_until(lambda: stack.get("fsnap", name) is None, lambda: f"{name} still exists", seconds=120)

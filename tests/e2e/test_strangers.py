@@ -1,4 +1,4 @@
-"""Objects of others under a job's names, and others who write to a job's own objects: a webhook, a person with `kubectl scale`."""
+"""Foreign objects under a job's names, and foreign changes to a job's objects: a webhook, a person with `kubectl scale`."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ THEIRS: list[dict[str, Any]] = [
 
 
 @pytest.mark.long
-def test_what_is_not_the_jobs_own_is_neither_taken_nor_deleted(stack: Stack, deploy: Callable[..., Job]) -> None:
-    """Each of them by itself keeps the job from starting, until its owner takes it away."""
+def test_foreign_objects_are_neither_adopted_nor_deleted(stack: Stack, deploy: Callable[..., Job]) -> None:
+    """Each of these objects prevents the start of the job until its owner removes it."""
     for manifest in THEIRS:
         stack.cluster.kubectl("create", "-f", "-", stdin=json.dumps(manifest))
 
@@ -50,8 +50,8 @@ def test_what_is_not_the_jobs_own_is_neither_taken_nor_deleted(stack: Stack, dep
 
     before = theirs()
     job = deploy(NAME, parallelism=1)
-    message = job.stalled("NameTaken")
-    assert "was not made for this FlinkJob; it is not touched" in message
+    message = job.wait_until_stalled("NameTaken")
+    assert "was not created for this FlinkJob. The operator does not change it" in message
     assert not job.pods("master")
     assert theirs() == before
     job.delete(wait=60)
@@ -59,22 +59,26 @@ def test_what_is_not_the_jobs_own_is_neither_taken_nor_deleted(stack: Stack, dep
     job.apply()
     left = {f"{m['kind']} {m['metadata']['name']}": m for m in THEIRS}
     while left:
-        wait_until(lambda: _named(job, left), lambda: job.told("one of those that are left named"), seconds=120)
+        wait_until(
+            lambda: _named(job, left),
+            lambda: job.describe_missing("a message that names one of the remaining objects"),
+            seconds=120,
+        )
         what = _named(job, left)
         assert not job.pods("master")
         manifest = left.pop(what)
         stack.cluster.kubectl("delete", manifest["kind"], manifest["metadata"]["name"])
-    job.running()
-    job.goes_on()
+    job.wait_until_running()
+    job.wait_for_output()
 
 
 def _named(job: Job, left: dict[str, dict[str, Any]]) -> str:
-    message = job.stalled("NameTaken")
+    message = job.wait_until_stalled("NameTaken")
     return next((what for what in left if what in message), "")
 
 
 class Injector:
-    """A mutating admission webhook for the Deployments of one job: adds a variable, and changes a field that the operator wants."""
+    """A mutating admission webhook for the Deployments of one job. It adds a variable, and changes a field that the operator sets."""
 
     def __init__(self, folder: Path, host: str) -> None:
         key, self.certificate = folder / "key.pem", folder / "cert.pem"
@@ -113,7 +117,7 @@ class Injector:
 
 
 class _Answers(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:  # the name is the base class's
+    def do_POST(self) -> None:  # the base class defines the name
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
         pod = request["object"]["spec"]["template"]["spec"]
         patch: list[dict[str, Any]] = [
@@ -136,7 +140,7 @@ class _Answers(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def injected(stack: Stack, tmp_path: Path) -> Iterator[str]:
-    """Name of a job whose Deployments somebody else changes whenever they are written."""
+    """Yield the name of a job whose Deployments a webhook changes at every write."""
     injector = Injector(tmp_path, stack.cluster.host_address)
     stack.cluster.apply(json.dumps(injector.configuration("injected")))
     yield "injected"
@@ -145,15 +149,15 @@ def injected(stack: Stack, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.long
-def test_what_a_webhook_changes_whenever_it_is_applied_is_told_and_left(
+def test_fields_that_a_webhook_always_changes_are_reported_and_left(
     stack: Stack, deploy: Callable[..., Job], injected: str
 ) -> None:
-    """No hot loop: the Deployments are written now and then only, and everything else goes on."""
-    job = deploy(injected, parallelism=1).running()
-    job.goes_on()
+    """The operator writes the Deployments only now and then, without a hot loop, and all other work continues."""
+    job = deploy(injected, parallelism=1).wait_until_running()
+    job.wait_for_output()
     wait_until(
         lambda: any(e.startswith("RepairFruitless: ") for e in job.events()),
-        lambda: job.told("an event that says so"),
+        lambda: job.describe_missing("an event about it"),
         seconds=120,
     )
     assert "terminationGracePeriodSeconds" in next(e for e in job.events() if e.startswith("RepairFruitless: "))
@@ -161,18 +165,18 @@ def test_what_a_webhook_changes_whenever_it_is_applied_is_told_and_left(
     assert {"name": "INJECTED", "value": "1"} in worker["spec"]["containers"][0]["env"]
     before, pods = writes(stack), job.pod_names("master") | job.pod_names("worker")
     began = time.monotonic()
-    assert job.savepoint(1), "what is behind repair is done, too"
-    job.goes_on()
+    assert job.savepoint(1), "steps after the repair are also done"
+    job.wait_for_output()
     time.sleep(max(0.0, 30 - (time.monotonic() - began)))
     made, minutes = writes(stack) - before, (time.monotonic() - began) / 60
-    stack.report.append(f"a webhook that undoes what is applied: {made / minutes:.0f} writes a minute")
+    stack.report.append(f"a webhook that reverts the operator's changes: {made / minutes:.0f} writes a minute")
     assert made / minutes < 60, f"{made} writes in {minutes:.1f} minutes"
     assert job.pod_names("master") | job.pod_names("worker") == pods
     job.delete()
 
 
 def writes(stack: Stack) -> int:
-    """Requests of the operator that change something but its own Lease, since it was started."""
+    """Return the number of the operator's writes since its start, without those of its Lease."""
     (pod,) = stack.operators()
     page = f"/api/v1/namespaces/penstock-system/pods/{pod}:8085/proxy/metrics"
     lines = stack.cluster.kubectl("get", "--raw", page).splitlines()
@@ -181,22 +185,22 @@ def writes(stack: Stack) -> int:
     return sum(int(float(line.rpartition(" ")[2])) for line in found if any(verb in line for verb in verbs))
 
 
-def test_a_second_master_that_somebody_wishes_for_goes_again(stack: Stack, deploy: Callable[..., Job]) -> None:
-    job = deploy("scaled", parallelism=1).running()
-    job.goes_on()
+def test_a_manually_added_second_master_is_removed(stack: Stack, deploy: Callable[..., Job]) -> None:
+    job = deploy("scaled", parallelism=1).wait_until_running()
+    job.wait_for_output()
     before = job.status["jobId"]
     stack.cluster.kubectl("scale", f"deploy/{job.name}-master", "--replicas=2")
 
-    def is_mended() -> bool:
+    def is_repaired() -> bool:
         found = stack.get("deployment", f"{job.name}-master") or {}
         return bool(found["spec"]["replicas"] == 1 and len(job.pods("master")) == 1)
 
-    wait_until(is_mended, lambda: job.told("one master"), seconds=90)
+    wait_until(is_repaired, lambda: job.describe_missing("one master"), seconds=90)
     wait_until(
         lambda: any(e.startswith("Repaired: the master Deployment (spec.replicas)") for e in job.events()),
-        lambda: job.told("an event"),
+        lambda: job.describe_missing("an event"),
         seconds=30,
     )
-    job.running()
-    job.goes_on()
+    job.wait_until_running()
+    job.wait_for_output()
     assert job.status["jobId"] == before

@@ -1,4 +1,4 @@
-"""A PersistentVolumeClaim in the place of the pods' working volume: state lies on it, and what a pod has left there harms nobody."""
+"""A PersistentVolumeClaim as the pods' working volume: state is on it, and files of earlier pods cause no problem."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SIZE = {"storage": "1Gi"}
 
 @pytest.fixture
 def folder(stack: Stack, tmp_path: Path) -> Iterator[Path]:
-    """A folder of this machine, which `CLAIM` is bound to."""
-    tmp_path.chmod(0o777)  # pods run as a user of their own, and Kubernetes changes no owner on a host's path
+    """Yield a folder of this machine that is bound to `CLAIM`."""
+    tmp_path.chmod(0o777)  # pods run as a separate user, and Kubernetes does not change the owner of a host path
     shared: dict[str, Any] = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
     volume = {
         "apiVersion": "v1",
@@ -51,12 +51,12 @@ def folder(stack: Stack, tmp_path: Path) -> Iterator[Path]:
 
 
 def databases(folder: Path) -> set[Path]:
-    """Folders in which RocksDB keeps state."""
+    """Return the folders in which RocksDB stores state."""
     return {found.parent for found in folder.rglob("CURRENT")}
 
 
 @pytest.mark.long
-def test_state_lies_on_a_claim_in_the_place_of_the_working_volume(deploy: Callable[..., Job], folder: Path) -> None:
+def test_state_is_stored_on_a_claim_that_replaces_the_working_volume(deploy: Callable[..., Job], folder: Path) -> None:
     claimed = {"name": "work", "persistentVolumeClaim": {"claimName": CLAIM}}
     spec = {
         "configuration": {"state.backend.type": "rocksdb"},
@@ -64,18 +64,20 @@ def test_state_lies_on_a_claim_in_the_place_of_the_working_volume(deploy: Callab
     }
     job: Job = deploy("volumes", parallelism=1, spec=spec)
     try:
-        job.running()
-        job.goes_on()
+        job.wait_until_running()
+        job.wait_for_output()
         (worker,) = job.pods("worker")
         assert next(v for v in worker["spec"]["volumes"] if v["name"] == "work") == claimed
         (master,) = job.pods("master")
         assert "emptyDir" in next(v for v in master["spec"]["volumes"] if v["name"] == "work")
-        assert databases(folder), job.told(f"{sorted(folder.rglob('*'))[:20]}")
+        assert databases(folder), job.describe_missing(f"{sorted(folder.rglob('*'))[:20]}")
 
         killed = job.kill_pod("worker")
-        wait_until(lambda: job.pod_names("worker") - {killed}, lambda: job.told("another worker"), seconds=120)
-        job.goes_on()
-        job.running()
+        wait_until(
+            lambda: job.pod_names("worker") - {killed}, lambda: job.describe_missing("another worker"), seconds=120
+        )
+        job.wait_for_output()
+        job.wait_until_running()
         assert databases(folder)
     finally:
-        job.delete()  # a claim does not go before the pods that use it
+        job.delete()  # Kubernetes deletes a claim only after the pods that use it

@@ -1,1 +1,1 @@
-"""Programs whose every hook can misbehave in every way, for tests of what a job's author is told then."""
+"""Programs in which every hook can fail in every way, for tests of the errors that the author of a job sees."""

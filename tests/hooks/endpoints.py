@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
-from penstock.connectors.source import (
+from penstock.connectors.core.sink import Committer, Sink, SinkWriter, WriterContext
+from penstock.connectors.core.source import (
     NotingSplitReader,
     ReadBounds,
     ReaderContext,

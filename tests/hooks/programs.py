@@ -174,7 +174,7 @@ HOOKS: dict[str, Hook] = {
 
 
 def build(env: StreamExecutionEnvironment, act: Act, *, deeper: bool = False) -> Any:
-    """The program that has the hook, in this environment."""
+    """Build the program with the hook in this environment, and return the environment."""
     hook = HOOKS[act.hook]
     hook.program(env, act, hook.bounded, deeper)
     return env

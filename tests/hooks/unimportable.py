@@ -1,4 +1,4 @@
-"""A module that a worker cannot import, and everybody else can."""
+"""A module that every process except a worker can import."""
 
 from __future__ import annotations
 

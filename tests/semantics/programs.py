@@ -1,8 +1,10 @@
-"""Random programs, twice: as a job of the engine, and as a reading of the reference interpreter.
+"""Random programs in two forms: as a job of the engine, and as input of the reference interpreter.
 
-A program is a tree of plain tuples, so that a failing one can be made smaller and put into a test as it is. Values are
-(key, number). A step that looks at the order of a key's records stands only where that order is the same at any
-parallelism: not behind a union or a join, until a window has put the records in order again.
+A program is a tree of plain tuples. So a failing program can be reduced and copied into a test. Values are (key,
+number).
+
+Some steps depend on the order of a key's records. They occur only if that order is the same at any parallelism. After a
+union or a join, this is not the case until a window has sorted the records.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def pair(left: Any, right: Any) -> Any:
 
 
 def span(values: list[Any]) -> Any:
-    """Shows the order of arrival."""
+    """Return values that show the order of arrival."""
     return values[0][0], (values[0][1] % 100) * 10_000 + (values[-1][1] % 100) * 100 + len(values)
 
 
@@ -76,7 +78,7 @@ def mixed(values: list[Any]) -> Any:
 
 
 class Buckets(KeyedProcessFunction):
-    """Gives the running count of each key, and by timer the sum of each 50 ms of event time."""
+    """A function that emits the running count of each key and, by timer, the sum of each 50 ms of event time."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", int))
@@ -125,7 +127,7 @@ FOLDS: dict[str, tuple[Callable[[Any], DataStream], Callable[[list[Any]], Any]]]
 
 @dataclass(frozen=True)
 class Windowed:
-    """A window step: `kind` with its lengths, lateness, trigger, fold."""
+    """A window step: `kind` with its lengths, lateness, trigger and fold."""
 
     kind: tuple[Any, ...]
     lateness: int = 0
@@ -181,7 +183,7 @@ SIMPLE: dict[str, Callable[[DataStream], DataStream]] = {
 
 
 def as_job(source: DataStream, program: Any, collect: Callable[[DataStream, str], None]) -> None:
-    """Build the program; `collect` gets each output, late records too, with a name."""
+    """Build the program. `collect` gets each output, including late records, with a name."""
     names = iter(range(1000))
 
     def build(tree: Any) -> DataStream:
@@ -216,7 +218,7 @@ def joined(how: tuple[Any, ...], left: DataStream, right: DataStream) -> DataStr
     raise AssertionError(how)
 
 
-# --- as the reference reads it -----------------------------------------------------------------------------------------
+# --- for the reference interpreter -----------------------------------------------------------------------------------------
 
 
 READINGS: dict[str, Callable[[History], History]] = {
@@ -236,7 +238,8 @@ IN_BATCH: dict[str, Callable[[History], History]] = {"reduce": lambda history: r
 
 
 def as_read(source: History, program: Any, *, batch: bool = False) -> dict[str, list[Record]]:
-    """What each output of the program must have; in batch mode each step sees its input in order of time, and then the end of it."""
+    """Return the expected records of each output. In batch mode each step has sorted input, followed by the end of
+    time."""
     readings = READINGS | IN_BATCH if batch else READINGS
     names = iter(range(1000))
     outputs: dict[str, list[Record]] = {}
@@ -282,7 +285,7 @@ def both(how: tuple[Any, ...], left: History, right: History) -> History:
     raise AssertionError(how)
 
 
-# --- which there are -------------------------------------------------------------------------------------------------
+# --- strategies -------------------------------------------------------------------------------------------------
 
 _SIZES = st.sampled_from([40, 100])
 _KINDS = st.one_of(
@@ -309,7 +312,7 @@ _BOTH = st.one_of(
 
 @st.composite
 def programs(draw: Any) -> Any:
-    """One to three steps, or two such branches put together and one to two steps behind them."""
+    """Return one to three steps, or two joined branches followed by one or two steps."""
     tree, in_order = _branch(draw, "source", 3, in_order=True)
     if draw(st.booleans()):
         other, _ = _branch(draw, "source", 2, in_order=True)

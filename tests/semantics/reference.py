@@ -1,8 +1,9 @@
-"""What a program means, in plain Python: one record at a time, on lists and dicts.
+"""The meaning of a program in plain Python: one record at a time, on lists and dicts.
 
-A *history* is the list of what happens to a stream, in order: records with their event times, and watermarks. An operator
-turns a history into another one. There are no batches, no parallelism, no checkpoints; that the engine has them must not
-show. The rules are Flink's, by the numbers of the feature list (T26: windows are half open and aligned to the epoch, …).
+A *history* is the list of events of a stream, in order: records with their event times, and watermarks. An operator
+converts a history into another one. Batches, parallelism and checkpoints do not exist here, and those of the engine
+must not affect the results. The rules are those of Flink, for example that windows are half open and aligned to the
+epoch.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def records(history: History) -> list[Record]:
 
 
 def each(history: History, function: Callable[[Any], Iterable[Any]]) -> History:
-    """Map, filter and flat_map: results keep the time of their record."""
+    """Apply map, filter and flat_map. Results keep the time of their record."""
     result: History = []
     for item in history:
         if isinstance(item, Record):
@@ -47,7 +48,7 @@ def each(history: History, function: Callable[[Any], Iterable[Any]]) -> History:
 
 
 def union(histories: list[History]) -> History:
-    """Records in any order, but none passes a watermark; the clock is the minimum of all (T6)."""
+    """Return the records in any order. No record passes a watermark, and the clock is the minimum of all inputs."""
     clocks = [START] * len(histories)
     positions = [0] * len(histories)
     result: History = []
@@ -68,7 +69,7 @@ def union(histories: list[History]) -> History:
 
 
 def rolling(history: History, key: Key, add: Callable[[Any, Any], Any]) -> History:
-    """`reduce`: a result for every record (A22, A23)."""
+    """Apply `reduce`, which emits a result for every record."""
     totals: dict[Any, Any] = {}
 
     def step(value: Any) -> list[Any]:
@@ -80,20 +81,20 @@ def rolling(history: History, key: Key, add: Callable[[Any, Any], Any]) -> Histo
 
 
 def in_order_of_time(history: History) -> History:
-    """Batch mode: all records are there before the clock moves, once."""
+    """Sort the records as in batch mode: all records arrive before the clock moves once."""
     return [*sorted(records(history), key=lambda record: record.time), Watermark(END)]
 
 
 def reduced(history: History, key: Key, add: Callable[[Any, Any], Any]) -> History:
-    """`reduce` in batch mode: the last result of each key."""
+    """Apply `reduce` in batch mode, which emits the last result of each key."""
     last = {key(record.value): record.value for record in records(rolling(history, key, add))}
     return [*(Record(value, END) for value in last.values()), Watermark(END)]
 
 
 def buckets(history: History, key: Key, length: int) -> History:
-    """A process function: the running count of each key; by timer, the sum of each `length` ms of event time.
+    """Apply a process function: the running count of each key and, by timer, the sum of each `length` ms of event time.
 
-    There is one timer for a key and a time (T22); a timer for a time that has passed fires with the next watermark.
+    Each key has one timer per time. A timer for a time that has passed fires with the next watermark.
     """
     counts: dict[Any, int] = defaultdict(int)
     sums: dict[tuple[int, Any], int] = {}
@@ -113,7 +114,7 @@ def buckets(history: History, key: Key, length: int) -> History:
 
 
 def count_windows(history: History, key: Key, size: int, fold: Callable[[list[Any]], Any]) -> History:
-    """Global windows that fire and are purged with every `size`-th record; their end is the end of time."""
+    """Apply global windows that fire and are purged with every `size`-th record. Their end is the end of time."""
     open_: dict[Any, list[Any]] = defaultdict(list)
     result: History = []
     for item in history:
@@ -131,7 +132,8 @@ def count_windows(history: History, key: Key, size: int, fold: Callable[[list[An
 
 
 def aligned(size: int, slide: int, offset: int = 0) -> Callable[[int], list[tuple[int, int]]]:
-    """Tumbling and sliding windows: half open, aligned to the epoch (T26, T27). None ends after the end of time."""
+    """Assign tumbling and sliding windows, which are half open and aligned to the epoch. None ends after the end of
+    time."""
 
     def assign(time: int) -> list[tuple[int, int]]:
         last = time - (time - offset) % slide
@@ -148,9 +150,9 @@ class Pane:
     end: int
     values: list[Any] = field(default_factory=list)
     counted: int = 0
-    """Elements since the count trigger has fired."""
+    """Number of elements since the count trigger last fired."""
     fires_at_end: bool = False
-    """A timer for its end is set."""
+    """Whether a timer for the end is set."""
 
     @property
     def last(self) -> int:
@@ -159,12 +161,13 @@ class Pane:
 
 @dataclass
 class Windows:
-    """
+    """Event-time windows with their lateness and trigger.
+
     Args:
-        gap: session windows (T29): what overlaps or touches becomes one.
-        lateness: how long a window is kept after its end (T55).
-        trigger: "time": at the end, and for every late element; ("count", n) fires on every n-th element instead, and
-            ("purge", n) drops the contents then (T40, T41).
+        gap: gap of session windows, which merge if they overlap or touch.
+        lateness: how long a window is kept after its end.
+        trigger: "time" fires at the end, and for every late element. ("count", n) fires on every n-th element instead.
+            ("purge", n) also drops the contents then.
     """
 
     key: Key
@@ -175,7 +178,7 @@ class Windows:
     trigger: Any = "time"
 
     def run(self, history: History) -> tuple[History, list[Record]]:
-        """The results, and the late records (T52, T53)."""
+        """Return the results and the late records."""
         self._clock = START
         self._panes: dict[Any, list[Pane]] = defaultdict(list)
         self._result: History = []
@@ -243,7 +246,7 @@ class Windows:
             self._result.append(Record(self.fold(pane.values), pane.last))
 
     def _advance(self, clock: int) -> None:
-        """Timers fire in the order of time (T7), and a window is deleted at its end plus the lateness."""
+        """Fire the timers in the order of time, and delete each window at its end plus the lateness."""
         self._clock = clock
         due = [(pane.last, key, pane) for key, panes in self._panes.items() for pane in panes if pane.last <= clock]
         for _, key, pane in sorted(due, key=lambda timer: timer[:2]):
@@ -258,7 +261,7 @@ class Windows:
 
 
 def window_join(left: History, right: History, key: Key, assign: Any, pair: Callable[[Any, Any], Any]) -> History:
-    """All pairs of a key in a window, when it ends (T48)."""
+    """Return all pairs of a key in a window when the window ends."""
 
     def fold(values: list[Any]) -> list[Any]:
         return [pair(a, b) for side_a, a in values if side_a == 0 for side_b, b in values if side_b == 1]
@@ -272,8 +275,10 @@ def window_join(left: History, right: History, key: Key, assign: Any, pair: Call
 def interval_join(
     left: History, right: History, key: Key, lower: int, upper: int, pair: Callable[[Any, Any], Any]
 ) -> History:
-    """Pairs with left time + lower <= right time <= left time + upper, at the later of both; what is behind the
-    watermark when it comes finds no partner and is none."""
+    """Return the pairs with left time + lower <= right time <= left time + upper, at the later of both times.
+
+    A record that is behind the watermark when it arrives has no partner.
+    """
     tagged = [each(history, lambda v, side=side: [(side, v)]) for side, history in enumerate((left, right))]
     seen: dict[Any, list[tuple[int, Any, int]]] = defaultdict(list)
     clock = START

@@ -1,6 +1,8 @@
-"""Random programs on random histories: whatever happens to a job, its outputs are what the reference interpreter reads.
+"""Random programs on random histories: the outputs of a job equal those of the reference interpreter in spite of
+failures.
 
-Histories have disorder and late records. What happens: crashes, at any record too, snapshots, restores, other parallelism.
+Histories have disorder and late records. The failures and changes are crashes (also at any record), snapshots,
+restores, and other parallelisms.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from tests.semantics.reference import END, History, Record, Watermark
 
 SPLITS = 2
 LAST = 1_000_001
-"""Watermarks are odd and event times even: whether a record at the watermark is late is nobody's promise."""
+"""The last event time. Watermarks are odd and event times even, because a record exactly at the watermark may be late
+or not."""
 
 pushes = st.tuples(st.just("push"), st.sampled_from(KEYS), st.integers(0, 20), st.integers(-60, 60))
 watermarks = st.tuples(st.just("watermark"), st.integers(0, 50))
@@ -33,7 +36,7 @@ events = st.lists(st.one_of(pushes, pushes, pushes, watermarks, disturbances), m
 
 
 def history_of(happenings: list[tuple[Any, ...]]) -> History:
-    """What the source gives, by the events' own words."""
+    """Return the history of the source, from the events."""
     history: History = []
     clock = 1
     for event in happenings:
@@ -47,7 +50,7 @@ def history_of(happenings: list[tuple[Any, ...]]) -> History:
 
 
 def play(program: Any, happenings: list[tuple[Any, ...]], parallelism: int, backend: str) -> dict[str, Counter[Any]]:
-    """The outputs of the job, whatever happens."""
+    """Return the outputs of the job after all events."""
     with JobHarness(parallelism, backend=backend) as harness:
         names: list[str] = []
 
@@ -56,7 +59,8 @@ def play(program: Any, happenings: list[tuple[Any, ...]], parallelism: int, back
             harness.collect(stream, name)
 
         as_job(harness.source("numbers", splits=SPLITS), program, collect)
-        # What is pushed behind it waits until all before it is processed: a record comes after its watermark, everywhere.
+        # The records after a watermark wait until all records before it are processed. So each arrives after its
+        # watermark, everywhere.
         harness.collect(harness.source("fence"), "fences")
         snapshots: list[JobSnapshot] = []
         clock = 1
@@ -98,7 +102,7 @@ TIME_ENDS = [("push", "b", 1, 1), ("push", "b", 7, 0), ("crash",), ("snapshot",)
 @example(COUNTED, AFTER_TWO_RUNS, 1, "rocksdb")
 @example((("source", "count"), "all"), TIME_ENDS, 2, "rocksdb")
 @given(programs(), events, st.integers(1, 4), st.sampled_from(["hashmap", "rocksdb"]))
-def test_a_job_gives_what_its_program_means_whatever_happens_to_it(
+def test_a_job_has_the_results_of_its_program_in_spite_of_failures(
     program: Any, happenings: list[tuple[Any, ...]], parallelism: int, backend: str
 ) -> None:
     read = as_read(history_of(happenings), program)

@@ -1,4 +1,4 @@
-"""Random programs in batch mode: their outputs are what the reference interpreter reads of input in order of time."""
+"""Random programs in batch mode: the outputs equal those of the reference interpreter for sorted input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from penstock.connectors.function import FunctionSource
+from penstock.connectors.core.function import FunctionSource
 from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.functions import ProcessFunction, SinkFunction, SourceFunction
 from tests.in_process import environment, run
@@ -17,13 +17,13 @@ from tests.semantics.programs import KEYS, as_job, as_read, programs
 from tests.semantics.reference import END, History, Record, Watermark
 
 records = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 20)), min_size=5, max_size=40)
-"""Keys and numbers; each gets a time of its own, so that there is one order of time."""
+"""Keys and numbers. Each record gets a different time, so that only one order of time exists."""
 
 FOUND: dict[str, Counter[Any]] = defaultdict(Counter)
 
 
 class Disordered(SourceFunction):
-    """A history, with watermarks that would make most of it late."""
+    """A source of a history, with watermarks that would make most records late in streaming mode."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -35,7 +35,7 @@ class Disordered(SourceFunction):
                 ctx.emit_watermark(item.time)
 
     def cancel(self) -> None:
-        """It ends by itself."""
+        """Do nothing, because the source ends without a call."""
 
 
 class Timed(ProcessFunction):
@@ -55,7 +55,7 @@ class Keeps(SinkFunction):
 @given(
     programs(), records, st.randoms(use_true_random=False), st.integers(1, 3), st.sampled_from(["hashmap", "rocksdb"])
 )
-def test_a_batch_job_gives_what_its_program_means(
+def test_a_batch_job_has_the_results_of_its_program(
     tmp_path_factory: pytest.TempPathFactory, program: Any, values: Any, chance: Any, parallelism: int, backend: str
 ) -> None:
     history: History = [

@@ -1,4 +1,4 @@
-"""As `test_random_programs`, on clusters of real processes: a worker is killed and the parallelism changed on the way."""
+"""Random programs as in `test_random_programs`, on clusters of real processes, with a killed worker and a rescale."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from penstock.connectors.function import FunctionSource
+from penstock.connectors.core.function import FunctionSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.functions import ProcessFunction, SourceFunction
 from tests.integration.engine.selfcheck.driver import configuration, environment, submitted
@@ -20,18 +20,18 @@ from tests.semantics.reference import History, Record
 from tests.semantics.test_random_programs import history_of, pushes, watermarks
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PAUSE_S = 0.05
-"""Between two happenings: a history takes a quarter of a minute, so that checkpoints, a kill and a rescale meet it."""
+"""Pause between two events (s). A history takes about 15 s, so that checkpoints, a kill and a rescale occur during it."""
 
 histories = st.lists(st.one_of(pushes, pushes, pushes, watermarks), min_size=250, max_size=300).map(history_of)
 
 
 class Replayed(SourceFunction):
-    """A history, from where the last checkpoint has it."""
+    """A source of a history, which continues at the position of the last checkpoint."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -44,7 +44,7 @@ class Replayed(SourceFunction):
         return self.position
 
     def run(self, ctx: Any) -> None:
-        while self.position < len(self.history) - 1:  # the end of time comes by itself
+        while self.position < len(self.history) - 1:  # the end of the source emits the end of time
             item = self.history[self.position]
             with ctx.get_checkpoint_lock():
                 self.position += 1
@@ -58,8 +58,8 @@ class Replayed(SourceFunction):
         self.position = len(self.history)
 
 
-class Told(ProcessFunction):
-    """A line with the output's name, the value and its event time."""
+class Described(ProcessFunction):
+    """A function that emits a line with the output's name, the value and its event time."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -72,7 +72,7 @@ class Told(ProcessFunction):
     max_examples=2, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )
 @given(program=programs(), history=histories)
-def test_a_job_gives_what_its_program_means_whatever_happens_to_it(
+def test_a_job_has_the_results_of_its_program_in_spite_of_failures(
     executor: EmbeddedExecutor,
     runner: str,
     tmp_path_factory: pytest.TempPathFactory,
@@ -84,7 +84,7 @@ def test_a_job_gives_what_its_program_means_whatever_happens_to_it(
     source = env.from_source(FunctionSource(Replayed(history), bounded=True), None, "history").uid("history")
 
     def collect(stream: Any, name: str) -> None:
-        lines = stream.process(Told(name)).uid(f"told-{name}")
+        lines = stream.process(Described(name)).uid(f"told-{name}")
         lines.sink_to(FileSink.for_row_format(f"file://{folder}/out/{name}", str).build()).uid(f"sink-{name}")
 
     as_job(source, program, collect)

@@ -1,4 +1,4 @@
-"""What the tests of the development tools share: one small image, and one cluster for all that only use it."""
+"""Shared fixtures of the tests of the development tools: one small image, and one cluster for all tests that only use it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUSYBOX = "localhost/busybox:1"
 
 @pytest.fixture(scope="session")
 def busybox_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A docker archive of an image with nothing but busybox in it, taken from its Debian package."""
+    """Return a docker archive of an image that has only busybox, from its Debian package."""
     scratch = tmp_path_factory.mktemp("busybox")
     fetch = ["apt-get", "download", "--quiet", "busybox-static"]
     if subprocess.run(fetch, cwd=scratch, check=False, capture_output=True).returncode:
@@ -33,7 +33,7 @@ def busybox_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def cluster(busybox_archive: Path) -> Iterator[Cluster]:
-    """A cluster with a node that tests may use, but not take down; the busybox image is in it."""
+    """Start a cluster with a node and the busybox image. Tests may use it, but not stop it."""
     with Cluster("tools-test") as running:
         running.load(busybox_archive)
         yield running

@@ -75,7 +75,7 @@ def control() -> Iterator[Cluster]:
         yield cluster
 
 
-def test_controllers_work_though_no_pod_runs(control: Cluster) -> None:
+def test_controllers_work_without_running_pods(control: Cluster) -> None:
     control.apply(json.dumps(DEPLOYMENT))
     wait_until(lambda: control.kubectl("get", "pods", "--selector", "app=web", "--output", "name").count("pod/") == 2)
     control.kubectl("delete", "deployment", "web")
@@ -109,18 +109,18 @@ def test_access_is_controlled_by_roles(control: Cluster) -> None:
         control.kubectl("auth", "can-i", "list", "secrets", "--as=nobody")
 
 
-def test_second_up_leaves_the_running_cluster_alone(control: Cluster) -> None:
+def test_a_second_up_does_not_change_the_running_cluster(control: Cluster) -> None:
     before = control.pids()
     with Cluster(NAME, level="control") as again:
         assert again.pids() == before
     assert control.is_up()
 
 
-def test_killed_component_is_started_again(control: Cluster) -> None:
+def test_a_killed_component_restarts(control: Cluster) -> None:
     before = control.pids()["kube-scheduler"]
     control.signal("kube-scheduler", signal.SIGKILL)
     wait_until(lambda: control.pids().get("kube-scheduler", before) != before)
-    with pytest.raises(NotRunning, match="there are: etcd, kube-apiserver"):
+    with pytest.raises(NotRunning, match="choose one of: etcd, kube-apiserver"):
         control.signal("kubelet", signal.SIGSTOP)
 
 
@@ -129,7 +129,7 @@ def test_images_need_a_node(control: Cluster) -> None:
         control.load("localhost/none:1")
 
 
-def test_several_clusters_run_beside_each_other(control: Cluster) -> None:
+def test_several_clusters_run_at_the_same_time(control: Cluster) -> None:
     with Cluster("control-test-2", level="control") as other:
         other.kubectl("create", "namespace", "only-here")
         with pytest.raises(KubectlFailed, match="not found"):
@@ -160,7 +160,7 @@ def test_death_of_the_supervisor_ends_its_components() -> None:
         assert not cluster.is_up()
 
 
-def test_command_line_tells_what_runs(control: Cluster) -> None:
+def test_command_line_shows_the_running_components(control: Cluster) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tools.devcluster", "--name", NAME, *arguments]
         return subprocess.run(

@@ -1,4 +1,4 @@
-"""The node level runs real containers, and is taken down without a trace, however it ended."""
+"""The node level runs real containers, and leaves no trace after its end, also after a crash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from tools.devcluster import Cluster, host, node, plan
 from tools.devcluster.cluster import KubectlFailed
 from tools.errors import ToolError
-from tools.s3server import S3Server
+from tools.servers.s3 import S3Server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,7 +82,7 @@ def test_pods_run_as_a_restricted_user(web: Cluster) -> None:
         web.kubectl("exec", pod, "--", "/busybox", "touch", "/file")
 
 
-def test_services_are_found_by_name_from_pods_and_by_address_from_here(web: Cluster) -> None:
+def test_services_are_found_by_name_from_pods_and_by_address_from_the_host(web: Cluster) -> None:
     pod = first_pod(web)
     for name in ("web.default.svc.cluster.local", "web-headless:8080"):
         assert web.kubectl("exec", pod, "--", "/busybox", "wget", "-qO-", f"http://{name}/") == "hello"
@@ -91,7 +91,7 @@ def test_services_are_found_by_name_from_pods_and_by_address_from_here(web: Clus
         assert answer.read() == b"hello"
 
 
-def test_name_that_is_not_of_the_cluster_does_not_exist_at_once(web: Cluster) -> None:
+def test_an_unknown_name_fails_immediately(web: Cluster) -> None:
     began = time.monotonic()
     with pytest.raises(KubectlFailed, match=r"bad address|NXDOMAIN"):
         web.kubectl("exec", first_pod(web), "--", "/busybox", "wget", "-qO-", "http://elsewhere.example/")
@@ -130,7 +130,7 @@ def test_stopped_kubelet_is_a_lost_node(cluster: Cluster) -> None:
 def test_image_is_loaded_once(cluster: Cluster, busybox_archive: Path, tmp_path: Path) -> None:
     assert cluster.load(busybox_archive) == [IMAGE]
     assert IMAGE in cluster.images()
-    with pytest.raises(ToolError, match="no archive and no built image 'localhost/none:1'"):
+    with pytest.raises(ToolError, match="neither an archive nor a built image is called 'localhost/none:1'"):
         cluster.load("localhost/none:1")
     torn = tmp_path / "torn.tar"
     torn.write_bytes(busybox_archive.read_bytes()[:10_000])
@@ -160,7 +160,7 @@ def test_nothing_is_left_after_down(busybox_archive: Path) -> None:
             running.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
             during = Machine.seen(name)
         after = Machine.seen(name)
-    assert during.processes, "the test does not see what it looks for"
+    assert during.processes, "the check does not find the running cluster"
     assert during.links - before.links
     assert during.routes - before.routes
     assert during.cgroups - before.cgroups
@@ -192,7 +192,7 @@ def test_nothing_is_left_after_the_first_process_was_killed() -> None:
 
 
 class own_cluster:  # noqa: N801 - used as a function
-    """A name for a cluster of the test's own; its images are removed with it."""
+    """A name for a cluster that only one test uses. The context removes its images at the end."""
 
     name = "tools-test-own"
 
@@ -205,7 +205,7 @@ class own_cluster:  # noqa: N801 - used as a function
 
 
 class Machine:
-    """What a cluster could leave behind, less what belongs to other clusters on this machine."""
+    """Everything that a cluster could leave behind, except parts of other clusters on this machine."""
 
     def __init__(self, name: str) -> None:
         root = str(plan.state_root(name))

@@ -1,4 +1,4 @@
-"""A cluster's plan, its files and the reasons for a refusal; nothing is started here."""
+"""A cluster's plan, its files and the reasons for a refusal. Nothing starts here."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_clusters_share_no_address(tmp_path: Path) -> None:
     assert len({one.link for one in plans}) == len(plans)
 
 
-def test_plan_is_read_as_it_was_saved(tmp_path: Path) -> None:
+def test_a_saved_plan_is_read_unchanged(tmp_path: Path) -> None:
     written = planned(tmp_path, number=3, ports=Ports(api=1234))
     written.save()
     assert plan.load(tmp_path) == written
@@ -45,7 +45,7 @@ def test_plan_is_read_as_it_was_saved(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "Dev", "../up", "a b", "-a", "a" * 40])
 def test_bad_name_of_a_cluster_is_refused(name: str) -> None:
-    with pytest.raises(ToolError, match="no name for a cluster"):
+    with pytest.raises(ToolError, match="not a valid cluster name"):
         plan.state_root(name)
 
 
@@ -79,7 +79,7 @@ def test_node_changes_nothing_that_the_kernel_has_only_once(tmp_path: Path) -> N
     assert kubelet["cgroupRoot"] == "/penstock-dev0"
 
 
-def test_program_image_depends_on_the_program_alone(tmp_path: Path) -> None:
+def test_program_image_depends_only_on_the_program(tmp_path: Path) -> None:
     program = tmp_path / "pause"
     program.write_bytes(b"\x7fELF")
     first = store.program_image("localhost/pause:1", program)
@@ -87,7 +87,7 @@ def test_program_image_depends_on_the_program_alone(tmp_path: Path) -> None:
     assert store.program_image("localhost/pause:1", program) == first
 
 
-def test_machine_that_cannot_host_a_node_tells_every_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_cannot_host_a_node_gets_every_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preflight, "install_missing", lambda: None)
     monkeypatch.setattr(preflight, "missing_packages", list)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
@@ -99,7 +99,7 @@ def test_machine_that_cannot_host_a_node_tells_every_reason(tmp_path: Path, monk
         assert word in str(refused.value)
 
 
-def test_user_without_root_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_root_gets_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(Unsupported, match="not root"):
         preflight.check("node", tmp_path)
@@ -112,7 +112,7 @@ def test_missing_program_is_named_with_its_package(tmp_path: Path, monkeypatch: 
     assert "containerd" in preflight.missing_packages()
 
 
-def test_process_that_took_over_a_number_is_not_touched(tmp_path: Path) -> None:
+def test_a_process_that_reuses_a_pid_is_not_touched(tmp_path: Path) -> None:
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         process = processes.of(sleeper.pid)

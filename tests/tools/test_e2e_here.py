@@ -1,4 +1,4 @@
-"""What `make test` says where it leaves the end-to-end tests out."""
+"""The output of `make test` when it skips the end-to-end tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _machine(monkeypatch: pytest.MonkeyPatch, *reasons: str, programs: bool = Tr
     monkeypatch.setattr(here, "is_built", lambda _name: images)
 
 
-def test_where_everything_is_there_they_run(
+def test_the_end_to_end_tests_run_on_a_machine_that_has_everything(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _machine(monkeypatch)
@@ -34,7 +34,9 @@ def test_every_obstacle_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reason_for_skipping_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     _machine(monkeypatch, images=False)
     assert here.main() == here.LEFT_OUT
     told = capsys.readouterr().out
@@ -42,7 +44,7 @@ def test_what_is_left_out_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "make test-e2e" in told
 
 
-def test_the_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_variable_disables_the_end_to_end_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     _machine(monkeypatch, "you are not root")
     monkeypatch.setenv("PENSTOCK_E2E", "no")
     assert list(here.obstacles()) == ["PENSTOCK_E2E is no"]

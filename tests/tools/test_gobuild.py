@@ -1,6 +1,6 @@
-"""Programs are built once, by whoever comes first, and anew when what decides their bytes changes.
+"""A program is built once, also with concurrent callers, and again when an input of its bytes changes.
 
-``go`` is replaced by a script that counts its calls: what the compiler does is not under test.
+A script that counts its calls replaces ``go``, because the compiler is not under test.
 """
 
 from __future__ import annotations
@@ -55,20 +55,20 @@ def test_program_is_built_once(module: GoModule) -> None:
     assert calls(module) == 1
 
 
-def test_only_what_is_missing_is_built(module: GoModule) -> None:
+def test_only_missing_programs_are_built(module: GoModule) -> None:
     module.ensure(["one"])
     module.ensure(["one", "two"])
     assert calls(module) == 2
 
 
-def test_two_callers_at_once_build_once(module: GoModule) -> None:
+def test_concurrent_callers_build_once(module: GoModule) -> None:
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         directories = set(pool.map(lambda _: module.ensure(["one"]), range(4)))
     assert len(directories) == 1
     assert calls(module) == 1
 
 
-def test_a_go_that_is_too_old_is_passed_over(module: GoModule, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_go_that_is_too_old_is_skipped(module: GoModule, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     package = tmp_path / "site" / "go"
     (package / "bin").mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -81,7 +81,9 @@ def test_a_go_that_is_too_old_is_passed_over(module: GoModule, monkeypatch: pyte
     assert (module.ensure(["one"]) / "one").exists()
 
 
-def test_new_pin_source_version_or_flags_are_a_new_program(module: GoModule, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_pin_source_version_or_flag_gives_a_new_program(
+    module: GoModule, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen = {module.bin_dir()}
     (module.directory / "go.sum").write_text("other")
     seen.add(module.bin_dir())
@@ -94,32 +96,32 @@ def test_new_pin_source_version_or_flags_are_a_new_program(module: GoModule, mon
     assert len(seen) == 5
 
 
-def test_failed_build_tells_why_and_leaves_nothing(module: GoModule) -> None:
+def test_a_failed_build_reports_the_reason_and_leaves_nothing(module: GoModule) -> None:
     with pytest.raises(BuildFailed, match=r"broken could not be built.*\n.*syntax error in broken"):
         module.ensure(["broken"])
     assert list(module.bin_dir().iterdir()) == []
     assert [path.name for path in module.bin_dir().parent.iterdir() if path.is_dir()] == [module.bin_dir().name]
 
 
-def test_go_beside_the_python_packages_is_found_where_the_path_has_none(
+def test_go_beside_the_python_packages_is_found_if_it_is_not_on_the_path(
     module: GoModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = tmp_path / "packages" / "go"
     (package / "bin").mkdir(parents=True)
     (package / "__init__.py").touch()
     (tmp_path / "tools" / "go").rename(package / "bin" / "go")
-    with pytest.raises(BuildFailed, match="no Go toolchain"):
+    with pytest.raises(BuildFailed, match="go is not on the PATH"):
         module.ensure()
     monkeypatch.syspath_prepend(package.parent)
     assert (module.ensure(["one"]) / "one").exists()
 
 
-def test_a_modules_files_are_those_that_were_pinned(
+def test_the_files_of_a_module_match_their_pin(
     module: GoModule, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_GO_MODULE", f'{{"Dir": "{tmp_path}", "Sum": "h1:good"}}')
     assert module_source("example.com/m", "v1.0.0", "h1:good") == tmp_path
-    with pytest.raises(BuildFailed, match="checksum h1:good and not h1:pinned"):
+    with pytest.raises(BuildFailed, match="checksum h1:good instead of h1:pinned"):
         module_source("example.com/m", "v1.0.0", "h1:pinned")
     monkeypatch.setenv("FAKE_GO_MODULE", '{"Error": "timeout"}')
     monkeypatch.setenv("FAKE_GO_EXIT", "1")

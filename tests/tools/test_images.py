@@ -1,4 +1,4 @@
-"""The images: what is in them, what is not, and that the same inputs give the same layers."""
+"""The images: their content, and that the same inputs give the same layers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 JOB_TAG = "localhost/penstock-job-test:dev"
 BASE_MB = 860
-"""The base image was 814 MB when this was written, 89 of them the archive of classes."""
+"""Limit in MB. The base image had 814 MB at first, including 89 MB for the archive of classes."""
 
 
 def slim() -> ModuleType:
@@ -51,7 +51,7 @@ def test_the_operators_image_can_send_traces() -> None:
     assert [line for line in wanted if line.startswith("opentelemetry-exporter-otlp-proto-http")]
 
 
-def test_pattern_of_the_drop_list_that_matches_nothing_is_told(tmp_path: Path) -> None:
+def test_a_drop_list_pattern_without_a_match_is_reported(tmp_path: Path) -> None:
     (tmp_path / "jars").mkdir()
     (tmp_path / "jars" / "hive-1.jar").write_text("")
     (tmp_path / "jars" / "core-1.jar").write_text("")
@@ -60,7 +60,7 @@ def test_pattern_of_the_drop_list_that_matches_nothing_is_told(tmp_path: Path) -
     assert [path.name for path in (tmp_path / "jars").iterdir()] == ["core-1.jar"]
 
 
-def test_byte_code_depends_on_the_sources_alone(tmp_path: Path) -> None:
+def test_byte_code_depends_only_on_the_sources(tmp_path: Path) -> None:
     written: list[bytes] = []
     for name in ("one", "two"):
         (tmp_path / name / "package").mkdir(parents=True)
@@ -72,7 +72,7 @@ def test_byte_code_depends_on_the_sources_alone(tmp_path: Path) -> None:
     assert written[0] == written[1]
 
 
-def test_dockerfiles_name_no_user_by_name_and_take_their_base_as_an_argument() -> None:
+def test_dockerfiles_use_numeric_users_and_take_their_base_as_an_argument() -> None:
     for path in sorted((ROOT / "images").glob("*/Dockerfile")):
         text = path.read_text()
         assert re.search(r"^ARG BASE_IMAGE=", text, re.MULTILINE), path
@@ -80,7 +80,7 @@ def test_dockerfiles_name_no_user_by_name_and_take_their_base_as_an_argument() -
         assert re.findall(r"^USER (\S+)", text, re.MULTILINE)[-1] == "185:185", path
 
 
-def test_the_archive_of_classes_can_be_made_from_what_the_context_holds(tmp_path: Path) -> None:
+def test_the_archive_of_classes_can_be_built_from_the_context(tmp_path: Path) -> None:
     for name in context.ARCHIVE:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes((ROOT / "runtime" / name).read_bytes())
@@ -91,16 +91,16 @@ def test_the_archive_of_classes_can_be_made_from_what_the_context_holds(tmp_path
     assert done.stdout.startswith(str(tmp_path))
 
 
-def test_directory_of_a_job_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ToolError, match="no-job is no directory"):
+def test_a_missing_job_directory_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ToolError, match="no-job is not a directory"):
         build_job(tmp_path / "no-job", tag=JOB_TAG)
 
 
-def test_wheel_that_cannot_be_had_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_wheel_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    with pytest.raises(BuildFailed, match=r"pip wheel.*failed"):
+    with pytest.raises(BuildFailed, match=r"pip (install|wheel).*failed"):
         wheels.collect("operator")
     assert not [path for path in (tmp_path / "wheels").iterdir() if path.is_dir()]
 
@@ -146,9 +146,9 @@ def job(base: str, tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 class TestBuilt:
-    """What the images are, seen from outside and inside."""
+    """The built images, seen from outside and inside."""
 
-    def test_base_is_small(self, base: str) -> None:
+    def test_the_base_image_is_small(self, base: str) -> None:
         assert build.size(base) < BASE_MB * 1e6
 
     def test_operator_has_no_spark_and_no_java(self, operator: str) -> None:
@@ -159,7 +159,7 @@ class TestBuilt:
         assert run(operator, "import penstock_operator, penstock.checkpoint; print('ok')") == "ok"
 
     @pytest.mark.parametrize("image", ["base", "operator", "job"])
-    def test_user_entry_point_and_labels(self, image: str, request: pytest.FixtureRequest) -> None:
+    def test_images_set_user_entry_point_and_labels(self, image: str, request: pytest.FixtureRequest) -> None:
         config = inspect(request.getfixturevalue(image))
         assert config["User"] == "185:185"
         assert config["Entrypoint"][:2] == ["/usr/bin/tini", "--"]
@@ -170,7 +170,7 @@ class TestBuilt:
         assert re.fullmatch(r"\d+\.\d+.*", labels["org.opencontainers.image.version"])
         assert re.fullmatch(r"[0-9a-f]{40}", labels["org.opencontainers.image.revision"])
 
-    def test_nobody_but_root_can_write_and_the_user_has_a_name(self, base: str) -> None:
+    def test_only_root_can_write_and_the_user_has_a_name(self, base: str) -> None:
         program = (
             "import getpass, os; writable = [d for d, _, _ in os.walk('/') "
             "if os.access(d, os.W_OK) and not d.startswith(('/proc', '/tmp', '/var/tmp', '/dev', '/run/lock'))]; "
@@ -185,8 +185,8 @@ class TestBuilt:
         )
         assert run(base, program) == "True"
 
-    def test_its_java_takes_the_archive_of_classes(self, base: str) -> None:
-        """As an executor does; with `-Xshare:on` it would not start if Java or a jar were not those of the archive."""
+    def test_java_uses_the_archive_of_classes(self, base: str) -> None:
+        """Start an executor's class. `-Xshare:on` makes the start fail if Java or a jar differs from those of the archive."""
         program = (
             "import os, subprocess; from penstock.jobmanager.cluster.jvm.class_archive import class_path, jvm_options; "
             "home = os.environ['JAVA_HOME']; options = [*jvm_options(home), '-Xshare:on', '-Xlog:class+load']; "
@@ -197,13 +197,13 @@ class TestBuilt:
         )
         assert float(run(base, program)) > 0.8
 
-    def test_nothing_of_this_machine_is_in_the_image(self, base: str) -> None:
+    def test_the_image_has_nothing_of_the_build_machine(self, base: str) -> None:
         found = run(base, "print(open('/etc/hosts').read(), __import__('os').path.exists('/build'))")
         assert str(ROOT) not in found
         listed = run(base, "import pathlib; print([p.name for p in pathlib.Path('/opt').iterdir()])")
         assert sorted(json.loads(listed.replace("'", '"'))) == ["java", "job", "penstock"]
 
-    def test_job_image_holds_the_job_and_what_it_needs(self, job: str) -> None:
+    def test_job_image_has_the_job_and_its_dependencies(self, job: str) -> None:
         assert run(job, "import runpy; runpy.run_path('job.py')") == "found"
 
     def test_same_inputs_give_the_same_layers(self, operator: str) -> None:
@@ -232,7 +232,7 @@ class TestBuilt:
             time.sleep(1)
         log = cluster.kubectl("logs", "spark")
         assert seen == "Succeeded", log
-        # Spark draws its progress over the same lines
+        # Spark prints its progress over the same lines
         found = re.search(r'\{"counts".*\}', log)
         assert found, log
         result = json.loads(found[0])
@@ -273,7 +273,7 @@ def buildah(*arguments: str, check: bool = True) -> str:
 
 
 def run(image: str, program: str) -> str:
-    """What a Python program prints that runs in the image as its user."""
+    """Return the output of a Python program that runs in the image as its user."""
     container = buildah("from", "--pull-never", image)
     try:
         return buildah("run", container, "--", "python", "-c", program)

@@ -1,4 +1,4 @@
-"""Processes of the tools that outlive who started them."""
+"""Processes of the tools that outlive the command that starts them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 from tools import processes
 
 
-def test_a_lock_of_who_starts_it_is_not_held_by_what_goes_on(tmp_path: Path) -> None:
+def test_a_started_process_does_not_keep_the_lock_of_its_parent(tmp_path: Path) -> None:
     lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
-    os.set_inheritable(lock, True)  # as a program has it that was started by flock(1)
+    os.set_inheritable(lock, True)  # a program that flock(1) starts has such a file
     fcntl.flock(lock, fcntl.LOCK_EX)
     pid = processes.spawn(["sleep", "30"], environment=dict(os.environ), log=tmp_path / "log")
     try:

@@ -17,7 +17,7 @@ def test_a_method_is_listed_with_its_parameters_and_defaults() -> None:
     assert names["A"]["methods"]["f"] == {"parameters": ["a", "b=1", "*c", "d=None", "**e"]}
 
 
-def test_static_methods_properties_members_and_inner_classes_are_told_apart() -> None:
+def test_static_methods_properties_members_and_inner_classes_are_distinguished() -> None:
     names = _names(
         "class A(Base[int]):\n    X = 1\n    @staticmethod\n    def s(a): pass\n    @property\n    def p(self): pass\n    class B: pass"
     )
@@ -29,10 +29,10 @@ def test_static_methods_properties_members_and_inner_classes_are_told_apart() ->
     }
 
 
-def test_what_is_private_or_of_the_jvm_is_left_out() -> None:
+def test_private_names_and_names_of_the_jvm_are_left_out() -> None:
     text = "class A:\n    def __init__(self, j_a): pass\n    def _b(self): pass\n    def get_java_c(self): pass\nclass _D: pass"
     assert _names(text) == {"A": {}}
 
 
-def test_exports_of_a_package_are_those_of_its_all() -> None:
+def test_exports_of_a_package_come_from_its_all_list() -> None:
     assert names_of({"common/__init__.py": "__all__ = ['b', 'a']"})["exports"] == {"common": ["a", "b"]}

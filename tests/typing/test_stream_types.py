@@ -16,7 +16,7 @@ _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 _REVEALED = re.compile(r'(?:Revealed type is|Type of ".*" is) "(.*)"', re.DOTALL)
 
 Said = dict[int, list[tuple[str, str]]]
-"""Of each line: error or not, and the text."""
+"""The messages of each line: whether it is an error, and its text."""
 
 
 def said_by_mypy() -> Said:

@@ -1,4 +1,4 @@
-"""The pages keep up with the code: every link leads somewhere, every file they name exists, examples of state.md run."""
+"""The pages match the code: every link has a target, every file that they name exists, and examples of state.md run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES = [f"/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / 
 
 
 def anchors(page: Path) -> set[str]:
-    """Of the headings, as GitHub makes them."""
+    """Return the anchors of the headings, as GitHub creates them."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -34,7 +34,7 @@ def prose(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_a_target(page: Path) -> None:
     for link in LINK.findall(prose(page)):
         if "://" in link or link.startswith("mailto:"):
             continue
@@ -46,7 +46,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_files_that_are_named_exist(page: Path) -> None:
+def test_named_files_exist(page: Path) -> None:
     for name in FILE.findall(prose(page)):
         found = (page.parent / name).exists() or any(file.endswith(f"/{name}") for file in FILES)
         assert found, f"{name} does not exist"

@@ -1,4 +1,4 @@
-"""What pages, examples and docstrings say about code is there: names, settings, commands, REST paths, programs."""
+"""Code that pages, examples and docstrings name exists: names, settings, commands, REST paths, programs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,11 @@ from penstock.cli.main import app as command_line
 from penstock.common.config import options
 from penstock.common.config.option import ConfigOption
 from penstock.common.config.option_table import FORMER_KEYS, OPTIONS
-from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session
 from penstock.metrics.scope import ScopeKind
 from penstock.rest.app import create_app
 from penstock.rest.gateway import Programs
 from penstock.state.rocksdb.options import DEFAULTS, PREFIX
-from tests.in_process import InProcess
+from penstock_operator.api.flinkjob import TLS_SECRET
 from tests.unit.rest.fake_gateway import FakeGateway
 from tests.unit.test_docs import PAGES, ROOT
 
@@ -43,13 +41,13 @@ NO_NAMES = {
     "penstock.traces.reporters",
     "penstock.logs.reporters",
 }
-"""A file, a label's domain, a key that a doctest writes wrongly, and groups of entry points."""
+"""Texts that look like names: a file, the domain of a label, a wrong key in a doctest, and groups of entry points."""
 FOR_TYPES = {
     "penstock.state.snapshot_format.column_rows.Column",
     "penstock.state.encoding.packed_keys.Rows",
     "penstock.state.encoding.packed_keys.Words",
 }
-"""Imported where types are checked only."""
+"""Names that are imported for type checks only."""
 
 
 def relative(path: Path) -> str:
@@ -57,11 +55,11 @@ def relative(path: Path) -> str:
 
 
 def names_in(text: str) -> set[str]:
-    """Names of Penstock's that a text imports or spells with dots."""
+    """Return the names of Penstock that a text imports or writes with dots."""
     found = set(DOTTED.findall(text))
     for module, names in IMPORT.findall(text):
         plain = re.sub(r"#.*", "", names).strip("() \n")
-        found.update(f"{module}.{name.split(' as ')[0].strip()}" for name in plain.split(",") if name.strip("` \n"))
+        found.update(f"{module}.{name.split(' as ')[0].strip()}" for name in plain.split(",") if name.strip("` *\n"))
     return {name for name in found if not is_setting(name) and not JAVA.fullmatch(name)} - NO_NAMES - FOR_TYPES
 
 
@@ -71,9 +69,10 @@ def is_setting(name: str) -> bool:
 
 @cache
 def resolve(name: str) -> object:
-    """
+    """Return the object with this name.
+
     Raises:
-        AttributeError: there is no such thing.
+        AttributeError: the object does not exist.
     """
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
@@ -107,37 +106,39 @@ def test_names_that_docstrings_mention_import() -> None:
 # --- settings -----------------------------------------------------------------------------------------------------
 
 WITHOUT_EFFECT = (
-    "Kept for Flink's",
-    "Name kept free",
-    "Name of the FlinkJob, noted",
-    "Namespace of the FlinkJob, noted",
+    "No effect;",
+    "Reserved name",
+    "Name of the FlinkJob. The operator sets it.",
+    "Namespace of the FlinkJob. The operator sets it.",
 )
-"""How the text of an option begins that says so."""
-OF_THE_PROGRAM = ("common/config/options.py", "common/execution_config.py", "datastream/checkpoint_config.py")
-"""Where a setting is declared and given back to the program that set it."""
+"""The first words of the texts of options without an effect."""
+OF_THE_PROGRAM = ("common/execution_config.py", "datastream/checkpoint_config.py")
+"""Modules that declare a setting and return it to the program that set it."""
 
 
 @cache
-def readers() -> str:
-    return "\n".join(path.read_text() for path in SOURCES if not relative(path).endswith(OF_THE_PROGRAM))
+def readers() -> tuple[frozenset[str], frozenset[str], frozenset[str]]:
+    """Return the names, the strings, and the texts in any quotation marks of all sources that can read a setting."""
+    code = "\n".join(
+        path.read_text()
+        for path in SOURCES
+        if not relative(path).endswith(OF_THE_PROGRAM) and "common/config/options/" not in relative(path)
+    )
+    patterns = (r"\w+", r"[\"'](?=([^\"'\n]*)[\"'])", r"[\"'`](?=([^\"'`\n]*)[\"'`])")
+    names, strings, marked = (frozenset(re.findall(pattern, code)) for pattern in patterns)
+    return names, strings, marked
 
 
 @pytest.mark.parametrize("key", sorted(OPTIONS))
-def test_every_option_is_read_by_somebody_or_says_that_it_has_no_effect(key: str) -> None:
+def test_every_option_is_read_or_declares_that_it_has_no_effect(key: str) -> None:
     option = OPTIONS[key]
     (constant,) = [
         name for name, value in vars(options).items() if value is option and isinstance(value, ConfigOption)
     ] or [""]
-    is_read = any(
-        re.search(pattern, readers())
-        for pattern in ([rf"\b{constant}\b"] if constant else []) + [rf"[\"'`]{re.escape(key)}[\"'`]", suffix(key)]
-    )
+    names, strings, marked = readers()
+    suffix = key.rpartition(".")[2]  # a key that is read under a prefix: `restart-strategy.….delay`
+    is_read = constant in names or key in marked or suffix in strings
     assert is_read or option.doc.startswith(WITHOUT_EFFECT), f"nothing reads {key}"
-
-
-def suffix(key: str) -> str:
-    """A key that is read under a prefix: `restart-strategy.….delay`, options of a state backend."""
-    return rf"[\"']{re.escape(key.rpartition('.')[2])}[\"']"
 
 
 FAMILIES = {key.split(".")[0] for key in OPTIONS} - {"penstock", "python", "spark", "s3"}
@@ -151,14 +152,16 @@ def test_settings_that_pages_name_exist(page: Path) -> None:
     assert not {key for key in named - files if not is_setting(key)} - OF_FAMILIES - helm_values()
 
 
-OF_FAMILIES = {f"{PREFIX}{name}" for name in [*DEFAULTS, "predefined-options"]} | {
-    f"metrics.scope.{kind.value}" for kind in ScopeKind
+OF_FAMILIES = {
+    TLS_SECRET,  # the operator reads it
+    *(f"{PREFIX}{name}" for name in [*DEFAULTS, "predefined-options"]),
+    *(f"metrics.scope.{kind.value}" for kind in ScopeKind),
 }
 
 
 @cache
 def helm_values() -> frozenset[str]:
-    """Of the operator's chart, as its pages spell them."""
+    """Return the values of the operator's chart, in the spelling of its pages."""
 
     def below(prefix: str, values: Any) -> list[str]:
         inner = values.items() if isinstance(values, dict) else ()
@@ -173,7 +176,7 @@ COMMAND = re.compile(r"^(?:\$ )?penstock +(\w[^\n#]*)", re.MULTILINE)
 
 
 def command_of(words: list[str]) -> Any:
-    """The command that a line calls, with how many of its words name it."""
+    """Return the command that a line calls, and how many of its words name it."""
     plugin = words[:2] == ["kubectl", "penstock"]
     found: Any = typer.main.get_command(kubectl.app if plugin else command_line)
     for word in words[2 if plugin else 0 :]:
@@ -197,7 +200,7 @@ def test_commands_and_flags_that_pages_show_exist() -> None:
             "--help"
         }
         own = line.partition(" -- ")[0]
-        if command.name == "run":  # what stands behind the script is the program's
+        if command.name == "run":  # words after the script belong to the program
             own = re.split(r"\S+\.py", own)[0]
         flags = re.findall(r"(?<![\w.-])(--?[a-zA-Z][\w-]*)", own)
         assert known.issuperset(flags), f"{relative(page)}: {line!r} has {set(flags) - known}"
@@ -226,28 +229,6 @@ def test_paths_that_rest_md_names_are_routed() -> None:
 
 
 def ends_like(route: str, path: str, first: str) -> bool:
-    """Of several paths in a cell, those after the first may be given by how they end."""
+    """Return whether the path names the route. Later paths in a cell may be shortened to the end of the route."""
     begin = re.sub(r":\w+", ":", first.partition("?")[0]).split("/")[1]
     return route == path or (route.endswith(path) and route.split("/")[1] == begin)
-
-
-# --- programs -----------------------------------------------------------------------------------------------------
-
-BLOCKS = [(page, number, code) for page in PAGES for number, code in enumerate(BLOCK.findall(page.read_text()))]
-
-
-@pytest.mark.parametrize(("page", "number", "code"), BLOCKS, ids=[f"{relative(p)}-{n}" for p, n, _ in BLOCKS])
-def test_programs_of_pages_compile(page: Path, number: int, code: str) -> None:
-    compile(code, f"{page}, block {number}", "exec")
-
-
-def test_the_program_of_the_readme_runs(capfd: pytest.CaptureFixture[str]) -> None:
-    (code,) = BLOCK.findall((ROOT / "README.md").read_text())
-    session = Session(InProcess())
-    try:
-        with executing_on(session):
-            exec(code, {"__name__": "__main__"})
-    finally:
-        session.stop()
-    printed = sorted(line.partition("> ")[2] for line in capfd.readouterr().out.split("\n")[:-1])
-    assert printed == ["('a', 1)", "('a', 4)", "('b', 2)"]

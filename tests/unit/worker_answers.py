@@ -1,4 +1,4 @@
-"""A worker that answers probes as a test tells it to."""
+"""A worker whose answers to probes the test controls."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Told:
-    """What it says of itself."""
+class ProbeAnswers:
+    """The answers of the worker."""
 
     alive: bool = True
     ready: bool = False
 
 
 @contextmanager
-def answering(told: Told) -> Iterator[WorkerHealth]:
-    """It answers at `port`, until the end."""
-    server = WorkerHealth(0, lambda: told.alive, lambda: told.ready).start()
+def answering(answers: ProbeAnswers) -> Iterator[WorkerHealth]:
+    """Start a server that answers probes at `port` until the end of the block."""
+    server = WorkerHealth(0, lambda: answers.alive, lambda: answers.ready).start()
     try:
         yield server
     finally:

@@ -1,12 +1,14 @@
 """``python -m tools.devcluster``: the development cluster from a shell.
 
-python -m tools.devcluster build               its programs, which the first `up` would build
-python -m tools.devcluster up [--level control|node]
-python -m tools.devcluster load IMAGE...        a buildah image or an archive
-eval "$(python -m tools.devcluster kubeconfig --export)"
-python -m tools.devcluster kubectl -- get pods
-python -m tools.devcluster status
-python -m tools.devcluster down [--images]
+::
+
+    python -m tools.devcluster build               its programs, which the first `up` would build
+    python -m tools.devcluster up [--level control|node]
+    python -m tools.devcluster load IMAGE...        a buildah image or an archive
+    eval "$(python -m tools.devcluster kubeconfig --export)"
+    python -m tools.devcluster kubectl -- get pods
+    python -m tools.devcluster status
+    python -m tools.devcluster down [--images]
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one verb; the code is 1 when it could not be done, and for ``status`` when the cluster is not up."""
+    """Run one verb and return the exit code. It is 1 if the verb failed, and for ``status`` if the cluster is down."""
     options = _parser().parse_args(arguments)
     level: Level = "control" if getattr(options, "level", "node") == "control" else "node"
     cluster = Cluster(options.name, level=level)
@@ -73,7 +75,7 @@ def _status(cluster: Cluster, _options: argparse.Namespace) -> int:
         return 1
     cluster.level = found.level
     up = cluster.is_up()
-    print(f"cluster {cluster.name!r}, level {found.level}, {found.server}: {'up' if up else 'does not answer'}")
+    print(f"cluster {cluster.name!r}, level {found.level}, {found.server}: {'up' if up else 'does not respond'}")
     total = 0
     for name, pid in cluster.pids().items():
         share = processes.memory(pid)
@@ -118,23 +120,23 @@ def _without_dashes(arguments: list[str]) -> list[str]:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tools.devcluster", description="A real Kubernetes to develop on.")
-    parser.add_argument("--name", default="dev", help="which cluster, if there are several (dev)")
+    parser.add_argument("--name", default="dev", help="name of the cluster (dev)")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
 
-    verbs.add_parser("build", help="build its programs (minutes, once)").set_defaults(run=_build)
+    verbs.add_parser("build", help="build the cluster's programs (once, takes minutes)").set_defaults(run=_build)
 
-    up = verbs.add_parser("up", help="start it; its programs are built the first time")
+    up = verbs.add_parser("up", help="start the cluster; the first start builds its programs")
     up.add_argument("--level", choices=["control", "node"], default="node", help="control: no node, no pods, no root")
     up.set_defaults(run=_up)
 
-    down = verbs.add_parser("down", help="stop it and leave nothing behind")
-    down.add_argument("--images", action="store_true", help="remove the images that were loaded, too")
+    down = verbs.add_parser("down", help="stop the cluster and remove its state")
+    down.add_argument("--images", action="store_true", help="also remove the loaded images")
     down.set_defaults(run=_down)
 
-    verbs.add_parser("status", help="what runs, and how much memory it takes").set_defaults(run=_status)
+    verbs.add_parser("status", help="show the running components and their memory").set_defaults(run=_status)
 
-    load = verbs.add_parser("load", help="bring images into it")
-    load.add_argument("image", nargs="+", help="an image of buildah's, or a docker or OCI archive")
+    load = verbs.add_parser("load", help="load images into the cluster")
+    load.add_argument("image", nargs="+", help="an image in buildah's store, or a docker or OCI archive")
     load.set_defaults(run=_load)
 
     kubeconfig = verbs.add_parser("kubeconfig", help="print the path of the administrator's kubeconfig")

@@ -1,4 +1,4 @@
-"""The few questions that the cluster's own start asks the API server; everything else goes through kubectl."""
+"""The few requests to the API server during the start of the cluster. Everything else uses kubectl."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tools.devcluster.plan import NODE_NAME, Plan
 
 
 def get(plan: Plan, path: str, *, timeout: float = 3.0) -> str | None:
-    """The answer to a GET by the administrator, None when there is none or it is an error. ``timeout`` in seconds."""
+    """Return the response to a GET by the administrator, or None on an error or without a response. ``timeout`` is in seconds."""
     try:
         context = ssl.create_default_context(cafile=str(plan.pki / "ca.crt"))
-        # no proxy of the environment stands between this machine and itself
+        # ignore a proxy of the environment: the API server is on this machine
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
@@ -28,12 +28,12 @@ def get(plan: Plan, path: str, *, timeout: float = 3.0) -> str | None:
 
 
 def serves(plan: Plan) -> bool:
-    """Whether the API server is ready."""
+    """Return whether the API server is ready."""
     return get(plan, "/readyz") == "ok"
 
 
 def node_is_ready(plan: Plan) -> bool:
-    """Whether the node takes pods."""
+    """Return whether the node accepts pods."""
     answer = get(plan, f"/api/v1/nodes/{NODE_NAME}")
     node: dict[str, Any] = json.loads(answer) if answer else {}
     conditions = node.get("status", {}).get("conditions", [])
@@ -41,12 +41,12 @@ def node_is_ready(plan: Plan) -> bool:
 
 
 def default_account_exists(plan: Plan) -> bool:
-    """Whether the controller manager works: without this account no pod is taken."""
+    """Return whether the controller manager works. Without this account, the API server rejects every pod."""
     return get(plan, "/api/v1/namespaces/default/serviceaccounts/default") is not None
 
 
 def dns_answers(plan: Plan) -> bool:
-    """Whether CoreDNS has read the Services."""
+    """Return whether CoreDNS has read the Services."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"http://{plan.node_address}:8181/ready", timeout=3.0) as answer:

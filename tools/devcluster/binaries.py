@@ -1,7 +1,7 @@
-"""The programs of the cluster: which there are, what is built and what Debian has.
+"""The programs of the cluster: which ones exist, which are built, and which come from Debian.
 
-Everything of Kubernetes' own comes from ``tools/k8s`` (one Go module, so that the programs share what they compile);
-containerd, runc and the CNI plugins are Debian's, whose kernel they were tested with.
+All programs of Kubernetes come from ``tools/k8s``. It is one Go module, so that the programs share compiled packages.
+containerd, runc and the CNI plugins come from Debian, which tests them with its kernel.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from pathlib import Path
 from tools.gobuild import GoModule
 
 KUBERNETES = "1.35.4"
-"""1.35 is the last minor that takes containerd 1.x, Debian 12's, and a host with cgroup v1."""
+"""Kubernetes 1.35 is the last minor version that supports containerd 1.x (Debian 12) and a host with cgroup v1."""
 
 HELM = "3.20.2"
 
 _MAJOR, _MINOR, _ = KUBERNETES.split(".")
 
 _STAMPS = {
-    # without these the server calls itself v0.0.0 and clients refuse to tell what it can do
+    # without these, the server reports the version v0.0.0, and clients refuse to detect its features
     "k8s.io/component-base/version.gitVersion": f"v{KUBERNETES}",
     "k8s.io/component-base/version.gitMajor": _MAJOR,
     "k8s.io/component-base/version.gitMinor": _MINOR,
     "helm.sh/helm/v3/internal/version.version": f"v{HELM}",
-    # what `helm template` takes for the cluster's version when it asks none
+    # the version of the cluster that `helm template` assumes without a connection
     "helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor": _MAJOR,
     "helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor": _MINOR,
 }
 
 CONTROL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-"""What ``up --level control`` needs."""
+"""The programs of ``up --level control``."""
 
 NODE = (*CONTROL, "kubelet", "kube-proxy", "coredns", "pause")
-"""What ``up --level node`` needs."""
+"""The programs of ``up --level node``."""
 
 MODULE = GoModule(
     directory=Path(__file__).resolve().parent.parent / "k8s",
@@ -59,5 +59,5 @@ MODULE = GoModule(
 
 
 def ensure(level: str) -> Path:
-    """Build what ``level`` (``control`` or ``node``) needs and was not built yet; return the programs' directory."""
+    """Build the missing programs of ``level`` (``control`` or ``node``), and return the directory of the programs."""
     return MODULE.ensure(NODE if level == "node" else CONTROL)

@@ -1,6 +1,6 @@
-"""The cluster as tests and the command line see it: up, use, down.
+"""The cluster as tests and the command line use it: start, use, stop.
 
-``up`` is done when a Deployment applied at once gets its pods. ``down`` may be called at any time, also on the ruins of
+``up`` returns when a Deployment that is applied immediately gets its pods. ``down`` can be called at any time, also after
 an ``up`` that was killed.
 """
 
@@ -26,19 +26,21 @@ if TYPE_CHECKING:
 
 
 class KubectlFailed(ToolError):
-    """A client of the cluster ended with an error; ``stderr`` is what it said."""
+    """A client of the cluster ended with an error. ``stderr`` is its error output."""
 
     code = "kubectl-failed"
 
     def __init__(self, command: str, stderr: str) -> None:
-        super().__init__(f"{command} failed: {stderr.strip()}", remedy="see what it says; is the cluster up (status)?")
+        super().__init__(
+            f"{command} failed: {stderr.strip()}", remedy="read its message, and check that the cluster is up (status)"
+        )
         self.stderr = stderr
 
 
 class Cluster:
-    """One development cluster, found by its name whoever started it.
+    """One development cluster. Its name identifies it, whichever process started it.
 
-    As a context manager it is taken down at the end only if it was not up before: a test then leaves a developer's
+    A ``with`` block stops the cluster at its end only if the cluster was down before. A test therefore leaves a developer's
     running cluster alone.
     """
 
@@ -51,10 +53,12 @@ class Cluster:
     # ---- life
 
     def up(self) -> Self:
-        """Start the cluster and wait until it takes work; one that is up already, at this level, is left as it is.
+        """Start the cluster and wait until it accepts work. Do nothing if it is already up at this level.
 
-        Raises ``Unsupported`` with all reasons when the machine cannot host it, ``BuildFailed`` when its programs
-        cannot be built, ``NotRunning`` with the last lines of the logs when it does not come up.
+        Raises:
+            Unsupported: the machine cannot host the cluster. The error lists all reasons.
+            BuildFailed: the programs cannot be built.
+            NotRunning: the cluster does not start. The error has the last lines of the logs.
         """
         with self._lock():
             self._was_up = self.is_up()
@@ -70,12 +74,12 @@ class Cluster:
         return self
 
     def down(self) -> None:
-        """Stop everything and leave nothing behind; the images that were loaded stay for the next time."""
+        """Stop the cluster and remove its state. Loaded images stay for the next start."""
         with self._lock():
             lifecycle.stop(self.root)
 
     def is_up(self) -> bool:
-        """Whether the cluster runs, at this level, and answers."""
+        """Return whether the cluster runs at this level and responds."""
         found = plan.load(self.root)
         process = processes.load(lifecycle.process_file(self.root))
         return (
@@ -99,7 +103,7 @@ class Cluster:
 
     @property
     def plan(self) -> Plan:
-        """Addresses and places of the running cluster. Raises ``NotRunning`` when it is down."""
+        """The addresses and paths of the running cluster. Raises ``NotRunning`` if it is down."""
         found = plan.load(self.root)
         if found is None:
             raise NotRunning(f"the cluster {self.name!r} is down", remedy="python -m tools.devcluster up")
@@ -112,18 +116,18 @@ class Cluster:
 
     @property
     def host_address(self) -> str:
-        """Where pods reach servers of this machine, such as an S3 server, if these listen there."""
+        """The address under which pods reach servers of this machine, such as an S3 server that listens there."""
         return self.plan.host_address
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = 120.0) -> str:
-        """Run kubectl as administrator; return what it printed. Raises ``KubectlFailed`` with what it said.
+        """Run kubectl as administrator and return its output. Raise ``KubectlFailed`` with its error output.
 
         ``timeout`` is in seconds.
         """
         return self._client(self.plan.binaries / "kubectl", arguments, stdin, timeout)
 
     def helm(self, *arguments: str, timeout: float = 600.0) -> str:
-        """Run helm as administrator; return what it printed. Raises ``KubectlFailed`` with what it said."""
+        """Run helm as administrator and return its output. Raise ``KubectlFailed`` with its error output."""
         return self._client(binaries.MODULE.ensure(["helm"]) / "helm", arguments, None, timeout)
 
     def apply(self, manifest: str) -> str:
@@ -131,9 +135,9 @@ class Cluster:
         return self.kubectl("apply", "-f", "-", stdin=manifest)
 
     def load(self, *images: str | Path) -> list[str]:
-        """Bring images into the cluster, archives or names in buildah's store; return the names they have there.
+        """Load images into the cluster, and return their names there. An image is an archive or a name in buildah's store.
 
-        A pod uses them with ``imagePullPolicy: IfNotPresent`` or ``Never``. Raises ``ToolError`` for what is neither.
+        A pod uses them with ``imagePullPolicy: IfNotPresent`` or ``Never``. Raises ``ToolError`` if an image is neither.
         """
         running = self.plan
         if running.level != "node":
@@ -141,11 +145,11 @@ class Cluster:
         return [name for image in images for name in store.load(running, image)]
 
     def images(self) -> list[str]:
-        """The names of the images that the cluster has."""
+        """Return the names of the images in the cluster."""
         return store.names(self.plan)
 
     def pids(self) -> dict[str, int]:
-        """The processes of the components by name, as this machine numbers them."""
+        """Return the process id of each component, in this machine's pid namespace."""
         names = supervisor.recorded(self.plan)
         process = processes.load(lifecycle.process_file(self.root))
         if process is None:
@@ -154,14 +158,14 @@ class Cluster:
         return {name: inner[pid] for pid, name in sorted(names.items(), key=lambda item: item[1]) if pid in inner}
 
     def signal(self, component: str, number: signal.Signals) -> None:
-        """Send a component a signal: a stopped kubelet is a lost node, a killed API server one that restarts."""
+        """Send a component a signal. A stopped kubelet is a lost node. A killed API server restarts."""
         try:
             os.kill(self.pids()[component], number)
         except KeyError:
-            raise NotRunning(f"{component} does not run", remedy=f"there are: {', '.join(self.pids())}") from None
+            raise NotRunning(f"{component} is not running", remedy=f"choose one of: {', '.join(self.pids())}") from None
 
     def node_command(self, *command: str) -> list[str]:
-        """The command line that runs ``command`` inside the node's namespaces."""
+        """Return the command line that runs ``command`` inside the node's namespaces."""
         process = processes.load(lifecycle.process_file(self.root))
         if process is None:
             raise NotRunning(f"the cluster {self.name!r} is down", remedy="python -m tools.devcluster up")
@@ -169,12 +173,12 @@ class Cluster:
         return ["nsenter", "--target", str(process.pid), *namespaces, "--", *command]
 
     def environment(self) -> dict[str, str]:
-        """The environment in which Kubernetes clients use this cluster, past any proxy."""
+        """Return the environment in which Kubernetes clients use this cluster without a proxy."""
         return {**os.environ, "KUBECONFIG": str(self.kubeconfig), "NO_PROXY": "*", "no_proxy": "*"}
 
     @contextmanager
     def _lock(self) -> Iterator[None]:
-        """One ``up`` or ``down`` of a cluster at a time; the lock is a file beside the state, which comes and goes."""
+        """Allow one ``up`` or ``down`` of a cluster at a time. The lock is a file in the parent directory of the state."""
         path = self.root.with_suffix(".lock")
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with path.open("a") as handle:

@@ -1,4 +1,4 @@
-"""The processes of a cluster: their command lines and what each waits for before it is started."""
+"""The processes of a cluster: their command lines, and the condition on which each of them starts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Component:
-    """A process of the cluster; it is started once ``ready`` says so, and again when it ends.
+    """A process of the cluster. It starts when ``ready`` returns true, and again whenever it ends.
 
-    One that ``keeps_data`` beyond the life of the cluster is asked to end and waited for, the others are killed.
+    The supervisor terminates a process that ``keeps_data`` beyond the life of the cluster, and waits for its end. It kills the
+    other processes.
     """
 
     name: str
@@ -27,7 +28,7 @@ class Component:
 
 
 def components(plan: Plan, api_ready: Callable[[], bool]) -> list[Component]:
-    """All processes of the cluster in the order of their start; ``api_ready`` tells whether the API server serves."""
+    """Return all processes of the cluster in their start order. ``api_ready`` returns whether the API server is ready."""
 
     def store_ready() -> bool:
         return plan.store_ready.exists() and api_ready()
@@ -64,7 +65,7 @@ def _etcd(plan: Plan) -> tuple[str, ...]:
         f"--listen-peer-urls={peers}",
         f"--initial-advertise-peer-urls={peers}",
         f"--initial-cluster=default={peers}",
-        # its data does not outlive `down`: waiting for the disk would buy nothing
+        # `down` deletes the data, so syncing it to disk would only cost time
         "--unsafe-no-fsync",
         "--log-level=warn",
     )
@@ -100,13 +101,13 @@ def _api_server(plan: Plan) -> tuple[str, ...]:
             "--kubelet-preferred-address-types=InternalIP",
         ]
     else:
-        # there is no Service network to be reached through; a loopback address is refused as an endpoint
+        # this level has no Service network, and the API server rejects a loopback address as an endpoint
         command.append("--endpoint-reconciler-type=none")
     return tuple(command)
 
 
 def _controller_manager(plan: Plan) -> tuple[str, ...]:
-    # without a node, pods have no address that an endpoint may have: each would be tried, refused and told again and again
+    # Without a node, the addresses of pods are not allowed in endpoints. The controllers would retry and log every one forever.
     left_out = ("endpoints", "endpointslice", "endpointslice-mirroring") if plan.level == "control" else ()
     return (
         *_client(plan, "kube-controller-manager", kubeconfig(plan, "controller-manager")),
@@ -120,7 +121,7 @@ def _controller_manager(plan: Plan) -> tuple[str, ...]:
         "--allocate-node-cidrs=true",
         "--node-cidr-mask-size=24",
         f"--service-cluster-ip-range={plan.service_range}",
-        # the usual 20 calls per second would make a thousand Deployments take ten minutes
+        # the default of 20 calls per second would make a thousand Deployments take ten minutes
         "--kube-api-qps=200",
         "--kube-api-burst=400",
         f"--controllers={','.join(['*', *(f'-{name}-controller' for name in left_out)])}",
@@ -135,13 +136,13 @@ def _scheduler(plan: Plan) -> tuple[str, ...]:
 
 
 def _client(plan: Plan, name: str, config: Path) -> tuple[str, ...]:
-    """What the controller manager and the scheduler have in common."""
+    """Return the arguments that the controller manager and the scheduler share."""
     return (
         _program(plan, name),
         f"--kubeconfig={config}",
         f"--authentication-kubeconfig={config}",
         f"--authorization-kubeconfig={config}",
-        # the only one of its kind: an election would only delay the start
+        # only one instance exists, so an election would only delay the start
         "--leader-elect=false",
         "--bind-address=127.0.0.1",
         f"--cert-dir={plan.root / 'certs'}",

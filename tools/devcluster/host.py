@@ -1,8 +1,8 @@
-"""What a node-level cluster changes on the machine, and how each change is undone.
+"""The changes that a node-level cluster makes on the machine, and how to revert each of them.
 
-Three things: a cgroup that the pods are in, a link to the node with routes over it, and directories that must exist to
-be covered inside the node. Every function here can be called again after half of it was done: ``up`` may be killed at
-any point, and ``down`` must still leave the machine as it was.
+The changes are a cgroup for the pods and a link to the node with routes over it. Some directories must also exist so that
+the node can cover them. Every function here can be called again after an interruption: ``up`` can be killed at
+any point, and ``down`` must still restore the machine.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CLAIMS = Path("/run/penstock-devcluster")
-"""One file per number in use, holding the state directory of the cluster that has it; gone with the last one."""
+"""One file per number in use, with the state directory of its cluster. The directory is removed with the last file."""
 
 CGROUPS = Path("/sys/fs/cgroup")
 CONTROLLERS_V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd")
 
 
-# ---- numbers: which network a cluster gets
+# ---- numbers: the network of a cluster
 
 
 def claim(plan: Plan) -> Plan:
-    """The plan, saved, with a number that no other cluster has and whose addresses the machine does not use.
+    """Return the plan, saved, with a number that no other cluster has and whose addresses the machine does not use.
 
-    Raises ``Unsupported`` when all are taken.
+    Raises ``Unsupported`` if all numbers are taken.
     """
     with _claims() as claims:
         taken: list[str] = []
@@ -56,12 +56,12 @@ def claim(plan: Plan) -> Plan:
                 return candidate
     raise Unsupported(
         "no network is left for another cluster:\n  " + "\n  ".join(taken),
-        remedy="take one down, or free a pair of the ranges 10.96-111.0.0/16 and 10.244.0-15.0/24",
+        remedy="stop a cluster, or free a pair of the ranges 10.96-111.0.0/16 and 10.244.0-15.0/24",
     )
 
 
 def release(plan: Plan) -> None:
-    """Give the cluster's number back, and with the last one all that the clusters have in common."""
+    """Release the cluster's number. Remove everything that the clusters share with the last number."""
     if not CLAIMS.exists():
         return
     with _claims() as claims:
@@ -73,7 +73,7 @@ def release(plan: Plan) -> None:
 
 
 def clashing_route(plan: Plan) -> str | None:
-    """A route of the machine into the plan's ranges over another link than the plan's own."""
+    """Return a route of the machine into the plan's ranges over another link than the plan's, or None."""
     ranges = [ipaddress.ip_network(text) for text in (plan.pod_range, plan.service_range)]
     ranges.append(ipaddress.ip_network(f"{plan.host_address}/30", strict=False))
     for route in json.loads(_output("ip", "-json", "-4", "route", "show", "table", "all")):
@@ -81,7 +81,7 @@ def clashing_route(plan: Plan) -> str | None:
         if destination == "default" or route.get("dev") == plan.link:
             continue
         network = ipaddress.ip_network(destination, strict=False)
-        # a route as wide as a whole private range is a default in other words
+        # a route as wide as a whole private range works like a default route
         if network.prefixlen > 8 and any(network.overlaps(own) for own in ranges):
             return str(destination)
     return None
@@ -89,7 +89,7 @@ def clashing_route(plan: Plan) -> str | None:
 
 @contextmanager
 def _claims() -> Iterator[Path]:
-    # the lock is on the directory above: a lock file would have to be removed, and cannot be while others wait for it
+    # The lock is on the parent directory. A lock file would have to be removed, which is unsafe while other processes wait for it.
     handle = os.open(CLAIMS.parent, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -102,9 +102,9 @@ def _claims() -> Iterator[Path]:
 
 
 def _make_directories(claims: Path) -> None:
-    """Make the directories that nodes cover and that the machine does not have, and remember which.
+    """Make the directories that nodes cover and that the machine lacks, and record them.
 
-    They belong to all clusters together: to remove one that is covered in another node would uncover it there.
+    All clusters share these directories. Removing a directory that another node covers would uncover it there.
     """
     made = [directory for directory in OWN_DIRECTORIES if not directory.exists()]
     if made:
@@ -115,7 +115,7 @@ def _make_directories(claims: Path) -> None:
 
 
 def _remove_directories(claims: Path) -> None:
-    """Remove the directories that were made, unless something is in them by now."""
+    """Remove the directories that this module made, unless they have content."""
     record = claims / "made"
     if record.exists():
         for directory in record.read_text().split():
@@ -128,7 +128,7 @@ def _remove_directories(claims: Path) -> None:
 
 
 def make_cgroups(plan: Plan) -> None:
-    """Make the group that the pods' groups are under, in each hierarchy that the machine has."""
+    """Create the parent cgroup of the pods in each hierarchy of the machine."""
     if is_cgroup_v2():
         group = CGROUPS / plan.link
         group.mkdir(exist_ok=True)
@@ -142,13 +142,13 @@ def make_cgroups(plan: Plan) -> None:
         group = hierarchy / plan.link
         group.mkdir(exist_ok=True)
         if controller == "cpuset":
-            # a new group has none, and takes no process until it has some
+            # a new cpuset group is empty, and accepts no process until its values are set
             for name in ("cpuset.cpus", "cpuset.mems"):
                 (group / name).write_text((hierarchy / name).read_text())
 
 
 def remove_cgroups(plan: Plan) -> None:
-    """Remove the groups of the pods; the kernel may take a moment to empty them."""
+    """Remove the cgroups of the pods. The kernel can take a moment to empty them."""
     hierarchies = [CGROUPS] if is_cgroup_v2() else [path for path in CGROUPS.iterdir() if path.is_dir()]
     for hierarchy in hierarchies:
         for directory, _, _ in os.walk(hierarchy / plan.link, topdown=False):
@@ -156,7 +156,7 @@ def remove_cgroups(plan: Plan) -> None:
 
 
 def is_cgroup_v2() -> bool:
-    """Whether the machine has the unified hierarchy alone."""
+    """Return whether the machine has only the unified hierarchy (cgroup v2)."""
     return (CGROUPS / "cgroup.controllers").exists()
 
 
@@ -189,7 +189,7 @@ def make_link(plan: Plan, init: int) -> None:
 
 
 def remove_link(plan: Plan) -> None:
-    """Remove the link; its address and its routes go with it."""
+    """Remove the link. The kernel removes its address and routes with it."""
     if (Path("/sys/class/net") / plan.link).exists():
         subprocess.run(["ip", "link", "delete", plan.link], check=False, capture_output=True)
 

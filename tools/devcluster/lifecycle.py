@@ -1,7 +1,7 @@
-"""How a cluster comes up and goes down, step by step.
+"""The start and the stop of a cluster, step by step.
 
-``start`` runs to the point where a Deployment applied at once gets its pods. ``stop`` undoes whatever of it was done: it
-looks at the machine and at what was written down, not at what ``start`` got to, so it also clears the ruins of a start
+``start`` returns when a Deployment that is applied immediately gets its pods. ``stop`` reverts every step of a start. It reads
+the state of the machine and the recorded files, not the progress of ``start``. It can therefore also clean up after a start
 that was killed.
 """
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 STEP_TIMEOUT = 300.0
-"""Seconds for each step of a start; an idle machine takes 10 for all, a busy one may take long."""
+"""Seconds for each step of a start. An idle machine takes 10 s for all steps, a busy one much longer."""
 
 
 def start(name: str, level: Level, programs: Path) -> None:
-    """Start the cluster ``name`` from the binaries in ``programs``; there must be none of that name.
+    """Start the cluster ``name`` with the programs in ``programs``. No cluster of this name may be up.
 
-    Raises ``NotRunning`` with the ends of the logs when a step does not come to its end.
+    Raises ``NotRunning`` with the ends of the logs if a step times out or fails.
     """
     planned = _claim(name, level, programs)
     planned.logs.mkdir()
@@ -54,7 +54,7 @@ def start(name: str, level: Level, programs: Path) -> None:
 
 
 def stop(root: Path) -> None:
-    """End the cluster whose state is in ``root``, as far as there is one, and undo what it changed on the machine."""
+    """Stop the cluster whose state is in ``root``, if it exists, and revert its changes on the machine."""
     found = plan.load(root)
     process = processes.load(process_file(root))
     if process is not None:
@@ -73,17 +73,17 @@ def stop(root: Path) -> None:
 
 
 def process_file(root: Path) -> Path:
-    """Where the cluster's supervisor is written down."""
+    """Return the file that identifies the cluster's supervisor."""
     return root / "process.json"
 
 
 def _spawned_file(root: Path) -> Path:
-    """The process that ``start`` started: at the node level the supervisor's parent, outside its namespaces."""
+    """Return the file of the process that ``start`` started. At the node level it is the supervisor's parent, outside its namespaces."""
     return root / "spawned.json"
 
 
 def _claim(name: str, level: Level, programs: Path) -> Plan:
-    """Lay down the plan, with addresses that nobody else has."""
+    """Save the plan, with addresses that no other cluster has."""
     root, images = plan.state_root(name), plan.image_root(name)
     root.mkdir(mode=0o700, parents=True)
     if level == "node":
@@ -95,8 +95,8 @@ def _claim(name: str, level: Level, programs: Path) -> Plan:
 
 
 def _spawn(planned: Plan) -> None:
-    """Start the supervisor, at the node level inside new namespaces, and write down which process it is."""
-    # -P: what the current directory holds must not stand in for the project's modules
+    """Start the supervisor, at the node level inside new namespaces, and record its process."""
+    # -P: modules in the current directory must not shadow the project's modules
     command = [sys.executable, "-P", "-m", "tools.devcluster.supervisor", str(planned.root)]
     if planned.level == "node":
         namespaces = ["--mount", "--pid", "--net", "--uts", "--ipc", "--propagation", "slave"]
@@ -122,10 +122,10 @@ def _wait(planned: Plan, what: str, ready: Callable[[], bool]) -> None:
         process = processes.load(process_file(planned.root))
         dead = process is not None and not process.alive()
         if dead or time.monotonic() > deadline:
-            waited = "its processes ended" if dead else f"it was waited for {STEP_TIMEOUT:.0f} s"
+            waited = "its processes ended" if dead else f"the timeout of {STEP_TIMEOUT:.0f} s passed"
             raise NotRunning(
-                f"{what} of the cluster {planned.name!r} did not come up: {waited}\n{_last_words(planned)}",
-                remedy="the lines above are the ends of its logs; is the machine short of memory or disk?",
+                f"{what} of the cluster {planned.name!r} did not start: {waited}\n{_last_words(planned)}",
+                remedy="read the ends of its logs above, and check the machine's memory and disk",
             )
         time.sleep(0.05)
 
@@ -138,7 +138,7 @@ def _last_words(planned: Plan) -> str:
 
 
 def _free_ports() -> Ports:
-    """Ports nobody listens on; they are held open together so that they differ."""
+    """Return free ports. All of them are bound at the same time, so that no two are equal."""
     with ExitStack() as held:
         numbers = []
         for _ in range(5):
@@ -149,7 +149,7 @@ def _free_ports() -> Ports:
 
 
 def _first_inside(outer: int) -> int | None:
-    """The first process of the namespaces that ``unshare`` made, once it is in its network namespace."""
+    """Return the first process of the namespaces that ``unshare`` made, or None until it is in its network namespace."""
     inside = processes.children(outer)
     if inside and os.readlink(f"/proc/{inside[0]}/ns/net") != os.readlink("/proc/self/ns/net"):
         return inside[0]

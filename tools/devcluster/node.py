@@ -1,14 +1,14 @@
-"""The inside of the node: what its first process does to its own mount, network and host name namespaces.
+"""The inside of the node: the changes of its first process to its mount, network and host name namespaces.
 
-The node must not be seen from outside and must not change what the kernel has only once, yet needs the machine's file
-system, its cgroups and its kernel. So it takes everything over and covers a few places:
+The node must not be visible from outside, and must not change anything that the kernel has only once. It still needs the
+machine's file system, cgroups and kernel. It therefore inherits everything and covers a few places:
 
-- ``/sys`` is mounted anew, for this network namespace, with the machine's cgroups put back into it;
-- the sysctls that the kubelet insists on, which are the whole kernel's, are covered by files with the values that it
-  wants to see: it finds them right and leaves them alone;
-- ``/run``, ``/var/lib/kubelet``, ``/var/lib/cni`` and ``/var/log`` are the node's own.
+- ``/sys`` is mounted again for this network namespace, and contains the machine's cgroups.
+- Files cover the sysctls that the kubelet checks, because these sysctls belong to the whole kernel. The files have the values
+  that the kubelet expects, so that it does not change them.
+- ``/run``, ``/var/lib/kubelet``, ``/var/lib/cni`` and ``/var/log`` are separate in the node.
 
-All of it is gone with the last process of the namespace.
+The kernel removes all of this with the last process of the namespace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from tools.devcluster.plan import NODE_NAME, Plan
 
 OWN_DIRECTORIES = (Path("/var/lib/kubelet"), Path("/var/lib/cni"), Path("/var/log"))
-"""Directories whose content is the node's own; ``host`` makes those that are missing and removes them again."""
+"""Directories with separate content in the node. ``host`` makes the missing ones, and removes them later."""
 
 SYSCTLS = {
     "vm/overcommit_memory": 1,
@@ -31,11 +31,11 @@ SYSCTLS = {
     "kernel/keys/root_maxkeys": 1_000_000,
     "kernel/keys/root_maxbytes": 25_000_000,
 }
-"""The kubelet's wishes (``kubernetes/pkg/kubelet/cm/container_manager_linux.go``, ``setupKernelTunables``)."""
+"""Values that the kubelet expects (``kubernetes/pkg/kubelet/cm/container_manager_linux.go``, ``setupKernelTunables``)."""
 
 
 def furnish(plan: Plan) -> None:
-    """Prepare the namespaces for the components; run as their first process."""
+    """Prepare the namespaces for the components. The first process of the namespaces calls this function."""
     _run("mount", "--make-rslave", "/")
     _cover_sysfs(plan)
     _cover_sysctls(plan)
@@ -45,7 +45,7 @@ def furnish(plan: Plan) -> None:
         own = plan.root / "node" / directory.name
         own.mkdir(parents=True, exist_ok=True)
         _run("mount", "--bind", str(own), str(directory))
-    # the kubelet hands mounts on to containers
+    # the kubelet passes mounts on to containers
     _run("mount", "--make-rshared", "/")
     socket.sethostname(NODE_NAME)
     _bring_up_network(plan)
@@ -73,7 +73,7 @@ def _cover_sysctls(plan: Plan) -> None:
 
 
 def _bring_up_network(plan: Plan) -> None:
-    """Wait for the link that the host puts in here, and give it its address."""
+    """Wait for the link that the host moves into this namespace, and set its address."""
     while not Path("/sys/class/net/eth0").exists():
         time.sleep(0.02)
     _run("ip", "link", "set", "lo", "up")

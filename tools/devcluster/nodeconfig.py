@@ -1,8 +1,8 @@
 """The configuration files of the node: containerd, the pods' network, kubelet, kube-proxy and CoreDNS.
 
-The node lives in namespaces on a machine that is not its own, so it must not change what the kernel has only once
-(sysctls, limits of connection tracking), and runs where much is missing: no registry, no systemd, no AppArmor, perhaps no
-right to lower an OOM score.
+The node lives in namespaces of a machine that others use too. It must therefore not change anything that the kernel has
+only once (sysctls, limits of connection tracking). The machine can lack a registry, systemd, AppArmor and the
+permission to lower an OOM score.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tools.devcluster.plan import DOMAIN, NODE_NAME, Plan
 
 PAUSE_IMAGE = "localhost/pause:1"
 CNI_DIRECTORIES = (Path("/usr/lib/cni"), Path("/opt/cni/bin"))
-"""Where Debian and where upstream put the CNI plugins."""
+"""The directories of the CNI plugins in Debian and in the upstream distribution."""
 
 CONTAINERD = """\
 version = 2
@@ -68,7 +68,7 @@ COREFILE = """\
   }}
 }}
 """
-"""There is no upstream: what is not of the cluster does not exist, at once and not after a timeout."""
+"""CoreDNS has no upstream server. A name outside of the cluster gets an error immediately instead of a timeout."""
 
 
 def write(plan: Plan) -> None:
@@ -106,7 +106,7 @@ def _network(plan: Plan) -> dict[str, object]:
         "type": "bridge",
         "bridge": "cni0",
         "isGateway": True,
-        # the host has a route to the pods, so their addresses need not be hidden
+        # the host has a route to the pods, so masquerading is not necessary
         "ipMasq": False,
         "hairpinMode": True,
         "ipam": {
@@ -139,7 +139,7 @@ def _kubelet(plan: Plan) -> dict[str, object]:
         "clusterDomain": DOMAIN,
         "resolvConf": str(plan.conf / "resolv.conf"),
         "containerRuntimeEndpoint": f"unix://{plan.containerd_socket}",
-        # an image that was collected could not be pulled again
+        # the node could not pull an image again after its garbage collection
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {"memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%"},
         "nodeStatusUpdateFrequency": "10s",
@@ -150,7 +150,7 @@ def _kubelet(plan: Plan) -> dict[str, object]:
 
 
 def _proxy(plan: Plan) -> dict[str, object]:
-    # connection tracking has its limits once per kernel: 0 leaves them as they are
+    # connection tracking has one set of limits per kernel: 0 keeps them unchanged
     untouched = {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
     return {
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",

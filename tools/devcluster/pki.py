@@ -1,7 +1,7 @@
-"""Who is who in the cluster: one certificate authority, a few certificates, a token per component.
+"""The identities of the cluster: one certificate authority, a few certificates, and a token per component.
 
-Clients authenticate by token, because a token file needs no signing; certificates are made where TLS needs them.
-Everything is made anew by each ``up`` and removed with the cluster's state.
+Clients authenticate by token, because a token file needs no signing. Only TLS servers have certificates.
+Each ``up`` creates all of them, and ``down`` removes them with the cluster's state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIFETIME_DAYS = 30
 
 @dataclass(frozen=True)
 class User:
-    """A client of the API server: the name of its kubeconfig, and whom the API server takes it for."""
+    """A client of the API server: the name of its kubeconfig, and its user name and groups."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ USERS = {
     "scheduler": User("system:kube-scheduler"),
     "kubelet": User(f"system:node:{NODE_NAME}", ("system:nodes",)),
     "proxy": User("system:kube-proxy"),
-    # it reads what every pod may see, and as a part of the cluster needs no role that could be missing at its start
+    # CoreDNS reads only public objects, and a missing role could delay its start, so it is an administrator
     "coredns": User("coredns", ("system:masters",)),
 }
 
@@ -62,7 +62,7 @@ def make_certificates(plan: Plan) -> None:
 
 
 def make_kubeconfigs(plan: Plan) -> None:
-    """Write a token per user, the file that the API server reads them from, and a kubeconfig for each."""
+    """Write a token and a kubeconfig per user, and the API server's file of tokens."""
     plan.conf.mkdir(mode=0o700, parents=True, exist_ok=True)
     authority = base64.b64encode((plan.pki / "ca.crt").read_bytes()).decode()
     lines = []
@@ -76,12 +76,12 @@ def make_kubeconfigs(plan: Plan) -> None:
 
 
 def kubeconfig(plan: Plan, short: str) -> Path:
-    """The kubeconfig of a component, by its short name in ``USERS``."""
+    """Return the kubeconfig of a component, by its short name in ``USERS``."""
     return plan.conf / f"{short}.kubeconfig"
 
 
 def admin_token(plan: Plan) -> str:
-    """The administrator's token."""
+    """Return the administrator's token."""
     token: str = json.loads(plan.kubeconfig.read_text())["users"][0]["user"]["token"]
     return token
 

@@ -1,6 +1,6 @@
-"""What one cluster looks like: where its files are, which addresses and ports it has. Pure data, no side effects.
+"""The description of one cluster: the paths of its files, its addresses and its ports. Pure data without side effects.
 
-Several clusters may run on one machine at the same time. Each node-level cluster has a *number* that picks its
+Several clusters may run on one machine at the same time. Each node-level cluster has a *number* that selects its
 network: link, node address, pod and Service ranges. A control-level cluster only has ports on 127.0.0.1.
 """
 
@@ -22,10 +22,10 @@ Level = Literal["control", "node"]
 NODE_NAME = "node1"
 DOMAIN = "cluster.local"
 LONGEST_ROOT = 107 - len("/containerd.sock")
-"""Bytes that a unix socket's address leaves for the directory that it is in (``man 7 unix``)."""
+"""The bytes that remain for the directory in the address of a unix socket (``man 7 unix``)."""
 
 NUMBERS = range(16)
-"""How many node-level clusters one machine can have: as many as the address plan has room for."""
+"""The numbers of node-level clusters on one machine. The address plan limits them."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class Plan:
-    """One cluster. ``root`` holds its state and is removed by ``down``; ``images`` is containerd's and stays."""
+    """One cluster. ``root`` holds its state, and ``down`` removes it. ``images`` is containerd's directory, and ``down`` keeps it."""
 
     name: str
     level: Level
@@ -53,17 +53,17 @@ class Plan:
 
     @property
     def link(self) -> str:
-        """The host's end of the link to the node; also the name of the cgroup that the pods are in."""
+        """The host's end of the link to the node, and the name of the pods' parent cgroup."""
         return f"penstock-dev{self.number}"
 
     @property
     def host_address(self) -> str:
-        """The host as pods reach it."""
+        """The address of the host for pods."""
         return f"10.231.{self.number}.1" if self.level == "node" else "127.0.0.1"
 
     @property
     def node_address(self) -> str:
-        """The node as the host reaches it."""
+        """The address of the node for the host."""
         return f"10.231.{self.number}.2" if self.level == "node" else "127.0.0.1"
 
     @property
@@ -73,12 +73,12 @@ class Plan:
 
     @property
     def service_range(self) -> str:
-        """The addresses of the Services; the first one is the API server's."""
+        """The addresses of the Services. The first one is the API server's."""
         return f"10.{96 + self.number}.0.0/16"
 
     @property
     def service_address(self) -> str:
-        """The API server as pods reach it."""
+        """The address of the API server for pods."""
         return f"10.{96 + self.number}.0.1"
 
     @property
@@ -88,7 +88,7 @@ class Plan:
 
     @property
     def kubeconfig(self) -> Path:
-        """The administrator's."""
+        """The administrator's kubeconfig."""
         return self.root / "kubeconfig"
 
     @property
@@ -108,26 +108,26 @@ class Plan:
 
     @property
     def containerd_socket(self) -> Path:
-        """Where containerd answers, for the kubelet and for the host alike."""
+        """The socket of containerd, for the kubelet and for the host."""
         return self.root / "containerd.sock"
 
     @property
     def store_ready(self) -> Path:
-        """Appears when containerd can take the kubelet's orders; the kubelet is started after it."""
+        """A file that appears when containerd accepts requests of the kubelet. The kubelet starts after it."""
         return self.root / "store.ready"
 
     @property
     def file(self) -> Path:
-        """Where the plan itself is kept."""
+        """The file of the plan."""
         return self.root / "plan.json"
 
     def save(self) -> None:
-        """Write the plan down, so that other processes and a later ``down`` find it."""
+        """Save the plan, so that other processes and a later ``down`` find it."""
         self.file.write_text(json.dumps(dataclasses.asdict(self), default=str, indent=1))
 
 
 def load(root: Path) -> Plan | None:
-    """The plan of the cluster whose state is in ``root``; None when there is none."""
+    """Return the plan of the cluster whose state is in ``root``, or None if it does not exist."""
     try:
         raw = json.loads((root / "plan.json").read_text())
     except FileNotFoundError:
@@ -137,19 +137,19 @@ def load(root: Path) -> Plan | None:
 
 
 def state_root(name: str) -> Path:
-    """Where the state of the cluster ``name`` is while it is up."""
+    """Return the state directory of the cluster ``name``."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
-        raise ToolError(f"{name!r} is no name for a cluster", remedy="use lower-case letters, digits and hyphens")
+        raise ToolError(f"{name!r} is not a valid cluster name", remedy="use lower-case letters, digits and hyphens")
     configured = os.environ.get("PENSTOCK_CLUSTER_STATE")
     root = (Path(configured) if configured else cache_root() / "clusters").resolve() / name
     if len(str(root)) > LONGEST_ROOT:
         raise ToolError(
-            f"{root} is too long a path: a socket's address in it would not fit",
-            remedy="set PENSTOCK_CLUSTER_STATE to a shorter one",
+            f"the path {root} is too long for the address of a socket in it",
+            remedy="set PENSTOCK_CLUSTER_STATE to a shorter path",
         )
     return root
 
 
 def image_root(name: str) -> Path:
-    """Where the images of the cluster ``name`` are; they outlive it, because loading them takes longer than ``up``."""
+    """Return the directory of the images of the cluster ``name``. They outlive it, because loading takes longer than ``up``."""
     return cache_root().resolve() / "containerd" / name

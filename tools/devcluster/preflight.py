@@ -1,7 +1,7 @@
-"""Whether this machine can host a cluster, and if not, every reason at once.
+"""Check whether this machine can host a cluster, and list every reason if it cannot.
 
-A test that needs a cluster must fail or be left out with a reason that can be acted upon, not after two minutes
-with a time-out. So what a node needs from the machine is tried here, each thing alone, before anything is started.
+A test that needs a cluster must fail or be skipped with a useful reason, not with a timeout after two minutes. This module
+therefore tries each thing that a node needs from the machine, before anything starts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROGRAMS = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
 }
-"""What the node level runs, and the Debian package that has it."""
+"""The programs that the node level runs, with their Debian packages."""
 
 PROGRAMS_CONTROL = {"openssl": "openssl"}
 
@@ -42,9 +42,9 @@ CGROUP_CONTROLLERS = frozenset({"cpu", "cpuset", "memory", "pids"})
 
 
 def check(level: Level, root: Path) -> None:
-    """Install what is missing and can be installed; raise ``Unsupported`` with all reasons when something else is.
+    """Install missing packages if possible. Raise ``Unsupported`` with all reasons if something is still missing.
 
-    ``root`` is where the cluster's state is going to be.
+    ``root`` is the directory for the cluster's state.
     """
     if level == "node" and os.geteuid() == 0 and sys.platform == "linux":
         install_missing()
@@ -58,7 +58,7 @@ def check(level: Level, root: Path) -> None:
 
 
 def missing_packages() -> list[str]:
-    """The Debian packages of the programs that the node level needs and that are not there."""
+    """Return the Debian packages of missing programs that the node level needs."""
     wanted = {**PROGRAMS, **PROGRAMS_CONTROL}
     packages = {package for program, package in wanted.items() if shutil.which(program) is None}
     if not any((directory / "bridge").exists() for directory in CNI_DIRECTORIES):
@@ -67,9 +67,9 @@ def missing_packages() -> list[str]:
 
 
 def install_missing() -> None:
-    """Install the missing packages with apt; nothing that is installed is removed for them.
+    """Install the missing packages with apt. This never removes an installed package.
 
-    Without apt it does nothing: what is missing is then among the reasons. Raises ``Unsupported`` with apt's words.
+    Without apt it does nothing, and the reasons list the missing packages. Raises ``Unsupported`` with apt's output.
     """
     packages = missing_packages()
     if packages and shutil.which("apt-get"):
@@ -78,7 +78,7 @@ def install_missing() -> None:
 
 
 def apt_install(packages: list[str]) -> None:
-    """Install Debian packages without asking; raise ``Unsupported`` with apt's words when they cannot be had."""
+    """Install Debian packages without a prompt. Raise ``Unsupported`` with apt's output if apt fails."""
     install = ["apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "--no-remove", *packages]
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for command in (["apt-get", "update", "--quiet"], install):
@@ -88,14 +88,14 @@ def apt_install(packages: list[str]) -> None:
         if done.returncode and command is install:
             raise Unsupported(
                 f"apt could not install {' '.join(packages)}:\n{done.stdout[-2000:]}",
-                remedy="install them by hand, or mend the package sources",
+                remedy="install them by hand, or fix the package sources",
             )
 
 
 def reasons_against(level: Level, root: Path) -> Iterator[str]:
-    """Why this machine, as it is, cannot host a cluster; nothing if it can."""
+    """Yield the reasons why this machine cannot host a cluster in its current state."""
     if sys.platform != "linux":
-        yield f"this is {sys.platform}, Kubernetes' servers need Linux"
+        yield f"this is {sys.platform}, but Kubernetes' servers need Linux"
         return
     for program, package in PROGRAMS_CONTROL.items():
         if shutil.which(program) is None:
@@ -106,7 +106,7 @@ def reasons_against(level: Level, root: Path) -> Iterator[str]:
         yield "you are not root, and namespaces, mounts and links need root"
         return
     if missing := missing_packages():
-        yield f"programs are missing, of the Debian packages {', '.join(missing)}"
+        yield f"programs of these Debian packages are missing: {', '.join(missing)}"
         return
     for directory in (*OWN_DIRECTORIES, Path("/run")):
         if root.is_relative_to(directory):
@@ -119,7 +119,7 @@ def reasons_against(level: Level, root: Path) -> Iterator[str]:
 def _namespaces() -> str | None:
     command = ["unshare", "--mount", "--pid", "--net", "--uts", "--ipc", "--fork", "--mount-proc"]
     script = "mount -t tmpfs none /mnt && mount -t sysfs none /sys"
-    return _tried("new namespaces with mounts of their own cannot be made", [*command, "sh", "-c", script])
+    return _tried("the kernel refuses new namespaces with separate mounts", [*command, "sh", "-c", script])
 
 
 def _overlay() -> str | None:

@@ -1,7 +1,7 @@
-"""The images of a cluster: brought into containerd by hand, because there is no registry to pull from.
+"""The images of a cluster. They are loaded into containerd directly, because no registry exists.
 
-What is in the store outlives ``down``, since loading an image takes longer than starting a cluster. A load of what
-is there already is skipped: the store keeps, beside the images, from which content each name was loaded.
+The store outlives ``down``, since loading an image takes longer than starting a cluster. A load of an image that is already
+there is skipped. The store records, next to the images, the content from which each name was loaded.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from tools.devcluster.plan import Plan
 
 NAMESPACE = "k8s.io"
-"""Where the kubelet looks."""
+"""The containerd namespace that the kubelet uses."""
 
 
 def prepare(plan: Plan) -> None:
-    """Make a fresh containerd fit for the kubelet: no containers of the last cluster, and the pause image."""
+    """Prepare a fresh containerd for the kubelet: remove containers of the last cluster, and load the pause image."""
     old = ctr(plan, "containers", "list", "--quiet").split()
     if old:
         ctr(plan, "containers", "remove", *old)
@@ -38,15 +38,15 @@ def prepare(plan: Plan) -> None:
 
 
 def forget_containers(plan: Plan) -> None:
-    """Drop what the kubelet's side of containerd wrote about containers that are no more."""
+    """Remove the records of the kubelet's containerd plugin about containers that no longer exist."""
     shutil.rmtree(plan.images / "io.containerd.grpc.v1.cri", ignore_errors=True)
 
 
 def load(plan: Plan, image: str | Path) -> list[str]:
-    """Bring an image into the cluster; return the names it has there.
+    """Load an image into the cluster, and return its names there.
 
-    ``image`` is an archive (a docker or OCI one, a file that exists) or the name of an image in buildah's store. Raises
-    ``ToolError`` when it is neither.
+    ``image`` is the path of a docker or OCI archive, or the name of an image in buildah's store. Raises
+    ``ToolError`` if it is neither.
     """
     path = Path(image)
     if path.is_file():
@@ -55,13 +55,13 @@ def load(plan: Plan, image: str | Path) -> list[str]:
 
 
 def names(plan: Plan) -> list[str]:
-    """The names of the images that the cluster has."""
+    """Return the names of the images in the cluster."""
     listed = ctr(plan, "images", "list", "--quiet").split()
     return [name for name in listed if not name.startswith("sha256:")]
 
 
 def ctr(plan: Plan, *arguments: str) -> str:
-    """Run containerd's client; return what it printed. Raises ``ToolError`` with its words when it fails."""
+    """Run containerd's client and return its output. Raise ``ToolError`` with the output if it fails."""
     done = subprocess.run(
         ["ctr", "--address", str(plan.containerd_socket), "--namespace", NAMESPACE, *arguments],
         capture_output=True,
@@ -103,8 +103,8 @@ def _load_built(plan: Plan, name: str) -> list[str]:
     if asked is None or asked.returncode:
         said = asked.stderr.strip() if asked else "buildah is not installed"
         raise ToolError(
-            f"there is no archive and no built image {name!r}: {said}",
-            remedy="build it (python -m tools.images build), or give the path of a docker or OCI archive",
+            f"neither an archive nor a built image is called {name!r}: {said}",
+            remedy="build it (python -m tools.images build), or pass the path of a docker or OCI archive",
         )
     content = asked.stdout.strip()
     loaded, present = _loaded(plan), set(names(plan))
@@ -125,7 +125,7 @@ def _load_built(plan: Plan, name: str) -> list[str]:
 
 
 def _loaded(plan: Plan) -> dict[str, str]:
-    """From which content each name was loaded last: an image id, or the digest of an archive."""
+    """Return the content from which each name was loaded last: an image id, or the digest of an archive."""
     try:
         loaded: dict[str, str] = json.loads((plan.images / "loaded.json").read_text())
     except FileNotFoundError:
@@ -138,7 +138,7 @@ def _remember(plan: Plan, loaded: dict[str, str]) -> None:
 
 
 def program_image(name: str, program: Path) -> bytes:
-    """A docker archive of an image that holds one static program and runs it; made without any image tool."""
+    """Return a docker archive of an image that holds and runs one static program. No image tool is necessary."""
     entry = f"/{program.name}"
     layer = _tar({entry[1:]: program.read_bytes()}, mode=0o755)
     config = json.dumps(
@@ -155,7 +155,7 @@ def program_image(name: str, program: Path) -> bytes:
 
 
 def _tar(files: dict[str, bytes], *, mode: int = 0o644) -> bytes:
-    """A tar archive whose bytes depend on the files' names and contents alone."""
+    """Return a tar archive whose bytes depend only on the names and contents of the files."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, content in files.items():

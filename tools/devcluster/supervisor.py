@@ -1,9 +1,9 @@
-"""The process that the other processes of a cluster are children of.
+"""The parent process of the other processes of a cluster.
 
-It starts each one as soon as what it waits for is there, starts it again when it ends, and ends them all when it is
-told to (SIGTERM). At the node level it is the first process of the node's pid namespace, which has two consequences: it
-must reap what containers leave behind, and when it is gone, by whatever way, the kernel ends everything else in there.
-At the control level the kernel is asked for the same, child by child (a parent-death signal).
+It starts each process when its condition is true, starts it again when it ends, and ends all of them after
+SIGTERM. At the node level it is the first process of the node's pid namespace, which has two consequences. It
+must reap orphans of containers. The kernel ends everything else in the namespace when this process ends.
+At the control level, each child has a parent-death signal for the same effect.
 
 Run as ``python -m tools.devcluster.supervisor STATE-DIRECTORY``.
 """
@@ -26,7 +26,7 @@ from tools.devcluster.plan import Plan, load
 POLL_SECONDS = 0.05
 RESTART_SECONDS = 1.0
 PATIENCE_SECONDS = 5.0
-"""How long a process that keeps data may take to end by itself."""
+"""Seconds between SIGTERM and SIGKILL for a process that keeps data."""
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -37,7 +37,7 @@ def _die_with_parent() -> None:
 
 
 class Supervisor:
-    """Runs the components of one cluster until it is told to stop."""
+    """The components of one cluster, which run until SIGTERM."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -62,7 +62,7 @@ class Supervisor:
         self._end(wanted)
 
     def api_ready(self) -> bool:
-        """Whether the API server was ever ready; components that lose it find it again by themselves."""
+        """Return whether the API server was ever ready. Components that lose it later find it again without help."""
         if not self._api_ready and "kube-apiserver" in self.running and time.monotonic() - self._api_asked > 0.2:
             self._api_ready = api.serves(self.plan)
             self._api_asked = time.monotonic()
@@ -102,14 +102,14 @@ class Supervisor:
                 self._record()
 
     def _record(self) -> None:
-        """Write down which process is which component, for ``status`` and for tests that stop one."""
+        """Record the process of each component, for ``status`` and for tests that stop one."""
         path = pids_file(self.plan)
         scratch = path.with_suffix(".new")
         scratch.write_text(json.dumps({name: process.pid for name, process in self.running.items()}))
         scratch.rename(path)
 
     def _end(self, components: list[Component]) -> None:
-        """End what runs; only what keeps data is given the time to end by itself."""
+        """End the running components. Only a component that keeps data gets time to end cleanly."""
         for component in components:
             process = self.running.get(component.name)
             if process is not None and not component.keeps_data:
@@ -126,12 +126,12 @@ class Supervisor:
 
 
 def pids_file(plan: Plan) -> Path:
-    """Where the process ids are, as the supervisor's own pid namespace numbers them."""
+    """Return the file of the process ids, which are those of the supervisor's pid namespace."""
     return plan.root / "pids.json"
 
 
 def recorded(plan: Plan) -> dict[int, str]:
-    """The components by process id, as the supervisor's own pid namespace numbers them."""
+    """Return the components by process id in the supervisor's pid namespace."""
     try:
         pids: dict[str, int] = json.loads(pids_file(plan).read_text())
     except FileNotFoundError:
@@ -140,14 +140,14 @@ def recorded(plan: Plan) -> dict[int, str]:
 
 
 def main(root: Path) -> None:
-    """Furnish the node, if there is one, then supervise."""
+    """Prepare the node, if the cluster has one, then supervise."""
     plan = load(root)
     if plan is None:
-        raise SystemExit(f"there is no cluster in {root}")
+        raise SystemExit(f"{root} has no cluster")
     if plan.level == "node":
         node.furnish(plan)
     Supervisor(plan).run()
-    # what is left in the pid namespace, containers above all, is the kernel's to end
+    # the kernel ends the rest of the pid namespace, mainly containers
     os._exit(0)
 
 

@@ -1,8 +1,8 @@
 """The container images, built on a machine that reaches no registry of images.
 
-Each image is a Dockerfile under ``images/`` that any builder takes, with ``BASE_IMAGE`` as an argument. What a registry
-would give is made here: the base, a root file system of Debian packages (``rootfs``), and the context, with all Python
-packages as wheels (``wheels``, ``context``). ``build`` puts them together with buildah.
+Each image is a Dockerfile under ``images/`` for any builder, with ``BASE_IMAGE`` as an argument. This package makes the
+parts that a registry would offer. The base is a root file system of Debian packages (``rootfs``). The context has all
+Python packages as wheels (``wheels``, ``context``). ``build`` combines them with buildah.
 
     python -m tools.images build base operator
     python -m tools.images build job --directory examples/airport_weather --tag localhost/airport-weather:dev

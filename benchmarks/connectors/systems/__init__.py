@@ -1,4 +1,4 @@
-"""A module for each system. Each is imported when it is asked for: a system needs an extra of its own, and most a server."""
+"""A module for each system. It is imported at its first use, because each system needs a separate extra, and most need a server."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ NAMES = tuple(_MODULES)
 
 
 def opened(name: str, folder: Path) -> AbstractContextManager[list[Case]]:
-    """The cases of a system, whose server runs as long as the block.
+    """Start the server of a system for the length of the block, and return the cases.
 
     Raises:
-        ToolError: there is no server to start.
+        ToolError: the server is not installed.
     """
     found: AbstractContextManager[list[Case]] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)(folder)
     return found

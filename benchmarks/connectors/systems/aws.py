@@ -19,16 +19,19 @@ from benchmarks.connectors.records import FIELDS, decode, encode, expect, messag
 from penstock.datastream.connectors.kinesis import KinesisSource, KinesisStreamsSink
 from penstock.datastream.connectors.sqs import SqsSink, SqsSource
 from penstock.datastream.formats.json import JsonLinesEncoder, JsonLinesFormat
-from tools import kinesisserver, sqsserver
+from tools.servers.kinesis import KEYS as KINESIS_KEYS
+from tools.servers.kinesis import REGION, KinesisServer
+from tools.servers.sqs import KEYS as SQS_KEYS
+from tools.servers.sqs import SqsServer
 
 PER_REQUEST = 500
-"""Records of a request to Kinesis, as Penstock has; SQS takes ten messages."""
+"""Records per request to Kinesis, as in Penstock. SQS takes ten messages."""
 _AT_A_TIME = 8
 
 
 @contextmanager
 def sqs(folder: Path) -> Iterator[list[Case]]:
-    with sqsserver.SqsServer(folder) as server, patch.dict(os.environ, sqsserver.KEYS):
+    with SqsServer(folder) as server, patch.dict(os.environ, SQS_KEYS):
         queues = _Queues(server)
         receive = "botocore: receive_message and delete_message_batch by ten"
         yield [
@@ -53,14 +56,14 @@ def sqs(folder: Path) -> Iterator[list[Case]]:
 
 
 class _Queues:
-    def __init__(self, server: sqsserver.SqsServer) -> None:
+    def __init__(self, server: SqsServer) -> None:
         self.client = server.client()
         self.new_client = server.client
         self._server = server
         self._numbers = itertools.count()
 
     def new(self, count: int = 0) -> str:
-        """The URL of a queue with so many readings."""
+        """Return the URL of a new queue with this many readings."""
         url = self._server.create(f"readings-{next(self._numbers)}")
         texts = [message.decode() for message in messages(count)] if count else []
         with ThreadPoolExecutor(_AT_A_TIME) as threads:
@@ -93,7 +96,7 @@ def _bare_receive(queues: _Queues, count: int) -> Cost:
 
 
 def _received(queues: _Queues, url: str) -> Iterator[list[Any]]:
-    client = queues.new_client()  # as a source's subtask does
+    client = queues.new_client()  # a separate client, like that of a source's subtask
     while found := client.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
         entries = [{"Id": str(n), "ReceiptHandle": message["ReceiptHandle"]} for n, message in enumerate(found)]
         client.delete_message_batch(QueueUrl=url, Entries=entries)
@@ -121,7 +124,7 @@ def _sent(queues: _Queues, url: str, count: int) -> None:
 
 @contextmanager
 def kinesis(folder: Path) -> Iterator[list[Case]]:
-    with kinesisserver.KinesisServer(folder) as server, patch.dict(os.environ, kinesisserver.KEYS):
+    with KinesisServer(folder) as server, patch.dict(os.environ, KINESIS_KEYS):
         streams = _Streams(server)
         yield [
             Case(
@@ -138,9 +141,9 @@ def kinesis(folder: Path) -> Iterator[list[Case]]:
 
 
 class _Streams:
-    """Of one shard."""
+    """Streams with one shard."""
 
-    def __init__(self, server: kinesisserver.KinesisServer) -> None:
+    def __init__(self, server: KinesisServer) -> None:
         self.client = server.client()
         self.server = server
         self._numbers = itertools.count()
@@ -150,7 +153,7 @@ class _Streams:
         return self.server.create(f"readings-{next(self._numbers)}")
 
     def filled(self, count: int) -> str:
-        """With so many readings."""
+        """Return the name of a stream with this many readings."""
         if count not in self._filled:
             self._filled[count] = self.new()
             self.put(self._filled[count], count)
@@ -163,7 +166,7 @@ class _Streams:
             expect(found["FailedRecordCount"], 0, "refused")
 
     def batches(self, name: str) -> Iterator[list[Any]]:
-        """As long as there are any. With a client of its own, as a source's subtask has."""
+        """Yield the batches until none are left. It uses a separate client, like a source's subtask."""
         client = self.server.client()
         (shard,) = client.list_shards(StreamName=name)["Shards"]
         begin = {"StreamName": name, "ShardId": shard["ShardId"], "ShardIteratorType": "TRIM_HORIZON"}
@@ -195,7 +198,7 @@ def _put(streams: _Streams, count: int) -> Cost:
     name = streams.new()
     sink = KinesisStreamsSink.builder().set_stream_name(name).set_serialization_schema(JsonLinesEncoder())
     sink = sink.set_partition_key_generator(lambda row: row["sensor_id"])
-    properties = {"aws.region": kinesisserver.REGION, "aws.endpoint": streams.server.url}
+    properties = {"aws.region": REGION, "aws.endpoint": streams.server.url}
     cost = job.write(sink.set_kinesis_client_properties(properties).build(), count)
     streams.check(name, count)
     return cost

@@ -13,10 +13,11 @@ from benchmarks.connectors.case import Case
 from benchmarks.connectors.cost import Cost, timed
 from benchmarks.connectors.records import FIELDS, expect, rows
 from penstock.datastream.connectors.cassandra import CassandraTableSink, ClusterBuilder
-from tools.cassandraserver import HOST, CassandraServer
+from tools.servers.base.server import HOST
+from tools.servers.cassandra import CassandraServer
 
 IN_FLIGHT = 128
-"""Requests under way, as Penstock has."""
+"""Concurrent requests, as in Penstock."""
 _KEYSPACE = "create keyspace weather with replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
 
 

@@ -1,4 +1,4 @@
-"""Files on a disk. There is no server; the bare client is pyarrow, or msgspec with a file that is open."""
+"""Files on a disk. This case needs no server. The bare client is pyarrow, or msgspec with an open file."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def files(folder: Path) -> Iterator[list[Case]]:
 
 
 class _Inputs:
-    """Files of so many readings, made when they are first asked for."""
+    """Files with a number of readings, created at their first use."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

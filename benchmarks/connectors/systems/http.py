@@ -1,4 +1,4 @@
-"""HTTP: a server of Python's library that gives a file of lines; httpx without Penstock."""
+"""HTTP: a server of Python's library that serves a file of lines; httpx without Penstock."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from benchmarks.connectors.cost import Cost, consumed
 from benchmarks.connectors.records import FIELDS, decode, messages
 from penstock.datastream.connectors.http import HttpPollSource
 from penstock.datastream.formats.json import JsonLinesFormat
-from tools.serverprocess import HOST, ServerProcess, free_port
+from tools.servers.base.process import ServerProcess
+from tools.servers.base.server import HOST
 
 
 @contextmanager
@@ -35,25 +36,21 @@ def http(folder: Path) -> Iterator[list[Case]]:
 
 
 class _Site(ServerProcess):
-    """Gives the files of its folder."""
+    """A server of the files in its folder."""
 
     title = "http.server"
 
-    def start(self) -> _Site:
-        self.root.mkdir(parents=True, exist_ok=True)
-        self.port = free_port()
-        command = [sys.executable, "-m", "http.server", str(self.port), "--bind", HOST, "--directory", str(self.root)]
-        self._run(command, self._answers, 30.0)
-        return self
+    def _command(self) -> list[str]:
+        return [sys.executable, "-m", "http.server", str(self.port), "--bind", HOST, "--directory", str(self.root)]
 
-    def _answers(self) -> bool:
+    def _responds(self) -> bool:
         try:
             return httpx.get(f"http://{HOST}:{self.port}/", timeout=2).is_success
         except httpx.TransportError:
             return False
 
     def filled(self, count: int) -> str:
-        """The URL of so many readings."""
+        """Return the URL of this many readings."""
         path = self.root / f"{count}.jsonl"
         if not path.exists():
             path.write_bytes(b"\n".join(messages(count)))
@@ -61,7 +58,7 @@ class _Site(ServerProcess):
 
 
 def _read(site: _Site, count: int) -> Cost:
-    """One answer; the source has asked once more before the job began."""
+    """Read one response. The source has sent another request before the job started."""
     source = HttpPollSource(site.filled(count), JsonLinesFormat(FIELDS), interval=timedelta(seconds=1), polls=1)
     return job.read(source, count)
 

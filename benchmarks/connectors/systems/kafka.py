@@ -21,7 +21,7 @@ from penstock.datastream.connectors.kafka import (
     KafkaSource,
 )
 from penstock.datastream.formats.json import JsonLinesEncoder, JsonLinesFormat
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 PARTITIONS = 4
 PER_TRANSACTION = 100_000
@@ -83,7 +83,7 @@ class _Topics:
         return name
 
     def filled(self, count: int) -> str:
-        """With so many readings."""
+        """Return the name of a topic with this many readings."""
         from confluent_kafka import Producer
 
         if count not in self._filled:
@@ -96,11 +96,11 @@ class _Topics:
         return self._filled[count]
 
     def check(self, name: str, count: int) -> None:
-        """So many messages can be read, with `read_committed`."""
+        """Check that this many messages can be read with `read_committed`."""
         expect(sum(map(len, self.consumed(name, count, isolation="read_committed"))), count, "messages written")
 
     def consumed(self, name: str, count: int, isolation: str = "read_uncommitted") -> Iterator[list[Any]]:
-        """Messages, by 10,000."""
+        """Yield the messages in batches of 10,000."""
         from confluent_kafka import Consumer, TopicPartition
 
         consumer = Consumer(

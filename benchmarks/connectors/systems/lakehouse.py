@@ -1,4 +1,4 @@
-"""Delta Lake and Iceberg: tables on a disk, Iceberg's catalog in SQLite. There is no server; deltalake and PyIceberg without Penstock."""
+"""Delta Lake and Iceberg: tables on a disk, with Iceberg's catalog in SQLite. No server; deltalake and PyIceberg without Penstock."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class _Iceberg:
 
 
 def _filled(lake: _Delta | _Iceberg, count: int) -> str:
-    """A table of so many readings."""
+    """Return a table of this many readings."""
     if count not in lake.filled:
         lake.filled[count] = lake.new()
         _append(lake, lake.filled[count], count)
@@ -116,7 +116,7 @@ def _bare_read(lake: _Delta | _Iceberg, count: int) -> Cost:
 
 
 def _batches(lake: _Delta | _Iceberg, table: str) -> Iterator[pa.RecordBatch]:
-    """The table is opened when the first is asked for."""
+    """Yield the batches. The first request opens the table."""
     yield from lake.batches(table)
 
 

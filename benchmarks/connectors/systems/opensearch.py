@@ -16,10 +16,10 @@ from benchmarks.connectors.case import Case
 from benchmarks.connectors.cost import Cost, timed
 from benchmarks.connectors.records import encode, expect, parts, rows
 from penstock.datastream.connectors.opensearch import OpenSearchSink
-from tools.opensearchserver import OpenSearchServer
+from tools.servers.opensearch import OpenSearchServer
 
 AT_A_TIME = 1_000
-"""Actions of a bulk, as Penstock has."""
+"""Actions per bulk request, as in Penstock."""
 
 
 @contextmanager

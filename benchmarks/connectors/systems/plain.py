@@ -1,4 +1,4 @@
-"""What is the engine's own, without a system behind it: sources that make their records, sinks that call a function. There is no bare client."""
+"""Connectors of the engine without a system: sources that generate their records, sinks that call a function. No bare client exists."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from benchmarks.connectors import job
 from benchmarks.connectors.case import Case
 from benchmarks.connectors.cost import Cost
 from benchmarks.connectors.records import rows
-from penstock.connectors.collection import CollectionSource
-from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.function import FunctionSink, FunctionSource
-from penstock.connectors.number_seq import NumberSequenceSource
-from penstock.connectors.print import PrintSink
-from penstock.connectors.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
-from penstock.connectors.write_ahead import FileCheckpointCommitter, GenericWriteAheadSink
+from penstock.connectors.core.function import FunctionSink, FunctionSource
+from penstock.connectors.core.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
+from penstock.connectors.core.write_ahead import FileCheckpointCommitter, GenericWriteAheadSink
+from penstock.connectors.simple.collection import CollectionSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
+from penstock.connectors.simple.print import PrintSink
 
 
 @contextmanager
@@ -60,7 +60,7 @@ def _printed(count: int) -> Cost:
 
 
 class _Lines(TwoPhaseCommitSinkFunction):
-    """Transactions are files."""
+    """A sink whose transactions are files."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

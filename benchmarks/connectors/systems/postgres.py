@@ -17,11 +17,11 @@ from benchmarks.connectors.case import Case
 from benchmarks.connectors.cost import Cost, consumed, timed
 from benchmarks.connectors.records import BATCH, FIELDS, expect, parts, rows
 from penstock.datastream.connectors.postgres import DeliveryGuarantee, PostgresCdcSource, PostgresSink, PostgresSource
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 PER_TRANSACTION = 100_000
 PER_CHANGE = 1_000
-"""Rows of a transaction that is captured."""
+"""Rows per captured transaction."""
 _COLUMNS = "sensor_id text, ts bigint primary key, temp double precision"
 _INSERT = "insert into {} (sensor_id, ts, temp) values (%s, %s, %s)"
 _UPSERT = f"{_INSERT} on conflict (ts) do update set sensor_id = excluded.sensor_id, temp = excluded.temp"
@@ -64,7 +64,7 @@ class _Tables:
         return name
 
     def filled(self, count: int) -> str:
-        """With so many readings."""
+        """Return the name of a table with this many readings."""
         if count not in self._filled:
             name = self._filled[count] = self.new()
             _copied(self.server, name, count)
@@ -101,14 +101,14 @@ def _selected(server: PostgresServer, name: str) -> Iterator[list[Any]]:
 
 
 def _captured_rows(tables: _Tables, count: int) -> Cost:
-    """The rows that are there when the source begins."""
+    """Measure a source that captures the rows that exist at its start."""
     name = tables.filled(count)
     with _publication(tables, name) as slot:
         return job.read(_cdc(tables, name, slot), count, form="rows")
 
 
 def _captured(tables: _Tables, count: int) -> Cost:
-    """Inserts that the slot has kept since it was made."""
+    """Measure a source that captures inserts that the slot has kept since its creation."""
     name = tables.new()
     with _publication(tables, name) as slot:
         tables.execute(f"select pg_create_logical_replication_slot('{slot}', 'pgoutput')")
@@ -130,7 +130,7 @@ def _cdc(tables: _Tables, name: str, slot: str, startup: str = "initial") -> Pos
 
 @contextmanager
 def _publication(tables: _Tables, name: str) -> Iterator[str]:
-    """Its name, which is the slot's, too; both are gone afterwards."""
+    """Yield the name of a publication and its slot, and drop both at the end."""
     slot = f"{name}_slot"
     tables.execute(f"create publication {slot} for table {name}")
     try:

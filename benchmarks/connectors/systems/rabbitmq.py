@@ -18,7 +18,7 @@ from benchmarks.connectors.cost import Cost, consumed, timed
 from benchmarks.connectors.records import BATCH, FIELDS, Wrong, decode, encode, messages, rows
 from penstock.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
 from penstock.datastream.formats.json import JsonLinesEncoder, JsonLinesFormat
-from tools.rabbitmqserver import RabbitMQServer
+from tools.servers.rabbitmq import RabbitMQServer
 
 PREFETCH = 20_000
 _WAIT_S = 10.0
@@ -69,7 +69,7 @@ class _Queues:
         return RMQConnectionConfig.Builder().set_uri(self.server.uri).set_prefetch_count(PREFETCH).build()
 
     def new(self, count: int = 0) -> str:
-        """With so many readings, each with an id of its own."""
+        """Return the name of a queue with this many readings, each with a separate id."""
         name = f"readings-{next(self._numbers)}"
         with self.channel() as channel:
             channel.queue_declare(name, durable=True)
@@ -78,7 +78,7 @@ class _Queues:
         return name
 
     def check(self, name: str, count: int) -> None:
-        """So many wait in the queue, once the broker has counted all that was sent."""
+        """Check that this many messages are in the queue, after the broker has counted all of them."""
         deadline = time.monotonic() + _WAIT_S
         with self.channel() as channel:
             while (found := channel.queue_declare(name, passive=True).method.message_count) != count:

@@ -1,4 +1,4 @@
-"""Redis: a server that writes every command to its disk before it answers; redis-py without Penstock."""
+"""Redis: a server that writes every command to disk before it responds; redis-py without Penstock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.connectors.cost import Cost, consumed, timed
 from benchmarks.connectors.records import FIELDS, decode, expect, messages, parts, rows
 from penstock.datastream.connectors.redis import DeliveryGuarantee, RedisSink, RedisStreamSink, RedisStreamSource
 from penstock.datastream.formats.json import JsonLinesFormat
-from tools.redisserver import RedisServer
+from tools.servers.redis import RedisServer
 
 AT_A_TIME = 1_000
 
@@ -68,7 +68,7 @@ class _Streams:
         return f"readings-{next(self._numbers)}"
 
     def filled(self, count: int) -> str:
-        """With so many readings."""
+        """Return the name of a stream with this many readings."""
         if count not in self._filled:
             name = self._filled[count] = self.new()
             with self.client() as client:

@@ -67,7 +67,7 @@ true
   verbs: [get, create, patch]
 {{- end -}}
 
-{{- /* What the operator may do where it looks after FlinkJobs. Every line is on the allow-list of the RBAC test. */ -}}
+{{- /* The operator's rights in the namespaces of its FlinkJobs. The allow-list of the RBAC test has every line. */ -}}
 {{- define "penstock.rules" -}}
 - apiGroups: [penstock.dev]
   resources: [flinkjobs]

@@ -1,7 +1,7 @@
 """Count by key, for ever: 100 numbers a second, and how many of each last digit there were so far."""
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 
 env = StreamExecutionEnvironment.get_execution_environment()

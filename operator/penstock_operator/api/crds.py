@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions: schemas, printer columns, short names, scale and status subresources."""
+"""The CustomResourceDefinitions: schemas, printer columns, short names, and the subresources scale and status."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Any
 from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshotStatus
 from penstock_operator.api.schema import structural_schema
-from penstock_operator.api.status import FlinkJobStatus
+from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
 from penstock_operator.api.version import GROUP, VERSION
 
 if TYPE_CHECKING:
     from penstock_operator.api.types import Api
 
 MAX_NAME = 45
-"""Names of children add a suffix and must stay below 63."""
+"""Maximum length of the name. The names of child objects add a suffix and must be shorter than 63 characters."""
 
 _READY = '.status.conditions[?(@.type=="Ready")].status'
 
 _NAME_RULE = {
     "rule": f"self.metadata.name.size() <= {MAX_NAME} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-    "message": f"the name must start with a letter, hold only lower-case letters, digits and '-', and be at most {MAX_NAME} "
+    "message": f"the name must start with a letter, contain only lower-case letters, digits and '-', and be at most {MAX_NAME} "
     "long: Services are named after it",
 }
 _SNAPSHOT_RULES = [
@@ -42,7 +42,7 @@ def _column(name: str, path: str, kind: str = "string", *, wide: bool = False, a
 
 
 def flinkjob() -> dict[str, Any]:
-    """The CustomResourceDefinition of FlinkJob."""
+    """Return the CustomResourceDefinition of FlinkJob."""
     return _crd(
         kind="FlinkJob",
         plural="flinkjobs",
@@ -52,8 +52,8 @@ def flinkjob() -> dict[str, Any]:
         status=FlinkJobStatus,
         rules=[_NAME_RULE],
         columns=[
-            _column("State", ".status.phase", about="Where the job is in its life."),
-            _column("Ready", _READY, about="The job is in the state that its spec asks for."),
+            _column("State", ".status.phase", about="Phase of the job."),
+            _column("Ready", _READY, about="Whether the job is in the state that its spec requests."),
             _column("Parallelism", ".status.parallelism", "integer"),
             _column("Checkpoint", ".status.lastCheckpoint.time", "date", about="Age of the newest checkpoint."),
             _column(
@@ -76,7 +76,7 @@ def flinkjob() -> dict[str, Any]:
 
 
 def flinksnapshot() -> dict[str, Any]:
-    """The CustomResourceDefinition of FlinkSnapshot."""
+    """Return the CustomResourceDefinition of FlinkSnapshot."""
     return _crd(
         kind="FlinkSnapshot",
         plural="flinksnapshots",
@@ -99,7 +99,7 @@ def flinksnapshot() -> dict[str, Any]:
 
 
 def all_crds() -> dict[str, dict[str, Any]]:
-    """File name → CustomResourceDefinition."""
+    """Return the CustomResourceDefinitions by file name."""
     return {f"{crd['metadata']['name']}.yaml": crd for crd in (flinkjob(), flinksnapshot())}
 
 

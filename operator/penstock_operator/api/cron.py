@@ -1,4 +1,4 @@
-"""When the clock asks for a snapshot: intervals and five-field cron expressions, in UTC. Pure."""
+"""Schedules of periodic snapshots: intervals and cron expressions with five fields, in UTC. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,19 +7,23 @@ from datetime import datetime, timedelta
 
 _FIELDS = (("minute", 0, 59), ("hour", 0, 23), ("day of month", 1, 31), ("month", 1, 12), ("day of week", 0, 7))
 _HORIZON = timedelta(days=4 * 366 + 1)
-"""29 February comes at least once in this time (except around 2100); what does not come in it never will."""
+"""Maximum time between two matching days. 29 February occurs at least once in this time, except around 2100. A
+schedule that does not match in this time is rejected.
+"""
 
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), _HORIZON)
-"""How far to look back for the newest due time: near first, so that a schedule of every minute is not walked for years."""
+"""Periods to search backwards for the newest due time. The shortest is first, so that a schedule of every minute does
+not step through years.
+"""
 
 
 class CronError(ValueError):
-    """The expression cannot be read, or describes a day that never comes."""
+    """Error of an expression that cannot be parsed, or that describes a day that never occurs."""
 
 
 @dataclass(frozen=True)
 class Cron:
-    """A parsed expression: the allowed values of each field."""
+    """A parsed cron expression: the allowed values of each field."""
 
     minutes: frozenset[int]
     hours: frozenset[int]
@@ -30,7 +34,9 @@ class Cron:
     any_weekday: bool
 
     def matches_day(self, day: datetime) -> bool:
-        """Cron's rule: if both day fields are restricted, either may match."""
+        """Return whether the schedule includes this day. If both day fields are restricted, it is enough that one of
+        them matches, as in cron.
+        """
         if day.month not in self.months:
             return False
         by_day = day.day in self.days
@@ -40,7 +46,7 @@ class Cron:
         return by_day or by_weekday
 
     def after(self, moment: datetime) -> datetime:
-        """The first time strictly after `moment`."""
+        """Return the first time that is later than `moment`."""
         candidate = moment.replace(second=0, microsecond=0) + timedelta(minutes=1)
         limit = moment + _HORIZON
         while candidate <= limit:
@@ -52,12 +58,13 @@ class Cron:
                 candidate += timedelta(minutes=1)
             else:
                 return candidate
-        msg = "it describes a day that never comes"
+        msg = "it describes a day that does not exist"
         raise CronError(msg)
 
 
 def parse_cron(expression: str) -> Cron:
-    """Read `minute hour day-of-month month day-of-week` with `*`, lists, ranges and steps; Sunday is 0 or 7.
+    """Parse `minute hour day-of-month month day-of-week`. A field may have `*`, lists, ranges and steps. Sunday is 0
+    or 7.
 
     >>> parse_cron("*/15 3 * * 1-5").after(datetime(2026, 1, 3)).isoformat()
     '2026-01-05T03:00:00'
@@ -101,9 +108,10 @@ def _field(text: str, name: str, low: int, high: int) -> frozenset[int]:
 
 
 def due(moment: datetime, last: datetime, *, interval: timedelta | None, cron: str | None) -> datetime | None:
-    """The newest time of the schedule that is after `last` and not after `moment`; missed ones count once.
+    """Return the newest scheduled time that is later than `last` and not later than `moment`. Several missed times
+    count as one.
 
-    `last` is when a snapshot was last asked for, or when the job was created.
+    `last` is the time of the last snapshot request, or the creation time of the job.
     """
     if interval is not None:
         turns = (moment - last) // interval
@@ -121,7 +129,9 @@ def due(moment: datetime, last: datetime, *, interval: timedelta | None, cron: s
 
 
 def upcoming(moment: datetime, last: datetime, *, interval: timedelta | None, cron: str | None) -> datetime | None:
-    """The first time of the schedule after `moment`; `last` is as for `due`. None if there is no schedule."""
+    """Return the first scheduled time after `moment`, or None if there is no schedule. `last` has the same meaning as
+    in `due`.
+    """
     if interval is not None:
         turns = max((moment - last) // interval, 0)
         return last + (turns + 1) * interval

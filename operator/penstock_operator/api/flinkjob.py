@@ -1,7 +1,7 @@
-"""The spec of a FlinkJob: what its author writes.
+"""The spec of a FlinkJob, which its author writes.
 
-Descriptions end up in `kubectl explain`; the class of every field (what a change of it does to a running job) is in
-`reconcile.decide.spec_diff`, and a test holds the two together.
+The docstrings of the fields are the descriptions in `kubectl explain`. `reconcile.decide.spec_diff` defines the
+effect that a change of each field has on a running job. A test checks that it covers all fields.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ StartFrom = Literal["empty", "latest-of-name"]
 
 
 class Job(Api):
-    """The program and how it is run."""
+    """The program and its execution."""
 
     entry: str = Field(min_length=1, max_length=512)
-    """What to run, inside the image: a script (`/opt/job/job.py`) or `package.module:function`."""
+    """Program to run, inside the image: a script (`/opt/job/job.py`) or `package.module:function`."""
     args: tuple[str, ...] = ()
-    """Arguments of the program, passed to it unchanged."""
+    """Arguments of the program, passed unchanged."""
     parallelism: int = Field(default=1, ge=1, le=32768)
-    """Subtasks per operator. A change rescales the running job live, without restarting anything. This is what `kubectl scale` sets."""
+    """Number of subtasks per operator. A change rescales the running job live, without a restart. `kubectl scale` sets this field."""
     max_parallelism: int = Field(
         default=128,
         ge=1,
@@ -40,44 +40,42 @@ class Job(Api):
             ]
         },
     )
-    """Upper bound of parallelism and number of key groups. Fixed for the life of the state."""
+    """Upper bound of parallelism, and number of key groups. Fixed for the lifetime of the state."""
     state: Literal["running", "suspended"] = "running"
-    """`suspended` stops the job with a savepoint and removes its pods; `running` starts it again from there."""
+    """`suspended` stops the job with a savepoint and removes its pods. `running` starts it again from that savepoint."""
     upgrade_mode: UpgradeMode = "savepoint"
-    """Where the next incarnation gets its state from: `savepoint` stops the job with a savepoint; `last-state` takes the newest complete checkpoint; `stateless` starts empty and gives up all state."""
+    """Source of the state when the job is restarted for a change. `savepoint` stops the job with a savepoint. `last-state` uses the newest complete checkpoint. `stateless` starts empty and discards all state."""
     initial_savepoint_path: StorageUri | None = None
-    """Savepoint or checkpoint for the very first start, and for a redeploy asked for by savepointRedeployNonce. Never read at other times, so it can stay in the manifest."""
+    """Savepoint or checkpoint for the very first start, and for a redeploy with savepointRedeployNonce. Ignored at all other times, so it can remain in the manifest."""
     start_from: StartFrom | None = None
-    """Where the very first start gets its state from if initialSavepointPath names nothing, and earlier FlinkJobs of this name have left savepoints or checkpoints: `empty` ignores them; `latest-of-name` takes the newest, after their incarnations have been fenced off. Default: empty, with a warning that names the newest."""
+    """Source of the state for the very first start, if initialSavepointPath is not set and earlier FlinkJobs of this name left savepoints or checkpoints. `empty` ignores them. `latest-of-name` fences off the earlier incarnations, then restores the newest. Default: empty, with a warning that names the newest."""
     allow_non_restored_state: tuple[str, ...] = ()
-    """uids whose state may be dropped because no operator in the new graph has them. Any other state without an operator refuses the start."""
+    """uids of operators whose state may be dropped because the new graph does not have them. The start is refused if any other state has no operator."""
     restart_nonce: int | None = None
-    """Change it to restart the job by its upgradeMode without any other change."""
+    """Change this number to restart the job according to upgradeMode, without any other change."""
     savepoint_trigger_nonce: int | None = None
-    """Change it to take one savepoint of the running job; it becomes a FlinkSnapshot."""
+    """Change this number to take one savepoint of the running job. The operator creates a FlinkSnapshot for it."""
     checkpoint_trigger_nonce: int | None = None
-    """Change it to take one checkpoint of the running job; it becomes a FlinkSnapshot."""
+    """Change this number to take one checkpoint of the running job. The operator creates a FlinkSnapshot for it."""
     savepoint_redeploy_nonce: int | None = None
-    """Change it to throw away what the job has done since and start again from initialSavepointPath. The path is verified before anything is stopped."""
+    """Change this number to discard the current state and restart the job from initialSavepointPath. The operator verifies the path before it stops the job."""
 
 
-NO_STANDBYS = (
-    "standby masters are not supported yet: masters do not wait for each other, and would take the job in turns"
-)
-"""Why `master.replicas` must be 1."""
+NO_STANDBYS = "standby masters are not supported yet: masters do not wait for each other, so each would take the job over from the other"
+"""Reason why `master.replicas` must be 1."""
 
 
 class Resources(Api):
-    """CPU and memory of a container, as in a pod."""
+    """CPU and memory of a container, with the same format as in a pod."""
 
     requests: Quantities = Field(default_factory=dict)
-    """What the scheduler reserves."""
+    """Resources that the scheduler reserves for the container."""
     limits: Quantities = Field(default_factory=dict)
-    """What the container may use at most."""
+    """Maximum resources that the container may use."""
 
 
 class Master(Api):
-    """The JobManager's pods."""
+    """Pods of the JobManager."""
 
     replicas: int = Field(
         default=1,
@@ -85,28 +83,28 @@ class Master(Api):
         le=3,
         json_schema_extra={"x-kubernetes-validations": [{"rule": "self == 1", "message": NO_STANDBYS}]},
     )
-    """1. More is refused: the engine does not wait for a Lease yet, so a second master would take the job from the first. A lost master is started again and goes on from its newest checkpoint."""
+    """Number of master pods. It must be 1, because the engine does not use a Lease yet, and a second master would take over the job from the first. Kubernetes restarts a lost master, which continues from its newest checkpoint."""
     resources: Resources = Field(default_factory=Resources)
-    """Resources of the master's container. The memory limit is shared out among JVM and Python; without requests or limits the least is requested."""
+    """Resources of the master's container. The memory limit is divided between the JVM and Python. Without requests and limits, the operator requests the minimum that the master needs."""
     pod_template: Schemaless = Field(default_factory=dict)
-    """Laid over spec.podTemplate for the master. Lists merge by name."""
+    """Pod template for the master, merged over spec.podTemplate. Lists are merged by name."""
 
 
 class Worker(Api):
-    """The TaskManagers' pods."""
+    """Pods of the TaskManagers."""
 
     slots: int = Field(default=1, ge=1, le=64)
-    """Slots per pod. ceil(parallelism / slots) pods are run. Leave it at 1 if a HorizontalPodAutoscaler drives the job, so that one replica is one pod."""
+    """Slots per pod. The job has ceil(parallelism / slots) worker pods. Use 1 if a HorizontalPodAutoscaler scales the job, so that one replica is one pod."""
     replicas: int | None = Field(default=None, ge=1, le=32768)
-    """At least this many pods. More than the parallelism needs are spares, which shorten recovery from a lost pod."""
+    """Minimum number of worker pods. Pods that the parallelism does not need are spares, which shorten the recovery from a lost pod."""
     resources: Resources = Field(default_factory=Resources)
-    """Resources of each worker's container. The memory limit is shared out among its slots: JVM heap, RocksDB, Python; without requests or limits the least is requested."""
+    """Resources of each worker's container. The memory limit is divided between its slots: JVM heap, RocksDB and Python. Without requests and limits, the operator requests the minimum that the worker needs."""
     pod_template: Schemaless = Field(default_factory=dict)
-    """Laid over spec.podTemplate for workers. Lists merge by name."""
+    """Pod template for workers, merged over spec.podTemplate. Lists are merged by name."""
 
 
 class Storage(Api):
-    """Where checkpoints and savepoints are kept."""
+    """Locations of checkpoints and savepoints."""
 
     checkpoints: StorageUri = Field(
         json_schema_extra={
@@ -119,35 +117,41 @@ class Storage(Api):
             ]
         }
     )
-    """Root of the checkpoints. The operator and the pods read it, the pods write it. Fixed for the life of the job."""
+    """Root directory of the checkpoints. The pods read and write it, and the operator reads it. Fixed for the lifetime of the job."""
     savepoints: StorageUri
-    """Root of the savepoints; those of this job go to a folder of their own below it."""
+    """Root directory of the savepoints. Each job has its own folder in it."""
     secret_name: str | None = Field(default=None, min_length=1, max_length=253)
-    """Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, given to the pods as environment and used by the operator. Leave it out with workload identity."""
+    """Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. The pods get them as environment variables, and the operator uses them too. Do not set it if you use workload identity."""
 
 
 class Periodic(Api):
-    """Snapshots taken by the clock."""
+    """Snapshots that are taken on a schedule."""
 
     interval: Duration | None = None
     """Time between two snapshots."""
     cron: str | None = Field(default=None, max_length=120)
-    """Five fields (minute hour day-of-month month day-of-week), in UTC."""
+    """Cron expression with five fields (minute hour day-of-month month day-of-week), in UTC."""
     type: Literal["savepoint", "checkpoint"] = "savepoint"
-    """What is taken."""
+    """Kind of snapshot to take."""
 
 
 class Retention(Api):
-    """Which savepoints made by the operator are kept. Manual ones are never removed by it."""
+    """Limits for the FlinkSnapshots that the operator created, one for each kind. Snapshots that a user created are
+    never removed.
+    """
 
     count: int = Field(default=10, ge=1, le=1000)
-    """Keep at most this many."""
+    """Maximum number of savepoints to keep."""
     age: Duration | None = None
-    """Remove those that are older, but never the newest."""
+    """Maximum age of a savepoint. Older savepoints are removed, but never the newest one."""
+    checkpoints: int = Field(default=10, ge=1, le=1000)
+    """Maximum number of FlinkSnapshots of checkpoints to keep. A FlinkSnapshot is removed earlier if the engine has removed its checkpoint."""
+    failed: int = Field(default=5, ge=0, le=1000)
+    """Maximum number of FlinkSnapshots to keep that are Failed or Abandoned."""
 
 
 class Snapshots(Api):
-    """Snapshots besides the engine's own checkpoints."""
+    """Snapshots that the operator takes in addition to the engine's checkpoints."""
 
     periodic: Periodic | None = Field(
         default=None,
@@ -160,125 +164,131 @@ class Snapshots(Api):
             ]
         },
     )
-    """Take snapshots by the clock."""
+    """Take snapshots on a schedule."""
     retention: Retention = Field(default_factory=Retention)
-    """Which periodic and upgrade savepoints are kept; works without a running job."""
+    """Retention of the FlinkSnapshots that the operator created by nonce, on a schedule or for upgrades. It also applies when no job is running."""
 
 
 class Upgrade(Api):
-    """How a change that needs new pods is carried out."""
+    """Rollout of a change that needs new pods."""
 
     check: bool = True
-    """Prove a new revision in a pod of its own (image, import, graph, state) before the running job is touched."""
+    """Check a new revision in a separate pod before the running job is stopped. The check covers image, imports, graph and state."""
     savepoint_timeout: Duration = timedelta(minutes=10)
-    """How long one attempt to stop with a savepoint may take."""
+    """Timeout of one attempt to stop the job with a savepoint."""
     checkpoint_fallback: bool = True
-    """With upgradeMode savepoint: if the job is not RUNNING and does not become so, go on from the newest complete checkpoint instead of waiting for ever."""
+    """If upgradeMode is savepoint and the job does not become RUNNING, continue from the newest complete checkpoint instead of waiting indefinitely."""
     warm_start: bool = False
-    """Start the pods of the new revision beside those that run, before the job is stopped; they take over with the savepoint. For that time the job has twice the pods; where the new ones cannot come up, or take more than three minutes, the upgrade goes the ordinary way. Counts with upgradeMode savepoint, a RUNNING job, and the same parallelism and number of pods."""
+    """Start the pods of the new revision before the job is stopped. They take over with the savepoint. The job has twice the pods during that time. If the new pods do not start within three minutes, the operator does an ordinary upgrade instead. Applies only with upgradeMode savepoint, a RUNNING job, and the same parallelism and number of pods."""
     max_checkpoint_age: Duration | None = None
-    """With upgradeMode last-state: take a savepoint instead if the newest complete checkpoint is older."""
+    """If upgradeMode is last-state and the newest complete checkpoint is older than this, take a savepoint instead."""
 
 
 class Rollback(Api):
-    """What happens when a new revision does not become stable: RUNNING, with a completed checkpoint of its own."""
+    """Reaction to a new revision that does not become stable. A revision is stable when it has been RUNNING and has
+    completed a checkpoint.
+    """
 
     enabled: bool = True
-    """Go back to the last stable revision from the state it was stopped with."""
+    """Return to the last stable revision. The job continues from the state with which that revision was stopped, or from a newer checkpoint if the failed revision completed one."""
     after: Duration = timedelta(minutes=5)
-    """Time a new revision has to become stable."""
+    """Time within which a new revision must become stable."""
 
 
 class Recovery(Api):
-    """What happens when the engine has given a job up (state FAILED)."""
+    """Reaction to a job that the engine has given up (state FAILED)."""
 
     restart_failed: bool = True
-    """Start it again from its newest complete checkpoint, with growing pauses (10 s to 5 min)."""
+    """Restart the job from its newest complete checkpoint, with increasing pauses (10 s to 5 min)."""
     max_restarts: int | None = Field(default=None, ge=0, le=10000)
-    """How often in a row, before it stays Failed; a job that has been RUNNING for ten minutes begins to count anew. Not set: without end."""
+    """Maximum number of consecutive restarts before the job remains Failed. The count restarts after the job has been RUNNING for ten minutes. Not set: no limit."""
 
 
 class Health(Api):
-    """When a job that nobody is changing counts as getting nowhere; an event and `Stalled` say so, and an event when that is over."""
+    """Rules that detect a running job without progress. An event and the condition `Stalled` report the broken rule,
+    and another event reports when it is fixed.
+    """
 
     enabled: bool = True
-    """Look after it."""
+    """Apply these rules."""
     restarts: int = Field(default=10, ge=1, le=100)
-    """So many restarts of the job by the engine, or of the master's container, within `window`: RestartLoop."""
+    """RestartLoop: maximum number of restarts of the job by the engine, or of the master's container, within `window`."""
     window: Duration = timedelta(minutes=10)
-    """Time in which restarts are counted."""
+    """Period in which restarts are counted."""
     checkpoint_intervals: int = Field(default=30, ge=1, le=100_000)
-    """No checkpoint has completed for so many intervals (execution.checkpointing.interval), in whatever state the job is: NoCheckpoint."""
+    """NoCheckpoint: number of checkpoint intervals (execution.checkpointing.interval) within which a checkpoint must complete. It applies in every state of the job."""
     silence: Duration = timedelta(minutes=5)
-    """The master has a pod, and its REST API has not answered for so long: MasterSilent."""
+    """MasterSilent: maximum time without a response from the master's REST API while the master has a pod."""
     restart: bool = False
-    """Restart the pods from the newest checkpoint then, with pauses that double from `window` to 6 hours."""
+    """Restart the pods from the newest checkpoint when a rule is broken. The pauses between restarts double from `window` to 6 hours."""
 
 
 class Deletion(Api):
-    """What happens when the FlinkJob is deleted. Deletion always ends, at the latest after the timeout."""
+    """Actions before a FlinkJob is deleted. The deletion always ends, at the latest after the timeout."""
 
     savepoint: bool = False
-    """Stop the job with a savepoint first. If none can be made in time, that is said in an event and deletion goes on."""
+    """Stop the job with a savepoint first. If the job is not RUNNING, the operator waits until the timeout. If no savepoint was completed by then, the operator emits an event, continues the deletion, and keeps the checkpoints."""
     timeout: Duration = timedelta(minutes=5)
-    """Time for the savepoint and for the pods to go."""
+    """Timeout for the savepoint and the removal of the pods."""
     ttl_after_finished: Duration | None = None
-    """Delete the FlinkJob itself so long after the job has ended because all of its input was read, with all that it promised committed; one that failed, was stopped or waits for a person stays. Not set: never. Not for what a GitOps controller applies again: that would start it anew."""
+    """Time after which the operator deletes a FlinkJob that has read all of its input and committed all results. A job that failed, was stopped or needs a user's action is never deleted. Not set: never. Do not use it with a GitOps controller, which would create the FlinkJob again and restart the job."""
     storage: Literal["Retain", "Delete"] = "Retain"
-    """Whether the job's checkpoints are removed. Savepoints never are."""
+    """Whether to delete the job's checkpoints. Savepoints are never deleted. If `savepoint` is true, the checkpoints are deleted only if that savepoint was completed and verified."""
 
 
 class ServiceAccount(Api):
-    """The account that the pods run under: one for each role, which the operator creates, or one that is there."""
+    """ServiceAccount of the pods. The operator creates one for each role, unless you name an existing one."""
 
     name: str | None = Field(default=None, min_length=1, max_length=253)
-    """A ServiceAccount of the namespace for all pods of the job, which the operator neither creates nor changes nor deletes. Pods get no token for the Kubernetes API whatever rights it has."""
+    """An existing ServiceAccount in the namespace, for all pods of the job. The operator does not create, change or delete it. The pods never get a token for the Kubernetes API, whatever rights it has."""
     annotations: dict[str, str] = Field(default_factory=dict)
-    """Of the accounts that the operator creates: for workload identity, such as eks.amazonaws.com/role-arn."""
+    """Annotations of the ServiceAccounts that the operator creates, for workload identity, such as eks.amazonaws.com/role-arn."""
 
 
 class Ingress(Api):
-    """An Ingress to the REST API and the dashboard."""
+    """An Ingress for the REST API and the dashboard."""
 
     host: str = Field(min_length=1, max_length=253)
     """Host name."""
     path: str = Field(default="/", pattern=r"^/", max_length=512)
-    """Path below which the host leads to the job. Unless it is `/`, the controller must take the prefix off: `/jobs/weather(/|$)(.*)` with pathType ImplementationSpecific and the annotation nginx.ingress.kubernetes.io/rewrite-target `/$2`, for one."""
+    """Path under which the host serves the job. If it is not `/`, the controller must remove the prefix. For example, with ingress-nginx: path `/jobs/weather(/|$)(.*)`, pathType ImplementationSpecific and the annotation nginx.ingress.kubernetes.io/rewrite-target `/$2`."""
     path_type: Literal["Prefix", "Exact", "ImplementationSpecific"] = "Prefix"
-    """How the path is compared."""
+    """Matching rule for the path."""
     class_name: str | None = None
-    """IngressClass."""
+    """Name of the IngressClass."""
     annotations: dict[str, str] = Field(default_factory=dict)
     """Annotations of the Ingress."""
     tls_secret_name: str | None = None
-    """Secret with the certificate."""
+    """Secret with the TLS certificate."""
 
 
 class NetworkPolicy(Api):
-    """Who may talk to the job's pods. Within the job all is allowed, from outside only REST."""
+    """Access to the job's pods over the network. Pods of the job may connect to each other. Other pods may only
+    connect to the REST port.
+    """
 
     enabled: bool = True
     """Create the NetworkPolicy."""
     rest_from: tuple[Schemaless, ...] = ()
-    """NetworkPolicyPeers that may reach the REST port, besides the operator."""
+    """NetworkPolicyPeers that may connect to the REST port, in addition to the operator."""
 
 
 class ImagePullSecret(Api):
-    """A Secret for pulling the image."""
+    """A Secret with which the image is pulled."""
 
     name: str
     """Name of the Secret in the job's namespace."""
 
 
 class FlinkJobSpec(Api):
-    """A streaming job: its program, its pods, its state, and how it is changed."""
+    """A streaming job: its program, its pods, its state, and the handling of changes."""
 
     image: str = Field(min_length=1, max_length=1024)
-    """The job's image, built from Penstock's base image. Master and workers both run it."""
+    """Image of the job, built from Penstock's base image. Master and workers use the same image."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
-    """When the image is pulled."""
+    """Pull policy of the image, with the same values as in a pod."""
     image_pull_secrets: tuple[ImagePullSecret, ...] = ()
-    """Secrets for pulling the image."""
+    """Secrets with which the image is pulled."""
     job: Job = Field(
         json_schema_extra={
             "x-kubernetes-validations": [
@@ -295,38 +305,50 @@ class FlinkJobSpec(Api):
             ]
         }
     )
-    """The program and how it is run."""
+    """The program and its execution."""
     configuration: Scalars = Field(default_factory=dict)
     """Flat configuration keys (execution.checkpointing.interval: 10s). Keys that the operator sets are refused."""
     storage: Storage
-    """Where checkpoints and savepoints are kept."""
+    """Locations of checkpoints and savepoints."""
     pod_template: Schemaless = Field(default_factory=dict)
-    """A pod template laid over the operator's for master and workers. The main container is called `penstock`. Volumes of the same name replace `work` and `tmp`; null removes a default. Fields that would weaken the pods' isolation are refused."""
+    """Pod template for master and workers, merged over the operator's template. The main container is called `penstock`. Volumes named `work` and `tmp` replace the operator's volumes. null removes a default. Fields that would weaken the isolation of the pods are refused."""
     master: Master = Field(default_factory=Master)
-    """The JobManager's pods."""
+    """Pods of the JobManager."""
     worker: Worker = Field(default_factory=Worker)
-    """The TaskManagers' pods."""
+    """Pods of the TaskManagers."""
     snapshots: Snapshots = Field(default_factory=Snapshots)
-    """Snapshots besides the engine's own checkpoints."""
+    """Snapshots that the operator takes in addition to the engine's checkpoints."""
     upgrade: Upgrade = Field(default_factory=Upgrade)
-    """How a change that needs new pods is carried out."""
+    """Rollout of a change that needs new pods."""
     rollback: Rollback = Field(default_factory=Rollback)
-    """What happens when a new revision does not become stable."""
+    """Reaction to a new revision that does not become stable."""
     recovery: Recovery = Field(default_factory=Recovery)
-    """What happens when the engine has given the job up."""
+    """Reaction to a job that the engine has given up."""
     health: Health = Field(default_factory=Health)
-    """When a running job counts as getting nowhere."""
+    """Rules that detect a running job without progress."""
     deletion: Deletion = Field(default_factory=Deletion)
-    """What happens when the FlinkJob is deleted."""
+    """Actions before the FlinkJob is deleted."""
     service_account: ServiceAccount = Field(default_factory=ServiceAccount)
-    """The account that the pods run under."""
+    """ServiceAccount of the pods."""
     ingress: Ingress | None = None
-    """An Ingress to the REST API and the dashboard."""
+    """An Ingress for the REST API and the dashboard."""
     network_policy: NetworkPolicy = Field(default_factory=NetworkPolicy)
-    """Who may talk to the job's pods."""
+    """Access to the job's pods over the network."""
+
+
+TLS_ENABLED, TLS_SECRET = "rest.ssl.enabled", "rest.ssl.secret-name"
+"""Keys of `spec.configuration`: whether the master serves REST over TLS, and the Secret with its certificate."""
+
+
+def rest_tls_secret(spec: FlinkJobSpec) -> str:
+    """Return the name of the Secret with the certificate of the REST API, or an empty string if the master serves
+    plain HTTP.
+    """
+    is_on = str(spec.configuration.get(TLS_ENABLED, "false")).strip().lower() == "true"
+    return str(spec.configuration.get(TLS_SECRET, "")) if is_on else ""
 
 
 def workers_for(spec: FlinkJobSpec, parallelism: int) -> int:
-    """The one place where a parallelism becomes a number of worker pods."""
+    """Return the number of worker pods for a parallelism. No other function computes it."""
     needed = -(-parallelism // spec.worker.slots)
     return max(needed, spec.worker.replicas or 0)

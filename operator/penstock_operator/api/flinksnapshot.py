@@ -1,13 +1,16 @@
-"""A FlinkSnapshot: one savepoint or checkpoint, asked for, made, verified, and removed with its storage if wanted."""
+"""The kind FlinkSnapshot: one savepoint or checkpoint, which the operator takes, verifies, and deletes with its files
+on request.
+"""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
-from penstock_operator.api.status import Condition
-from penstock_operator.api.types import Api, Duration, StorageUri, Time
+from penstock_operator.api.status.flinkjob_status import Condition
+from penstock_operator.api.types import Api, Duration, StorageUri, Time, format_duration
 
 Trigger = Literal["manual", "nonce", "periodic", "upgrade"]
 
@@ -16,87 +19,101 @@ class JobRef(Api):
     """The FlinkJob, in the same namespace."""
 
     name: str = Field(min_length=1, max_length=45)
-    """Its name."""
+    """Name of the FlinkJob."""
 
 
 class Savepoint(Api):
     """A savepoint."""
 
     path: StorageUri | None = None
-    """Register a savepoint that exists already, instead of taking one. It is verified, and never disposed of."""
+    """Register an existing savepoint at this location instead of taking one. The operator verifies it and never deletes its files."""
     dispose_on_delete: bool = True
-    """Remove the files when this object is deleted. Waits for as long as a restore may still need them."""
+    """Delete the files together with this object, if the operator created them for this object. The deletion waits as long as a restore may need the files."""
 
 
 class CheckpointRequest(Api):
-    """A checkpoint, taken now. The engine owns and removes it."""
+    """A request to take a checkpoint now. The engine owns the checkpoint and removes it."""
 
 
 class FlinkSnapshotSpec(Api):
-    """Exactly one of savepoint and checkpoint; cannot be changed after creation."""
+    """Specification of a snapshot. It has exactly one of savepoint and checkpoint, and it cannot be changed after
+    creation.
+    """
 
     job_ref: JobRef
     """The FlinkJob, in the same namespace."""
     savepoint: Savepoint | None = None
-    """Take (or register) a savepoint."""
+    """Take a savepoint, or register an existing one."""
     checkpoint: CheckpointRequest | None = None
     """Take a checkpoint."""
     backoff_limit: int = Field(default=6, ge=-1, le=100)
-    """Attempts after the first before it is Failed, with pauses of 10 s, 20 s, 40 s … 5 min. -1: no limit."""
+    """Number of retries before the snapshot is Failed. The pauses between retries are 10 s, 20 s, 40 s and so on, up to 5 min. -1 means no limit."""
     timeout: Duration | None = None
-    """Time for one attempt. Default: the job's upgrade.savepointTimeout."""
+    """Timeout of one attempt, at least 1s. Default: upgrade.savepointTimeout of the job."""
+
+    @field_validator("timeout")
+    @classmethod
+    def _is_long_enough(cls, value: timedelta | None) -> timedelta | None:
+        if value is not None and value < timedelta(seconds=1):
+            msg = f"{format_duration(value)} is less than a second: choose the time that a savepoint takes"
+            raise ValueError(msg)
+        return value
 
 
 class StorageAccess(Api):
-    """How to reach files: the settings under which they were written."""
+    """Storage settings with which the files were written. They are needed to read or delete them."""
 
     secret_name: str | None = None
     """Secret with the credentials."""
     configuration: dict[str, str] = Field(default_factory=dict)
-    """The job's s3.* keys."""
+    """The s3.* keys of the job's configuration."""
 
 
 class FlinkSnapshotStatus(Api):
-    """How far it is."""
+    """Progress and result of a snapshot."""
 
     observed_generation: int = 0
-    """The generation that this status speaks of."""
+    """The generation that this status describes."""
     state: str = "Pending"
-    """Pending, InProgress, Completed, Failed (gave up), or Abandoned (the job is gone)."""
+    """Pending, InProgress, Completed, Failed (no more retries), or Abandoned (the job no longer exists)."""
     message: str = ""
-    """What it waits for, or what went wrong."""
+    """The reason why the snapshot waits, or the last error."""
+    job_uid: str | None = None
+    """uid of the FlinkJob, recorded when the operator first finds it. The snapshot is Abandoned when that FlinkJob no longer exists."""
     job_id: str | None = None
-    """The incarnation it is of."""
+    """Job id of the incarnation that the snapshot belongs to."""
     trigger_id: str | None = None
-    """Id under which the engine was asked."""
+    """Id that the operator sends with the request to the engine."""
     request_id: str | None = None
-    """The id the engine answered with, where it chose its own."""
+    """Id that the engine returned, if it chose a different one."""
     target_directory: str | None = None
-    """Folder chosen before it was triggered."""
+    """Target folder, chosen before the snapshot is triggered."""
     former_directories: tuple[str, ...] = ()
-    """Folders of the attempts before; what becomes complete in one of them late is removed with the files of this object."""
+    """Target folders of earlier attempts. If a snapshot completes late in one of them, it is deleted together with the files of this object."""
+    made_for: str | None = None
+    """uid of this FlinkSnapshot, recorded when the operator creates files for it. Files are deleted only if this equals the object's own uid. A copy of the object has a different uid and deletes nothing."""
     path: str | None = None
-    """Where it is."""
+    """Location of the snapshot."""
     checkpoint_id: int | None = None
-    """Its number."""
+    """Number of the checkpoint."""
     storage: StorageAccess | None = None
-    """How to reach the files, whatever the FlinkJob says later and when it is gone."""
+    """Storage settings for the files. They remain valid after the FlinkJob is changed or deleted."""
     started_at: Time | None = None
-    """When the current attempt began."""
+    """Start time of the current attempt."""
     completed_at: Time | None = None
-    """When it was complete and verified."""
+    """Time when the snapshot was complete and verified."""
     failures: int = 0
-    """Failed attempts."""
+    """Number of failed attempts."""
     next_retry_at: Time | None = None
-    """When the next attempt is made."""
+    """Time of the next attempt."""
     conditions: tuple[Condition, ...] = Field(
         default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
     )
-    """Ready, Reconciling, Stalled."""
+    """Conditions: Ready, Reconciling, Stalled."""
 
 
 def parse_snapshot_status(raw: object) -> FlinkSnapshotStatus:
-    """Read a status as well as it can be: a field that makes no sense is dropped, and the rest is kept.
+    """Parse a status. Drop the fields that are not valid, and keep the rest.
 
     >>> parse_snapshot_status({"failures": "many", "path": "s3://b/sp", "state": "Completed"}).path
     's3://b/sp'

@@ -1,8 +1,9 @@
-"""What may be reached with the operator's own identity, for jobs that have no keys of their own. Pure.
+"""The storage that jobs without their own keys may access with the operator's identity. Pure functions.
 
-Whoever may create a FlinkJob chooses paths and endpoint. With keys of the job (`storage.secretName`) they open what these keys
-open. Without, the storage driver would take whatever the operator itself has (workload identity, environment, its own file
-system) and be its deputy: read, list and delete for somebody who could not. So the platform says what is meant for that.
+The author of a FlinkJob chooses its paths and its endpoint. If the job has keys (`storage.secretName`), the operator
+accesses the storage with these keys. Without keys, the storage driver uses the operator's own identity: workload
+identity, environment or local file system. The operator would then read, list and delete files for a user who has no
+access to them. So the platform lists the storage that is open to such jobs.
 """
 
 from __future__ import annotations
@@ -15,40 +16,40 @@ from penstock_operator.errors import StorageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_SAME = {"s3a": "s3"}
+_SCHEME_ALIASES = {"s3a": "s3"}
 
 
 @dataclass(frozen=True)
-class NotMeant:
-    """Something that the platform has not opened."""
+class IdentityNotAllowed:
+    """A location or an endpoint that the platform has not opened to jobs without keys."""
 
-    what: str
-    value: str
-    """Which of the chart's values would open it."""
+    subject: str
+    setting: str
+    """The setting of the chart that would open it."""
 
     def __str__(self) -> str:
-        return f"{self.what} is not open to jobs without keys of their own"
+        return f"{self.subject} is not allowed for jobs without their own keys"
 
     @property
     def remedy(self) -> str:
-        """What to do."""
+        """Instruction for the user to fix the problem."""
         return (
             "Name a Secret with keys in storage.secretName, or have the platform add it to "
-            f"storage.ownIdentity.{self.value} of the operator's chart"
+            f"storage.ownIdentity.{self.setting} of the operator's chart"
         )
 
 
 @dataclass(frozen=True)
 class OwnIdentity:
-    """The chart's `storage.ownIdentity`."""
+    """The chart's setting `storage.ownIdentity`."""
 
     locations: tuple[str, ...] = ()
-    """Prefixes, whole path segments: `s3://bucket`, `s3://bucket/team`."""
+    """Allowed prefixes of locations, such as `s3://bucket` or `s3://bucket/team`. A prefix ends at a path segment."""
     endpoints: tuple[str, ...] = ()
-    """Values of s3.endpoint besides none."""
+    """Allowed values of s3.endpoint. A job that sets no endpoint is always allowed."""
 
     def check(self, location: str, endpoint: str | None) -> None:
-        """StorageError with the remedy, unless this is meant for jobs without keys.
+        """Raise `StorageError` with the remedy if jobs without keys may not access the location or the endpoint.
 
         >>> OwnIdentity(locations=("s3://bucket/team",)).check("s3a://bucket/team/job/chk-1", None)
         """
@@ -56,18 +57,18 @@ class OwnIdentity:
             msg = f"{problem}. {problem.remedy}"
             raise StorageError(msg)
 
-    def problems(self, endpoint: str | None, *locations: str) -> Iterator[NotMeant]:
-        """What of this is not meant for jobs without keys."""
+    def problems(self, endpoint: str | None, *locations: str) -> Iterator[IdentityNotAllowed]:
+        """Yield each location and endpoint that jobs without keys may not use."""
         if endpoint and endpoint.rstrip("/") not in {e.rstrip("/") for e in self.endpoints}:
-            yield NotMeant(f"s3.endpoint {endpoint}", "endpoints")
+            yield IdentityNotAllowed(f"s3.endpoint {endpoint}", "endpoints")
         for location in locations:
             if not any(_is_below(_plain(location), _plain(prefix)) for prefix in self.locations):
-                yield NotMeant(location, "locations")
+                yield IdentityNotAllowed(location, "locations")
 
 
 def _plain(location: str) -> str:
     scheme, _, path = location.partition("://")
-    return f"{_SAME.get(scheme, scheme)}://{path.rstrip('/')}"
+    return f"{_SCHEME_ALIASES.get(scheme, scheme)}://{path.rstrip('/')}"
 
 
 def _is_below(location: str, prefix: str) -> bool:

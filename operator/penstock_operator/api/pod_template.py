@@ -1,18 +1,20 @@
-"""What a pod template may say. The CRD leaves it schemaless to stay small, so this is where it is checked.
+"""Validation of pod templates. The CRD has no schema for them, which keeps it small, so this module checks them.
 
-The rule is an allow-list: what is not named here is refused, so that a new Kubernetes field cannot open a door that
-nobody has looked at. The job's pods keep the *restricted* pod security profile, no matter what the template says: no
-host namespaces or paths, no privileges, no other ServiceAccount, no root.
+The check is an allow-list: it refuses every field that it does not name. So a new field of Kubernetes cannot weaken
+the isolation before it was reviewed. The job's pods keep the *restricted* pod security profile, whatever the template
+contains. A template cannot set host namespaces, host paths, privileges, another ServiceAccount or root.
 
-Shapes are checked as well, since templates are merged before the API server sees them: a list where an object belongs
-would otherwise come to light only as the pods are built, in every pass. What is null removes what it is laid over.
+The module also checks types, because the operator merges templates before the API server sees them. A list in place
+of an object would otherwise fail every reconcile pass, when the operator builds the pods. A null value removes the
+value below it.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.shapes import OBJECT, OBJECTS, STRING, STRINGS, TEXTS, list_of, misshapen, of_fields
+from penstock_operator.api.shapes import OBJECT, OBJECTS, STRING, STRINGS, TEXTS, list_of, of_fields, shape_problems
 from penstock_operator.errors import Problem
 
 if TYPE_CHECKING:
@@ -82,37 +84,41 @@ VOLUME_SOURCES = {
     "projected",
     "secret",
 }
+_PROJECTED = {"configMap", "downwardAPI", "secret"}
+"""Allowed sources of a projected volume. The other sources give tokens or certificates of an identity."""
+_ACCOUNT_TOKEN = re.compile(r"-token-[bcdfghjklmnpqrstvwxz2456789]{5}$")
 _METADATA = {"annotations", "labels"}
 _RESERVED_ENV = "PENSTOCK_"
 _RESERVED_LABEL = "penstock.dev/"
 
-_WHY: dict[str, str] = {
-    "hostPath": "a path of the node would be open to the job",
-    "serviceAccountName": "jobs run under a ServiceAccount of their own; use spec.serviceAccount",
-    "serviceAccount": "jobs run under a ServiceAccount of their own; use spec.serviceAccount",
+_REASONS: dict[str, str] = {
+    "hostPath": "the job could access a path of the node",
+    "serviceAccountName": "jobs run under their own ServiceAccount; use spec.serviceAccount",
+    "serviceAccount": "jobs run under their own ServiceAccount; use spec.serviceAccount",
     "hostNetwork": "the pod would share the node's network",
     "hostPID": "the pod would see the node's processes",
     "hostIPC": "the pod would share the node's memory",
-    "privileged": "the container could do anything on the node",
+    "privileged": "the container would have full access to the node",
     "capabilities": "all capabilities are dropped",
+    "serviceAccountToken": "jobs get no token for the Kubernetes API",
 }
 
 
-_NAMED = list_of({"name": STRING})
-"""Items that are merged by their names."""
+_MERGED_BY_NAME = list_of({"name": STRING})
+"""List whose items are merged by name."""
 _CONTAINERS = list_of(
     {
         "args": STRINGS,
         "command": STRINGS,
-        "env": _NAMED,
+        "env": _MERGED_BY_NAME,
         "envFrom": OBJECTS,
         "image": STRING,
         "name": STRING,
         **dict.fromkeys(_PROBES, OBJECT),
-        "ports": _NAMED,
+        "ports": _MERGED_BY_NAME,
         "resources": OBJECT,
         "securityContext": OBJECT,
-        "volumeMounts": _NAMED,
+        "volumeMounts": _MERGED_BY_NAME,
     }
 )
 _SHAPE = of_fields(
@@ -124,12 +130,12 @@ _SHAPE = of_fields(
                 "containers": _CONTAINERS,
                 "dnsConfig": OBJECT,
                 "hostAliases": OBJECTS,
-                "imagePullSecrets": _NAMED,
+                "imagePullSecrets": _MERGED_BY_NAME,
                 "initContainers": _CONTAINERS,
                 "nodeSelector": TEXTS,
                 "overhead": OBJECT,
                 "readinessGates": OBJECTS,
-                "schedulingGates": _NAMED,
+                "schedulingGates": _MERGED_BY_NAME,
                 "securityContext": OBJECT,
                 "tolerations": OBJECTS,
                 "topologySpreadConstraints": OBJECTS,
@@ -147,9 +153,9 @@ _SHAPE = of_fields(
 
 
 def check_pod_template(template: Mapping[str, Any], field: str) -> Iterator[Problem]:
-    """Everything in a pod template that will not be taken, with the path of the field."""
+    """Yield a problem with the field's path for everything in a pod template that is not allowed."""
     yield from _allowed(template, {"metadata", "spec"}, field)
-    yield from misshapen(template, _SHAPE, field)
+    yield from shape_problems(template, _SHAPE, field)
     metadata = _mapping(template, "metadata")
     yield from _allowed(metadata, _METADATA, f"{field}.metadata")
     for kind in ("labels", "annotations"):
@@ -178,13 +184,13 @@ def _pod(spec: Mapping[str, Any], field: str) -> Iterator[Problem]:
 
 def _container(container: Mapping[str, Any], field: str, allowed: set[str]) -> Iterator[Problem]:
     if not container.get("name"):
-        yield Problem(field, "the container has no name", "Name it; containers are merged by name.")
+        yield Problem(field, "the container has no name", "Set a name. Containers are merged by name.")
     yield from _allowed(container, allowed, field)
     if allowed is _CONTAINER and not container.get("image"):
         yield Problem(
             f"{field}.image",
-            "a container besides the main one needs an image",
-            f"Give one, or call the container {MAIN_CONTAINER!r} to change the job's own.",
+            "a container other than the main one needs an image",
+            f"Set an image, or name the container {MAIN_CONTAINER!r} to change the main container.",
         )
     security = _mapping(container, "securityContext")
     yield from _allowed(security, _CONTAINER_SECURITY, f"{field}.securityContext")
@@ -193,19 +199,29 @@ def _container(container: Mapping[str, Any], field: str, allowed: set[str]) -> I
         yield _refused(f"{field}.securityContext", "allowPrivilegeEscalation", "it must be false")
     for _, port in _list(container, "ports"):
         if port.get("hostPort"):
-            yield _refused(f"{field}.ports", "hostPort", "the node's ports are not the job's")
-    for _, env in _list(container, "env"):
+            yield _refused(f"{field}.ports", "hostPort", "a job must not use ports of the node")
+    for name in sorted(_PROBES & container.keys()):
+        yield from _no_hosts(container[name], f"{field}.{name}")
+    for hook, action in _mapping(container, "lifecycle").items():
+        yield from _no_hosts(action, f"{field}.lifecycle.{hook}")
+    for i, source in _list(container, "envFrom"):
+        yield from _no_account_token(_mapping(source, "secretRef"), "name", f"{field}.envFrom[{i}].secretRef")
+    for i, env in _list(container, "env"):
+        secret = _mapping(_mapping(env, "valueFrom"), "secretKeyRef")
+        yield from _no_account_token(secret, "name", f"{field}.env[{i}].valueFrom.secretKeyRef")
         if str(env.get("name", "")).startswith(_RESERVED_ENV):
             yield _refused(f"{field}.env", str(env.get("name")), "names with this prefix are set by the operator")
 
 
 def _probe(probe: Mapping[str, Any], field: str) -> Iterator[Problem]:
-    """What is asked is the operator's business, how patiently is anybody's."""
+    """Check a probe of the main container. A job may change its timing, but not the request that it sends."""
     for key, value in probe.items():
         if key not in _PROBE_TIMING:
-            yield _refused(field, key, "of the main container's probes only the timing can be changed")
+            yield _refused(field, key, "a job can change only the timing of the main container's probes")
         elif value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-            yield Problem(f"{field}.{key}", f"it must be a whole number, not {value!r}", "Write seconds, or how often.")
+            yield Problem(
+                f"{field}.{key}", f"it must be a whole number, not {value!r}", "Write a number of seconds or attempts."
+            )
 
 
 def _volume(volume: Mapping[str, Any], field: str) -> Iterator[Problem]:
@@ -214,9 +230,28 @@ def _volume(volume: Mapping[str, Any], field: str) -> Iterator[Problem]:
         for source in VOLUME_SOURCES - {"projected"}:
             if volume.get(source) is not None:
                 yield _refused(field, source, "this volume holds the job's configuration and secrets")
-    for _, projected in _list(_mapping(volume, "projected"), "sources"):
-        if "serviceAccountToken" in projected:
-            yield _refused(f"{field}.projected", "serviceAccountToken", "jobs get no token for the Kubernetes API")
+    for i, projected in _list(_mapping(volume, "projected"), "sources"):
+        yield from _allowed(projected, _PROJECTED, f"{field}.projected.sources[{i}]")
+        yield from _no_account_token(_mapping(projected, "secret"), "name", f"{field}.projected.sources[{i}].secret")
+    yield from _no_account_token(_mapping(volume, "secret"), "secretName", f"{field}.secret")
+
+
+def _no_account_token(named: Mapping[str, Any], key: str, field: str) -> Iterator[Problem]:
+    """Refuse Secrets in which Kubernetes stores tokens of ServiceAccounts. Their names end in `-token-` and five
+    characters.
+    """
+    if _ACCOUNT_TOKEN.search(str(named.get(key) or "")):
+        yield _refused(field, f"{key}: {named[key]}", _REASONS["serviceAccountToken"])
+
+
+def _no_hosts(node: Any, field: str) -> Iterator[Problem]:
+    """Refuse other hosts in probes and hooks. The kubelet would call them from the node's network, where
+    NetworkPolicies do not apply.
+    """
+    for kind in ("httpGet", "tcpSocket"):
+        action = _mapping(node, kind) if isinstance(node, dict) else {}
+        if action.get("host"):
+            yield _refused(f"{field}.{kind}", "host", "the kubelet would call that host from the node's network")
 
 
 def _not_root(security: Mapping[str, Any], field: str) -> Iterator[Problem]:
@@ -230,7 +265,7 @@ def _not_root(security: Mapping[str, Any], field: str) -> Iterator[Problem]:
 def _allowed(node: Mapping[str, Any], allowed: set[str], field: str) -> Iterator[Problem]:
     for key in node:
         if key not in allowed:
-            yield _refused(field, key, _WHY.get(key, "it is not on the list of fields that a job may set"))
+            yield _refused(field, key, _REASONS.get(key, "it is not on the list of fields that a job may set"))
 
 
 def _refused(field: str, key: str, why: str) -> Problem:
@@ -238,13 +273,13 @@ def _refused(field: str, key: str, why: str) -> Problem:
 
 
 def _mapping(node: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """The object in a field; empty if it is absent or its shape is refused."""
+    """Return the object in a field. Return an empty object if the field is absent or has another type."""
     value = node.get(key)
     return value if isinstance(value, dict) else {}
 
 
 def _list(node: Mapping[str, Any], key: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """The objects in a list, with their numbers in it; what is none is refused for its shape."""
+    """Yield the objects in a list with their indexes. Skip other entries, because the shape check reports them."""
     value = node.get(key)
     for i, entry in enumerate(value if isinstance(value, list) else ()):
         if isinstance(entry, dict):

@@ -1,4 +1,4 @@
-"""The reference of the kinds as Markdown, generated from the CustomResourceDefinitions."""
+"""Generator of the Markdown reference of the kinds, from the CustomResourceDefinitions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ The same text is in the cluster: `kubectl explain flinkjob.spec --recursive`.
 
 
 def reference(crds: list[dict[str, Any]]) -> str:
-    """One section per kind, one table each for spec and status."""
+    """Return one section per kind, with one table for the spec and one for the status."""
     lines = [_HEAD]
     for crd in crds:
         lines.extend(_kind(crd))

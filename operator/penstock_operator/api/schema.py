@@ -1,8 +1,7 @@
-"""From pydantic models to structural schemas, the dialect of OpenAPI that a CustomResourceDefinition may use.
+"""Conversion of pydantic models to structural schemas, the subset of OpenAPI that a CustomResourceDefinition may use.
 
-Kubernetes wants every node typed, no `$ref`, no `null`, no titles, and defaults that reach nested objects: a default
-inside an object is applied only if the object itself is there, so objects whose fields have defaults get the default
-`{}`.
+Kubernetes requires a type on every node, and allows no `$ref`, no `null` and no titles. It applies a default inside
+an object only if the object itself is present. So an object whose fields have defaults gets the default `{}`.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _DROPPED = ("title", "$defs")
 
 
 class _Generator(GenerateJsonSchema):
-    """Spells default durations as a person would."""
+    """Schema generator that writes default durations in their short form, such as `10m`."""
 
     def encode_default(self, dft: Any) -> Any:
         if isinstance(dft, timedelta):
@@ -32,9 +31,10 @@ class _Generator(GenerateJsonSchema):
 
 
 def structural_schema(model: type[Api], *, defaults: bool) -> Schema:
-    """The schema of `model` as Kubernetes takes it.
+    """Return the structural schema of `model`.
 
-    A spec carries defaults; a status must not, or the API server would make up facts nobody has seen.
+    The schema of a spec has defaults. The schema of a status has none, because the API server would fill in values
+    that the operator did not observe.
     """
     raw = model.model_json_schema(by_alias=True, schema_generator=_Generator)
     return _convert(raw, raw.get("$defs", {}), defaults=defaults)
@@ -69,7 +69,9 @@ def _properties(node: Schema, definitions: Mapping[str, Schema], *, defaults: bo
 
 
 def _resolve(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """Follow `$ref`, and take the one real branch of an optional type; what stands beside them wins."""
+    """Follow `$ref`, and replace an optional type by its type that is not null. Keys next to `$ref` or `anyOf` take
+    precedence.
+    """
     if "$ref" in node:
         target = definitions[node["$ref"].rpartition("/")[2]]
         return {**_resolve(target, definitions), **_without(node, "$ref")}
@@ -93,6 +95,6 @@ def _without(node: Schema, key: str) -> Schema:
 
 
 def _ordered(node: Schema) -> Schema:
-    """Description and type first: the files are read by people."""
+    """Put the description, the type and the default first, because people read the generated files."""
     head = [k for k in ("description", "type", "default") if k in node]
     return {k: node[k] for k in [*head, *(k for k in node if k not in head)]}

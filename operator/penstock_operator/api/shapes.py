@@ -1,4 +1,4 @@
-"""Whether a value that no schema describes has the shape that the code which reads it relies on. Pure."""
+"""Checks of values that have no schema: does a value have the structure that the code expects? Pure functions."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a value must be, in words and as a type, and what must be in it."""
+    """The expected type of a value and of the values inside it, with its description for messages."""
 
     words: str
     kind: type
     inner: Shape | None = None
-    """Of every entry of a list or an object."""
+    """Shape of every entry of a list or an object."""
     fields: Mapping[str, Shape] = field(default_factory=dict)
-    """Of single fields of an object; those that are absent or null are as they must be."""
+    """Shapes of single fields of an object. An absent or null field always passes."""
 
 
 STRING = Shape("a string", str)
@@ -31,36 +31,36 @@ TEXTS = Shape("an object of strings", dict, STRING)
 
 
 def of_fields(fields: Mapping[str, Shape]) -> Shape:
-    """An object with these fields among others."""
+    """Return the shape of an object that has these fields. It may have others too."""
     return Shape("an object", dict, fields=fields)
 
 
 def list_of(fields: Mapping[str, Shape]) -> Shape:
-    """A list of objects with these fields among others."""
+    """Return the shape of a list of objects that have these fields. The objects may have others too."""
     return Shape("a list of objects", list, of_fields(fields))
 
 
-def misshapen(value: object, shape: Shape, path: str) -> Iterator[Problem]:
-    """Whatever in a value is not what it must be, with the path of the field.
+def shape_problems(value: object, shape: Shape, path: str) -> Iterator[Problem]:
+    """Yield a problem with the field's path for each value that does not have its expected shape.
 
-    >>> [str(p) for p in misshapen({"labels": {"a": 1}}, of_fields({"labels": TEXTS}), "metadata")]
+    >>> [str(p) for p in shape_problems({"labels": {"a": 1}}, of_fields({"labels": TEXTS}), "metadata")]
     ['metadata.labels.a: it must be a string, not a number. Put it in quotes.']
     """
     if not isinstance(value, shape.kind):
         scalar = shape is STRING and isinstance(value, int | float)
-        remedy = "Put it in quotes." if scalar else "Write it as kubectl explain pod has it."
-        yield Problem(path, f"it must be {shape.words}, not {_called(value)}", remedy)
+        remedy = "Put it in quotes." if scalar else "Use the type that kubectl explain pod shows."
+        yield Problem(path, f"it must be {shape.words}, not {_type_name(value)}", remedy)
     elif isinstance(value, dict):
         for key, entry in value.items():
             inner = shape.inner or shape.fields.get(key)
             if inner is not None and (entry is not None or shape.inner is not None):
-                yield from misshapen(entry, inner, f"{path}.{key}")
+                yield from shape_problems(entry, inner, f"{path}.{key}")
     elif isinstance(value, list) and shape.inner is not None:
         for i, entry in enumerate(value):
-            yield from misshapen(entry, shape.inner, f"{path}[{i}]")
+            yield from shape_problems(entry, shape.inner, f"{path}[{i}]")
 
 
-def _called(value: object) -> str:
-    """The type of a value, as people who write manifests call it."""
+def _type_name(value: object) -> str:
+    """Return the name of the value's type in the words of YAML and JSON."""
     names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

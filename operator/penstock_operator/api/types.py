@@ -1,9 +1,10 @@
-"""Field types shared by the kinds: durations, times, quantities, and the base class."""
+"""Field types that the kinds share: durations, times, quantities, and the base class."""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
@@ -14,24 +15,47 @@ if TYPE_CHECKING:
 
 _UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1_000, "ms": 1}
 DURATION_PATTERN = r"^([0-9]{1,12}ms|[0-9]{1,9}s|[0-9]{1,7}(min|m)|[0-9]{1,6}h|[0-9]{1,4}d){1,6}$"
-"""No part is much longer than a quarter of a century, so that no sum with a time leaves the calendar."""
+"""Pattern of a duration. Each part is limited to about 30 years, so that the sum with a date stays in the range of
+`datetime`.
+"""
 _PART = re.compile(r"([0-9]+)(ms|s|min|m|h|d)")
 
 
+_MANIFEST_NAMES = {
+    "counted_restarts": "told",
+    "requested_savepoints": "askedSavepoints",
+    "service_suffix": "door",
+}
+"""Names of fields in stored objects that are not the attribute's name in camel case."""
+
+
+def _manifest_name(attribute: str) -> str:
+    return _MANIFEST_NAMES.get(attribute) or to_camel(attribute)
+
+
 class Api(BaseModel):
-    """Base of every API model: camelCase outside, frozen, unknown fields dropped as the API server drops them."""
+    """Base class of every API model. Models have camelCase names in JSON, are frozen, and drop unknown fields like
+    the API server.
+    """
 
     model_config = ConfigDict(
-        alias_generator=to_camel, populate_by_name=True, frozen=True, extra="ignore", use_attribute_docstrings=True
+        alias_generator=_manifest_name,
+        populate_by_name=True,
+        frozen=True,
+        extra="ignore",
+        use_attribute_docstrings=True,
     )
 
     def to_manifest(self, *, include: set[str] | None = None) -> dict[str, Any]:
-        """The JSON form as it is stored in Kubernetes: camelCase, nothing that is null; `include`: only these fields."""
+        """Return the JSON form that Kubernetes stores: names in camelCase, without null fields. `include` limits it
+        to these fields.
+        """
         return self.model_dump(mode="json", by_alias=True, exclude_none=True, include=include)
 
 
 def parse_duration(value: object) -> object:
-    """`90s`, `5m`, `1h30m` → timedelta. Anything else is left for pydantic to refuse.
+    """Parse a duration such as `90s`, `5m` or `1h30m`. Return a value that is not a string unchanged, so that
+    pydantic rejects it.
 
     >>> parse_duration("1h30m")
     datetime.timedelta(seconds=5400)
@@ -47,7 +71,7 @@ def parse_duration(value: object) -> object:
 
 
 def format_duration(value: timedelta) -> str:
-    """The shortest spelling that `parse_duration` reads back.
+    """Return the shortest form that `parse_duration` can read.
 
     >>> format_duration(timedelta(seconds=5400))
     '1h30m'
@@ -62,8 +86,9 @@ def _parts(millis: int) -> Iterator[str]:
             yield f"{count}{unit}"
 
 
+@lru_cache(maxsize=1024)  # a status has the same times in most passes
 def format_time(value: datetime) -> str:
-    """RFC 3339 in UTC with whole seconds, as Kubernetes writes times."""
+    """Return the time as RFC 3339 in UTC with whole seconds, the format of Kubernetes."""
     return f"{value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
@@ -84,13 +109,17 @@ Schemaless = Annotated[
     dict[str, Any],
     WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
 ]
-"""An object the CRD does not describe (a pod template): checked by `api.pod_template` instead, to keep the CRD small."""
+"""An object without a schema in the CRD, such as a pod template. `api.pod_template` checks it instead, which keeps
+the CRD small.
+"""
 
 Scalars = Annotated[
     dict[str, Any],
     WithJsonSchema({"type": "object", "additionalProperties": {"x-kubernetes-preserve-unknown-fields": True}}),
 ]
-"""A map to strings, numbers and booleans, as people write configuration in YAML; `api.validation` refuses the rest."""
+"""A map whose values are strings, numbers and booleans, like configuration in YAML. `api.validation` rejects other
+values.
+"""
 
 Quantities = Annotated[
     dict[str, str | int],
@@ -107,10 +136,10 @@ Quantities = Annotated[
 ]
 
 SCHEMES = ("s3", "s3a", "file")
-"""Storage that the operator's image and the jobs' base image can read."""
+"""URI schemes of the storage that the operator's image and the jobs' base image can read."""
 
 StorageUri = Annotated[
     str,
     WithJsonSchema({"type": "string", "pattern": rf"^({'|'.join(SCHEMES)})://.+[^/]$", "maxLength": 512}),
 ]
-"""An absolute location (`s3://bucket/prefix`, `file:///data`), without a slash at its end."""
+"""An absolute location such as `s3://bucket/prefix` or `file:///data`, without a trailing slash."""

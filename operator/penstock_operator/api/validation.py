@@ -1,20 +1,23 @@
-"""What a FlinkJob may say beyond what its CRD can express. The API server has checked types and CEL rules before.
+"""Validation of a FlinkJob beyond its CRD. The API server has already checked the types and the CEL rules.
 
-A problem found here is reported in the condition `Stalled` with the field and the remedy; the job that runs is left
-alone until the manifest is mended.
+The operator reports a problem in the condition `Stalled`, with the field and the remedy. The running job is not
+changed until the manifest is corrected.
 """
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from penstock_operator.api.cron import CronError, parse_cron
-from penstock_operator.api.flinkjob import NO_STANDBYS, Deletion, FlinkJobSpec
+from penstock_operator.api.flinkjob import NO_STANDBYS, TLS_ENABLED, TLS_SECRET, Deletion, FlinkJobSpec
 from penstock_operator.api.pod_template import check_pod_template
-from penstock_operator.api.types import SCHEMES
+from penstock_operator.api.types import SCHEMES, format_duration
 from penstock_operator.errors import Problem, SpecError
+from penstock_operator.redaction import holds_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,21 +34,27 @@ OWNED_KEYS: Mapping[str, str] = {
     "taskmanager.numberOfTaskSlots": "spec.worker.slots",
     "execution.savepoint.path": "spec.job.initialSavepointPath",
     "execution.state-recovery.path": "spec.job.initialSavepointPath",
-    "io.tmp.dirs": "nothing: it is a volume of the pod",
-    "rest.bind-address": "nothing: the NetworkPolicy says who may connect",
-    "rest.port": "nothing: it is always 8081",
-    "jobmanager.rpc.port": "nothing: it is always 7077",
-    "penstock.worker.health-port": "nothing: it is always 8082",
-    "high-availability.type": "nothing: there is one master, which is started again when it is lost",
+    "rest.ssl.certificate-file": "rest.ssl.secret-name",
+    "rest.ssl.key-file": "rest.ssl.secret-name",
+    "rest.ssl.ca-file": "the key ca.crt of the Secret",
 }
-"""Configuration keys that the operator sets → what to use instead."""
+"""Configuration keys that the operator sets, each with the setting to use instead."""
+FIXED_KEYS: Mapping[str, str] = {
+    "io.tmp.dirs": "The directory is always a volume of the pod.",
+    "rest.bind-address": "The NetworkPolicy decides which clients may connect.",
+    "rest.port": "The port is always 8081.",
+    "rest.ssl.client-authentication": "Probes of Kubernetes have no client certificate.",
+    "jobmanager.rpc.port": "The port is always 7077.",
+    "penstock.worker.health-port": "The port is always 8082.",
+    "high-availability.type": "Kubernetes restarts the only master when it is lost.",
+}
+"""Configuration keys that no setting replaces, each with the reason."""
 
 _OWNED_PREFIXES = ("security.", "kubernetes.", "spark.authenticate", "spark.network.crypto", "spark.ssl.", "spark.ui.")
-_SECRET_WORDS = ("secret", "password", "access-key", "token")
 
 
 def parse_spec(raw: object) -> FlinkJobSpec:
-    """The spec, or SpecError with every problem in it."""
+    """Parse a spec. Raise `SpecError` with all problems if it is not valid."""
     try:
         spec = FlinkJobSpec.model_validate(raw)
     except ValidationError as error:
@@ -57,7 +66,9 @@ def parse_spec(raw: object) -> FlinkJobSpec:
 
 
 def check_own_identity(spec: FlinkJobSpec, limits: OwnIdentity) -> tuple[Problem, ...]:
-    """What a job without keys of its own asks for that the platform has not opened to such jobs."""
+    """Return a problem for each storage that a job without its own keys uses and that the platform has not opened to
+    such jobs.
+    """
     paths = (spec.storage.checkpoints, spec.storage.savepoints, spec.job.initial_savepoint_path)
     named, endpoint = [path for path in paths if path], spec.configuration.get("s3.endpoint")
     if spec.storage.secret_name is not None:  # keys open object stores, never the operator's own file system
@@ -67,7 +78,8 @@ def check_own_identity(spec: FlinkJobSpec, limits: OwnIdentity) -> tuple[Problem
 
 
 def parse_deletion(raw: object) -> Deletion | None:
-    """What a spec says of deletion, whatever else is wrong with it; None if that makes no sense.
+    """Parse only the section `deletion`, so that errors elsewhere in the spec do not matter. Return None if the
+    section is not valid.
 
     >>> parse_deletion({"image": 7, "deletion": {"storage": "Delete"}}).storage
     'Delete'
@@ -88,7 +100,7 @@ def _from_pydantic(error: ValidationError) -> Iterator[Problem]:
 def _problems(spec: FlinkJobSpec) -> Iterator[Problem]:
     yield from _job(spec)
     if spec.master.replicas > 1:
-        remedy = "Leave it at 1: a lost master is started again and goes on from its newest checkpoint."
+        remedy = "Set it to 1. Kubernetes restarts a lost master, which continues from its newest checkpoint."
         yield Problem("spec.master.replicas", NO_STANDBYS, remedy)
     yield from _storage(spec)
     yield from _configuration(spec.configuration)
@@ -97,6 +109,7 @@ def _problems(spec: FlinkJobSpec) -> Iterator[Problem]:
     yield from check_pod_template(spec.worker.pod_template, "spec.worker.podTemplate")
     yield from _resources(spec)
     yield from _periodic(spec)
+    yield from _durations(spec)
 
 
 def _job(spec: FlinkJobSpec) -> Iterator[Problem]:
@@ -110,12 +123,12 @@ def _job(spec: FlinkJobSpec) -> Iterator[Problem]:
     if job.savepoint_redeploy_nonce is not None and not job.initial_savepoint_path:
         yield Problem(
             "spec.job.savepointRedeployNonce",
-            "there is no savepoint to start from",
-            "Set spec.job.initialSavepointPath to it.",
+            "no savepoint is set to start from",
+            "Set spec.job.initialSavepointPath to the savepoint.",
         )
     if job.entry.startswith("-"):
         yield Problem(
-            "spec.job.entry", f"{job.entry!r} reads like an option", "Name a script or package.module:function."
+            "spec.job.entry", f"{job.entry!r} looks like an option", "Name a script or package.module:function."
         )
 
 
@@ -128,14 +141,17 @@ def _storage(spec: FlinkJobSpec) -> Iterator[Problem]:
     for field, location in locations.items():
         if location is not None and location.partition("://")[0] not in SCHEMES:
             known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-            yield Problem(field, f"{location!r} is on a storage that cannot be read", f"Use one of {known}.")
+            yield Problem(field, f"the operator cannot read the storage of {location!r}", f"Use one of {known}.")
 
 
 def _configuration(configuration: Mapping[str, Any]) -> Iterator[Problem]:
+    yield from _rest_tls(configuration)
     for key, value in configuration.items():
         field = f"spec.configuration[{key!r}]"
         if key in OWNED_KEYS:
             yield Problem(field, "this key is set by the operator", f"Remove it and use {OWNED_KEYS[key]}.")
+        elif key in FIXED_KEYS:
+            yield Problem(field, "this key is set by the operator", f"Remove it. {FIXED_KEYS[key]}")
         elif key.startswith(_OWNED_PREFIXES):
             yield Problem(field, "keys with this prefix are set by the operator", "Remove it.")
         elif not isinstance(value, str | int | float | bool):
@@ -144,12 +160,28 @@ def _configuration(configuration: Mapping[str, Any]) -> Iterator[Problem]:
                 f"the value is a {type(value).__name__}",
                 "Write flat keys with one value each: execution.checkpointing.interval: 10s.",
             )
-        elif any(word in key.lower() for word in _SECRET_WORDS):
+        elif holds_secret(key, str(value)):
             yield Problem(
                 field,
                 "credentials do not belong in a manifest or a ConfigMap",
                 "Put them in a Secret: spec.storage.secretName, or envFrom in spec.podTemplate.",
             )
+
+
+_SECRET_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+def _rest_tls(configuration: Mapping[str, Any]) -> Iterator[Problem]:
+    enabled = str(configuration.get(TLS_ENABLED, "false")).strip().lower()
+    if enabled not in ("true", "false"):
+        yield Problem(f"spec.configuration['{TLS_ENABLED}']", f"{enabled!r} is not a boolean", "Write true or false.")
+    name = str(configuration.get(TLS_SECRET, ""))
+    if (name or enabled == "true") and not _SECRET_NAME.fullmatch(name):
+        yield Problem(
+            f"spec.configuration['{TLS_SECRET}']",
+            f"{name!r} is not the name of a Secret",
+            "Name a Secret of this namespace with tls.crt, tls.key and ca.crt, such as cert-manager writes.",
+        )
 
 
 def _resources(spec: FlinkJobSpec) -> Iterator[Problem]:
@@ -179,6 +211,28 @@ def _periodic(spec: FlinkJobSpec) -> Iterator[Problem]:
             yield Problem("spec.snapshots.periodic.cron", str(error), "Write five fields, like '0 3 * * *'.")
 
 
+_SHORTEST = timedelta(seconds=1)
+
+
+def _durations(spec: FlinkJobSpec) -> Iterator[Problem]:
+    """Yield a problem for each timeout below one second, because every attempt would time out immediately."""
+    times = {
+        "spec.rollback.after": (
+            spec.rollback.after,
+            "Choose a time in which a working revision completes a checkpoint.",
+        ),
+        "spec.upgrade.savepointTimeout": (spec.upgrade.savepoint_timeout, "Choose the time that a savepoint takes."),
+        "spec.health.window": (spec.health.window, "Choose the time in which restarts are counted."),
+        "spec.health.silence": (spec.health.silence, "Choose how long the master may fail to respond."),
+    }
+    if spec.deletion.savepoint:
+        remedy = "Choose the time that a savepoint takes, or set deletion.savepoint to false."
+        times["spec.deletion.timeout"] = (spec.deletion.timeout, remedy)
+    for field, (value, remedy) in times.items():
+        if value < _SHORTEST:
+            yield Problem(field, f"{format_duration(value)} is less than a second", remedy)
+
+
 _FACTORS = {
     "m": 1e-3,
     "": 1.0,
@@ -194,7 +248,7 @@ _FACTORS = {
 
 
 def quantity(value: str | int) -> float:
-    """A Kubernetes quantity as a number.
+    """Return a Kubernetes quantity as a number.
 
     >>> quantity("500m"), quantity("1Ki"), quantity(2)
     (0.5, 1024.0, 2.0)

@@ -1,4 +1,4 @@
-"""The REST API of a running job behind one small protocol, and its HTTP implementation.
+"""The REST API of a running job: one small protocol and its HTTP implementation.
 
-May know: Flink's REST paths and shapes. Must not know Kubernetes or the loop.
+This package knows the paths and the formats of Flink's REST API. It must not use Kubernetes or the loop.
 """

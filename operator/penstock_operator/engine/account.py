@@ -1,4 +1,4 @@
-"""What a master tells of its job: checkpoints, restarts, and how long actions that it was asked for go on."""
+"""Records that a master reports about its job: checkpoints, restarts, and the state of requested actions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The engine's own account of its checkpoints."""
+    """The engine's counters of its checkpoints, and the newest one."""
 
     completed: int = 0
     failed: int = 0
@@ -20,12 +20,12 @@ class Checkpoints:
     latest_path: str | None = None
     latest_at: datetime | None = None
     failure: str = ""
-    """Why the last one that failed did."""
+    """Reason why the last failed checkpoint failed."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """The state of a long action that the engine was asked for."""
+    """The state of a long action that the engine was requested to execute."""
 
     id: str
     state: Literal["Unknown", "InProgress", "Completed", "Failed"]
@@ -35,19 +35,19 @@ class Request:
 
 @dataclass(frozen=True)
 class Rescaled:
-    """A rescale as the engine accounts for it."""
+    """A completed rescale, as the engine reports it."""
 
     parallelism: int
-    """The one it led to."""
+    """Parallelism after the rescale."""
     took: timedelta
-    """From when its checkpoint was asked for to RUNNING."""
+    """Time from the request of its checkpoint until the job was RUNNING."""
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What the engine keeps a record of."""
+    """The engine's record of restarts and rescales."""
 
     restarts: int = 0
-    """Failovers; a rescale is none."""
+    """Number of failovers. A rescale is not a failover."""
     rescaled: Rescaled | None = None
     """The last rescale."""

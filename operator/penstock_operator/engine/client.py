@@ -1,4 +1,4 @@
-"""What the operator asks of a job's master: Flink's REST API, as far as it is needed."""
+"""The client of a job's master: the part of Flink's REST API that the operator uses."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RequestKind = Literal["stop", "savepoint", "checkpoint", "rescale"]
 
 @dataclass(frozen=True)
 class JobView:
-    """A job as the master sees it."""
+    """A job, as the master reports it."""
 
     id: str
     state: str
@@ -29,60 +29,78 @@ class JobView:
 
 
 @dataclass(frozen=True)
-class Glance:
-    """All that is asked of a job that runs as it should."""
+class JobOverview:
+    """Summary of a job. It has all the information that the operator needs about a healthy job."""
 
     job: JobView
     checkpoints: Checkpoints
     progress: Progress
     exception: str = ""
-    """The root cause of the last failure, while the job is not RUNNING."""
+    """Root cause of the last failure, set while the job is not RUNNING."""
     end_of_input: bool = False
-    """It is known to have FINISHED because all of its input was read; nobody has stopped it."""
+    """Whether the job is FINISHED because it read all of its input, and not because a user stopped it."""
+
+
+@dataclass(frozen=True)
+class MasterTls:
+    """A master that serves TLS. `ca` is the CA in PEM format. If it is empty, the client uses the CAs of the system."""
+
+    ca: str = ""
 
 
 class EngineClient(Protocol):
-    """One job's master. Every method raises `EngineError`, or `EngineUnreachable` if nobody answers."""
+    """The master of one job. Every method raises `EngineError`, or `EngineUnreachable` if the master does not
+    respond.
+    """
 
-    async def glance(self, job_id: str) -> Glance | None:
-        """How the job is, in one request; None if the master does not know the job, or not the question."""
+    async def overview(self, job_id: str) -> JobOverview | None:
+        """Return the summary of the job in one request. Return None if the master does not know the job or does not
+        support the request.
+        """
 
     async def jobs(self) -> list[JobView]:
-        """All jobs of the master; an application has one."""
+        """Return all jobs of the master. A master in application mode has one job."""
 
     async def parallelism(self, job_id: str) -> int | None:
-        """The parallelism the job runs with."""
+        """Return the parallelism of the running job."""
 
     async def checkpoints(self, job_id: str) -> Checkpoints:
-        """Counts and the newest completed checkpoint."""
+        """Return the counters and the newest completed checkpoint."""
 
     async def progress(self, job_id: str) -> Progress:
-        """How often the job failed and was restarted by the engine, and its last rescale."""
+        """Return the number of restarts by the engine, and the last rescale."""
 
     async def exception(self, job_id: str) -> str:
-        """The root cause of the last failure; empty if there was none."""
+        """Return the root cause of the last failure, or an empty string if none occurred."""
 
     async def slots(self) -> int:
-        """Slots of all registered workers."""
+        """Return the number of slots of all registered workers."""
 
     async def busy_workers(self) -> frozenset[str]:
-        """Ids and addresses of workers that hold part of the job."""
+        """Return ids and addresses of the workers that run part of the job."""
 
     async def stop(self, job_id: str, directory: str, trigger_id: str) -> str:
-        """Stop with a savepoint below `directory`; the request's id. Asking twice with one id stops once."""
+        """Stop the job with a savepoint below `directory`. Return the id of the request. A repeated request with the
+        same id has no effect.
+        """
 
     async def savepoint(self, job_id: str, directory: str, trigger_id: str) -> str:
-        """Take a savepoint below `directory`; the request's id."""
+        """Take a savepoint below `directory`. Return the id of the request."""
 
     async def checkpoint(self, job_id: str, trigger_id: str) -> str:
-        """Take a checkpoint; the request's id."""
+        """Take a checkpoint. Return the id of the request."""
 
     async def rescale(self, job_id: str, parallelism: int, trigger_id: str) -> str:
-        """Change the parallelism; the request's id."""
+        """Change the parallelism. Return the id of the request."""
 
     async def request(self, job_id: str, kind: RequestKind, request_id: str) -> Request:
-        """How far a request is; `Unknown` if the master does not know it."""
+        """Return the state of a request. It is `Unknown` if the master does not know the request."""
 
+
+MAX_RESPONSE_BYTES = 4 << 20
+"""Maximum size of a response in bytes."""
+TOTAL_TIMEOUT = 15.0
+"""Timeout in seconds for a complete response, even if data arrives steadily."""
 
 _PATHS: dict[RequestKind, str] = {
     "stop": "savepoints",
@@ -93,17 +111,19 @@ _PATHS: dict[RequestKind, str] = {
 
 
 class HttpEngine:
-    """A master over HTTP. `fence` is asked before everything that changes the job."""
+    """Implementation of `EngineClient` over HTTP. It calls `fence` before each request that changes the job."""
 
     def __init__(self, http: httpx.AsyncClient, base_url: str, token: str | None, fence: Fence = no_fence) -> None:
         self._http, self._fence = http, fence
         self._base = base_url.rstrip("/")
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._headers = {"Accept-Encoding": "identity"}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
 
-    async def glance(self, job_id: str) -> Glance | None:
-        """See `EngineClient`."""
+    async def overview(self, job_id: str) -> JobOverview | None:
+        """Implement `EngineClient.overview`."""
         try:
-            return read_summary(await self._call("GET", f"/jobs/{job_id}/summary"))
+            return read_summary(await self._request_json("GET", f"/jobs/{job_id}/summary"))
         except EngineUnreachable:
             raise
         except EngineError as error:
@@ -112,22 +132,22 @@ class HttpEngine:
             raise
 
     async def jobs(self) -> list[JobView]:
-        """See `EngineClient`."""
-        body = await self._call("GET", "/jobs/overview")
+        """Implement `EngineClient.jobs`."""
+        body = await self._request_json("GET", "/jobs/overview")
         return [
             JobView(str(job.get("jid") or job.get("id")), str(job.get("state") or job.get("status")))
             for job in body.get("jobs", ())
         ]
 
     async def parallelism(self, job_id: str) -> int | None:
-        """See `EngineClient`."""
-        body = await self._call("GET", f"/jobs/{job_id}/config")
+        """Implement `EngineClient.parallelism`."""
+        body = await self._request_json("GET", f"/jobs/{job_id}/config")
         value = body.get("execution-config", {}).get("job-parallelism")
         return int(value) if isinstance(value, int) and value > 0 else None
 
     async def checkpoints(self, job_id: str) -> Checkpoints:
-        """See `EngineClient`."""
-        body = await self._call("GET", f"/jobs/{job_id}/checkpoints")
+        """Implement `EngineClient.checkpoints`."""
+        body = await self._request_json("GET", f"/jobs/{job_id}/checkpoints")
         counts = body.get("counts") or {}
         latest = body.get("latest") or {}
         newest, failed = latest.get("completed") or {}, latest.get("failed") or {}
@@ -142,12 +162,12 @@ class HttpEngine:
         )
 
     async def progress(self, job_id: str) -> Progress:
-        """See `EngineClient`."""
-        return read_progress(await self._call("GET", f"/jobs/{job_id}/progress"))
+        """Implement `EngineClient.progress`."""
+        return read_progress(await self._request_json("GET", f"/jobs/{job_id}/progress"))
 
     async def exception(self, job_id: str) -> str:
-        """See `EngineClient`."""
-        body = await self._call("GET", f"/jobs/{job_id}/exceptions")
+        """Implement `EngineClient.exception`."""
+        body = await self._request_json("GET", f"/jobs/{job_id}/exceptions")
         history = (body.get("exceptionHistory") or {}).get("entries") or []
         newest = history[0] if history else {}
         return first_lines(
@@ -155,38 +175,38 @@ class HttpEngine:
         )
 
     async def slots(self) -> int:
-        """See `EngineClient`."""
-        return int((await self._call("GET", "/overview")).get("slots-total", 0))
+        """Implement `EngineClient.slots`."""
+        return int((await self._request_json("GET", "/overview")).get("slots-total", 0))
 
     async def busy_workers(self) -> frozenset[str]:
-        """See `EngineClient`."""
-        body = await self._call("GET", "/taskmanagers")
+        """Implement `EngineClient.busy_workers`."""
+        body = await self._request_json("GET", "/taskmanagers")
         busy = [w for w in body.get("taskmanagers", ()) if w.get("freeSlots", 0) < w.get("slotsNumber", 0)]
         return frozenset(str(w[key]) for w in busy for key in ("id", "path") if w.get(key))
 
     async def stop(self, job_id: str, directory: str, trigger_id: str) -> str:
-        """See `EngineClient`."""
+        """Implement `EngineClient.stop`."""
         body = {"targetDirectory": directory, "drain": False, "triggerId": trigger_id}
-        return await self._ask("POST", f"/jobs/{job_id}/stop", body, trigger_id)
+        return await self._start_action("POST", f"/jobs/{job_id}/stop", body, trigger_id)
 
     async def savepoint(self, job_id: str, directory: str, trigger_id: str) -> str:
-        """See `EngineClient`."""
+        """Implement `EngineClient.savepoint`."""
         body = {"target-directory": directory, "cancel-job": False, "triggerId": trigger_id}
-        return await self._ask("POST", f"/jobs/{job_id}/savepoints", body, trigger_id)
+        return await self._start_action("POST", f"/jobs/{job_id}/savepoints", body, trigger_id)
 
     async def checkpoint(self, job_id: str, trigger_id: str) -> str:
-        """See `EngineClient`."""
-        return await self._ask("POST", f"/jobs/{job_id}/checkpoints", {"triggerId": trigger_id}, trigger_id)
+        """Implement `EngineClient.checkpoint`."""
+        return await self._start_action("POST", f"/jobs/{job_id}/checkpoints", {"triggerId": trigger_id}, trigger_id)
 
     async def rescale(self, job_id: str, parallelism: int, trigger_id: str) -> str:
-        """See `EngineClient`."""
+        """Implement `EngineClient.rescale`."""
         path = f"/jobs/{job_id}/rescaling?parallelism={parallelism}&triggerId={trigger_id}"
-        return await self._ask("PATCH", path, None, trigger_id)
+        return await self._start_action("PATCH", path, None, trigger_id)
 
     async def request(self, job_id: str, kind: RequestKind, request_id: str) -> Request:
-        """See `EngineClient`."""
+        """Implement `EngineClient.request`."""
         try:
-            body = await self._call("GET", f"/jobs/{job_id}/{_PATHS[kind]}/{request_id}")
+            body = await self._request_json("GET", f"/jobs/{job_id}/{_PATHS[kind]}/{request_id}")
         except EngineUnreachable:
             raise
         except EngineError as error:
@@ -195,20 +215,24 @@ class HttpEngine:
             raise
         return read_request(request_id, body)
 
-    async def _ask(self, method: str, path: str, body: dict[str, Any] | None, trigger_id: str) -> str:
+    async def _start_action(self, method: str, path: str, body: dict[str, Any] | None, trigger_id: str) -> str:
         try:
             async with asyncio.timeout(self._fence()):
-                answer = await self._call(method, path, body)
+                answer = await self._request_json(method, path, body)
         except TimeoutError as error:
-            msg = f"{method} {path}: no answer in time"
+            msg = f"{method} {path}: no response in time"
             raise EngineUnreachable(msg) from error
         return str(answer.get("request-id") or trigger_id)
 
-    async def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def _request_json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         try:
-            response = await self._http.request(method, self._base + path, json=body, headers=self._headers)
+            async with asyncio.timeout(TOTAL_TIMEOUT):
+                response = await self._response(method, path, body)
         except httpx.HTTPError as error:
             msg = f"{method} {path}: {type(error).__name__}"
+            raise EngineUnreachable(msg) from error
+        except TimeoutError as error:
+            msg = f"{method} {path}: the response was not complete within {TOTAL_TIMEOUT:.0f} s"
             raise EngineUnreachable(msg) from error
         if response.status_code in (502, 503, 504):
             msg = f"{method} {path}: {response.status_code}"
@@ -218,14 +242,39 @@ class HttpEngine:
             raise EngineError(msg, status=response.status_code)
         try:
             answer = response.json() if response.content else {}
-        except ValueError as error:
-            msg = f"{method} {path}: the answer is not JSON"
+        except (ValueError, RecursionError) as error:
+            msg = f"{method} {path}: the response is not JSON"
             raise EngineError(msg, status=response.status_code) from error
         return answer if isinstance(answer, dict) else {}
 
+    async def _response(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
+        """Return the whole response. Reject a compressed response, and a response that is larger than
+        `MAX_RESPONSE_BYTES`.
+
+        A master runs the code of the job's author, so its responses can be hostile. A compressed response of 1 MB can
+        expand to gigabytes.
+        """
+        async with self._http.stream(method, self._base + path, json=body, headers=self._headers) as response:
+            coding = response.headers.get("Content-Encoding", "identity").lower()
+            if coding not in ("", "identity"):
+                msg = (
+                    f"{method} {path}: the response is compressed ({coding[:40]}), but the request did not accept that"
+                )
+                raise EngineError(msg, status=response.status_code)
+            content = bytearray()
+            if not isinstance(response.stream, httpx.AsyncByteStream):
+                msg = "an asynchronous client streams asynchronously"
+                raise TypeError(msg)
+            async for block in response.stream:
+                content += block
+                if len(content) > MAX_RESPONSE_BYTES:
+                    msg = f"{method} {path}: the response is larger than {MAX_RESPONSE_BYTES >> 20} MiB"
+                    raise EngineError(msg, status=response.status_code)
+            return httpx.Response(response.status_code, content=bytes(content), request=response.request)
+
 
 def read_progress(body: dict[str, Any]) -> Progress:
-    """Failovers and the last rescale; a master of another version may say less.
+    """Parse failovers and the last rescale. A master of another version may omit fields.
 
     >>> read_progress({"restarts": 1, "rescales": [{"new-parallelism": 4, "duration": 2800}]}).rescaled
     Rescaled(parallelism=4, took=datetime.timedelta(seconds=2, microseconds=800000))
@@ -234,14 +283,14 @@ def read_progress(body: dict[str, Any]) -> Progress:
     return Progress(int(body.get("restarts", 0)), _rescaled(done[-1] if done else {}))
 
 
-def read_summary(body: dict[str, Any]) -> Glance:
-    """What `GET /jobs/:id/summary` says.
+def read_summary(body: dict[str, Any]) -> JobOverview:
+    """Parse the response of `GET /jobs/:id/summary`.
 
     >>> read_summary({"jid": "a", "state": "RUNNING", "parallelism": 2, "checkpoints": {"completed": 3}}).checkpoints.completed
     3
     """
     points, newest = body.get("checkpoints") or {}, (body.get("checkpoints") or {}).get("last") or {}
-    return Glance(
+    return JobOverview(
         JobView(str(body.get("jid")), str(body.get("state")), body.get("parallelism")),
         Checkpoints(
             completed=int(points.get("completed", 0)),
@@ -270,7 +319,7 @@ def _moment(millis: int | None) -> datetime | None:
 
 
 def read_request(request_id: str, body: dict[str, Any]) -> Request:
-    """Flink's shape of a long action's state.
+    """Parse the state of a long action in Flink's format.
 
     >>> read_request("r", {"status": {"id": "COMPLETED"}, "operation": {"location": "s3://b/sp"}}).location
     's3://b/sp'
@@ -286,7 +335,7 @@ def read_request(request_id: str, body: dict[str, Any]) -> Request:
 
 
 def first_lines(text: str, limit: int = 600) -> str:
-    """The head of a stack trace: never more than `limit` characters, however long a line is."""
+    """Return the start of a stack trace. The result never exceeds `limit` characters, even if a line is very long."""
     lines = [line.strip() for line in text[: limit * 4].splitlines() if line.strip()]
     return " | ".join(lines[:4])[:limit]
 
@@ -294,7 +343,7 @@ def first_lines(text: str, limit: int = 600) -> str:
 def _errors(response: httpx.Response) -> str:
     try:
         body = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         return response.text[:200]
     errors = body.get("errors") if isinstance(body, dict) else None
     return first_lines("\n".join(map(str, errors))) if errors else response.text[:200]

@@ -1,5 +1,5 @@
 """The Kubernetes API: one protocol (`Cluster`), its HTTP implementation, credentials, the Lease.
 
-May know: HTTP. Must not know FlinkJobs beyond their place in the API. Tests put an API server in memory behind the
-same protocol, which can die after any call.
+This package may use HTTP. It knows nothing about FlinkJobs except their API paths. Tests use an API server in memory
+with the same protocol, which can crash after any call.
 """

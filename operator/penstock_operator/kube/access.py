@@ -1,7 +1,7 @@
-"""What the operator must be allowed to do, and a look at start whether it is.
+"""The permissions that the operator needs, and a check at startup that it has them.
 
-A missing right shows much later otherwise, in the middle of an upgrade, as one refused call. Here it is one clear line
-in the log. `REQUIRED` is what the chart's Role gives; a test holds the two together.
+Without this check, a missing permission would fail one request much later, in the middle of an upgrade. The check
+writes one clear line to the log. The chart's Role grants `REQUIRED`, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -38,17 +38,19 @@ REQUIRED: Mapping[tuple[str, str], frozenset[str]] = {
     ("networking.k8s.io", "networkpolicies"): frozenset({"get", "create", "patch", "delete"}),
     ("networking.k8s.io", "ingresses"): frozenset({"get", "create", "patch", "delete"}),
 }
-"""(API group, resource) → verbs, in every namespace that is watched."""
+"""Verbs by API group and resource, which the operator needs in every namespace that it watches."""
 
 
 def missing(rules: Iterable[Mapping[str, Any]]) -> list[str]:
-    """What `REQUIRED` has and the rules do not give. Rules limited to names do not count."""
-    held = [rule for rule in rules if not rule.get("resourceNames")]
+    """Return the permissions in `REQUIRED` that the rules do not grant. Rules that are limited to resource names are
+    ignored.
+    """
+    unrestricted = [rule for rule in rules if not rule.get("resourceNames")]
     return [
         f"{verb} {resource}{'.' + group if group else ''}"
         for (group, resource), verbs in REQUIRED.items()
         for verb in sorted(verbs)
-        if not any(_gives(rule, group, resource, verb) for rule in held)
+        if not any(_gives(rule, group, resource, verb) for rule in unrestricted)
     ]
 
 
@@ -61,13 +63,13 @@ def _gives(rule: Mapping[str, Any], group: str, resource: str, verb: str) -> boo
 
 
 async def check_access(cluster: HttpCluster, namespaces: Iterable[str]) -> list[str]:
-    """Say in the log what is missing in each namespace; the lines are returned, too."""
+    """Log the missing permissions of each namespace. Return the same lines."""
     lines: list[str] = []
     for namespace in namespaces:
         try:
             rules = await cluster.own_rules(namespace)
         except KubeError as error:
-            log.info("rights in %s cannot be looked up: %s", namespace, error)
+            log.info("cannot check the rights in %s: %s", namespace, error)
             continue
         found = missing(rules)
         if found:

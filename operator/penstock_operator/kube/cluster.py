@@ -1,4 +1,4 @@
-"""What the operator needs of the Kubernetes API, and nothing more."""
+"""The subset of the Kubernetes API that the operator uses."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """Where objects of a kind live in the API."""
+    """A kind and its path in the API."""
 
     api_version: str
     name: str
     plural: str
 
     def path(self, namespace: str | None, name: str = "") -> str:
-        """URL path of the collection, or of one object."""
+        """Return the URL path of the collection, or of one object."""
         root = f"/api/{self.api_version}" if "/" not in self.api_version else f"/apis/{self.api_version}"
         scope = f"/namespaces/{namespace}" if namespace else ""
         return f"{root}{scope}/{self.plural}" + (f"/{name}" if name else "")
@@ -65,42 +65,50 @@ KINDS: Mapping[str, Kind] = {
         LEASE,
     )
 }
-"""Name of a kind → the kind."""
+"""Kinds by name."""
 
 
 class Cluster(Protocol):
-    """The Kubernetes API. Every method raises a `KubeError` if the server refuses or does not answer."""
+    """The Kubernetes API. Every method raises a `KubeError` if the server refuses the request or does not respond."""
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
-        """The object as it is now, or None."""
+        """Return the current object, or None if it does not exist."""
 
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | str = "") -> list[Manifest]:
-        """All objects with these labels, or that a label selector selects; of all namespaces if None."""
+        """Return all objects that have these labels or match this label selector. A namespace of None stands for all
+        namespaces.
+        """
 
     async def create(self, manifest: Manifest) -> Manifest:
-        """Create; `AlreadyExists` if it is there."""
+        """Create an object. Raise `AlreadyExists` if it exists."""
 
     async def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        """Server-side apply: the named fields become so, everything else stays. `dry_run`: only whether it would be taken."""
+        """Apply the manifest with server-side apply, which only changes the fields in it. `dry_run` only checks that
+        the server accepts it.
+        """
 
     async def replace(self, manifest: Manifest, *, subresource: str = "") -> Manifest:
-        """Put the object as given; `Conflict` if its resourceVersion is not the current one."""
+        """Replace the whole object. Raise `Conflict` if its resourceVersion is not the current one."""
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Manifest) -> Manifest | None:
-        """JSON merge patch; None if the object is gone."""
+        """Apply a JSON merge patch. Return None if the object does not exist."""
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, *, force: bool = False, seen: Manifest | None = None
     ) -> None:
-        """Ask for deletion; an absent object is fine. `force`: do not wait for a node to say that a pod has ended.
+        """Request the deletion of an object. Do nothing if it does not exist.
 
-        `seen`: only the object as it is given; `Conflict` if it has changed since, or another one has its name.
+        Args:
+            force: delete a pod without waiting until its node reports that it has ended.
+            seen: delete only this version of this object. Raise `Conflict` if it has changed, or if another object has its name.
         """
 
     async def log(self, namespace: str, pod: str, container: str, limit: int) -> str | None:
-        """The last bytes of a container's log; None if it cannot be had (its node does not answer, say)."""
+        """Return the end of a container's log, or None if it is not available, for example because the node does not
+        respond.
+        """
 
 
 def kind_of(manifest: Manifest) -> Kind:
-    """The kind of a manifest."""
+    """Return the kind of a manifest."""
     return KINDS[manifest["kind"]]

@@ -1,4 +1,6 @@
-"""How to reach the API server: the pod's service account, or a kubeconfig file, read by the official client's loaders."""
+"""Access to the API server with the pod's service account or a kubeconfig file. The loaders of the official client
+read both.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +20,21 @@ NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 @dataclass(frozen=True)
 class Credentials:
-    """Server and how to prove who we are."""
+    """The API server, and the credentials of this process."""
 
     server: str
     tls: ssl.SSLContext | bool = True
     token: str | None = None
     configuration: Configuration | None = None
-    """The official client's: it reads a rotated token anew, and runs a kubeconfig's credential plugin."""
+    """Configuration of the official client. It reloads a rotated token, and runs the credential plugin of a
+    kubeconfig.
+    """
     namespace: str = "default"
     in_cluster: bool = False
-    """Whether they are the pod's service account."""
+    """Whether the credentials are those of the pod's service account."""
 
     def headers(self) -> dict[str, str]:
-        """Authorization, as it is now."""
+        """Return the current Authorization header."""
         if self.configuration is not None:
             value = self.configuration.get_api_key_with_prefix("authorization", alias="BearerToken")
         else:
@@ -39,10 +43,11 @@ class Credentials:
 
 
 def find_credentials(kubeconfig: str | None = None) -> Credentials:
-    """The given kubeconfig, else `KUBECONFIG`, else the pod's service account, else `~/.kube/config`.
+    """Find the credentials. The first of these that exists is used: `kubeconfig`, `KUBECONFIG`, the pod's service
+    account, `~/.kube/config`.
 
     Raises:
-        KubeError: there is none, or it cannot be used; names the file and what is wrong in it.
+        KubeError: no credentials exist, or they cannot be used. The message names the file and the problem.
     """
     chosen = kubeconfig or os.environ.get("KUBECONFIG")
     if chosen:
@@ -53,7 +58,7 @@ def find_credentials(kubeconfig: str | None = None) -> Credentials:
 
 
 def from_service_account() -> Credentials:
-    """The account that the kubelet mounts into every pod."""
+    """Return the credentials of the service account that the kubelet mounts into every pod."""
     from kubernetes import client, config
 
     configuration = client.Configuration()
@@ -66,9 +71,9 @@ def from_service_account() -> Credentials:
 
 
 def from_kubeconfig(path: Path) -> Credentials:
-    """The current context of a kubeconfig."""
+    """Return the credentials of the current context of a kubeconfig."""
     if not path.is_file():
-        msg = f"there is no kubeconfig at {path}: run inside a cluster, or set KUBECONFIG"
+        msg = f"the kubeconfig {path} does not exist. Run inside a cluster, or set KUBECONFIG"
         raise KubeError(msg)
     from kubernetes import client, config
 

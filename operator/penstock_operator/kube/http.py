@@ -1,4 +1,4 @@
-"""`Cluster` over HTTP. Nothing is kept: what is read here is what is there now."""
+"""Implementation of `Cluster` over HTTP. It has no cache, so every read returns the current state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
-from penstock_operator.connections import connections
+from penstock_operator.connections import connection_pool
 from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid, KubeError, QuotaExceeded, Unavailable
 from penstock_operator.fence import no_fence
 from penstock_operator.kube.cluster import POD, Kind, Manifest, kind_of
@@ -27,7 +27,7 @@ _APPLY = {"fieldManager": FIELD_MANAGER, "force": "true"}
 
 
 class HttpCluster:
-    """The API server at the other end of a pooled connection."""
+    """Client of the API server with a pool of connections."""
 
     def __init__(
         self,
@@ -38,9 +38,13 @@ class HttpCluster:
         timeout: float = 15.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """`fence` is asked before every change; `count` is told every request.
+        """Create a client.
 
-        `timeout` is in seconds; `transport` takes the place of the network in tests.
+        Args:
+            fence: called before every change. It raises an error if this process must not change anything.
+            count: called for every request with its verb and its kind.
+            timeout: seconds for one request.
+            transport: replaces the network in tests.
         """
         self._credentials = credentials
         self._fence = fence
@@ -49,7 +53,7 @@ class HttpCluster:
             base_url=credentials.server,
             timeout=timeout,
             trust_env=False,
-            transport=transport or connections(CONNECTIONS, credentials.tls),
+            transport=transport or connection_pool(CONNECTIONS, credentials.tls),
         )
 
     async def close(self) -> None:
@@ -57,12 +61,12 @@ class HttpCluster:
         await self._http.aclose()
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
-        """See `Cluster`."""
+        """Implement `Cluster.get`."""
         response = await self._send("GET", kind, kind.path(namespace, name))
         return None if response is None else response.json()
 
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | str = "") -> list[Manifest]:
-        """See `Cluster`."""
+        """Implement `Cluster.list`."""
         selector = labels if isinstance(labels, str) else ",".join(f"{k}={v}" for k, v in labels.items())
         items: list[Manifest] = []
         params = {"limit": "500"} | ({"labelSelector": selector} if selector else {})
@@ -81,14 +85,14 @@ class HttpCluster:
             params["continue"] = following
 
     async def create(self, manifest: Manifest) -> Manifest:
-        """See `Cluster`."""
+        """Implement `Cluster.create`."""
         kind = kind_of(manifest)
         path = kind.path(manifest["metadata"].get("namespace"))
         params = {"fieldManager": FIELD_MANAGER}
         return self._object(await self._send("POST", kind, path, body=manifest, params=params), manifest)
 
     async def apply(self, manifest: Manifest, *, dry_run: bool = False) -> Manifest:
-        """See `Cluster`."""
+        """Implement `Cluster.apply`."""
         kind, meta = kind_of(manifest), manifest["metadata"]
         path = kind.path(meta.get("namespace"), meta["name"])
         content = "application/apply-patch+yaml"
@@ -97,13 +101,13 @@ class HttpCluster:
         return self._object(response, manifest)
 
     async def replace(self, manifest: Manifest, *, subresource: str = "") -> Manifest:
-        """See `Cluster`."""
+        """Implement `Cluster.replace`."""
         kind, meta = kind_of(manifest), manifest["metadata"]
         path = kind.path(meta.get("namespace"), meta["name"]) + (f"/{subresource}" if subresource else "")
         return self._object(await self._send("PUT", kind, path, body=manifest), manifest)
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Manifest) -> Manifest | None:
-        """See `Cluster`."""
+        """Implement `Cluster.merge`."""
         content = "application/merge-patch+json"
         params = {"fieldManager": FIELD_MANAGER}
         path = kind.path(namespace, name)
@@ -113,14 +117,14 @@ class HttpCluster:
     async def delete(
         self, kind: Kind, namespace: str, name: str, *, force: bool = False, seen: Manifest | None = None
     ) -> None:
-        """See `Cluster`."""
+        """Implement `Cluster.delete`."""
         body: Manifest = {"propagationPolicy": "Background"} | ({"gracePeriodSeconds": 0} if force else {})
         if seen is not None:
             body["preconditions"] = {key: seen["metadata"][key] for key in ("uid", "resourceVersion")}
         await self._send("DELETE", kind, kind.path(namespace, name), body=body)
 
     async def log(self, namespace: str, pod: str, container: str, limit: int) -> str | None:
-        """See `Cluster`."""
+        """Implement `Cluster.log`."""
         params = {"container": container, "tailLines": "2000", "limitBytes": str(limit)}
         try:
             response = await self._send("GET", POD, f"{POD.path(namespace, pod)}/log", params=params, verb="log")
@@ -129,13 +133,13 @@ class HttpCluster:
         return None if response is None else response.text
 
     async def serves(self, kind: Kind) -> bool:
-        """Whether the API server knows the kind (its CRD is installed)."""
+        """Return whether the API server serves the kind, which means that its CRD is installed."""
         response = await self._send("GET", kind, f"/apis/{kind.api_version}", verb="discover")
         resources = response.json().get("resources", ()) if response is not None else ()
         return any(r.get("name") == kind.plural for r in resources)
 
     async def own_rules(self, namespace: str) -> Rules:
-        """What this process may do in a namespace, as far as the authorizers tell."""
+        """Return the permissions of this process in a namespace, as far as the authorizers report them."""
         path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
         body = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -166,7 +170,7 @@ class HttpCluster:
             async with asyncio.timeout(limit):
                 response = await self._http.request(method, path, params=params, headers=headers, content=data)
         except (httpx.HTTPError, TimeoutError) as error:
-            msg = f"{method} {path}: no answer from the API server ({type(error).__name__}: {error})"
+            msg = f"{method} {path}: no response from the API server ({type(error).__name__}: {error})"
             raise Unavailable(msg) from error
         if response.status_code == 404 and method != "POST":
             return None
@@ -178,7 +182,7 @@ class HttpCluster:
     def _object(response: httpx.Response | None, manifest: Manifest) -> Manifest:
         if response is None:
             name = manifest["metadata"]["name"]
-            msg = f"{manifest['kind']} {name} is gone"
+            msg = f"{manifest['kind']} {name} no longer exists"
             raise Conflict(msg, status=404)
         body: Manifest = response.json()
         return body

@@ -1,11 +1,17 @@
-"""Leadership by a Kubernetes Lease: of several operators exactly one acts.
+"""Leader election with a Kubernetes Lease: exactly one replica of the operator acts.
 
-kopf's peering pauses handlers by priorities and is no election: two operators can act at once for a minute. Here the
-whole operator runs only while it holds the Lease, and every change, of the cluster, of a job and of storage, goes
-through `fence`, which refuses as soon as the Lease *may* have been lost: the holder gives up after `renew_deadline`,
-others take over only after `duration`, and the gap between the two is for the changes that are under way, which are
-given up in the middle of it, and for clocks that run at different speeds. Clocks are never compared between machines: a
-candidate counts the time since it last *saw* the Lease change, on its own clock, which goes on while the machine sleeps.
+The peering of kopf pauses handlers by priority. It is not an election, because two operators can act at the same time for
+a minute. Here the whole operator only runs while it holds the Lease. Every change of the cluster, of a job or of
+storage calls `fence` first. `fence` refuses the change as soon as another replica *may* have taken the Lease.
+
+The times are counted from the last renewal:
+
+1. After `renew_deadline` the holder starts no more changes.
+2. In the middle between `renew_deadline` and `duration`, it cancels the changes that are still in progress.
+3. After `duration` another replica may take the Lease.
+
+The gaps allow for clocks that run at different speeds. The clocks of two machines are never compared. A candidate
+measures the time since it last *saw* the Lease change, on a clock that also runs while the machine sleeps.
 """
 
 from __future__ import annotations
@@ -29,29 +35,31 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LeaseTimes:
-    """The usual times of Kubernetes' own components."""
+    """Times of the election. The defaults are those of Kubernetes' own components."""
 
     duration: timedelta = timedelta(seconds=15)
-    """A Lease not renewed for this long may be taken."""
+    """Time without a renewal after which another candidate may take the Lease."""
     renew_deadline: timedelta = timedelta(seconds=10)
-    """A holder that could not renew for this long stops acting."""
+    """Time without a renewal after which the holder stops acting."""
     retry: timedelta = timedelta(seconds=2)
-    """Between two attempts."""
+    """Pause between two attempts."""
 
     @property
     def change_deadline(self) -> timedelta:
-        """When a change that began in time must have been made."""
+        """Time since the last renewal by which a change must be complete."""
         return (self.renew_deadline + self.duration) / 2
 
 
 def seconds_passed() -> float:
-    """A clock that also counts the time in which the machine sleeps; a Lease expires meanwhile."""
+    """Return the time of a clock that also runs while the machine sleeps, because a Lease can expire during that
+    time.
+    """
     boottime = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if boottime is None else time.clock_gettime(boottime)
 
 
 class Leadership:
-    """One candidate."""
+    """A candidate of the leader election."""
 
     def __init__(
         self,
@@ -68,21 +76,23 @@ class Leadership:
         self._seen: tuple[str, float] | None = None
 
     def holds(self) -> bool:
-        """We hold the Lease, and nobody can have taken it yet."""
+        """Return whether this candidate holds the Lease and no other candidate can have taken it yet."""
         if self._renewed is None:
             return False
         return self._clock() - self._renewed < self.times.renew_deadline.total_seconds()
 
     def fence(self) -> float:
-        """Seconds within which a change that begins now must have been made; `NotLeader` unless we hold the Lease."""
+        """Return the number of seconds within which a change must be complete. Raise `NotLeader` if this candidate
+        does not hold the Lease.
+        """
         if self._renewed is None or not self.holds():
             msg = f"{self.identity} does not hold the lease {self.namespace}/{self.name}"
             raise NotLeader(msg)
         return self.times.change_deadline.total_seconds() - (self._clock() - self._renewed)
 
     async def attempt(self, cluster: Cluster) -> bool:
-        """Take or renew the Lease if that is possible now. `cluster` must not be fenced."""
-        asked = self._clock()
+        """Try to take or renew the Lease. Return whether this candidate holds it. `cluster` must not be fenced."""
+        started = self._clock()
         try:
             lease = await cluster.get(LEASE, self.namespace, self.name)
             if lease is None:
@@ -96,19 +106,20 @@ class Leadership:
         except KubeError as error:
             log.warning("lease %s/%s: %s", self.namespace, self.name, error)
             return self.holds()
-        self._renewed = asked
+        self._renewed = started
         return True
 
     async def acquire(self, cluster: Cluster) -> None:
-        """Wait until we hold the Lease."""
+        """Wait until this candidate holds the Lease."""
         while not await self.attempt(cluster):
             await asyncio.sleep(self.times.retry.total_seconds())
-        log.info("%s leads", self.identity)
+        log.info("%s is the leader", self.identity)
 
     async def keep(self, cluster: Cluster) -> None:
-        """Renew until that fails for too long; returns when the leadership is lost, also if nobody answers until then.
+        """Renew the Lease until the leadership is lost, then return. It also returns if the API server does not
+        respond.
 
-        An attempt gets half of the time there is at most: the next one goes over another connection.
+        Each attempt may take at most half of `renew_deadline`, so that a second attempt can use another connection.
         """
         retry, deadline = self.times.retry.total_seconds(), self.times.renew_deadline.total_seconds()
         while self.holds():
@@ -120,7 +131,7 @@ class Leadership:
         log.error("%s has lost the lease", self.identity)
 
     async def release(self, cluster: Cluster) -> None:
-        """Let another take over at once."""
+        """Release the Lease, so that another candidate can take it immediately."""
         if not self.holds():
             return
         self._renewed = None
@@ -130,7 +141,7 @@ class Leadership:
                 lease["spec"]["holderIdentity"] = ""
                 await cluster.replace(lease)
         except KubeError as error:
-            log.info("the lease is not released, it will expire: %s", error)
+            log.info("the lease could not be released and will expire: %s", error)
 
     def _free(self, lease: Manifest) -> bool:
         spec = lease.get("spec", {})

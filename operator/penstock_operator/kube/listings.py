@@ -1,9 +1,12 @@
-"""Which watch streams have begun anew, told by the lists that they begin with.
+"""Detection of watch streams that have restarted, based on the lists with which they start.
 
-A stream is of one kind, and of one namespace if the operator is limited to some. When it breaks it begins with a list of what is
-there: of what went meanwhile it says nothing, so that somebody has to list and compare. A list is a later one if it has an object
-that the stream has told of before, or if the stream has told of changes since its first. That it is taken for a later one although it is not
-costs lists; a later one that is empty tells nothing at all, and is left to the lists that are made now and then in any case.
+A stream covers one kind. If the operator is limited to some namespaces, it also covers only one namespace. A broken
+stream restarts with a list of the existing objects. It does not report which objects were deleted in between. So the
+operator must list the objects and compare them with its copy.
+
+A list shows a restart if it contains an object that the stream has reported before. It also shows one if the stream
+has reported changes since its first list. A false detection only costs extra lists. A restart with an empty list is
+not detected. The periodic lists find its deletions.
 """
 
 from __future__ import annotations
@@ -14,33 +17,36 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Kind
 
-CLUSTER = ""
-"""Instead of a namespace: the stream is of all of them."""
+ALL_NAMESPACES = ""
+"""Name of a stream that covers all namespaces."""
 
 
 @dataclass
 class _Stream:
     known: set[str] = field(default_factory=set)
-    """Uids that it has told of."""
+    """uids of the objects that the stream has reported."""
     changes: bool = False
-    """It has told of something beyond its list."""
+    """Whether the stream has reported changes after its list."""
 
 
 class Listings:
-    """What the streams of one operator have told of."""
+    """The objects that the streams of one operator have reported."""
 
     def __init__(self) -> None:
         self._streams: dict[tuple[str, str], _Stream] = {}
 
-    def hear(self, kind: Kind, stream: str, uid: str, *, gone: bool, listed: bool) -> bool:
-        """An event of a stream (its namespace, or `CLUSTER`); whether it shows that the stream has begun anew."""
-        told = self._streams.setdefault((kind.name, stream), _Stream())
-        begun_anew = listed and (told.changes or uid in told.known)
-        if begun_anew:
-            told.known.clear()
-        told.changes = not listed
-        if gone:
-            told.known.discard(uid)
+    def handle_event(self, kind: Kind, stream: str, uid: str, *, deleted: bool, listed: bool) -> bool:
+        """Record an event of a stream. Return whether the event shows that the stream has restarted.
+
+        `stream` is the stream's namespace, or `ALL_NAMESPACES`.
+        """
+        state = self._streams.setdefault((kind.name, stream), _Stream())
+        has_restarted = listed and (state.changes or uid in state.known)
+        if has_restarted:
+            state.known.clear()
+        state.changes = not listed
+        if deleted:
+            state.known.discard(uid)
         else:
-            told.known.add(uid)
-        return begun_anew
+            state.known.add(uid)
+        return has_restarted

@@ -1,4 +1,6 @@
-"""Label selectors, as Kubernetes writes and matches them: for deciding of an object at hand what the API server decides of a list."""
+"""Label selectors with the syntax and the rules of Kubernetes. They decide for one object what the API server decides
+for a list.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,16 @@ _PRESENT = re.compile(rf"(!?)\s*({_KEY})")
 
 @dataclass(frozen=True)
 class Requirement:
-    """One part; all must hold."""
+    """One requirement of a selector. An object must meet all of them."""
 
     key: str
     verb: Literal["in", "notin", "exists", "absent"]
     values: frozenset[str] = frozenset()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """As the API server: what has no such label is not in a set, and is in no set's way."""
+        """Return whether the labels meet the requirement. A missing label does not meet `in`, but meets `notin`, as
+        in the API server.
+        """
         if self.verb == "in":
             return labels.get(self.key) in self.values
         if self.verb == "notin":
@@ -35,21 +39,21 @@ class Requirement:
 
 @dataclass(frozen=True)
 class Selector:
-    """A list of requirements; the empty one selects everything."""
+    """A list of requirements. An empty selector selects everything."""
 
     text: str = ""
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether an object with these labels is selected."""
+        """Return whether the selector selects an object with these labels."""
         return all(requirement.holds(labels) for requirement in self.requirements)
 
 
 def parse_selector(text: str) -> Selector:
-    """Read `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
+    """Parse a selector such as `a=b,c!=d,e in (f,g),h notin (i),j,!k`.
 
     Raises:
-        ValueError: it is none; says from where on.
+        ValueError: the text is not a selector. The message contains the position of the error.
 
     >>> parse_selector("team in (a, b),!legacy").matches({"team": "b"})
     True
@@ -61,11 +65,11 @@ def parse_selector(text: str) -> Selector:
         requirement, rest = _first(rest)
         found.append(requirement)
         if rest and not rest.startswith(","):
-            msg = f"{text!r} is no label selector from {rest!r} on: write a=b, a!=b, a in (b,c), a notin (b), a or !a, with commas"
+            msg = f"{text!r} is not a label selector, from {rest!r} on: write a=b, a!=b, a in (b,c), a notin (b), a or !a, with commas"
             raise ValueError(msg)
         following = rest[1:].strip()
         if rest and not following:
-            msg = f"{text!r} ends with a comma: it is no label selector"
+            msg = f"{text!r} ends with a comma: it is not a label selector"
             raise ValueError(msg)
         rest = following
     return Selector(text.strip(), tuple(found))
@@ -80,5 +84,7 @@ def _first(text: str) -> tuple[Requirement, str]:
         return Requirement(match[1], verb, frozenset({match[3]})), text[match.end() :].lstrip()
     if match := _PRESENT.match(text):
         return Requirement(match[2], "absent" if match[1] else "exists"), text[match.end() :].lstrip()
-    msg = f"{text!r} is no label selector: write a=b, a!=b, a in (b,c), a notin (b), a or !a, with commas between them"
+    msg = (
+        f"{text!r} is not a label selector: write a=b, a!=b, a in (b,c), a notin (b), a or !a, with commas between them"
+    )
     raise ValueError(msg)

@@ -1,1 +1,1 @@
-"""What runs and serves the process of the operator: command line, configuration, Lease, watches, controller, probes, metrics."""
+"""The process of the operator: command line, configuration, Lease, watches, controller, probes, metrics."""

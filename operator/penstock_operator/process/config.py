@@ -1,4 +1,4 @@
-"""The operator's own configuration, from its environment. The chart sets it; the defaults suit a laptop."""
+"""The operator's configuration, read from environment variables. The chart sets them. The defaults suit a laptop."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.endpoints import AllowedEndpoints
 from penstock_operator.api.own_identity import OwnIdentity
+from penstock_operator.api.tenant_limits import TenantLimits
 from penstock_operator.api.types import parse_duration
 from penstock_operator.errors import OperatorError
 from penstock_operator.kube.selector import Selector, parse_selector
@@ -22,49 +24,55 @@ if TYPE_CHECKING:
 
 
 class ConfigError(OperatorError):
-    """The operator's environment cannot be understood."""
+    """Error of an environment variable that is not valid."""
 
     code = "InvalidConfiguration"
 
 
 @dataclass(frozen=True)
 class Config:
-    """Everything that can be set."""
+    """All settings of the operator."""
 
     namespaces: tuple[str, ...] = ()
-    """PENSTOCK_WATCH_NAMESPACES: names with commas between them; empty: all."""
+    """PENSTOCK_WATCH_NAMESPACES: names of the watched namespaces, separated by commas. Empty: all namespaces."""
     operator_namespace: str = "default"
-    """PENSTOCK_OPERATOR_NAMESPACE: where the Lease is."""
+    """PENSTOCK_OPERATOR_NAMESPACE: namespace of the Lease."""
     app: str = "penstock-operator"
-    """PENSTOCK_OPERATOR_APP: the label `app.kubernetes.io/name` of the operator's pods."""
+    """PENSTOCK_OPERATOR_APP: value of the label `app.kubernetes.io/name` of the operator's pods."""
     lease: str = "penstock-operator"
     """PENSTOCK_LEASE: name of the Lease."""
     selector: Selector = field(default_factory=Selector)
-    """PENSTOCK_SELECTOR: label selector of the FlinkJobs that are looked after; empty: all. Others are left to other operators."""
+    """PENSTOCK_SELECTOR: label selector of the FlinkJobs that this operator manages. Empty: all. Other operators may
+    manage the rest.
+    """
     elect: bool = True
-    """PENSTOCK_LEADER_ELECTION: false only where nothing else can run."""
+    """PENSTOCK_LEADER_ELECTION: set it to false only if no other operator can run."""
     port: int = 8085
-    """PENSTOCK_PORT: of /healthz, /readyz and /metrics."""
+    """PENSTOCK_PORT: port of /healthz, /readyz and /metrics."""
     rest_url: str = "http://{name}-rest.{namespace}.svc:8081"
-    """PENSTOCK_REST_URL: where a job's master answers."""
+    """PENSTOCK_REST_URL: URL of a job's master."""
     identity: str = field(default_factory=socket.gethostname)
-    """PENSTOCK_POD_NAME."""
+    """PENSTOCK_POD_NAME: identity of this replica."""
     log_level: str = "INFO"
-    """PENSTOCK_LOG_LEVEL."""
+    """PENSTOCK_LOG_LEVEL: DEBUG, INFO, WARNING or ERROR."""
     log_format: str = "text"
     """PENSTOCK_LOG_FORMAT: text or json."""
     monitors: Monitors | None = None
-    """PENSTOCK_JOB_POD_MONITORS: JSON with `interval` and `labels`; absent: jobs get no PodMonitor."""
+    """PENSTOCK_JOB_POD_MONITORS: JSON with `interval` and `labels`. Not set: the operator creates no PodMonitors for
+    jobs.
+    """
     settings: Settings = field(default_factory=Settings)
 
     @property
     def shard(self) -> Shard:
-        """Which FlinkJobs are looked after, and under which name; where nothing else can run it needs none."""
+        """The FlinkJobs that this operator manages, and its name. Without leader election it needs no name, because
+        no other operator runs.
+        """
         return Shard(f"{self.operator_namespace}/{self.lease}" if self.elect else "", self.selector)
 
 
 def from_environment(env: Mapping[str, str] | None = None) -> Config:
-    """Read the environment; ConfigError names the variable that makes no sense."""
+    """Read the configuration from the environment. Raise `ConfigError` with the name of a variable that is not valid."""
     env = os.environ if env is None else env
     defaults = Config()
     level = env.get("PENSTOCK_LOG_LEVEL", defaults.log_level).upper()
@@ -75,7 +83,7 @@ def from_environment(env: Mapping[str, str] | None = None) -> Config:
     try:
         rest_url.format(name="n", namespace="s")
     except (KeyError, IndexError, ValueError) as error:
-        msg = f"PENSTOCK_REST_URL is {rest_url!r}: it may hold {{name}} and {{namespace}} and nothing else in braces"
+        msg = f"PENSTOCK_REST_URL is {rest_url!r}: only {{name}} and {{namespace}} may stand in braces"
         raise ConfigError(msg) from error
     return Config(
         namespaces=_words(env, "PENSTOCK_WATCH_NAMESPACES"),
@@ -112,7 +120,14 @@ def _settings(env: Mapping[str, str]) -> Settings:
     own_identity = OwnIdentity(
         locations=_words(env, "PENSTOCK_STORAGE_LOCATIONS"), endpoints=_words(env, "PENSTOCK_STORAGE_ENDPOINTS")
     )
-    return replace(Settings(own_identity=own_identity), **times)
+    allowed = AllowedEndpoints(_words(env, "PENSTOCK_ALLOWED_ENDPOINTS"))
+    tenants = TenantLimits(
+        ingress_domains=_words(env, "PENSTOCK_INGRESS_DOMAINS"),
+        ingress_classes=_words(env, "PENSTOCK_INGRESS_CLASSES"),
+        ingress_annotations=_words(env, "PENSTOCK_INGRESS_ANNOTATIONS"),
+        pod_annotations=_words(env, "PENSTOCK_POD_ANNOTATIONS"),
+    )
+    return replace(Settings(own_identity=own_identity, endpoints=allowed, tenants=tenants), **times)
 
 
 def _monitors(env: Mapping[str, str]) -> Monitors | None:

@@ -1,9 +1,11 @@
-"""One asyncio task per object, woken by events, by its own clock, and by a resync.
+"""One asyncio task per object, woken by events, by its own timer, and by a resync.
 
-A wake-up carries no information beyond "look": what has happened is found out by looking. So events may be lost,
-merged or repeated without harm. What they tell goes into a copy (`kube/watched.py`), which may be believed as far as
-`reconcile/at_rest.py` says; fresh lists correct it. Passes over one object never overlap; over different objects they run side by side,
-up to a limit, those that an event has woken first (`process/gate.py`).
+A wake-up only means "reconcile": the task reads what has happened. So lost, merged and repeated events do no harm.
+The events also update a copy of the objects (`kube/watched.py`). `reconcile/at_rest.py` defines its permitted uses,
+and fresh lists correct it.
+
+Passes over the same object never overlap. Passes over different objects run concurrently, up to a limit. Passes that
+an event has woken run first (`process/gate.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 
 from penstock_operator.errors import KubeError, NotLeader
 from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, SERVICE
-from penstock_operator.kube.listings import CLUSTER, Listings
+from penstock_operator.kube.listings import ALL_NAMESPACES, Listings
 from penstock_operator.kube.watched import WATCHED, list_again
 from penstock_operator.process.gate import Gate
 from penstock_operator.process.orphans import sweep
@@ -46,15 +48,15 @@ ObjectKind = Literal["FlinkJob", "FlinkSnapshot"]
 _KINDS = {"FlinkJob": FLINKJOB, "FlinkSnapshot": FLINKSNAPSHOT}
 
 CONCURRENT_PASSES = 16
-PLACE_LENT = 2.0
-"""Seconds after which a pass that waits for others no longer counts as one of them."""
+SLOT_SECONDS = 2.0
+"""Seconds after which a waiting pass no longer counts towards the limit of concurrent passes."""
 PASS_TIMEOUT = 180.0
-"""Seconds after which a pass is given up; every call in it has a shorter timeout of its own."""
-SETTLE = 0.1
-"""Seconds to gather further events before a pass."""
-RELISTED = 5.0
-"""Seconds after the first sign of a watch that began anew in which it has told of all there is."""
-STUCK = 600.0
+"""Timeout of a pass in seconds. Every call in it has a shorter timeout."""
+EVENT_BATCH_SECONDS = 0.1
+"""Seconds in which further events are collected before a pass."""
+RELIST_SECONDS = 5.0
+"""Seconds within which a restarted watch has reported all existing objects."""
+STUCK_SECONDS = 600.0
 """Seconds without a finished pass after which an object counts as stuck."""
 
 
@@ -68,7 +70,7 @@ class _Runner:
 
 
 class Controller:
-    """Runs the loops of all objects."""
+    """Runner of the reconcile loops of all objects."""
 
     def __init__(
         self, ports: Ports, metrics: Metrics, namespaces: Sequence[str] = (), traces: OperationTraces | None = None
@@ -76,45 +78,49 @@ class Controller:
         self._ports, self._metrics, self._namespaces = ports, metrics, tuple(namespaces)
         self._traces = traces or OperationTraces(NoTraces().send)
         self._runners: dict[tuple[ObjectKind, str, str], _Runner] = {}
-        self._gate = Gate(CONCURRENT_PASSES, PLACE_LENT)
+        self._gate = Gate(CONCURRENT_PASSES, SLOT_SECONDS)
         self._listings = Listings()
-        self.doubt = asyncio.Event()
-        """A watch has begun anew, and not everything has been listed since."""
+        self.relist_due = asyncio.Event()
+        """Event that is set when a watch has restarted, until all objects are listed again."""
         self.closed = False
-        """Nothing is begun any more."""
+        """Whether the controller is closed and starts nothing new."""
 
     @functools.cached_property
     def fatal(self) -> asyncio.Future[None]:
-        """Fails with what the operator has to end for."""
+        """Future that fails with the error for which the operator must exit."""
         return asyncio.get_running_loop().create_future()
 
-    def hear(self, kind: Kind, manifest: Manifest, *, gone: bool = False, listed: bool = False) -> None:
-        """An event of a watch, or an entry of the list that it begins with: note it, and wake whom it concerns."""
+    def handle_event(self, kind: Kind, manifest: Manifest, *, deleted: bool = False, listed: bool = False) -> None:
+        """Record an event of a watch, or an entry of its first list. Wake the objects that it affects."""
         meta, labels, watched = manifest["metadata"], labels_of(manifest), self._ports.watched
-        namespace, name, news = meta.get("namespace", ""), meta["name"], kind not in WATCHED
-        if not news:
-            stream = namespace if self._namespaces else CLUSTER
-            if self._listings.hear(kind, stream, str(meta.get("uid")), gone=gone, listed=listed):
-                self.doubt.set()
-            news = watched.hear(kind, manifest, gone=gone)
+        namespace, name, is_new = meta.get("namespace", ""), meta["name"], kind not in WATCHED
+        if not is_new:
+            stream = namespace if self._namespaces else ALL_NAMESPACES
+            if self._listings.handle_event(kind, stream, str(meta.get("uid")), deleted=deleted, listed=listed):
+                self.relist_due.set()
+            is_new = watched.handle_event(kind, manifest, deleted=deleted)
         job = name if kind is FLINKJOB else labels.get(JOB)
         if kind is FLINKSNAPSHOT and not is_settled(manifest):
             self.wake("FlinkSnapshot", namespace, name)
-        if kind is FLINKJOB and news:
+        if kind is FLINKJOB and is_new:
             self.wake_snapshots(namespace, name)
         runner = self._runners.get(("FlinkJob", namespace, job or ""))
-        if job is None or not (news or runner is None) or not (runner or self._may_be_ours(namespace, job)):
+        if job is None or not (is_new or runner is None) or not (runner or self._may_be_managed(namespace, job)):
             return
         if kind is FLINKJOB and runner is not None and runner.loop.is_echo(str(meta.get("resourceVersion"))):
             return
-        self.wake("FlinkJob", namespace, job, closer=kind is SERVICE)
+        self.wake("FlinkJob", namespace, job, read_all=kind is SERVICE)
 
-    def _may_be_ours(self, namespace: str, job: str) -> bool:
-        """What belongs to a FlinkJob of another operator is heard of, too."""
+    def _may_be_managed(self, namespace: str, job: str) -> bool:
+        """Return whether the FlinkJob may belong to this operator. The watches also report objects of other
+        operators' FlinkJobs.
+        """
         return not self._ports.shard.selector.requirements or self._ports.watched.has_job(namespace, job)
 
-    def wake(self, kind: ObjectKind, namespace: str, name: str, *, closer: bool = False) -> None:
-        """Something about the object may have changed: look at it soon, with `closer` at all that belongs to it."""
+    def wake(self, kind: ObjectKind, namespace: str, name: str, *, read_all: bool = False) -> None:
+        """Reconcile an object soon, because it may have changed. `read_all` makes the next pass read all objects that
+        belong to it.
+        """
         if self.closed:
             return
         key = (kind, namespace, name)
@@ -122,18 +128,18 @@ class Controller:
         if runner is None:
             task = asyncio.create_task(self._run(kind, namespace, name), name=f"{kind} {namespace}/{name}")
             self._runners[key] = runner = _Runner(task, self._loop(kind, namespace, name))
-        if closer:
-            runner.loop.look_closer()
+        if read_all:
+            runner.loop.read_all_objects()
         runner.wake.set()
 
     def wake_snapshots(self, namespace: str, job: str) -> None:
-        """A FlinkJob changed: those of its snapshots that are not at their end may have waited for that."""
+        """Wake the unfinished snapshots of a FlinkJob after the FlinkJob has changed, because they may wait for it."""
         for (kind, space, name), runner in list(self._runners.items()):
             if kind == "FlinkSnapshot" and space == namespace and runner.loop.job in (job, None):
                 self.wake(kind, space, name)
 
     async def resync(self) -> None:
-        """List FlinkJobs and FlinkSnapshots: finds those whose event was never seen."""
+        """List FlinkJobs and FlinkSnapshots, and wake those whose events were lost."""
         for kind_name, kind in _KINDS.items():
             for namespace in self._namespaces or (None,):
                 found = await self._list(kind, namespace)
@@ -152,13 +158,13 @@ class Controller:
                             self._runners[key].generation = generation
 
     def _wake_unlisted(self, namespace: str | None, names: set[str]) -> None:
-        """FlinkJobs that are gone, or are another operator's by now."""
+        """Wake FlinkJobs that no longer exist, or that belong to another operator now."""
         for kind, space, name in list(self._runners):
             if kind == "FlinkJob" and name not in names and namespace in (None, space):
                 self.wake("FlinkJob", space, name)
 
-    async def correct(self) -> None:
-        """List everything else that is copied."""
+    async def correct_copy(self) -> None:
+        """List all other kinds in the copy, and correct it."""
         for kind in WATCHED:
             for namespace in self._namespaces or (None,):
                 if kind.name not in _KINDS:
@@ -168,44 +174,48 @@ class Controller:
         selector = self._ports.shard.selector.text if kind is FLINKJOB else "" if kind is FLINKSNAPSHOT else JOB
         found, wrong = await list_again(self._ports.cluster, self._ports.watched, kind, namespace, selector)
         for space, job in wrong:
-            if ("FlinkJob", space, job) in self._runners or self._may_be_ours(space, job):
+            if ("FlinkJob", space, job) in self._runners or self._may_be_managed(space, job):
                 self.wake("FlinkJob", space, job)
         return found
 
     async def keep_synced(self) -> None:
-        """Resync for ever, and remove what is left of FlinkJobs that went without us; when a watch began anew, at once and everything: what is gone since no event has told."""
+        """Resync periodically, and delete holds whose FlinkJob no longer exists.
+
+        When a watch has restarted, list all kinds immediately. No event has reported the objects that were deleted in
+        between.
+        """
         settings, corrected = self._ports.settings, time.monotonic()
         while True:
-            begun, doubted = time.monotonic(), self.doubt.is_set()
-            self.doubt.clear()
+            started, relists = time.monotonic(), self.relist_due.is_set()
+            self.relist_due.clear()
             try:
                 await self.resync()
-                if doubted or begun - corrected > settings.dependents_resync.total_seconds():
-                    await self.correct()
-                    corrected = begun
+                if relists or started - corrected > settings.dependents_resync.total_seconds():
+                    await self.correct_copy()
+                    corrected = started
                 await sweep(self._ports.cluster, self._namespaces)
             except KubeError as error:
                 log.warning("resync: %s", error)
-                if doubted:
-                    self.doubt.set()
-                    await asyncio.sleep(RELISTED)
+                if relists:
+                    self.relist_due.set()
+                    await asyncio.sleep(RELIST_SECONDS)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(settings.resync.total_seconds()):
-                    await self.doubt.wait()
-                    await asyncio.sleep(RELISTED)
+                    await self.relist_due.wait()
+                    await asyncio.sleep(RELIST_SECONDS)
 
     def stuck(self) -> list[str]:
-        """Objects whose loop has not finished a pass for too long; there should never be any."""
-        limit = time.monotonic() - STUCK - self._ports.settings.resync.total_seconds() * 60
+        """Return the objects whose loop has not finished a pass for too long. Normally there are none."""
+        limit = time.monotonic() - STUCK_SECONDS - self._ports.settings.resync.total_seconds() * 60
         return [f"{kind} {space}/{name}" for (kind, space, name), r in self._runners.items() if r.finished < limit]
 
     @property
     def size(self) -> int:
-        """Objects that are looked after."""
+        """Number of objects with a reconcile loop."""
         return len(self._runners)
 
     async def close(self) -> None:
-        """Stop all loops where they are, and start none any more; whatever they were about to do is in the statuses."""
+        """Stop all reconcile loops and start no new ones. The status of each resource records its next step."""
         self.closed = True
         tasks = [r.task for r in self._runners.values()]
         for task in tasks:
@@ -213,23 +223,28 @@ class Controller:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _loop(self, kind: ObjectKind, namespace: str, name: str) -> Loop:
-        complain = functools.partial(self._complain, kind, namespace, name)
+        report_error = functools.partial(self._report_error, kind, namespace, name)
         if kind == "FlinkJob":
-            return JobLoop(namespace, name, self._ports, self._note, complain)
-        return SnapshotLoop(namespace, name, self._ports, self._metrics.note_snapshot, complain)
+            return JobLoop(namespace, name, self._ports, self._note, report_error)
+        return SnapshotLoop(namespace, name, self._ports, self._metrics.note_snapshot, report_error)
 
     def _note(self, transition: Transition) -> None:
         self._metrics.note(transition)
         try:
             self._traces.note(transition)
-        except Exception:  # what the pass is about to do must not wait for a trace
-            log.warning("%s/%s: an operation is not traced", transition.namespace, transition.name, exc_info=True)
+        except Exception:  # a failed trace must not stop the pass
+            log.warning(
+                "%s/%s: the trace of an operation was not recorded",
+                transition.namespace,
+                transition.name,
+                exc_info=True,
+            )
 
     async def _run(self, kind: ObjectKind, namespace: str, name: str) -> None:
         runner, failures = self._runners[kind, namespace, name], 0
         urgent = False
         while True:
-            await asyncio.sleep(SETTLE)
+            await asyncio.sleep(EVENT_BATCH_SECONDS)
             runner.wake.clear()
             try:
                 pause = await self._pass(kind, runner.loop, urgent=urgent)
@@ -240,7 +255,7 @@ class Controller:
             except Exception as error:
                 failures += 1
                 pause = self._ports.settings.backoff(failures) / 10
-                self._complain(kind, namespace, name, error)
+                self._report_error(kind, namespace, name, error)
             runner.finished = time.monotonic()
             if pause is None and not runner.wake.is_set():
                 del self._runners[kind, namespace, name]
@@ -257,15 +272,15 @@ class Controller:
                 urgent = False
 
     async def _pass(self, kind: ObjectKind, loop: Loop, *, urgent: bool) -> timedelta | None:
-        async with self._gate.place(urgent=urgent):
-            begun = time.monotonic()
+        async with self._gate.slot(urgent=urgent):
+            started = time.monotonic()
             try:
                 async with asyncio.timeout(PASS_TIMEOUT):
                     return await loop.reconcile()
             finally:
-                self._metrics.passes.observe(kind, value=time.monotonic() - begun)
+                self._metrics.passes.observe(kind, value=time.monotonic() - started)
 
-    def _complain(self, kind: ObjectKind, namespace: str, name: str, error: Exception) -> None:
+    def _report_error(self, kind: ObjectKind, namespace: str, name: str, error: Exception) -> None:
         reason = getattr(error, "code", type(error).__name__)
         self._metrics.errors.add(kind, str(reason))
         expected = isinstance(error, KubeError | TimeoutError)

@@ -1,7 +1,7 @@
-"""How long things took, from one pass to the next: attempts at savepoints and rescales, and the time a job is down.
+"""Durations that span several passes: attempts at savepoints and rescales, and the downtime of jobs.
 
-The status tells what is going on but not always since when: it is kept here, in memory. So what was under way when
-another operator took over is left out of the durations, rather than guessed.
+The status does not always contain the start time, so this module keeps it in memory. Actions that were in progress
+when another operator took over are not measured, because their start time is unknown.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from penstock_operator.api.status import FlinkJobStatus, Operation
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
+    from penstock_operator.api.status.operation import Operation
     from penstock_operator.reconcile.job_loop import Transition
 
 Outcome = Literal["Completed", "Failed"]
 
 _FOLLOWS = {"Stop": "Seal", "Rescale": "RemoveWorkers"}
-"""Steps in which the engine is asked for something long, and the step that follows when it is done."""
+"""Steps in which the engine executes a long action, each with the step that follows its success."""
 _REPLACING = frozenset({"Upgrade", "Redeploy", "Rollback"})
-"""Operations that stop an incarnation to start another."""
+"""Operations that replace an incarnation by another one."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt that is over, at the savepoint of a stop or at a rescale."""
+    """A finished attempt at the savepoint of a stop, or at a rescale."""
 
     operation: Operation
     outcome: Outcome
@@ -33,34 +34,34 @@ class Attempt:
 
 
 class Attempts:
-    """Measures attempts from when the engine is asked to when the operator knows how it went."""
+    """Measurement of attempts, from the request to the engine until the operator knows the outcome."""
 
     def __init__(self) -> None:
-        self._asked: dict[tuple[str, str], datetime] = {}
+        self._requested_at: dict[tuple[str, str], datetime] = {}
 
-    def over(self, transition: Transition) -> Attempt | None:
-        """The attempt that ended with this transition, if one did."""
+    def ended(self, transition: Transition) -> Attempt | None:
+        """Return the attempt that ended with this transition, or None."""
         job, before, after = _job(transition), transition.before.operation, transition.after.operation
         was, now = _trigger(before), _trigger(after)
         if was == now:
             return None
-        asked = self._asked.pop(job, None)
+        requested_at = self._requested_at.pop(job, None)
         if now is not None:
-            self._asked[job] = transition.now
-        if was is None or before is None or asked is None:
+            self._requested_at[job] = transition.now
+        if was is None or before is None or requested_at is None:
             return None
         same = after is not None and after.id == before.id
         done = same and after is not None and after.step == _FOLLOWS[before.step]
-        return Attempt(before, "Completed" if done else "Failed", _seconds(asked, transition.now))
+        return Attempt(before, "Completed" if done else "Failed", _seconds(requested_at, transition.now))
 
     def forget(self, namespace: str, name: str) -> None:
-        """The FlinkJob is gone."""
-        self._asked.pop((namespace, name), None)
+        """Drop the data of a FlinkJob that no longer exists."""
+        self._requested_at.pop((namespace, name), None)
 
 
 @dataclass(frozen=True)
 class Downtime:
-    """From the stop of one incarnation to the first RUNNING of the next."""
+    """The time from the stop of one incarnation until the next one is RUNNING for the first time."""
 
     operation: Operation
     outcome: str
@@ -71,21 +72,21 @@ class Downtime:
 class _Stop:
     since: datetime
     seconds: float | None = None
-    """Until the new incarnation was seen RUNNING."""
+    """Seconds until the new incarnation was RUNNING."""
 
 
 class Downtimes:
-    """Measures how long jobs are down while one incarnation replaces another.
+    """Measurement of the downtime while one incarnation replaces another.
 
-    It is told when the operation ends, because only then its outcome is known. An operation that fails before its
-    incarnation was ever RUNNING has not ended the downtime: that goes on into the rollback.
+    A downtime is reported when the operation ends, because its outcome is only known then. If an operation fails
+    before its incarnation was RUNNING, the downtime continues during the rollback.
     """
 
     def __init__(self) -> None:
         self._stops: dict[tuple[str, str], _Stop] = {}
 
-    def over(self, transition: Transition) -> Downtime | None:
-        """The downtime whose operation ended with this transition, if one did."""
+    def ended(self, transition: Transition) -> Downtime | None:
+        """Return the downtime of the operation that ended with this transition, or None."""
         job, before, after = _job(transition), transition.before.operation, transition.after.operation
         stop = self._stops.get(job)
         if stop is not None and stop.seconds is None and _runs(transition):
@@ -101,7 +102,7 @@ class Downtimes:
         return found
 
     def forget(self, namespace: str, name: str) -> None:
-        """The FlinkJob is gone."""
+        """Drop the data of a FlinkJob that no longer exists."""
         self._stops.pop((namespace, name), None)
 
 
@@ -114,12 +115,14 @@ def _seconds(start: datetime, end: datetime) -> float:
 
 
 def _trigger(op: Operation | None) -> str | None:
-    """Id of the attempt that is under way."""
+    """Return the id of the attempt in progress."""
     return op.trigger_id if op is not None and op.step in _FOLLOWS else None
 
 
 def _runs(transition: Transition) -> bool:
-    """The master of the new incarnation says RUNNING: the status may still have the word of the old one."""
+    """Return whether the master of the new incarnation reports RUNNING. The status may still have the state of the
+    old one.
+    """
     op, engine = transition.before.operation, transition.seen.engine
     return op is not None and op.step == "Watch" and engine.running and engine.job_id == op.job_id
 
@@ -131,7 +134,9 @@ def _stops_now(before: Operation | None, after: Operation | None) -> bool:
 
 
 def _stopped_at(transition: Transition) -> datetime:
-    """A job that stops with a savepoint ends with it, however long it takes to verify that."""
+    """Return the time when the job stopped. A job that stops with a savepoint ends with it, even if the verification
+    takes longer.
+    """
     status: FlinkJobStatus = transition.after
     made, op = status.last_savepoint, status.operation
     ours = made is not None and op is not None and op.restore is not None and op.restore.path == made.path

@@ -1,9 +1,9 @@
-"""How many passes go on at once, and which goes first.
+"""The limit of concurrent passes, and their order.
 
-Passes are bounded, so that after a restart neither the API server nor this process is overrun. What a pass waits for is mostly
-other people's: a master that hangs, storage that does not answer. A few of those would hold every place for as long as their
-time limits are, and all other jobs would wait. So a place is lent for a short time only, and what somebody has just changed
-goes before what is looked at for its time has come.
+Concurrency is limited, so that a restart of the operator does not overload the API server or this process. A pass
+mostly waits for other systems, such as a master that hangs or a storage that does not respond. A few such passes
+could occupy all places until their timeouts, while all other jobs wait. So a pass only holds its place for a short
+time. Passes after an event run before periodic ones.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """Places for passes.
+    """Places for concurrent passes. Urgent passes run first, then the others, each in the order of their arrival.
 
-    `places`: passes that begin without having to wait for another's end; `lent`: seconds after which a pass that goes on has its
-    place taken away. Urgent ones go first, then those that came first.
+    `slots` is the number of places. `seconds` is the number of seconds after which a pass loses its place and continues
+    without it.
     """
 
-    def __init__(self, places: int, lent: float) -> None:
-        self._free, self._lent, self._came = places, lent, 0
+    def __init__(self, slots: int, seconds: float) -> None:
+        self._free, self._seconds, self._arrivals = slots, seconds, 0
         self._waiting: list[tuple[bool, int, asyncio.Future[None]]] = []
 
     @asynccontextmanager
-    async def place(self, *, urgent: bool) -> AsyncIterator[None]:
-        """Wait for a place, and hold it for a while."""
+    async def slot(self, *, urgent: bool) -> AsyncIterator[None]:
+        """Wait for a place, and hold it for a limited time."""
         await self._enter(urgent)
-        held = True
+        is_taken = True
 
-        def give_back() -> None:
-            nonlocal held
-            if held:
-                held = False
+        def release() -> None:
+            nonlocal is_taken
+            if is_taken:
+                is_taken = False
                 self._leave()
 
-        end = asyncio.get_running_loop().call_later(self._lent, give_back)
+        end = asyncio.get_running_loop().call_later(self._seconds, release)
         try:
             yield
         finally:
             end.cancel()
-            give_back()
+            release()
 
     async def _enter(self, urgent: bool) -> None:
         if self._free:
             self._free -= 1
             return
         turn = asyncio.get_running_loop().create_future()
-        self._came += 1
-        heapq.heappush(self._waiting, (not urgent, self._came, turn))
+        self._arrivals += 1
+        heapq.heappush(self._waiting, (not urgent, self._arrivals, turn))
         try:
             await turn
         except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""The whole operator in one coroutine: serve probes, wait for the Lease, watch and reconcile, stop when the Lease is lost."""
+"""The lifecycle of the operator: serve probes, wait for the Lease, watch and reconcile, stop when the Lease is lost."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import httpx
 
-from penstock_operator.connections import connections
+from penstock_operator.connections import connection_pool
 from penstock_operator.engine.client import HttpEngine
+from penstock_operator.engine.tls import TlsClients
 from penstock_operator.errors import KubeError
 from penstock_operator.fence import no_fence
 from penstock_operator.kube.access import check_access
@@ -33,7 +34,7 @@ from penstock_operator.storage.penstock import PenstockStorages
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock_operator.engine.client import EngineClient
+    from penstock_operator.engine.client import EngineClient, MasterTls
     from penstock_operator.fence import Fence
     from penstock_operator.kube.cluster import Kind
     from penstock_operator.kube.credentials import Credentials
@@ -44,7 +45,7 @@ log = logging.getLogger(__name__)
 
 REST_TIMEOUT = 10.0
 MASTERS = 100
-"""Connections to the jobs' masters."""
+"""Maximum number of connections to the jobs' masters."""
 KINDS_POLL = 5.0
 
 
@@ -61,7 +62,11 @@ class Process:
         self._leadership = Leadership(config.operator_namespace, config.lease, config.identity)
 
     async def run(self) -> int:
-        """Run until told to stop (0) or until the Lease is lost (1: the kubelet starts us anew, as a standby)."""
+        """Run until a signal requests the stop, or until the Lease is lost. Return the exit code: 0 after a signal,
+        and 1 without the Lease.
+
+        After exit code 1, the kubelet restarts the process, which then waits for the Lease.
+        """
         self._listen_to_signals()
         self.spans = sink_of(instance=self.config.identity)
         web = await serve(build_app(self.metrics.render, self._troubles, lambda: True), self.config.port)
@@ -87,14 +92,19 @@ class Process:
     async def _lead(self, unfenced: HttpCluster) -> int:
         self.metrics.leader.set(to=1)
         fence: Fence = self._leadership.fence if self.config.elect else no_fence
-        renewing = asyncio.create_task(self._leadership.keep(unfenced) if self.config.elect else _for_ever())
+        renewing = asyncio.create_task(self._leadership.keep(unfenced) if self.config.elect else _wait_forever())
         cluster = HttpCluster(self.credentials, fence=fence, count=self.metrics.requests.add)
-        storages = PenstockStorages(fence=fence, own_identity=self.config.settings.own_identity)
-        transport = connections(MASTERS)
+        storages = PenstockStorages(
+            fence=fence, own_identity=self.config.settings.own_identity, endpoints=self.config.settings.endpoints
+        )
+        transport = connection_pool(MASTERS)
+        sealed = TlsClients(REST_TIMEOUT, MASTERS)
         async with httpx.AsyncClient(timeout=REST_TIMEOUT, trust_env=False, transport=transport) as http:
             ports = Ports(
                 cluster,
-                lambda namespace, name, token: self._engine(http, namespace, name, token, fence),
+                lambda namespace, name, token, tls=None: self._engine(
+                    http if tls is None else sealed.client(tls), namespace, name, token, fence, tls
+                ),
                 storages,
                 watched=WatchedObjects(shared=bool(self.config.shard.selector.requirements)),
                 shard=self.config.shard,
@@ -114,11 +124,12 @@ class Process:
                 await asyncio.gather(renewing, return_exceptions=True)
                 if self.config.elect:
                     await self._leadership.release(unfenced)
+                await sealed.close()
                 await cluster.close()
                 storages.close()
 
     async def _prepared(self, cluster: HttpCluster, renewing: asyncio.Task[None]) -> bool:
-        """Whether the cluster is ready for work; False if the Lease was lost meanwhile."""
+        """Wait until the cluster is ready. Return False if the Lease was lost in the meantime."""
         preparing = asyncio.create_task(self._prepare(cluster))
         await asyncio.wait({preparing, renewing}, return_when=asyncio.FIRST_COMPLETED)
         if preparing.done():
@@ -133,7 +144,9 @@ class Process:
         await check_access(cluster, self.config.namespaces or (self.config.operator_namespace,))
 
     async def _kinds(self, cluster: HttpCluster) -> None:
-        """kopf looks for the kinds once; a CRD that is installed later would never be watched."""
+        """Wait until the CRDs are installed. kopf discovers kinds only once, so it would never watch a CRD that is
+        installed later.
+        """
         while not self.stop.is_set():
             missing = [kind.name for kind in (FLINKJOB, FLINKSNAPSHOT) if not await self._served(cluster, kind)]
             if not missing:
@@ -168,7 +181,7 @@ class Process:
             self.stop.set()
             for task in (syncing, signals):
                 task.cancel()
-            await controller.close()  # before the watches, which may take their time to end
+            await controller.close()  # before the watches, whose shutdown may take long
             watching.cancel()
             await asyncio.gather(watching, syncing, return_exceptions=True)
         if watching in done and watching.exception() is None:
@@ -176,19 +189,30 @@ class Process:
         for finished in done:
             with contextlib.suppress(asyncio.CancelledError):
                 if finished.exception() is not None:
-                    log.error("the operator stops: %s", finished.exception())
+                    log.error("the operator shuts down: %s", finished.exception())
         return 1
 
     def _engine(
-        self, http: httpx.AsyncClient, namespace: str, name: str, token: str | None, fence: Fence
+        self,
+        http: httpx.AsyncClient,
+        namespace: str,
+        name: str,
+        token: str | None,
+        fence: Fence,
+        tls: MasterTls | None,
     ) -> EngineClient:
-        return HttpEngine(http, self.config.rest_url.format(namespace=namespace, name=name), token, fence)
+        url = self.config.rest_url.format(namespace=namespace, name=name)
+        if tls is not None:
+            url = f"https://{url.partition('://')[2]}"
+        return HttpEngine(http, url, token, fence)
 
     def _troubles(self) -> list[str]:
         return self.controller.stuck() if self.controller is not None else []
 
     async def _signals_after_kopf(self) -> None:
-        """kopf installs handlers of its own when it starts, which cannot be called twice."""
+        """Replace the signal handlers that kopf installs at its start. A second signal would make these handlers
+        fail.
+        """
         await self.started.wait()
         self._listen_to_signals()
 
@@ -196,10 +220,10 @@ class Process:
         loop = asyncio.get_running_loop()
         handle: Callable[[], None] = self.stop.set
         for number in (signal.SIGINT, signal.SIGTERM):
-            # Outside the main thread (tests) and on Windows there are no handlers; `stop` is then set by the caller.
+            # Handlers are not available outside the main thread (tests) and on Windows. There the caller sets `stop`.
             with contextlib.suppress(NotImplementedError, RuntimeError, ValueError):
                 loop.add_signal_handler(number, handle)
 
 
-async def _for_ever() -> None:
+async def _wait_forever() -> None:
     await asyncio.Event().wait()

@@ -1,4 +1,4 @@
-"""`penstock-operator`: run the operator, or clean up after it."""
+"""The command `penstock-operator`: run the operator, or clean up after it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from penstock_operator.kube.credentials import find_credentials
 from penstock_operator.kube.http import HttpCluster
 from penstock_operator.process.config import ConfigError, from_environment
 from penstock_operator.process.orphans import HOLDS
+from penstock_operator.redaction import without_secrets
 from penstock_operator.resources.names import FINALIZER
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help="Runs FlinkJobs on Kubernetes.")
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Run FlinkJobs on Kubernetes.")
 
 Kubeconfig = Annotated[str | None, typer.Option(help="Path of a kubeconfig; default: KUBECONFIG or the pod's account.")]
 
 
 @app.command()
 def run(kubeconfig: Kubeconfig = None) -> None:
-    """Run the operator until it is told to stop. Configured by PENSTOCK_* variables."""
+    """Run the operator until a signal stops it. PENSTOCK_* variables configure it."""
     from penstock_operator.process.lifecycle import Process
 
     try:
@@ -48,13 +49,18 @@ def run(kubeconfig: Kubeconfig = None) -> None:
 
 @app.command()
 def release(
-    namespace: Annotated[str | None, typer.Option(help="Only there; default: everywhere.")] = None,
+    namespace: Annotated[str | None, typer.Option(help="Namespace to clean up. Default: all namespaces.")] = None,
     kubeconfig: Kubeconfig = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it; without this it is only shown.")] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Apply the changes. Without this option, the command only shows them.")
+    ] = False,
 ) -> None:
-    """Take the operator's finalizer off all FlinkJobs and FlinkSnapshots, so that they can be deleted without it.
+    """Remove the operator's finalizer from all FlinkJobs and FlinkSnapshots, so that they can be deleted without the
+    operator.
 
-    What was held until a savepoint is taken (ConfigMaps NAME-hold) is held no longer. For uninstalling. Pods go with their FlinkJob, without a savepoint; checkpoints and savepoints stay where they are.
+    Use it before you uninstall the operator. It also deletes the ConfigMaps NAME-hold, which keep the objects of a
+    job until its savepoint is taken. Kubernetes then deletes the pods together with their FlinkJob, without a
+    savepoint. Checkpoints and savepoints are not deleted.
     """
     try:
         found = asyncio.run(_release(namespace, kubeconfig, do=yes))
@@ -64,17 +70,19 @@ def release(
     for line in found:
         typer.echo(line)
     if found and not yes:
-        typer.echo("nothing was changed; add --yes to do it")
+        typer.echo("nothing was changed; add --yes to apply the changes")
 
 
 @app.command()
 def smoke(
-    namespace: Annotated[str, typer.Option(help="Where the operator and the FlinkJob are.")],
+    namespace: Annotated[str, typer.Option(help="Namespace of the operator and of the FlinkJob.")],
     lease: Annotated[str, typer.Option(help="Name of the operator's Lease.")],
-    timeout: Annotated[str, typer.Option(help="Time for all of it.")] = "5m",
+    timeout: Annotated[str, typer.Option(help="Timeout of the whole test.")] = "5m",
     kubeconfig: Kubeconfig = None,
 ) -> None:
-    """Check an installation; with a FlinkJob's spec as JSON in PENSTOCK_SMOKE_SPEC also run it until it is Ready."""
+    """Check an installation. PENSTOCK_SMOKE_SPEC may hold the spec of a FlinkJob as JSON, which is then run until it
+    is Ready.
+    """
     from penstock_operator.process.smoke import SmokeFailed
     from penstock_operator.process.smoke import smoke as check
 
@@ -132,16 +140,21 @@ class _Json(logging.Formatter):
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": without_secrets(record.getMessage()),
         }
         if record.exc_info:
-            entry["exception"] = self.formatException(record.exc_info)
+            entry["exception"] = without_secrets(self.formatException(record.exc_info))
         return json.dumps(entry)
+
+
+class _Text(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secrets(super().format(record))
 
 
 def _log(level: str, style: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    text = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    text = _Text("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(_Json() if style == "json" else text)
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for chatty in ("httpx", "httpcore", "aiohttp", "kopf", "botocore", "aiobotocore", "s3fs", "fsspec", "asyncio"):

@@ -1,7 +1,7 @@
-"""What Prometheus reads: counters, gauges and histograms of the operator, in its text format.
+"""The operator's metrics in the text format of Prometheus: counters, gauges and histograms.
 
-Names and labels are an interface: dashboards and alerts depend on them. Labels never hold anything that a user can make
-unbounded besides namespace and name of a FlinkJob, and a FlinkJob that goes away takes its series with it.
+Names and labels are a public interface, because dashboards and alerts depend on them. The number of label values is
+limited, except for namespace and name of a FlinkJob. When a FlinkJob is deleted, its series are removed.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Labels = tuple[str, ...]
 
 
 class Metric:
-    """A number per combination of labels."""
+    """A counter or gauge, with one number per combination of labels."""
 
     def __init__(self, name: str, text: str, labels: Sequence[str] = (), kind: str = "counter") -> None:
         self.name, self.text, self.labels, self.kind = name, text, tuple(labels), kind
         self.values: dict[Labels, float] = defaultdict(float)
 
     def add(self, *labels: str, by: float = 1.0) -> None:
-        """Count."""
+        """Increase a counter."""
         self.values[labels] += by
 
     def set(self, *labels: str, to: float) -> None:
@@ -38,12 +38,12 @@ class Metric:
         self.values[labels] = to
 
     def forget(self, *prefix: str) -> None:
-        """Drop all series whose labels begin so."""
+        """Drop all series whose labels start with this prefix."""
         for labels in [known for known in self.values if known[: len(prefix)] == prefix]:
             del self.values[labels]
 
     def lines(self) -> Iterator[str]:
-        """The metric in Prometheus' text format."""
+        """Yield the metric in the text format of Prometheus."""
         yield f"# HELP {self.name} {self.text}"
         yield f"# TYPE {self.name} {self.kind}"
         for labels, value in sorted(self.values.items()):
@@ -51,7 +51,7 @@ class Metric:
 
 
 class Histogram:
-    """Durations in seconds."""
+    """A histogram of durations in seconds."""
 
     def __init__(self, name: str, text: str, labels: Sequence[str], buckets: Sequence[float]) -> None:
         self.name, self.text, self.labels, self.buckets = name, text, tuple(labels), tuple(buckets)
@@ -59,13 +59,13 @@ class Histogram:
         self.sums: dict[Labels, float] = defaultdict(float)
 
     def observe(self, *labels: str, value: float) -> None:
-        """Count one duration."""
+        """Record one duration."""
         counts = self.counts.setdefault(labels, [0] * (len(self.buckets) + 1))
         counts[bisect_left(self.buckets, value)] += 1
         self.sums[labels] += value
 
     def lines(self) -> Iterator[str]:
-        """The metric in Prometheus' text format."""
+        """Yield the metric in the text format of Prometheus."""
         yield f"# HELP {self.name} {self.text}"
         yield f"# TYPE {self.name} histogram"
         for labels, counts in sorted(self.counts.items()):
@@ -81,23 +81,33 @@ _JOB = ("namespace", "name")
 _SHORT = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _LONG = (1, 2, 5, 10, 20, 30, 45, 60, 120, 300, 600, 1800)
 _TRIGGERS = frozenset({"manual", "nonce", "periodic"})
-"""What asks for FlinkSnapshots; it is told by one of their labels, in which a user may write anything."""
+"""Known triggers of FlinkSnapshots. The trigger is read from a label, which a user may set to any value."""
 
 
 class Metrics:
     """All metrics of one operator."""
 
     def __init__(self) -> None:
-        self.jobs = Metric("penstock_flinkjob_phase", "1 for the phase a FlinkJob is in", (*_JOB, "phase"), "gauge")
+        self.jobs = Metric(
+            "penstock_flinkjob_phase", "1 for the current phase of a FlinkJob", (*_JOB, "phase"), "gauge"
+        )
         self.phase_since = Metric(
-            "penstock_flinkjob_phase_since_seconds", "When the FlinkJob came into its phase (Unix time)", _JOB, "gauge"
+            "penstock_flinkjob_phase_since_seconds",
+            "Start time of the phase of the FlinkJob (Unix time)",
+            _JOB,
+            "gauge",
         )
         self.ready = Metric("penstock_flinkjob_ready", "Whether the FlinkJob is Ready", _JOB, "gauge")
-        self.stalled = Metric("penstock_flinkjob_stalled", "Whether the FlinkJob waits for a person", _JOB, "gauge")
+        self.stalled = Metric(
+            "penstock_flinkjob_stalled", "Whether the FlinkJob waits for the action of a user", _JOB, "gauge"
+        )
+        self.running = Metric(
+            "penstock_flinkjob_running", "Whether a job that should run processes records now", _JOB, "gauge"
+        )
         self.restarts = Metric("penstock_flinkjob_restarts", "Failovers of the running incarnation", _JOB, "gauge")
         self.checkpoint = Metric(
             "penstock_flinkjob_last_checkpoint_seconds",
-            "When the newest checkpoint completed (Unix time)",
+            "Completion time of the newest checkpoint (Unix time)",
             _JOB,
             "gauge",
         )
@@ -106,42 +116,42 @@ class Metrics:
         )
         self.steps = Histogram(
             "penstock_operation_step_seconds",
-            "Duration of their steps, with all attempts and what is waited for",
+            "Duration of the steps of operations, with all attempts and waits",
             ("kind", "step"),
             _LONG,
         )
         self.downtime = Histogram(
             "penstock_downtime_seconds",
-            "From the stop of the old incarnation to the first RUNNING of the new one; how the operation ended",
+            "Time from the stop of the old incarnation to the first RUNNING of the new one, by the result of the operation",
             ("kind", "outcome"),
             _LONG,
         )
         self.snapshots = Histogram(
             "penstock_snapshot_seconds",
-            "Duration of attempts at savepoints and checkpoints, those of upgrades included",
+            "Duration of attempts to take savepoints and checkpoints, including those of upgrades",
             ("type", "trigger", "outcome"),
             _LONG,
         )
         self.rescales = Histogram(
             "penstock_rescale_seconds",
-            "Duration of attempts at live rescales, from their checkpoint to RUNNING: at most so long the job stood still",
+            "Duration of attempts of live rescales, from their checkpoint to RUNNING. It is an upper bound of the downtime",
             ("outcome",),
             _LONG,
         )
         self.passes = Histogram("penstock_reconcile_seconds", "Duration of a pass over an object", ("kind",), _SHORT)
         self.errors = Metric("penstock_reconcile_errors_total", "Passes that ended in an error", ("kind", "reason"))
         self.requests = Metric("penstock_api_requests_total", "Requests to the Kubernetes API", ("verb", "kind"))
-        self.leader = Metric("penstock_leader", "Whether this operator leads", (), "gauge")
+        self.leader = Metric("penstock_leader", "Whether this operator is the leader", (), "gauge")
         self.leader.set(to=0)
         self._attempts, self._downtimes = Attempts(), Downtimes()
 
     def render(self) -> str:
-        """The page that Prometheus reads."""
+        """Return the page that Prometheus scrapes."""
         metrics = (m for m in vars(self).values() if isinstance(m, Metric | Histogram))
         return "\n".join(line for metric in metrics for line in metric.lines()) + "\n"
 
     def note(self, transition: Transition) -> None:
-        """Take over what a pass has changed."""
+        """Record the changes of a pass."""
         before, after, job = transition.before, transition.after, (transition.namespace, transition.name)
         self.jobs.forget(*job)
         self.jobs.set(*job, after.phase, to=1)
@@ -150,14 +160,18 @@ class Metrics:
         for metric, kind in ((self.ready, "Ready"), (self.stalled, "Stalled")):
             found = after.condition(kind)
             metric.set(*job, to=float(found is not None and found.status == "True"))
+        if after.running is None or after.running.finished_at is not None:
+            self.running.forget(*job)
+        else:
+            self.running.set(*job, to=float(after.job_state == "RUNNING"))
         self.restarts.set(*job, to=after.restarts)
         if after.last_checkpoint is not None and after.last_checkpoint.time is not None:
             self.checkpoint.set(*job, to=after.last_checkpoint.time.timestamp())
         self._operation(transition)
-        attempt = self._attempts.over(transition)
+        attempt = self._attempts.ended(transition)
         if attempt is not None:
             self._attempt(attempt, transition)
-        downtime = self._downtimes.over(transition)
+        downtime = self._downtimes.ended(transition)
         if downtime is not None:
             self.downtime.observe(downtime.operation.kind, downtime.outcome, value=downtime.seconds)
         if before.history[:1] != after.history[:1]:
@@ -177,13 +191,13 @@ class Metrics:
         if op.step == "Stop":
             self.snapshots.observe("savepoint", op.kind.lower(), attempt.outcome, value=seconds)
             return
-        told = transition.seen.engine.rescaled
-        if attempt.outcome == "Completed" and told is not None and told.parallelism == op.target_parallelism:
-            seconds = told.took.total_seconds()
+        rescaled = transition.seen.engine.rescaled
+        if attempt.outcome == "Completed" and rescaled is not None and rescaled.parallelism == op.target_parallelism:
+            seconds = rescaled.took.total_seconds()
         self.rescales.observe(attempt.outcome, value=seconds)
 
     def note_snapshot(self, transition: SnapshotTransition) -> None:
-        """Take over what a pass has changed of a FlinkSnapshot."""
+        """Record the changes of a pass over a FlinkSnapshot."""
         before, after = transition.before, transition.after
         if before.state != "InProgress" or after.state == "InProgress" or before.started_at is None:
             return
@@ -193,8 +207,9 @@ class Metrics:
         self.snapshots.observe(transition.kind, trigger, outcome, value=max(seconds, 0.0))
 
     def forget(self, namespace: str, name: str) -> None:
-        """A FlinkJob is gone."""
-        for metric in (self.jobs, self.phase_since, self.ready, self.stalled, self.restarts, self.checkpoint):
+        """Drop the series of a FlinkJob that no longer exists."""
+        gauges = (self.jobs, self.phase_since, self.ready, self.stalled, self.running, self.restarts, self.checkpoint)
+        for metric in gauges:
             metric.forget(namespace, name)
         self._attempts.forget(namespace, name)
         self._downtimes.forget(namespace, name)

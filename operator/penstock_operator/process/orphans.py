@@ -1,4 +1,7 @@
-"""Holds whose FlinkJob is gone: somebody took its finalizer away, and what belonged to it would stay for ever."""
+"""Deletion of holds whose FlinkJob no longer exists.
+
+If a user removes the finalizer of a FlinkJob, its hold would keep the other objects of the job forever.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,25 @@ HOLDS = {"app.kubernetes.io/managed-by": MANAGER, ROLE: HOLD}
 
 
 async def sweep(cluster: Cluster, namespaces: Sequence[str] = ()) -> list[str]:
-    """Delete the holds without a FlinkJob; the garbage collector takes the rest. Names of what was deleted.
+    """Delete the holds without a FlinkJob, and return their names. The garbage collector then deletes the other
+    objects.
 
-    The holds are listed first: a FlinkJob that is made meanwhile, with a hold, must not lose it.
+    The holds are listed before the FlinkJobs. So a FlinkJob that is created between the two lists cannot lose its
+    hold.
     """
     gone: list[Manifest] = []
     for namespace in namespaces or (None,):
         holds = await cluster.list(CONFIG_MAP, namespace, HOLDS)
         if not holds:
             continue
-        there = {job["metadata"]["uid"] for job in await cluster.list(FLINKJOB, namespace)}
-        gone += [h for h in holds if h["metadata"]["labels"].get(JOB_UID) not in there]
+        existing = {job["metadata"]["uid"] for job in await cluster.list(FLINKJOB, namespace)}
+        gone += [h for h in holds if h["metadata"]["labels"].get(JOB_UID) not in existing]
     for manifest in gone:
         meta = manifest["metadata"]
-        log.warning("%s/%s: its FlinkJob is gone; what it held goes, too", meta["namespace"], meta["name"])
+        log.warning(
+            "%s/%s: its FlinkJob no longer exists; the operator removes the objects of the FlinkJob",
+            meta["namespace"],
+            meta["name"],
+        )
         await cluster.delete(CONFIG_MAP, meta["namespace"], meta["name"])
     return [f"{h['metadata']['namespace']}/{h['metadata']['name']}" for h in gone]

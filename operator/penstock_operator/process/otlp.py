@@ -1,7 +1,9 @@
-"""Spans to an OpenTelemetry collector by OTLP over HTTP, from a thread of their own, if OpenTelemetry's environment names one.
+"""Export of spans to an OpenTelemetry collector with OTLP over HTTP.
 
-OpenTelemetry's packages (`penstock[otel]`) are imported only then, and without them there is a line in the log and no trace. Its queue holds
-some thousand spans; what does not fit, or what the collector does not take, is dropped.
+A separate thread sends the spans. The export is only active if an environment variable of OpenTelemetry names a
+collector. Only then are OpenTelemetry's packages (`penstock[otel]`) imported. If they are missing, the operator logs
+a warning and sends no traces. The queue holds some thousand spans. Spans that do not fit, or that the collector does
+not accept, are dropped.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ if TYPE_CHECKING:
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 CLOSE_S = 3.0
-"""For what has not been sent when the operator ends."""
+"""Timeout in seconds for sending the remaining spans when the operator exits."""
 _MICROSECOND = 1_000
 
 log = logging.getLogger(__name__)
 
 
 class SpanSink(Protocol):
-    """`send` neither waits nor raises; `close` may wait `CLOSE_S`."""
+    """Receiver of spans. `send` neither waits nor raises an error. `close` may wait for `CLOSE_S`."""
 
     def send(self, span: Span) -> None: ...
 
@@ -36,17 +38,17 @@ class SpanSink(Protocol):
 
 
 class NoTraces:
-    """Nobody wants any."""
+    """Receiver that drops all spans."""
 
     def send(self, span: Span) -> None:
-        """Let go of it."""
+        """Drop the span."""
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Do nothing."""
 
 
 def sink_of(env: Mapping[str, str] | None = None, instance: str = "") -> SpanSink:
-    """As the environment says; nothing that is wrong with it keeps the operator from its work."""
+    """Return the receiver that the environment configures. An error in the configuration does not stop the operator."""
     env = os.environ if env is None else env
     if not any(env.get(name) for name in ENDPOINTS) or env.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return NoTraces()
@@ -60,10 +62,11 @@ def sink_of(env: Mapping[str, str] | None = None, instance: str = "") -> SpanSin
 
 
 class OtlpSpans:
-    """Sends to where OpenTelemetry's environment variables say. A span with its steps is a trace of its own.
+    """Sender of spans to the collector in OpenTelemetry's environment variables. A span and its steps form a separate
+    trace.
 
     Args:
-        instance: which replica of the operator this is.
+        instance: name of this replica of the operator.
 
     Raises:
         ImportError: OpenTelemetry is not installed.
@@ -83,14 +86,14 @@ class OtlpSpans:
         self._processor = BatchSpanProcessor(OTLPSpanExporter())
 
     def send(self, span: Span) -> None:
-        """Put it into the queue."""
+        """Put the span into the queue."""
         try:
-            for made in self._made(span, self._ids.generate_trace_id(), None):
+            for made in self._otlp_span(span, self._ids.generate_trace_id(), None):
                 self._processor.on_end(made)
         except Exception:
-            log.warning("a trace is not sent", exc_info=True)
+            log.warning("a trace could not be sent", exc_info=True)
 
-    def _made(self, span: Span, trace: int, parent: Any) -> Iterator[Any]:
+    def _otlp_span(self, span: Span, trace: int, parent: Any) -> Iterator[Any]:
         from opentelemetry.sdk.trace import ReadableSpan
         from opentelemetry.sdk.util.instrumentation import InstrumentationScope
         from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
@@ -110,10 +113,10 @@ class OtlpSpans:
             instrumentation_scope=InstrumentationScope("penstock-operator", __version__),
         )
         for step in span.steps:
-            yield from self._made(step, trace, context)
+            yield from self._otlp_span(step, trace, context)
 
     def close(self) -> None:
-        """Send what is left, if that is quick; waits for it."""
+        """Send the remaining spans, and wait for at most `CLOSE_S`."""
         ending = threading.Thread(target=self._processor.shutdown, name="last-traces", daemon=True)
         ending.start()
         ending.join(CLOSE_S)

@@ -1,4 +1,7 @@
-"""`penstock-operator smoke`, for `helm test`: is there a leader, are the kinds served, does a FlinkJob become Ready?"""
+"""The command `penstock-operator smoke` for `helm test`.
+
+It checks three things: a leader exists, the API server serves the kinds, and a FlinkJob becomes Ready.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ NAME = "penstock-smoke"
 
 
 class SmokeFailed(OperatorError):
-    """The installation does not work; the message says what was seen."""
+    """Error of an installation that does not work. The message contains the observations."""
 
     code = "SmokeFailed"
 
@@ -26,9 +29,9 @@ class SmokeFailed(OperatorError):
 async def smoke(
     cluster: Cluster, namespace: str, lease: str, spec: dict[str, Any], timeout: timedelta, say: Callable[[str], None]
 ) -> None:
-    """Look at the operator; with a `spec` also run it as a FlinkJob until it is Ready, and delete it."""
+    """Check the operator. If `spec` is not empty, also run it as a FlinkJob until it is Ready, and delete it."""
     deadline = time.monotonic() + timeout.total_seconds()
-    await _leader(cluster, namespace, lease, deadline)
+    await _wait_for_leader(cluster, namespace, lease, deadline)
     say("an operator leads")
     await cluster.list(FLINKJOB, namespace)
     say("FlinkJobs are served")
@@ -43,24 +46,24 @@ async def smoke(
     }
     await cluster.create(manifest)
     try:
-        await _ready(cluster, namespace, deadline, say)
+        await _wait_until_ready(cluster, namespace, deadline, say)
     finally:
         await cluster.delete(FLINKJOB, namespace, NAME)
-    await _gone(cluster, namespace, deadline)
+    await _wait_until_deleted(cluster, namespace, deadline)
     say("the FlinkJob was deleted")
 
 
-async def _leader(cluster: Cluster, namespace: str, lease: str, deadline: float) -> None:
+async def _wait_for_leader(cluster: Cluster, namespace: str, lease: str, deadline: float) -> None:
     while time.monotonic() < deadline:
         found = await cluster.get(LEASE, namespace, lease)
         if found is not None and found["spec"].get("holderIdentity"):
             return
         await asyncio.sleep(POLL)
-    msg = f"no operator holds the Lease {namespace}/{lease}: look at the operator's pods"
+    msg = f"no operator holds the Lease {namespace}/{lease}. Check the pods of the operator"
     raise SmokeFailed(msg)
 
 
-async def _ready(cluster: Cluster, namespace: str, deadline: float, say: Callable[[str], None]) -> None:
+async def _wait_until_ready(cluster: Cluster, namespace: str, deadline: float, say: Callable[[str], None]) -> None:
     last = ""
     while time.monotonic() < deadline:
         job = await cluster.get(FLINKJOB, namespace, NAME) or {}
@@ -80,10 +83,10 @@ async def _ready(cluster: Cluster, namespace: str, deadline: float, say: Callabl
     raise SmokeFailed(msg)
 
 
-async def _gone(cluster: Cluster, namespace: str, deadline: float) -> None:
+async def _wait_until_deleted(cluster: Cluster, namespace: str, deadline: float) -> None:
     while await cluster.get(FLINKJOB, namespace, NAME) is not None:
         if time.monotonic() > deadline:
-            msg = "the FlinkJob was not deleted in time: look at the operator's log"
+            msg = "the FlinkJob was not deleted in time. The log of the operator has the reason"
             raise SmokeFailed(msg)
         await asyncio.sleep(POLL)
 

@@ -1,7 +1,8 @@
-"""What the operator has done to jobs as spans: one for each operation, from its begin to its end, with its steps.
+"""Spans of the operations on jobs. Each operation has one span, from its start to its end, with a span for each step.
 
-They are taken from what passes change (`Transition`), after it is written, so nothing that is traced waits for a trace. Steps that
-another operator saw through, before this one took over, are left out; the begin of an operation is in the status.
+They are created from the changes of passes (`Transition`), after the status is written. So no operation waits for a
+trace. Steps that a former operator completed are missing. The start of the operation is in the status, so the span of
+the operation is complete.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-    from penstock_operator.api.status import FlinkJobStatus, HistoryEntry, Operation
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
+    from penstock_operator.api.status.operation import HistoryEntry, Operation
     from penstock_operator.reconcile.job_loop import Transition
 
 Value = str | int | bool
@@ -21,7 +23,7 @@ Value = str | int | bool
 
 @dataclass(frozen=True)
 class Span:
-    """`error`: empty if it went well."""
+    """A span. `error` is empty if it succeeded."""
 
     name: str
     start: datetime
@@ -38,9 +40,10 @@ class _UnderWay:
 
 
 class OperationTraces:
-    """
+    """Collector of the spans of operations in progress.
+
     Args:
-        send: takes a span of an operation that has ended; neither waits nor raises.
+        send: receives the span of an operation that has ended. It must neither wait nor raise an error.
     """
 
     def __init__(self, send: Callable[[Span], None]) -> None:
@@ -48,7 +51,7 @@ class OperationTraces:
         self._under_way: dict[tuple[str, str], _UnderWay] = {}
 
     def note(self, transition: Transition) -> None:
-        """Take over what a pass has changed."""
+        """Record the changes of a pass."""
         job, before, after = (transition.namespace, transition.name), transition.before, transition.after
         was, now = before.operation, after.operation
         if was is None or (now is not None and (now.id, now.step) == (was.id, was.step)):
@@ -62,7 +65,7 @@ class OperationTraces:
             self._send(_operation(transition, was, known.steps))
 
     def forget(self, namespace: str, name: str) -> None:
-        """The FlinkJob is gone; a deletion ends with that."""
+        """Drop the data of a FlinkJob that no longer exists. A deletion ends this way."""
         self._under_way.pop((namespace, name), None)
 
 
@@ -100,5 +103,5 @@ def _operation(transition: Transition, was: Operation, steps: list[Span]) -> Spa
 
 
 def _entry(before: FlinkJobStatus, after: FlinkJobStatus) -> HistoryEntry | None:
-    """What the history has gained."""
+    """Return the new entry of the history, or None."""
     return after.history[0] if after.history[:1] != before.history[:1] else None

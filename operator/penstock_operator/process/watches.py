@@ -1,8 +1,8 @@
-"""The only module that knows kopf: it watches, and tells the controller.
+"""The watches. Only this module uses kopf. It passes the events to the controller.
 
-Nothing of kopf's edge-triggered machinery is used: no create/update/delete handlers, no daemons, timers, finalizers or
-annotations of its own, no peering. What is used is what is hard to write: watch streams that start again, survive
-expired versions and stale connections, and end in order.
+It uses none of kopf's handlers for create, update and delete, and no daemons, timers, finalizers, annotations or
+peering. It only uses the watch streams, which are hard to implement. They restart, handle expired versions and stale
+connections, and shut down in order.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _CHILDREN = {"deployments": "apps", "controllerrevisions": "apps", "pods": "", "services": ""}
-"""Plural → API group of what belongs to FlinkJobs."""
+"""API group by plural, for the kinds of objects that belong to FlinkJobs."""
 LIST_CHUNK = 200
-"""Objects in one answer of the API server."""
+"""Maximum number of objects in one response of the API server."""
 _KINDS = {kind.plural: kind for kind in KINDS.values()}
 
 
 def build_registry(controller: Controller, credentials: Credentials) -> kopf.OperatorRegistry:
-    """Watch FlinkJobs, FlinkSnapshots, and the labelled children of FlinkJobs."""
+    """Return a registry that watches FlinkJobs, FlinkSnapshots, and the labelled children of FlinkJobs."""
     registry = kopf.OperatorRegistry()
 
     def login(settings: kopf.OperatorSettings, **kwargs: Any) -> Any:
@@ -43,8 +43,8 @@ def build_registry(controller: Controller, credentials: Credentials) -> kopf.Ope
         return kopf.login_with_kubeconfig(settings=settings, **kwargs)
 
     async def on_event(event: Any, resource: Any, **_: Any) -> None:
-        controller.hear(
-            _KINDS[resource.plural], event["object"], gone=event["type"] == "DELETED", listed=not event["type"]
+        controller.handle_event(
+            _KINDS[resource.plural], event["object"], deleted=event["type"] == "DELETED", listed=not event["type"]
         )
 
     kopf.on.login(registry=registry)(login)
@@ -56,7 +56,11 @@ def build_registry(controller: Controller, credentials: Credentials) -> kopf.Ope
 
 
 def build_settings(selector: str) -> kopf.OperatorSettings:
-    """Watch only what carries our label, of FlinkJobs what is selected, post nothing, store nothing, and never trust a silent stream."""
+    """Return the settings of kopf.
+
+    It watches only objects with our label, and only the FlinkJobs that the selector selects. It posts and stores
+    nothing. It reconnects when a stream is silent.
+    """
     settings = kopf.OperatorSettings()
     for plural, group in _CHILDREN.items():
         settings.watching.label_selectors[group, plural] = JOB
@@ -64,7 +68,7 @@ def build_settings(selector: str) -> kopf.OperatorSettings:
         settings.watching.label_selectors[GROUP, "flinkjobs"] = selector
     settings.posting.enabled = False
     settings.peering.standalone = True
-    # Else all objects of a kind are in memory at once whenever a stream begins anew, twenty times as large as what is kept of them.
+    # Without chunks, a stream that restarts would hold all objects of a kind in memory, with 20 times the size of the copy.
     settings.watching.chunk_size = LIST_CHUNK
     settings.watching.server_timeout = 300
     settings.watching.client_timeout = 330
@@ -84,7 +88,12 @@ async def watch(
     stop: asyncio.Event,
     ready: asyncio.Event,
 ) -> None:
-    """Watch until `stop`, of FlinkJobs those that the label selector selects; `ready` is set when the watch streams are being opened."""
+    """Watch until `stop` is set.
+
+    Args:
+        selector: label selector of the FlinkJobs.
+        ready: set when kopf opens the watch streams.
+    """
     if not credentials.in_cluster and "KUBECONFIG" not in os.environ:
         log.info("watching with the default kubeconfig")
     await kopf.operator(

@@ -1,4 +1,4 @@
-"""The operator's own small HTTP server: liveness, readiness, metrics."""
+"""The operator's HTTP server for liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 def build_app(
     metrics: Callable[[], str], troubles: Callable[[], list[str]], ready: Callable[[], bool]
 ) -> web.Application:
-    """`/healthz` fails if a loop is stuck, `/readyz` until the process has started; a standby is ready, too."""
+    """Return the application. `/healthz` fails if a loop is stuck. `/readyz` fails until the process has started; a
+    standby is ready.
+    """
 
     async def healthz(_: web.Request) -> web.Response:
         found = troubles()
@@ -31,7 +33,7 @@ def build_app(
 
 
 async def serve(app: web.Application, port: int, host: str = "") -> web.AppRunner:
-    """Start the server; call `cleanup` on the result to stop it."""
+    """Start the server. Call `cleanup` on the result to stop it."""
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, host or None, port).start()

@@ -1,15 +1,16 @@
-"""What to do next, and doing it: observe → decide → persist the intent → act.
+"""The reconcile loop of FlinkJobs: observe → decide → persist the intent → act.
 
-`job_loop` is one pass. From the top, each may know those below it and none above:
+The module `job_loop` is one pass. Each of these modules may import the modules below it in this list, and none above
+it:
 
-- `act`          carries out one action
-- `observe`      reads what is there
-- `core`         the pure core of a pass: the next step, and what is reported of it; `loop` is what passes over a FlinkSnapshot share
-- `report`       phase, conditions, events; when a status is worth a write
-- `ports`        the outside world as the loops see it
-- `presets`      what a platform presets; `ownership`: which of several operators looks after a job
-- `decide`       the next step; pure
-- `observation`  what was seen
+- `act`          executes one action
+- `observe`      reads the current state
+- `core`         pure core of a pass: the next step and its report. `loop` has the parts that FlinkSnapshots share
+- `report`       phase, conditions, events, and the rule when a status is written
+- `ports`        interfaces to the outside world
+- `presets`      defaults of a platform. `ownership`: the operator that manages a job
+- `decide`       the next step, as pure functions
+- `observation`  the observed facts
 
-Must not know kopf.
+The package must not import kopf.
 """

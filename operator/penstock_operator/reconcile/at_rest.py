@@ -1,27 +1,29 @@
-"""Which reads need to be fresh, and why. Pure.
+"""The reads that must be fresh, and the reads that may use the copy. Pure functions.
 
-A fleet is at rest nearly all the time, and asking the API server every few seconds whether that is still so is what an
-operator costs. So a pass begins with a look at the copy that the watch streams feed (`kube/watched.py`), and goes on with fresh
-reads unless that shows a job at rest:
+Most jobs of a fleet are at rest nearly all the time. An operator that asks the API server every few seconds whether
+this is still true would be expensive. So a pass starts with the copy that the watch streams update
+(`kube/watched.py`). It continues with fresh reads unless the copy shows a job at rest:
 
-    what reads                                              from        why
+    reads                                                   source      reason
     ──────────────────────────────────────────────────────  ──────────  ────────────────────────────────────────────────────
-    first look of a pass at a job that was found at rest    the copy    it may end in nothing being done, and in nothing else
-    every look that leads to an action, an event or         fresh       starting, stopping, fencing and deleting are decided
-      another phase or condition                                        by what is there now
-    every look while an operation is in progress, while     fresh       its next step would be an action
-      the FlinkJob is being deleted, after an edit
-    the first look of a process, the one after an action    fresh       the copy may be behind our own write
-    FlinkSnapshots that have not come to their end          fresh       they take savepoints and dispose of them; few at a time
-    Services, ConfigMap, Secret, …, every ten minutes       fresh       they are not watched
-    a job's own master, checkpoint storage                  fresh       nobody copies them
+    first read of a pass over a job that was at rest        the copy    its only possible result is that nothing is done
+    every read that leads to an action, an event or         fresh       starting, stopping, fencing and deleting depend on
+      another phase or condition                                        the current state
+    every read during an operation, during a deletion,      fresh       the next step would be an action
+      and after an edit
+    the first read of a process or after an action          fresh       the copy may not have our own write yet
+    FlinkSnapshots that are not final                       fresh       they take savepoints and delete them; few at a time
+    Services, ConfigMap, Secret and others, every           fresh       they are not watched
+      ten minutes
+    the job's master, checkpoint storage                    fresh       they have no copy
 
-A copy that is old can therefore only *delay*: it never starts anything a second time, and never stops what goes on. How long
-it delays is bounded by the job's master, who is asked in every look, and by fresh lists: of FlinkJobs and FlinkSnapshots every
-minute, of Deployments, pods and revisions every ten, of all at once when a watch had to begin anew.
+So a stale copy can only *delay* an action. It never starts an action a second time, and never stops one. Two things
+limit the delay. Every pass reads from the job's master, and fresh lists correct the copy. FlinkJobs and
+FlinkSnapshots are listed every minute, and Deployments, pods and revisions every ten minutes. All of them are listed
+after a watch has restarted.
 
-One thing is written after a look at the copy: the newest checkpoint and the number of restarts, which come from the
-master. It is written under the resourceVersion of the copy, so it is refused if that is not what is stored.
+One write may follow a read of the copy: the newest checkpoint and the number of restarts, which come from the master.
+The write uses the resourceVersion of the copy, so the API server refuses it if the stored object is newer.
 """
 
 from __future__ import annotations
@@ -41,21 +43,24 @@ if TYPE_CHECKING:
 
 
 def may_be_at_rest(cache: Cache, now: datetime, dependents_resync: timedelta) -> bool:
-    """The last look was fresh and found nothing to do, or was one at the copy; and nothing is due that only fresh reads tell."""
+    """Return whether the pass may start with the copy.
+
+    The last pass must have found nothing to do, and no periodic fresh read may be due.
+    """
     compared = cache.dependents_at
-    return cache.rests and cache.last is None and (compared is None or now - compared < dependents_resync)
+    return cache.is_at_rest and cache.last is None and (compared is None or now - compared < dependents_resync)
 
 
 def looks_at_rest(manifest: Manifest) -> bool:
-    """A FlinkJob in which nothing goes on, as far as it says itself."""
+    """Return whether the FlinkJob itself shows no operation, no deletion and no new generation."""
     meta, status = manifest["metadata"], manifest.get("status") or {}
     current = status.get("observedGeneration") == meta.get("generation", 1)
     return current and "operation" not in status and "deletionTimestamp" not in meta
 
 
-def is_at_rest(ctx: Context, decision: Decision, is_told: Callable[[Event], bool]) -> bool:
-    """There is nothing to do, nothing to tell, and nothing of weight to write."""
-    news = not all(is_told(event) for event in decision.events)
+def is_at_rest(ctx: Context, decision: Decision, is_sent: Callable[[Event], bool]) -> bool:
+    """Return whether the decision has no action, no new event, and no important change of the status."""
+    news = not all(is_sent(event) for event in decision.events)
     quiet = decision.action is None and decision.requeue is not None and not news
     if not quiet or ctx.unreadable:
         return False

@@ -1,69 +1,136 @@
-"""What one loop keeps between passes. Only caches and clocks: a loop that lost all of it decides the same."""
+"""The data that one loop keeps between passes. It only has caches and clocks: a loop that lost all of it would decide
+the same.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from penstock_operator.api.validation import parse_spec
 from penstock_operator.reconcile.observation import Repair
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
 
-    from penstock_operator.api.status import Ownership
+    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from penstock_operator.api.status.flinkjob_status import Ownership
+    from penstock_operator.engine.client import MasterTls
+    from penstock_operator.kube.cluster import Manifest
     from penstock_operator.reconcile.observation import ActionResult, Observation, Repaired
+    from penstock_operator.resources.incarnation import Incarnation
+    from penstock_operator.resources.names import Owner
+
+_SPECS = 4
+"""Maximum number of parsed specs: one FlinkJob with the defaults of several presets."""
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest checkpoint of an incarnation, and the time when this process first saw it, in seconds of the
+    monotonic clock.
+    """
+
+    job_id: str
+    checkpoint: int | None
+    since: float
+
+
+class ParsedSpecs:
+    """Cache of the last parsed specs. Most passes over a FlinkJob find an unchanged spec."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, FlinkJobSpec] = {}
+        """Specs by the `repr` of their source, which differs for values that compare as equal, such as 1 and True.
+
+        JSON cannot serve as the key: presets come from YAML, which also has dates and keys that are numbers.
+        """
+
+    def __call__(self, raw: object) -> FlinkJobSpec:
+        """Return the parsed spec. See `parse_spec`."""
+        text = repr(raw)
+        spec = self._known.pop(text, None) or parse_spec(raw)
+        self._known[text] = spec
+        if len(self._known) > _SPECS:
+            del self._known[next(iter(self._known))]
+        return spec
+
+
+@dataclass(frozen=True)
+class WantedDeployments:
+    """The Deployments of the running incarnation as the operator would apply them, and the input from which they were
+    created.
+    """
+
+    made_from: tuple[Owner, Incarnation, int]
+    master: Manifest
+    worker: Manifest
 
 
 @dataclass
 class Cache:
-    """One FlinkJob's."""
+    """The cache of one FlinkJob."""
 
     last: ActionResult | None = None
-    """How the last action ended; shown to one decision."""
-    rests: bool = False
-    """The last look found nothing to do."""
-    wrote: str = ""
-    """The resourceVersion of the FlinkJob after our last write of its status."""
+    """Result of the last action. Only the next decision uses it."""
+    is_at_rest: bool = False
+    """Whether the last pass found nothing to do."""
+    written_version: str = ""
+    """The resourceVersion of the FlinkJob after the last write of its status by this process."""
+    specs: ParsedSpecs = field(default_factory=ParsedSpecs)
+    """The specs that were parsed last."""
+    wanted: WantedDeployments | None = None
+    """The Deployments that the last look compared with the live ones."""
     owner: Ownership | None = None
-    """Which operator the status named last."""
+    """The operator that the status named in the last pass."""
     owner_since: datetime | None = None
-    """Since when this process sees it so."""
+    """Time when this process first saw this owner."""
     owned: bool = False
-    """It was ours, in this process."""
+    """Whether this process has managed the job."""
+    has_read_status: bool = False
+    """Whether this process has read the status before, so that its deadlines use the clock of this process."""
+    deleting_since: datetime | None = None
+    """Time when this process first saw the deletion. The `deletionTimestamp` uses the clock of the API server."""
     acted_at: datetime | None = None
-    """When something was last changed."""
+    """Time of the last action."""
     token: str | None = None
-    """The REST token, read once."""
+    """The REST token, which is read once."""
+    tls: MasterTls | None = None
+    """The CA of the master's certificate."""
+    tls_of: str = ""
+    """Name of the Secret with the CA. Empty: the CA must be read again."""
     silent_since: datetime | None = None
-    """Since when the master has not answered."""
+    """Time when the master stopped responding."""
+    newest: Newest | None = None
+    """The newest observed checkpoint."""
     dependents_at: datetime | None = None
-    """When Services, ConfigMap and so on were last compared."""
-    dependents_for: tuple[str, int] = ("", 0)
-    """Job id and generation they were compared for."""
+    """Time when Services, ConfigMap and other objects were last compared."""
+    dependents_key: tuple[str, int] = ("", 0)
+    """Job id and generation of that comparison."""
     applied_for: int | None = None
-    """The generation that they were as it asks for."""
+    """The last generation for which these objects were correct."""
     missing: tuple[str, ...] = ()
-    """What was found then."""
+    """Result of that comparison."""
     unread_since: datetime | None = None
-    """Since when the API server has failed over some read about the job, though it answers for the job itself."""
+    """Time of the first failure, while some reads about the job fail although the API server returns the FlinkJob itself."""
     written_at: datetime | None = None
-    """When the status was last written."""
+    """Time of the last write of the status."""
     repairs: dict[Repaired, Repair] = field(default_factory=dict)
-    """What was applied again, until it is found to have helped."""
+    """Objects that were applied again, until a comparison shows that they are correct."""
 
-    def aside(self) -> Cache:
-        """A copy for a look at what may be old: of what that finds only the master's answers are kept."""
+    def for_stale_data(self) -> Cache:
+        """Return a copy for a pass over possibly stale data. The loop only keeps the responses of the master from it."""
         return replace(self, repairs=dict(self.repairs))
 
-    def repaired(self, things: Iterable[Repaired], seen: Observation, now: datetime) -> None:
-        """These have just been applied again."""
+    def record_repairs(self, things: Iterable[Repaired], seen: Observation, now: datetime) -> None:
+        """Record objects that were just applied again."""
         for thing in things:
             before, flaw = self.repairs.get(thing), seen.flaws.get(thing, "")
             attempts = before.attempts + 1 if before is not None and before.flaw == flaw else 1
             self.repairs[thing] = Repair(flaw, attempts, now)
 
-    def still_due(self, seen: Observation) -> dict[Repaired, Repair]:
-        """What an apply did not mend; whatever is as it should be is forgotten."""
+    def ineffective_repairs(self, seen: Observation) -> dict[Repaired, Repair]:
+        """Return the repairs that had no effect. Forget objects that are correct now."""
         self.repairs = {thing: repair for thing, repair in self.repairs.items() if thing in seen.flaws}
         return {thing: repair for thing, repair in self.repairs.items() if seen.flaws[thing] == repair.flaw}

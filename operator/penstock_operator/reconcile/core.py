@@ -1,4 +1,4 @@
-"""The pure core of a pass: the next step, and what people read of it."""
+"""The pure core of a pass: the next step, and the report for users."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def decide(ctx: Context) -> Decision:
-    """The next step, with phase, conditions and everything people read brought up to date."""
+    """Return the next step, with current phase, conditions and other fields for users."""
     decision = next_step(ctx)
     reported = report(ctx, decision)
     return replace(decision, status=recorded(ctx.status, reported, ctx.desired_revision, ctx.defaults))

@@ -1,10 +1,13 @@
-"""One pass over one FlinkJob: read → observe → decide → tell → write the status → act; again while there is something to do.
+"""One pass over one FlinkJob: read, observe, decide, emit events, write the status, act. It repeats while something
+is left to do.
 
-A job at rest is looked at in the copy that the watch streams feed, and no further: `penstock_operator.reconcile.at_rest`.
+For a job at rest, the pass only reads the copy that the watch streams update. See
+`penstock_operator.reconcile.at_rest`.
 
-The order is the whole point. The status with the intent is written before the action, under the resourceVersion it
-was decided on: if anybody wrote in between, the API server refuses, and the pass starts again from what is there now.
-So two processes can never act on the same decision, and a process that dies leaves behind what it was about to do.
+The order is essential. The pass writes the status with the intent before the action, with the resourceVersion that
+the decision used. If another client wrote in between, the API server refuses the write, and the pass starts again
+with the current object. So two processes can never act on the same decision. If a process crashes, the status records
+its next action.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.status import Ownership, parse_status, unreadable
+from penstock_operator.api.status.flinkjob_status import Ownership, parse_status, unreadable
 from penstock_operator.api.validation import check_own_identity, parse_deletion
 from penstock_operator.errors import (
     Conflict,
@@ -30,6 +33,7 @@ from penstock_operator.kube.cluster import FLINKJOB
 from penstock_operator.reconcile import at_rest
 from penstock_operator.reconcile.act.actor import Actor
 from penstock_operator.reconcile.cache import Cache
+from penstock_operator.reconcile.clock import taken_over
 from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide.actions import applied_again
 from penstock_operator.reconcile.decide.context import Context, Subject
@@ -38,8 +42,8 @@ from penstock_operator.reconcile.observation import UNREAD, Observation
 from penstock_operator.reconcile.observe.dependents import is_lasting
 from penstock_operator.reconcile.observe.look import observe
 from penstock_operator.reconcile.observe.manifests import labels_of, parse_time
-from penstock_operator.reconcile.ownership import LINGER, Claim, claim
-from penstock_operator.reconcile.presets.defaults import held, spec_with_defaults
+from penstock_operator.reconcile.ownership import QUIET_BEFORE_RELEASE, Claim, claim
+from penstock_operator.reconcile.presets.defaults import recorded_defaults, spec_with_defaults
 from penstock_operator.reconcile.report.writes import write_due
 from penstock_operator.resources.names import FINALIZER
 
@@ -48,7 +52,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.api.status import FlinkJobStatus
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.reconcile.decide.actions import Action
     from penstock_operator.reconcile.decide.decision import Decision
@@ -60,7 +64,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Transition:
-    """What a pass changed; for metrics."""
+    """The change of the status in one pass, for metrics."""
 
     namespace: str
     name: str
@@ -72,7 +76,7 @@ class Transition:
 
 
 class JobLoop(Loop):
-    """Reconciles one FlinkJob."""
+    """Reconcile loop of one FlinkJob."""
 
     kind = FLINKJOB
 
@@ -82,62 +86,67 @@ class JobLoop(Loop):
         name: str,
         ports: Ports,
         watch: Callable[[Transition], None] = lambda transition: None,
-        complain: Callable[[Exception], None] = log_unexpected,
+        report_error: Callable[[Exception], None] = log_unexpected,
     ) -> None:
-        super().__init__(namespace, name, ports, complain)
+        super().__init__(namespace, name, ports, report_error)
         self._watch = watch
         self.cache = Cache()
         self._uid: str | None = None
 
     @property
     def job(self) -> str:
-        """Itself."""
+        """Name of the FlinkJob."""
         return self.name
 
     async def reconcile(self) -> timedelta | None:
-        """First it is seen whether there is anything to do at all; None: the FlinkJob is gone, or another operator's."""
+        """Check whether anything is to be done, then take steps. Return None if the FlinkJob is gone or belongs to
+        another operator.
+        """
         pause = await self._rest()
         if pause is not None:
             return pause
         return await super().reconcile()
 
-    def look_closer(self) -> None:
-        """Compare Services, ConfigMap and so on at the next pass."""
-        self.cache.dependents_at, self.cache.rests = None, False
+    def read_all_objects(self) -> None:
+        """Compare Services, ConfigMap and other objects in the next pass."""
+        self.cache.dependents_at, self.cache.is_at_rest = None, False
 
     def is_echo(self, version: str) -> bool:
-        """Whether an event tells of nothing but our own last write."""
-        return version == self.cache.wrote
+        """Return whether an event only reports the last write of this loop."""
+        return version == self.cache.written_version
 
     async def _rest(self) -> timedelta | None:
-        """The time until the next look, if the copy shows that there is nothing to do; None: look at what is there."""
+        """Return the time until the next pass if the copy shows a job at rest. Return None if fresh reads are
+        necessary.
+        """
         ports, now = self._ports, self._ports.now()
         if not at_rest.may_be_at_rest(self.cache, now, ports.settings.dependents_resync):
             return None
-        self.cache.rests = False
+        self.cache.is_at_rest = False
         manifest = await ports.watched.get(FLINKJOB, self.namespace, self.name)
         if manifest is None or manifest["metadata"]["uid"] != self._uid or not at_rest.looks_at_rest(manifest):
             return None
         ctx = self._context(manifest, await ports.presets.of(self.namespace))
-        aside = self.cache.aside()
+        copy = self.cache.for_stale_data()
         if ctx.status.operator != self.cache.owner or not ports.shard.selects(labels_of(manifest)):
             return None
         try:
-            ctx = replace(ctx, seen=await observe(ctx, ports, aside, ports.watched))
+            ctx = replace(ctx, seen=await observe(ctx, ports, copy, ports.watched))
             decision = decide(ctx)
         except NotLeader:
             raise
-        except Exception:  # the look that follows meets it again, and tells
-            log.debug("%s/%s: a look at the copy failed", self.namespace, self.name, exc_info=True)
+        except Exception:  # the fresh read that follows fails too, and reports the error
+            log.debug("%s/%s: the check of the cached copy failed", self.namespace, self.name, exc_info=True)
             return None
-        self.cache.token, self.cache.silent_since = aside.token, aside.silent_since
-        if not at_rest.is_at_rest(ctx, decision, self._teller.is_told):
+        self.cache.token, self.cache.silent_since, self.cache.newest = copy.token, copy.silent_since, copy.newest
+        self.cache.wanted = copy.wanted
+        if not at_rest.is_at_rest(ctx, decision, self._event_recorder.is_sent):
             return None
         try:
             await self._write_decided(manifest, ctx, decision)
         except Conflict:
             return None
-        self.cache.rests = True
+        self.cache.is_at_rest = True
         self._watch(Transition(self.namespace, self.name, ctx.status, decision.status, None, ctx.now, ctx.seen))
         return decision.requeue
 
@@ -149,7 +158,7 @@ class JobLoop(Loop):
             raise
 
     async def _take_step(self) -> tuple[timedelta | None, bool]:
-        self.cache.rests = False
+        self.cache.is_at_rest = False
         try:
             manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, self.name)
         except Unavailable:
@@ -160,27 +169,31 @@ class JobLoop(Loop):
         ctx = self._context(manifest, await self._ports.presets.of(self.namespace))
         verdict = await self._own(manifest, ctx)
         if verdict is not Claim.OURS:
+            self.cache.has_read_status, self.cache.newest = False, None
             return self._elsewhere(verdict)
         ctx = replace(ctx, seen=await self._observe(ctx))
         self.cache.last = None
         decision = self._decide(ctx)
-        await self._tell(ctx.subject.uid, decision.events)
+        await self._record_events(ctx.subject.uid, decision.events)
         await self._write_decided(manifest, ctx, decision)
         after, action = decision.status, decision.action
         self._watch(Transition(self.namespace, self.name, ctx.status, after, action, ctx.now, ctx.seen))
         if decision.action is not None:
             try:
-                self.cache.last = await Actor(ctx, self._ports, self.cache, self._complain).act(decision.action)
+                self.cache.last = await Actor(ctx, self._ports, self.cache, self._report_error).act(decision.action)
             finally:
                 self.cache.acted_at = self._ports.now()
-            if ctx.status.operation is None and self.cache.last.ok:
-                self.cache.repaired(applied_again(decision.action), ctx.seen, ctx.now)
+            if self.cache.last.ok:
+                again = [thing for thing in applied_again(decision.action) if thing in ctx.seen.flaws]
+                self.cache.record_repairs(again, ctx.seen, ctx.now)
             return decision.requeue, decision.requeue is None
-        self.cache.rests = decision.requeue is not None and not ctx.seen.failure
+        self.cache.is_at_rest = decision.requeue is not None and not ctx.seen.failure
         return decision.requeue, decision.requeue is None
 
     async def _own(self, manifest: Manifest, ctx: Context) -> Claim:
-        """What is written about it is all that is done in this step."""
+        """Determine the owner of the job, and write it to the status if necessary. If the owner is another operator, the
+        step does nothing else.
+        """
         cache, shard, owner = self.cache, self._ports.shard, ctx.status.operator
         if cache.owner_since is None or owner != cache.owner:
             cache.owner, cache.owner_since = owner, ctx.now
@@ -189,7 +202,7 @@ class JobLoop(Loop):
             labels_of(manifest),
             owner,
             waited=ctx.now - cache.owner_since,
-            quiet=ctx.now - cache.acted_at if cache.acted_at else LINGER,
+            quiet=ctx.now - cache.acted_at if cache.acted_at else QUIET_BEFORE_RELEASE,
             lost=cache.owned,
         )
         cache.owned = (cache.owned or verdict is Claim.OURS) and verdict not in (Claim.RELEASE, Claim.LEAVE)
@@ -206,11 +219,11 @@ class JobLoop(Loop):
         status = {k: v for k, v in (manifest.get("status") or {}).items() if k != "operator"}
         if owner is not None:
             status["operator"] = owner.to_manifest()
-        log.info("%s/%s is looked after by %s", self.namespace, self.name, owner.name if owner else "another operator")
+        log.info("%s/%s is managed by %s", self.namespace, self.name, owner.name if owner else "another operator")
         await self._write(manifest, status)
 
     def _elsewhere(self, verdict: Claim) -> tuple[timedelta | None, bool]:
-        """How the pass ends over a job that is not ours, or not yet."""
+        """Return the result of a step for a job that does not belong to this operator, or not yet."""
         if verdict in (Claim.LEAVE, Claim.RELEASE):
             return None, False
         return self._ports.settings.progress, verdict is not Claim.WAIT
@@ -221,55 +234,58 @@ class JobLoop(Loop):
             if not any(UNREAD in flaw for flaw in seen.missing):
                 self.cache.unread_since = None
             return seen
-        except Denied as error:  # a right that is missing; the status can be written all the same
-            self._complain(error)
+        except Denied as error:  # a missing permission; the operator can still write the status
+            self._report_error(error)
             return Observation(failure=f"{error}; its Role lacks that right")
-        except Unavailable as error:  # for a moment, or of one kind of object for good
+        except Unavailable as error:  # temporary, or permanent for one kind of object
             self.cache.unread_since = self.cache.unread_since or ctx.now
             if not is_lasting(self.cache.unread_since, self._ports):
                 raise
-            return Observation(failure=f"{error}; the API server answers for the FlinkJob itself")
+            return Observation(failure=f"{error}; the API server returns the FlinkJob itself")
         except (KubeError, NotLeader):
-            raise  # without the API nothing can be written either; the controller comes back
+            raise  # without the API no status can be written either; the controller retries
         except Exception as error:
-            self._complain(error)
+            self._report_error(error)
             return Observation(failure=unexpected(error))
 
     def _decide(self, ctx: Context) -> Decision:
         try:
             return decide(ctx)
         except Exception as error:
-            self._complain(error)
+            self._report_error(error)
             return decide(replace(ctx, seen=Observation(failure=unexpected(error))))
 
     def _context(self, manifest: Manifest, current: Preset) -> Context:
         meta = manifest["metadata"]
         if self._uid != meta["uid"]:
-            self._uid, self.cache, self._teller = meta["uid"], Cache(), self._new_teller()
-        now = self._ports.now()
+            self._uid, self.cache, self._event_recorder = meta["uid"], Cache(), self._new_event_recorder()
+        now, deleting = self._ports.now(), "deletionTimestamp" in meta
+        self.cache.deleting_since = (self.cache.deleting_since or now) if deleting else None
         subject = Subject(
             namespace=meta["namespace"],
             name=meta["name"],
             uid=meta["uid"],
             generation=int(meta.get("generation", 1)),
             created=parse_time(meta.get("creationTimestamp")) or now,
-            deleting="deletionTimestamp" in meta,
-            deleting_since=parse_time(meta.get("deletionTimestamp")),
+            deleting=deleting,
+            deleting_since=self.cache.deleting_since,
             finalizer=FINALIZER in (meta.get("finalizers") or ()),
         )
         spec: FlinkJobSpec | None = None
         defaults: Mapping[str, Any] = {}
         problems: tuple[Problem, ...] = ()
-        status = parse_status(manifest.get("status"))
+        status = self._watched_status(parse_status(manifest.get("status")), now)
         try:
-            spec, defaults = spec_with_defaults(manifest.get("spec") or {}, subject, held(status), current)
-            problems = check_own_identity(spec, self._ports.settings.own_identity)
+            raw = manifest.get("spec") or {}
+            spec, defaults = spec_with_defaults(raw, subject, recorded_defaults(status), current, self.cache.specs)
+            limits = self._ports.settings
+            problems = (*check_own_identity(spec, limits.own_identity), *limits.tenants.problems(spec))
             spec = None if problems else spec
         except SpecError as error:
             problems = error.problems
         except Exception as error:
-            self._complain(error)
-            remedy = "Take back what was edited last: the operator cannot read it"
+            self._report_error(error)
+            remedy = "Revert the last edit: the operator cannot read the spec"
             problems = (Problem("spec", unexpected(error), remedy),)
         deletion = parse_deletion(manifest.get("spec"))
         lost = unreadable(manifest.get("status"), status)
@@ -285,15 +301,26 @@ class JobLoop(Loop):
             settings=self._ports.settings,
         )
 
+    def _watched_status(self, status: FlinkJobStatus, now: datetime) -> FlinkJobStatus:
+        """Return the status with deadlines of this process's clock. The next decision writes the changed deadlines."""
+        if self.cache.has_read_status:
+            return status
+        taken = taken_over(status, now, self._ports.settings.backoff_limit)
+        self.cache.has_read_status = taken == status
+        return taken
+
     async def _write_decided(self, manifest: Manifest, ctx: Context, decision: Decision) -> None:
-        """If it is worth a write now, or something is done next; what cannot be read stays."""
+        """Write the status if it has important changes or if an action follows. Keep fields that cannot be read."""
         pause, now = self._ports.settings.volatile_write, self._ports.now()
-        urgent = decision.action is not None and manifest.get("status") != decision.status.to_manifest()
+        acts = decision.action is not None or not self.cache.has_read_status
+        urgent = acts and manifest.get("status") != decision.status.to_manifest()
         due = urgent or write_due(ctx.status, decision.status, since=self.cache.written_at, now=now, pause=pause)
         if not (due or not manifest.get("status")):
             return
         decided, kept = decision.status.to_manifest(), dict(ctx.unreadable)
-        if "operation" in decided:  # of a deletion, which is begun whatever was going on
-            kept.pop("operation", None)
+        for field in ("operation", "running"):  # a deletion may replace these fields even if they cannot be read
+            if field in decided:
+                kept.pop(field, None)
         stored = await self._write(manifest, {**decided, **kept})
-        self.cache.written_at, self.cache.wrote = now, str(stored["metadata"].get("resourceVersion"))
+        self.cache.has_read_status = True
+        self.cache.written_at, self.cache.written_version = now, str(stored["metadata"].get("resourceVersion"))

@@ -1,8 +1,9 @@
-"""What the passes over a FlinkJob and over a FlinkSnapshot have in common: steps until nothing is to be done, events, the status.
+"""The common part of the loops of FlinkJobs and FlinkSnapshots: steps until nothing is left to do, events, and the
+status.
 
-A step reads the object and decides; it tells, writes the status, and only then acts. The status is written under the
-resourceVersion it was decided on: if anybody wrote in between, the API server refuses, and the pass takes another step on
-what is there now.
+A step reads the object and decides. It then emits events, writes the status, and only then acts. The status is
+written with the resourceVersion that the decision used. If another client wrote in between, the API server refuses
+the write, and the pass continues with a new step on the current object.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.errors import Conflict, log_unexpected
-from penstock_operator.reconcile.report.events import Teller
+from penstock_operator.reconcile.report.events import EventRecorder
 from penstock_operator.resources.names import Owner
 
 if TYPE_CHECKING:
@@ -26,31 +27,31 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STEPS_PER_PASS = 20
-"""After so many steps another object gets its turn."""
+"""Maximum number of steps in one pass. Other objects get their turn after that."""
 
 
 class Loop(ABC):
-    """Reconciles one object. Its passes never overlap."""
+    """Reconcile loop of one object. Its passes never overlap."""
 
     kind: Kind
 
     def __init__(
-        self, namespace: str, name: str, ports: Ports, complain: Callable[[Exception], None] = log_unexpected
+        self, namespace: str, name: str, ports: Ports, report_error: Callable[[Exception], None] = log_unexpected
     ) -> None:
         self.namespace, self.name = namespace, name
-        self._ports, self._complain = ports, complain
-        self._teller = self._new_teller()
+        self._ports, self._report_error = ports, report_error
+        self._event_recorder = self._new_event_recorder()
 
     @property
     @abstractmethod
     def job(self) -> str | None:
-        """The FlinkJob it belongs to, as far as that is known."""
+        """Name of the FlinkJob that the object belongs to, or None if it is not known yet."""
 
     async def reconcile(self) -> timedelta | None:
-        """Take steps until there is nothing to do.
+        """Take steps until nothing is left to do.
 
         Returns:
-            the time until the next look; None if nothing is to be done any more, whatever happens elsewhere.
+            the time until the next pass. None if the object needs no more passes, whatever happens to other objects.
         """
         for _ in range(STEPS_PER_PASS):
             try:
@@ -59,26 +60,26 @@ class Loop(ABC):
                 continue
             if not again:
                 return pause
-        log.warning("%s/%s: %d steps in one pass; going on later", self.namespace, self.name, STEPS_PER_PASS)
+        log.warning("%s/%s: %d steps in one pass; the next pass continues", self.namespace, self.name, STEPS_PER_PASS)
         return self._ports.settings.progress
 
     @abstractmethod
-    def look_closer(self) -> None:
-        """Something that is looked at only now and then has changed: look at everything next time."""
+    def read_all_objects(self) -> None:
+        """Read everything in the next pass, because an object that is only read periodically has changed."""
 
     def is_echo(self, version: str) -> bool:
-        """Whether the object in this resourceVersion is what the loop wrote last."""
+        """Return whether the loop itself wrote this resourceVersion of the object last."""
         return False
 
     @abstractmethod
     async def _step(self) -> tuple[timedelta | None, bool]:
-        """One step: the time until the next look, and whether there is another step before that."""
+        """Take one step. Return the time until the next pass, and whether another step follows before that."""
 
-    def _new_teller(self) -> Teller:
-        return Teller(self.kind.name, self._ports.cluster, self._ports.instance)
+    def _new_event_recorder(self) -> EventRecorder:
+        return EventRecorder(self.kind.name, self._ports.cluster, self._ports.instance)
 
-    async def _tell(self, uid: str, events: Iterable[Event]) -> None:
-        await self._teller.tell(Owner(self.namespace, self.name, uid), events, self._ports.now())
+    async def _record_events(self, uid: str, events: Iterable[Event]) -> None:
+        await self._event_recorder.record(Owner(self.namespace, self.name, uid), events, self._ports.now())
 
     async def _write(self, manifest: Manifest, status: Mapping[str, Any]) -> Manifest:
         return await self._ports.cluster.replace({**manifest, "status": dict(status)}, subresource="status")

@@ -1,7 +1,7 @@
-"""What was seen in one pass: plain facts, gathered by `observe`, judged by `decide`.
+"""The facts observed in one pass. `observe` collects them, and `decide` evaluates them.
 
-A fact that could not be had is never the same as a fact that is absent: `Storage.error` is not "no checkpoint", and
-`Engine.reachable=False` is not "no job".
+A fact that could not be read is never the same as an absent fact. For example, `Storage.error` does not mean "no
+checkpoint". `Engine.reachable=False` does not mean "no job".
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
+    from penstock_operator.api.status.snapshots import Restore
     from penstock_operator.engine.account import Request, Rescaled
-    from penstock_operator.storage.snapshots import Left, StoredSnapshot, Verdict
+    from penstock_operator.storage.snapshots import Beginning, Left, StoredSnapshot, Verdict
 
 Role = Literal["master", "worker"]
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something Kubernetes says about pods that a person may have to act on."""
+    """A problem with pods that Kubernetes reports and that may need a user's action."""
 
     reason: str
     message: str
@@ -49,38 +50,42 @@ class Deployment:
     ready: int = 0
     deleting: bool = False
     config: str = ""
-    """Name of the ConfigMap with its pods' configuration."""
+    """Name of the ConfigMap with the configuration of its pods."""
     drift: str = ""
-    """Where it is not what the builders would make for the running incarnation."""
+    """Path of the first difference from the Deployment that the operator would create for the running incarnation."""
     same_made: bool = False
-    """It is of the running incarnation, and this version of the operator would make the same pods."""
+    """Whether it belongs to the running incarnation and this version of the operator would create the same pods."""
     standby: bool = False
-    """Its pods stand by beside those of the incarnation that runs."""
+    """Whether its new pods are on standby next to the pods of the running incarnation."""
     warm: bool = False
-    """Of the master: its pods were started ahead of time."""
-    door: str = ""
-    """Of the workers: which of the master's Services they go to (`Incarnation.door`)."""
+    """Whether the master's pods were started ahead of time."""
+    starts_from: Restore | None = None
+    """The restore point in the arguments of the master. None: the arguments have none."""
+    service_suffix: str = ""
+    """Suffix of the master's Service that the workers connect to (`Incarnation.service_suffix`)."""
+    rest_tls: str = ""
+    """Name of the Secret with the certificate of the master's REST API. Empty if the master serves plain HTTP."""
     trouble: Trouble | None = None
 
 
 CONTAINER_FAILED = "ContainerFailed"
-"""Reason of a container that ended by itself: often because of what ended another one."""
+"""Reason of a container that exited without being killed. The cause is often the end of another container."""
 
 
 @dataclass(frozen=True)
 class Terminated:
-    """How a container of a pod has ended last, or the pod itself, without anybody having asked for it."""
+    """The last unexpected termination of a container, or of the whole pod."""
 
     pod: str
     role: str
     container: str
-    """Empty: the whole pod."""
+    """Name of the container. Empty: the whole pod."""
     trouble: Trouble
     """Cause and remedy."""
     at: datetime | None
     exit_code: int | None = None
     memory_limit: str = ""
-    """Of the container; empty if it has none."""
+    """Memory limit of the container. Empty if it has none."""
 
 
 @dataclass(frozen=True)
@@ -92,39 +97,51 @@ class Pod:
     job_id: str
     ready: bool = False
     started: bool = False
-    """Its main container has run at least once."""
+    """Whether its main container has run at least once."""
     terminating: bool = False
     over: bool = False
-    """It has failed (an eviction, say) or succeeded, and stays as a record of that: nobody deletes it, nothing of it runs."""
+    """Whether it has failed (for example by an eviction) or succeeded. It remains as a record, but nothing in it
+    runs.
+    """
     node_lost: bool = False
     restarts: int = 0
     created: datetime | None = None
     ip: str = ""
     trouble: Trouble | None = None
     last_end: str = ""
-    """How its main container ended last, wanted or not."""
+    """The last termination of its main container, expected or not."""
+    storage_failed: bool = False
+    """Whether its main container last ended because checkpoint storage failed. This says nothing about the program."""
+    running_since: datetime | None = None
+    """The last start of its main container. None: the container does not run."""
     terminations: tuple[Terminated, ...] = ()
-    """What has ended in it, also if it runs again."""
+    """Terminations in the pod, even if the container runs again."""
 
 
 TERMINAL = frozenset({"FINISHED", "CANCELED", "FAILED"})
-"""States that a job does not leave. SUSPENDED is not among them: that master has ended, the job goes on in another."""
+"""States that a job does not leave. SUSPENDED is not one of them: that master has ended, and the job continues in
+another master.
+"""
 
 
 ENDING = frozenset({"CANCELLING", "FAILING"})
-"""States from which only a terminal one follows, unless something in the job does not let go."""
+"""States that only lead to a terminal state, unless a part of the job hangs."""
 
 
 @dataclass(frozen=True)
 class Engine:
-    """What the running master says about itself."""
+    """The state of the job, as its master reports it."""
 
     reachable: bool = False
     error: str = ""
     silent_for: timedelta = timedelta(0)
-    """For how long it has not answered."""
+    """Time for which the master has not responded."""
+    no_checkpoint_for: timedelta = timedelta(0)
+    """Time since the operator saw a new checkpoint, by its own clock. The times of checkpoints use the master's
+    clock.
+    """
     absent: bool = False
-    """There is no pod, or none that stays, in which it could run."""
+    """Whether no pod exists in which the master could run, or only pods that are being deleted."""
     job_id: str | None = None
     state: str | None = None
     parallelism: int | None = None
@@ -133,40 +150,42 @@ class Engine:
     request: Request | None = None
     exception: str = ""
     end_of_input: bool = False
-    """The job is known to have FINISHED because all of its input was read."""
+    """Whether the job is FINISHED because it read all of its input."""
     restarts: int = 0
-    """Failovers; a rescale is none."""
+    """Number of failovers. A rescale is not a failover."""
     rescaled: Rescaled | None = None
-    """The last rescale that it has done."""
+    """The last completed rescale."""
     busy_workers: frozenset[str] = frozenset()
     """Names or addresses of the workers that have no free slot."""
 
     @property
     def running(self) -> bool:
-        """The job processes records."""
+        """Whether the job processes records."""
         return self.reachable and self.state == "RUNNING"
 
     @property
     def suspended(self) -> bool:
-        """This master has been fenced off: it does nothing any more, and another one goes on from the newest checkpoint."""
+        """Whether this master was fenced. It does nothing any more, and another master continues from the newest
+        checkpoint.
+        """
         return self.reachable and self.state == "SUSPENDED"
 
     @property
     def ending(self) -> bool:
-        """The job comes to its end by itself; no savepoint of it is to be had any more."""
+        """Whether the job is about to end without a request of the operator. It can take no savepoint any more."""
         return self.reachable and self.state in ENDING
 
     @property
     def terminal(self) -> bool:
-        """The job has ended and will not go on by itself."""
+        """Whether the job has ended and will not continue without the operator."""
         return self.reachable and self.state in TERMINAL
 
 
 @dataclass(frozen=True)
 class Storage:
-    """What checkpoint storage holds. Only what was asked for (`observe.scope`) is filled in."""
+    """Result of reading checkpoint storage. It only has the parts that were requested (`observe.scope`)."""
 
-    asked: bool = False
+    was_read: bool = False
     error: str = ""
     newest: StoredSnapshot | None = None
     """Newest complete checkpoint of the running incarnation."""
@@ -174,18 +193,22 @@ class Storage:
     """Complete savepoint in the operation's target directory."""
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     within: tuple[str, ...] = ()
-    """Complete savepoints in the folders of a FlinkSnapshot's attempts; asked for while that is being deleted."""
+    """Complete savepoints in the folders of a FlinkSnapshot's attempts. Only read while the FlinkSnapshot is being
+    deleted.
+    """
     left: Left | None = None
-    """What other FlinkJobs of this name have left; None: not asked."""
+    """State that other FlinkJobs of this name have left. None: not read."""
+    beginning: Beginning | None = None
+    """The records of the start of the running incarnation. None: not read."""
 
     def verdict(self, path: str) -> Verdict | None:
-        """The verdict on `path`, if it was asked for and storage answered."""
+        """Return the verdict on `path`, or None if it was not requested or storage did not respond."""
         return self.verdicts.get(path)
 
 
 @dataclass(frozen=True)
 class CheckProblem:
-    """One thing `penstock check` found."""
+    """A problem that `penstock check` found."""
 
     code: str
     message: str
@@ -199,35 +222,41 @@ class CheckProblem:
 
 @dataclass(frozen=True)
 class CheckPod:
-    """The pod that proves a new revision."""
+    """The pod that checks a new revision."""
 
     name: str
     operation: str
     state: Literal["Waiting", "Running", "Passed", "Refused", "Crashed", "Overdue", "Interrupted"]
-    """Overdue: its program did not end in time. Interrupted: Kubernetes ended it, which says nothing of the program."""
+    """Overdue: its program did not end in time. Interrupted: Kubernetes ended it, which says nothing about the
+    program.
+    """
     problems: tuple[CheckProblem, ...] = ()
     output: str = ""
     trouble: Trouble | None = None
     started: datetime | None = None
-    """When its program began to run."""
+    """Time when its program started to run."""
+    state_changes: tuple[str, ...] = ()
+    """State that the new revision migrates or starts empty."""
     not_looked_at: tuple[str, ...] = ()
-    """Where states may be declared that the check has not held against the snapshot."""
+    """Places that may declare state which the check did not compare with the snapshot."""
     warnings: tuple[str, ...] = ()
-    """What it has found that is no reason to refuse the revision."""
+    """Warnings of the check, which do not refuse the revision."""
 
 
 @dataclass(frozen=True)
 class LeavingCheck:
-    """A check pod that is being deleted; it holds its name until its node says that it has ended."""
+    """A check pod that is being deleted. Its name is not free until its node reports that the pod has ended."""
 
     name: str
     operation: str
     since: datetime
-    """When it should have been gone."""
+    """Time by which the pod should have ended."""
 
 
 class Revisions(Mapping[str, Mapping[str, Any]]):
-    """Name of a ControllerRevision → the spec in it as it is stored, oldest first. Read once, when it is first asked for."""
+    """The stored specs by the name of their ControllerRevision, oldest first. A spec is parsed once, at its first
+    use.
+    """
 
     def __init__(self, stored: Mapping[str, Mapping[str, Any]]) -> None:
         self._stored = stored
@@ -243,7 +272,7 @@ class Revisions(Mapping[str, Mapping[str, Any]]):
         return len(self._stored)
 
     def spec(self, name: str) -> FlinkJobSpec | None:
-        """The spec of a revision; None if there is none of that name, or nobody can read it."""
+        """Return the spec of a revision. Return None if the revision does not exist or cannot be parsed."""
         if name in self._stored and name not in self._specs:
             self._specs[name] = _spec(self._stored[name])
         return self._specs.get(name)
@@ -265,15 +294,19 @@ class SnapshotObject:
     kind: Literal["savepoint", "checkpoint"]
     state: str
     path: str | None = None
+    checkpoint_id: int | None = None
+    created: datetime | None = None
     completed_at: datetime | None = None
     made_by: str | None = None
-    """Job id of the incarnation that it is of, where that is known."""
+    """Job id of the incarnation that made it, if known."""
+    recorded: bool = False
+    """Whether its status records that the operator created the files for this object."""
     deleting: bool = False
 
 
 @dataclass(frozen=True)
 class ActionResult:
-    """How the last action ended. In memory only: after a crash the action is simply due again."""
+    """Result of the last action. It is only kept in memory, because after a crash the action is due again."""
 
     action: str
     ok: bool
@@ -283,42 +316,44 @@ class ActionResult:
 
 
 Repaired = Literal["master", "worker", "children"]
-"""What is applied again in one piece: a Deployment, or everything around the pods."""
+"""Groups of objects that are applied again together: a Deployment, or all objects around the pods."""
 
 
 @dataclass(frozen=True)
 class Repair:
-    """Something that was applied again and is still, or again, as it was before."""
+    """A group of objects that was applied again but still has the same difference."""
 
     flaw: str
-    """What was found."""
+    """The difference."""
     attempts: int
-    """How often in a row it was applied again."""
+    """Number of consecutive attempts."""
     at: datetime
-    """When it was applied last."""
+    """Time of the last attempt."""
 
 
 UNREAD = "cannot be read"
-"""In the place of what is wrong with objects that the operator has no right to look at."""
+"""Text that replaces the difference for objects that the operator has no permission to read."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """Everything one decision is based on."""
+    """The complete input of one decision."""
 
     master: Deployment | None = None
     worker: Deployment | None = None
     pods: tuple[Pod, ...] = ()
     standby: tuple[Pod, ...] = ()
-    """Those that stand by for the operation in progress; they are none of `pods`."""
+    """Pods on standby for the operation in progress. `pods` does not include them."""
     foreign: tuple[str, ...] = ()
-    """Objects of the same name that belong to an earlier FlinkJob and are still being removed."""
+    """Objects with the same name that belong to an earlier FlinkJob and are still being removed."""
+    ownerless: str = ""
+    """Command that deletes the foreign objects without an owner. Kubernetes never deletes them."""
     missing: tuple[str, ...] = ()
-    """Services, ConfigMap and so on that are missing or changed, each with where."""
+    """Services, ConfigMap and other objects that are missing or changed, each with the path of the difference."""
     edited: bool = False
-    """They are so since the spec was edited, and nobody has touched them."""
+    """Whether these differences follow from an edit of the spec, so that no other client has changed the objects."""
     repairs: Mapping[Repaired, Repair] = field(default_factory=dict)
-    """What apply does not mend: somebody changes it back."""
+    """Differences that an apply did not fix, because another client changes them back."""
     engine: Engine = field(default_factory=Engine)
     storage: Storage = field(default_factory=Storage)
     check: CheckPod | None = None
@@ -327,14 +362,18 @@ class Observation:
     revisions: Revisions = field(default_factory=lambda: Revisions({}))
     snapshots: tuple[SnapshotObject, ...] = ()
     late: Mapping[str, StoredSnapshot | None] = field(default_factory=dict)
-    """Folders in which a savepoint may have become complete late, as far as storage has answered."""
+    """Savepoints by folder, for folders in which a savepoint may have completed late. It only has folders that
+    storage could read.
+    """
     last: ActionResult | None = None
     failure: str = ""
-    """Why nothing else in here says anything: looking at the job failed in a way that nobody foresaw, or the operator has no right to."""
+    """Reason why the observation is empty: an unexpected error, or a missing permission."""
 
     @property
     def flaws(self) -> dict[Repaired, str]:
-        """What is not as it was applied, and where; a missing master is not repaired but recovered."""
+        """Differences from the applied objects, with their paths. A missing master is not among them, because it is
+        recovered instead.
+        """
         found: dict[Repaired, str] = {"children": ", ".join(self.missing)}
         if self.worker is None:
             found["worker"] = "missing"
@@ -345,22 +384,24 @@ class Observation:
         return {what: flaw for what, flaw in found.items() if flaw}
 
     def configs(self, job_id: str) -> frozenset[str]:
-        """Names of the ConfigMaps that the Deployments of an incarnation take its configuration from."""
+        """Return the names of the ConfigMaps that configure the Deployments of an incarnation."""
         found = (d for d in (self.master, self.worker) if d is not None and not d.deleting and d.job_id == job_id)
         return frozenset(d.config for d in found if d.config)
 
     @property
     def left(self) -> tuple[Pod, ...]:
-        """The pods that may still do something."""
+        """The pods that may still be active."""
         return tuple(p for p in self.pods if not p.over)
 
     def pods_of(self, role: Role) -> tuple[Pod, ...]:
-        """The pods of one role that may still do something."""
+        """Return the pods of one role that may still be active."""
         return tuple(p for p in self.left if p.role == role)
 
     @property
     def troubles(self) -> tuple[Trouble, ...]:
-        """What Kubernetes complains about, each reason once: a lost node first, for much follows from it, then the master's."""
+        """Problems that Kubernetes reports, one for each reason. A lost node comes first because it causes others,
+        then the master's.
+        """
         sources = (self.master, *self.pods_of("master"), self.worker, *self.pods_of("worker"))
         found: dict[str, Trouble] = {}
         for source in sources:
@@ -370,10 +411,10 @@ class Observation:
 
     @property
     def refusal(self) -> Trouble | None:
-        """Why pods are not even created: quota, admission."""
+        """The reason why Kubernetes does not create pods, such as a quota or an admission policy."""
         return next((d.trouble for d in (self.master, self.worker) if d is not None and d.trouble is not None), None)
 
     @property
     def replicas(self) -> int:
-        """Pods that the Deployments ask for."""
+        """Number of pods that the Deployments request."""
         return sum(d.replicas for d in (self.master, self.worker) if d is not None and not d.deleting)

@@ -1,24 +1,28 @@
-"""Which of several operators looks after a FlinkJob. Pure.
+"""The choice of the operator that manages a FlinkJob, if several operators share a cluster. Pure functions.
 
-Operators may share a cluster, each with a label selector and a Lease of its own. Among the replicas of one operator the Lease decides;
-between operators it says nothing. So who looks after a job stands in its status, which is only written under the
-resourceVersion it was read with, and every pass reads it anew before it does anything:
+Each operator has its own label selector and its own Lease. The Lease decides between the replicas of one operator,
+but not between operators. So the status of a FlinkJob names its operator. The status is only written with the
+resourceVersion that was read, and every pass reads it again before it does anything:
 
-    labels select us   status.operator                  what we do
+    labels match us    status.operator                  action
     ─────────────────  ───────────────────────────────  ──────────────────────────────────────────────────────────────────
-    yes                nobody                           write our name, then go on
-    yes                us                               go on
-    yes                us, taken from another           wait: that one may be in a pass that it began before; then go on
-    yes                another                          wait for it to let go; if it does not, write our name and from whom
-    no                 us                               let go: between two passes, when our last change is surely over, and
-                                                        that of the one whom we took it from
-    no                 another, or nobody               leave it alone
+    yes                none                             write our name, then continue
+    yes                us                               continue
+    yes                us, taken from another           wait until a pass of the other operator must have ended, then
+                                                        continue
+    yes                another                          wait until it releases the job; after a timeout, write our name
+                                                        and the name of the former operator
+    no                 us                               release the job between two passes, when our last change and the
+                                                        changes of the former operator must have ended
+    no                 another, or none                 leave it alone
 
-A pass that began while the status named another operator is over after `PASS_TIMEOUT` of the controller, and what it had sent
-away by then a little later: who has written his name and then waited for `TAKE_OVER` is alone. So it does not matter whether the
-former operator is alive, was uninstalled, or has only not heard that the labels have changed; and no clocks are compared: a
-process that is started anew meanwhile waits anew. Whoever was taken a job from does not take it back, so two operators that both select
-it do not go on for ever: the second one has it.
+A pass that started under another operator ends after the controller's `PASS_TIMEOUT`. The requests that it has sent
+end a little later. So an operator that has written its name and then waited for `TAKE_OVER_AFTER` is the only one. It does
+not matter whether the former operator is alive, was uninstalled, or has not seen the new labels yet. Clocks are never
+compared: a process that restarts during the wait starts the wait again.
+
+An operator does not take back a job that another operator has taken from it. So if two operators select the same job,
+they do not take it in turns. The second one keeps it.
 """
 
 from __future__ import annotations
@@ -33,39 +37,39 @@ from penstock_operator.kube.selector import Selector
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from penstock_operator.api.status import Ownership
+    from penstock_operator.api.status.flinkjob_status import Ownership
 
-LET_GO = timedelta(seconds=30)
-"""How long the former operator is waited for: it has to hear of the labels and to come to the end of a pass."""
-TAKE_OVER = timedelta(seconds=240)
-"""The longest pass, a call to storage that it had begun, and a little more."""
-LINGER = timedelta(seconds=5)
-"""How long after our last change we let go: one that was given up without an answer may still be carried out."""
+RELEASE_TIMEOUT = timedelta(seconds=30)
+"""Time to wait until the former operator releases the job. It must see the new labels and finish its pass."""
+TAKE_OVER_AFTER = timedelta(seconds=240)
+"""Maximum duration of a pass and of its last call to storage, plus a reserve."""
+QUIET_BEFORE_RELEASE = timedelta(seconds=5)
+"""Time between our last change and the release. A change that timed out without a response may still be executed."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One operator's share of the FlinkJobs."""
+    """The FlinkJobs that one operator manages."""
 
     operator: str = ""
-    """Namespace and name of its Lease, with a slash between them; empty: there is no other operator."""
+    """Namespace and name of the operator's Lease, separated by a slash. Empty: no other operator exists."""
     selector: Selector = field(default_factory=Selector)
 
     def selects(self, labels: Mapping[str, str]) -> bool:
-        """Whether a FlinkJob with these labels is in it."""
+        """Return whether the shard includes a FlinkJob with these labels."""
         return self.selector.matches(labels)
 
 
 class Claim(Enum):
-    """What to do about it before anything else."""
+    """The first action of a pass, which depends on the owner of the job."""
 
     OURS = "ours"
     TAKE = "take"
     """Write our name."""
     TAKE_FROM = "take from"
-    """Write our name, and whose was there."""
+    """Write our name, and the name of the former operator."""
     SETTLE = "settle"
-    """Write that the former operator is surely done."""
+    """Write that the former operator must have stopped."""
     WAIT = "wait"
     RELEASE = "release"
     LEAVE = "leave"
@@ -74,31 +78,31 @@ class Claim(Enum):
 def claim(
     shard: Shard, labels: Mapping[str, str], owner: Ownership | None, *, waited: timedelta, quiet: timedelta, lost: bool
 ) -> Claim:
-    """See the table above.
+    """Return the action of the table in the module's docstring.
 
     Args:
-        waited: for how long this process has seen the owner as it is.
-        quiet: since our last change.
-        lost: that owner has taken the job from this process.
+        waited: time for which this process has seen the current owner.
+        quiet: time since our last change.
+        lost: whether the owner has taken the job from this process.
     """
     if not shard.operator:
         return Claim.OURS if shard.selects(labels) else Claim.LEAVE
     mine = owner is not None and owner.name == shard.operator
-    unsettled = owner is not None and owner.taken_from is not None and waited < TAKE_OVER
+    unsettled = owner is not None and owner.taken_from is not None and waited < TAKE_OVER_AFTER
     if not shard.selects(labels):
         if not mine:
             return Claim.LEAVE
-        return Claim.WAIT if unsettled or quiet < LINGER else Claim.RELEASE
+        return Claim.WAIT if unsettled or quiet < QUIET_BEFORE_RELEASE else Claim.RELEASE
     if owner is None:
         return Claim.TAKE
     if mine:
         if owner is None or owner.taken_from is None:
             return Claim.OURS
         return Claim.WAIT if unsettled else Claim.SETTLE
-    return Claim.TAKE_FROM if waited >= LET_GO and not lost else Claim.WAIT
+    return Claim.TAKE_FROM if waited >= RELEASE_TIMEOUT and not lost else Claim.WAIT
 
 
 def is_ours(shard: Shard, labels: Mapping[str, str], owner: Ownership | None) -> bool:
-    """Whether what belongs to a FlinkJob may be acted on."""
+    """Return whether this operator may change the objects of a FlinkJob."""
     mine = owner is not None and owner.name == shard.operator and owner.taken_from is None
     return shard.selects(labels) and (mine or not shard.operator)

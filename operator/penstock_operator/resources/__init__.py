@@ -1,4 +1,5 @@
-"""What a job looks like in Kubernetes: pure functions from a spec to manifests, tested against golden files.
+"""The Kubernetes objects of a job: pure functions from a spec to manifests, tested against golden files.
 
-May know: `api`, and the engine's memory model (`penstock.common.config.memory`). Must not know: clients, the loop, the state of anything. Secrets' values are arguments.
+This package may import `api` and the engine's memory model (`penstock.common.config.memory`). It must not import
+clients or the loop, and it keeps no state. The values of Secrets are arguments.
 """

@@ -1,4 +1,4 @@
-"""What surrounds the pods: accounts, Services, disruption budgets, the NetworkPolicy, the Ingress."""
+"""Objects around the pods: accounts, Services, disruption budgets, the NetworkPolicy, the Ingress."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import base64
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.resources.incarnation import FORMER_DOORS
+from penstock_operator.api.flinkjob import rest_tls_secret
+from penstock_operator.resources.incarnation import FORMER_SERVICE_SUFFIXES
 from penstock_operator.resources.names import (
     BLOCKS_PORT,
+    CA_KEY,
     DRIVER_PORT,
     JOB,
     MASTER_PORT,
@@ -27,7 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Monitors:
-    """How the platform's Prometheus finds PodMonitors, and how often it is to ask."""
+    """Settings of the PodMonitors: the interval of the scrapes, and the labels by which the platform's Prometheus
+    finds the PodMonitors.
+    """
 
     interval: str = "30s"
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -35,18 +39,22 @@ class Monitors:
 
 @dataclass(frozen=True)
 class OperatorIdentity:
-    """Where the operator itself runs, which the job's NetworkPolicy lets in; and what the platform adds to every job."""
+    """The operator's pods, which the job's NetworkPolicy admits, and the objects that the platform adds to every job."""
 
     namespace: str = "penstock-system"
     app: str = "penstock-operator"
     monitors: Monitors | None = None
-    """None: no PodMonitors; there may be nobody who knows the kind."""
+    """Settings of the PodMonitors. None: the operator creates no PodMonitors, because the cluster may not have this
+    kind.
+    """
 
 
 def children(
     owner: Owner, desired: FlinkJobSpec, operator: OperatorIdentity, incarnation: Incarnation
 ) -> list[dict[str, Any]]:
-    """Everything but Secret, configuration and Deployments, in the order in which it is applied."""
+    """Return all objects except the Secret, the configuration and the Deployments, in the order in which the operator
+    applies them.
+    """
     objects = [
         *service_accounts(owner, desired),
         *services(owner, incarnation),
@@ -55,14 +63,14 @@ def children(
     if desired.network_policy.enabled:
         objects.append(network_policy(owner, desired, operator))
     if desired.ingress is not None:
-        objects.append(ingress(owner, desired))
+        objects.append(ingress(owner, desired, tls=bool(rest_tls_secret(incarnation.spec))))
     if operator.monitors is not None:
-        objects.append(pod_monitor(owner, operator.monitors))
+        objects.append(pod_monitor(owner, operator.monitors, rest_tls_secret(incarnation.spec)))
     return objects
 
 
 def optional_children(owner: Owner) -> list[tuple[str, str]]:
-    """(kind, name) of objects that are removed when the spec no longer asks for them."""
+    """Return kind and name of the objects that the operator deletes when the spec no longer contains them."""
     return [
         ("NetworkPolicy", owner.name),
         ("Ingress", owner.rest),
@@ -70,14 +78,16 @@ def optional_children(owner: Owner) -> list[tuple[str, str]]:
 
 
 def service_accounts(owner: Owner, spec: FlinkJobSpec) -> list[dict[str, Any]]:
-    """Of master and worker; none where the spec names one that is there, which is nobody's to change."""
+    """Return the ServiceAccounts of master and workers. Return none if the spec names an existing account, which the
+    operator never changes.
+    """
     if spec.service_account.name is not None:
         return []
     return [service_account(owner, role, spec) for role in ("master", "worker")]
 
 
 def service_account(owner: Owner, role_name: str, spec: FlinkJobSpec) -> dict[str, Any]:
-    """An account of the job's own, without any rights in Kubernetes."""
+    """Return a ServiceAccount for the job, without any rights in Kubernetes."""
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
@@ -87,7 +97,9 @@ def service_account(owner: Owner, role_name: str, spec: FlinkJobSpec) -> dict[st
 
 
 def secret(owner: Owner, rest_token: str, spark_secret: str) -> dict[str, Any]:
-    """The token of the REST API, and the secret by which master and workers know each other."""
+    """Return the Secret with the token of the REST API, and with the secret that authenticates master and workers to
+    each other.
+    """
     values = dict(zip(SECRET_KEYS, (rest_token, spark_secret), strict=True))
     return {
         "apiVersion": "v1",
@@ -99,7 +111,7 @@ def secret(owner: Owner, rest_token: str, spark_secret: str) -> dict[str, Any]:
 
 
 def services(owner: Owner, incarnation: Incarnation) -> list[dict[str, Any]]:
-    """By which workers and people find the master of this incarnation, and no other one that is there as well."""
+    """Return the Services through which workers and users find the master of this incarnation, and no other master."""
     return [master_service(owner, incarnation), rest_service(owner, incarnation)]
 
 
@@ -108,14 +120,16 @@ def _master_of(owner: Owner, incarnation: Incarnation) -> dict[str, str]:
 
 
 def master_service(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
-    """Workers find the master by it, ready or not; those of former operators are headless."""
+    """Return the Service through which workers find the master, even if it is not ready. It is headless for the
+    suffixes of former operators.
+    """
     ports = {"spark-master": MASTER_PORT, "spark-driver": DRIVER_PORT, "spark-blocks": BLOCKS_PORT}
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": owner.metadata(owner.door(incarnation.door), "master"),
+        "metadata": owner.metadata(owner.master_service(incarnation.service_suffix), "master"),
         "spec": {
-            **({"clusterIP": "None"} if incarnation.door in FORMER_DOORS else {}),
+            **({"clusterIP": "None"} if incarnation.service_suffix in FORMER_SERVICE_SUFFIXES else {}),
             "publishNotReadyAddresses": True,
             "selector": _master_of(owner, incarnation),
             "ports": [{"name": name, "port": port, "targetPort": port} for name, port in ports.items()],
@@ -124,7 +138,11 @@ def master_service(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
 
 
 def rest_service(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
-    """REST API and dashboard of the master; also of one that is not ready, which says why (SUSPENDED, say)."""
+    """Return the Service of the master's REST API and dashboard.
+
+    It includes a master that is not ready, because its REST API reports the reason, for example SUSPENDED.
+    """
+    protocol = {"appProtocol": "https"} if rest_tls_secret(incarnation.spec) else {}
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -132,20 +150,20 @@ def rest_service(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
         "spec": {
             "publishNotReadyAddresses": True,
             "selector": _master_of(owner, incarnation),
-            "ports": [{"name": "rest", "port": REST_PORT, "targetPort": "rest"}],
+            "ports": [{"name": "rest", "port": REST_PORT, "targetPort": "rest", **protocol}],
         },
     }
 
 
 def disruption_budget(owner: Owner, role_name: str, limit: dict[str, Any]) -> dict[str, Any]:
-    """Keeps drains from taking several pods at a time."""
+    """Return a PodDisruptionBudget, which limits how many pods a node drain evicts at the same time."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": owner.metadata(f"{owner.name}-{role_name}", role_name),
         "spec": {
             **limit,
-            # A pod that does not run protects nothing, and would keep its node from being drained for ever.
+            # A pod that does not run needs no protection. It would otherwise block the drain of its node forever.
             "unhealthyPodEvictionPolicy": "AlwaysAllow",
             "selector": {"matchLabels": owner.selector(role_name)},
         },
@@ -153,7 +171,9 @@ def disruption_budget(owner: Owner, role_name: str, limit: dict[str, Any]) -> di
 
 
 def network_policy(owner: Owner, spec: FlinkJobSpec, operator: OperatorIdentity) -> dict[str, Any]:
-    """Within the job everything; from outside REST, and only for the operator and those the spec names."""
+    """Return the NetworkPolicy. It allows all traffic inside the job. The operator and the peers in the spec may
+    connect to the REST port.
+    """
     from_operator = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": operator.namespace}},
         "podSelector": {"matchLabels": {"app.kubernetes.io/name": operator.app}},
@@ -176,8 +196,13 @@ def network_policy(owner: Owner, spec: FlinkJobSpec, operator: OperatorIdentity)
     }
 
 
-def pod_monitor(owner: Owner, monitors: Monitors) -> dict[str, Any]:
-    """Tells Prometheus to read the master's metrics, with the token of the job."""
+def pod_monitor(owner: Owner, monitors: Monitors, tls_secret: str = "") -> dict[str, Any]:
+    """Return the PodMonitor that makes Prometheus scrape the master with the job's token. It uses TLS if the master
+    serves TLS.
+    """
+    ca = {"secret": {"name": tls_secret, "key": CA_KEY, "optional": True}}
+    name = f"{owner.rest}.{owner.namespace}.svc"
+    tls = {"scheme": "https", "tlsConfig": {"ca": ca, "serverName": name}} if tls_secret else {}
     metadata = owner.metadata(owner.name)
     return {
         "apiVersion": "monitoring.coreos.com/v1",
@@ -191,17 +216,23 @@ def pod_monitor(owner: Owner, monitors: Monitors) -> dict[str, Any]:
                     "path": "/metrics",
                     "interval": monitors.interval,
                     "authorization": {"credentials": {"name": owner.secrets, "key": SECRET_KEYS[0]}},
+                    **tls,
                 }
             ],
         },
     }
 
 
-def ingress(owner: Owner, spec: FlinkJobSpec) -> dict[str, Any]:
-    """Makes REST API and dashboard reachable from outside the cluster."""
+def ingress(owner: Owner, spec: FlinkJobSpec, *, tls: bool = False) -> dict[str, Any]:
+    """Return the Ingress that exposes the REST API and the dashboard outside the cluster.
+
+    Args:
+        tls: whether the master serves TLS. ingress-nginx needs an annotation for that; other controllers read the Service's `appProtocol`.
+    """
+    backend_protocol = {"nginx.ingress.kubernetes.io/backend-protocol": "HTTPS"} if tls else {}
     wish = spec.ingress
     if wish is None:
-        msg = "the spec asks for no Ingress"
+        msg = "the spec has no Ingress"
         raise ValueError(msg)
     backend = {"service": {"name": owner.rest, "port": {"name": "rest"}}}
     path = {"path": wish.path, "pathType": wish.path_type, "backend": backend}
@@ -213,6 +244,6 @@ def ingress(owner: Owner, spec: FlinkJobSpec) -> dict[str, Any]:
     return {
         "apiVersion": "networking.k8s.io/v1",
         "kind": "Ingress",
-        "metadata": owner.metadata(owner.rest, "master", **wish.annotations),
+        "metadata": owner.metadata(owner.rest, "master", **{**backend_protocol, **wish.annotations}),
         "spec": body,
     }

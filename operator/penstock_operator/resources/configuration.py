@@ -1,4 +1,4 @@
-"""The job's `penstock.yaml`: the user's keys, and those that follow from the spec."""
+"""The job's `penstock.yaml`: the user's keys, and the keys that follow from the spec."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from penstock_operator.api.flinkjob import rest_tls_secret
 from penstock_operator.resources.memory import container_limits
 from penstock_operator.resources.names import (
     BLOCKS_PORT,
@@ -13,6 +14,8 @@ from penstock_operator.resources.names import (
     DRIVER_PORT,
     MASTER_PORT,
     REST_PORT,
+    TLS_FOLDER,
+    TLS_KEYS,
     WORK_DIR,
     Owner,
 )
@@ -21,29 +24,39 @@ if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.resources.incarnation import Incarnation
 
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+"""libyaml's writer, if PyYAML has it. It writes the same text ten times faster."""
 CONFIG_ROLE = "config"
 CONFIG_FILE = "penstock.yaml"
 PARALLELISM_KEY = "parallelism"
 PARALLELISM_VARIABLE = "PENSTOCK_PARALLELISM"
-"""Has it in the master's container: Kubernetes reads it anew whenever the container starts."""
+"""Environment variable of the master's container with the parallelism. Kubernetes reads its value whenever the
+container starts.
+"""
 
 DEFAULTS: dict[str, Any] = {
     "execution.checkpointing.interval": "30s",
     "execution.checkpointing.externalized-checkpoint-retention": "RETAIN_ON_CANCELLATION",
 }
-"""What a job gets if its author says nothing: without checkpoints there is nothing to recover from."""
+"""Defaults for keys that the job's author does not set. Without checkpoints, a job could not recover."""
 
 
 def configuration(spec: FlinkJobSpec) -> dict[str, Any]:
-    """Flat keys, without the parallelism, which is on the master's command line; what the operator sets wins (and `api.validation` has refused to let the user set it).
+    """Return the flat configuration keys of a job. The operator's keys take precedence, and `api.validation` refuses
+    them in a spec.
 
-    An engine refuses `penstock.…` keys that it does not know, and the image of a revision may be older than the operator: the
-    operator adds none of them. What a later engine is to be told goes into the environment of its container.
+    The parallelism is not among them, because it is an argument of the master. The operator adds no new `penstock.…`
+    keys. The image may have an older engine, and an engine refuses unknown keys of this kind. Settings for newer
+    engines go into the environment of the container.
     """
+    folder = f"{CONF_DIR}/{TLS_FOLDER}"
+    certificate, key = (f"{folder}/{name}" for name in TLS_KEYS)
+    tls = {"rest.ssl.certificate-file": certificate, "rest.ssl.key-file": key} if rest_tls_secret(spec) else {}
     return {
         **DEFAULTS,
         **container_limits(spec),
         **spec.configuration,
+        **tls,
         "pipeline.max-parallelism": spec.job.max_parallelism,
         "taskmanager.numberOfTaskSlots": spec.worker.slots,
         "execution.checkpointing.dir": spec.storage.checkpoints,
@@ -61,14 +74,14 @@ def configuration(spec: FlinkJobSpec) -> dict[str, Any]:
 
 
 def render(keys: dict[str, Any]) -> str:
-    """As YAML, sorted, so that equal configurations are equal texts."""
-    return yaml.safe_dump(keys, sort_keys=True, default_flow_style=False, width=1000)
+    """Return the keys as sorted YAML, so that equal configurations have equal text."""
+    return str(yaml.dump(keys, Dumper=_DUMPER, sort_keys=True, default_flow_style=False, width=1000))
 
 
 def config_map(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
-    """What an incarnation is configured with, from its start to its end, whatever operator looks after it.
+    """Return the ConfigMap with the configuration of one incarnation. It does not change while the incarnation runs.
 
-    A new version of the operator may write other keys from the same spec: they come with the next start.
+    A new version of the operator may create other keys from the same spec. They take effect at the next start.
     """
     return {
         "apiVersion": "v1",
@@ -80,7 +93,10 @@ def config_map(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
 
 
 def parallelism_map(owner: Owner, parallelism: int) -> dict[str, Any]:
-    """The one thing that changes under a running incarnation: a master that restarts must not fall back to the former number."""
+    """Return the ConfigMap with the parallelism, the only setting that changes while an incarnation runs.
+
+    A master that restarts after a rescale reads the new parallelism from it.
+    """
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -90,7 +106,9 @@ def parallelism_map(owner: Owner, parallelism: int) -> dict[str, Any]:
 
 
 def former_config_map(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
-    """For the pods of an incarnation that was started with the one ConfigMap of its job, if somebody has deleted that."""
+    """Return the ConfigMap for an incarnation that was started when a job had only one ConfigMap. It replaces one
+    that was deleted.
+    """
     keys = {**configuration(incarnation.spec), "parallelism.default": incarnation.parallelism}
     return {
         "apiVersion": "v1",
@@ -101,7 +119,8 @@ def former_config_map(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
 
 
 def with_parallelism(text: str, parallelism: int) -> str:
-    """A `penstock.yaml` of such an incarnation after a live rescale, with all else as it was.
+    r"""Return the `penstock.yaml` of such an incarnation with a new parallelism, for a live rescale. All other keys
+    are unchanged.
 
     >>> with_parallelism("a.b: 1\nparallelism.default: 2\n", 4)
     'a.b: 1\nparallelism.default: 4\n'

@@ -1,4 +1,4 @@
-"""The two Deployments, and the pod that proves a revision before they are touched."""
+"""The two Deployments of a job, and the pod that checks a revision before they are changed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.flinkjob import rest_tls_secret
 from penstock_operator.resources.configuration import (
     CONFIG_FILE,
     PARALLELISM_KEY,
@@ -35,16 +36,18 @@ if TYPE_CHECKING:
     from datetime import timedelta
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.api.status import Restore
+    from penstock_operator.api.status.snapshots import Restore
     from penstock_operator.resources.incarnation import Incarnation
 
 CHECK_SECONDS = 600
 _STANDBY_SECONDS = 365 * 86400
-"""Longer than pods ever stand by, whoever is away meanwhile: when they count as available, the rollout removes those that run."""
+"""Value of `minReadySeconds` for pods on standby. It is longer than pods are ever on standby, even if the operator is
+down. When the pods become available, the rollout would remove the running pods.
+"""
 
 
 def restore_option(restore: Restore) -> list[str]:
-    """The one option without which the master refuses to start."""
+    """Return the option that sets the source of the state. The master refuses to start without it."""
     if restore.kind == "Fresh":
         return ["--fresh"]
     if restore.kind == "Latest" or restore.path is None:
@@ -53,7 +56,9 @@ def restore_option(restore: Restore) -> list[str]:
 
 
 def master_args(incarnation: Incarnation) -> list[str]:
-    """Arguments of the master. The parallelism is read when its container starts: a live rescale must survive a restart."""
+    """Return the arguments of the master. The container reads the parallelism when it starts, so that a rescale
+    survives a restart.
+    """
     spec = incarnation.spec
     start = ["--when-released"] if incarnation.warm else restore_option(incarnation.restore)
     allowed = [part for uid in incarnation.allow_non_restored_state for part in ("--allow-non-restored-state", uid)]
@@ -64,7 +69,9 @@ def master_args(incarnation: Incarnation) -> list[str]:
 
 
 def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedelta) -> dict[str, Any]:
-    """The JobManager's Deployment. Recreate, never rolling: two masters must not run one job."""
+    """Return the Deployment of the JobManager. Its strategy is Recreate, because two masters must not run the same
+    job.
+    """
     spec = incarnation.spec
     parts = PodParts(
         role="master",
@@ -80,16 +87,17 @@ def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedel
             {"name": "spark-driver", "containerPort": DRIVER_PORT},
             {"name": "spark-blocks", "containerPort": BLOCKS_PORT},
         ],
-        probes=master_probes(),
+        probes=master_probes(tls=bool(rest_tls_secret(spec))),
+        tls_secret=rest_tls_secret(spec),
         labels=incarnation_labels(incarnation.job_id),
     )
     return _deployment(owner, incarnation, parts, 1, lost_node)
 
 
 def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost_node: timedelta) -> dict[str, Any]:
-    """The TaskManagers' Deployment."""
+    """Return the Deployment of the TaskManagers."""
     spec = incarnation.spec
-    address = f"{owner.door(incarnation.door)}.{owner.namespace}.svc:{MASTER_PORT}"
+    address = f"{owner.master_service(incarnation.service_suffix)}.{owner.namespace}.svc:{MASTER_PORT}"
     parts = PodParts(
         role="worker",
         args=["worker", "--master", address, "--slots", str(spec.worker.slots)],
@@ -110,9 +118,11 @@ def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost
 
 
 def standing_by(deployment: dict[str, Any], running: str) -> dict[str, Any]:
-    """The same Deployment, whose new pods come beside the old ones, those of the incarnation `running`, and do not replace them.
+    """Return the Deployment with a strategy that starts the new pods and keeps the old pods, which belong to the
+    incarnation `running`.
 
-    Its template is the final one: applied once more as an ordinary Deployment it removes the old pods, and no new one is made.
+    The pod template is already the final one. When the operator applies it again as an ordinary Deployment,
+    Kubernetes removes the old pods and creates no new ones.
     """
     spec = {
         **deployment["spec"],
@@ -127,7 +137,9 @@ def standing_by(deployment: dict[str, Any], running: str) -> dict[str, Any]:
 def check_pod(
     owner: Owner, spec: FlinkJobSpec, revision: str, operation: str, against: str | None, lost_node: timedelta
 ) -> dict[str, Any]:
-    """Runs `penstock check` in the new image. Its configuration comes with it, as an annotation: there is no incarnation yet."""
+    """Return the pod that runs `penstock check` in the new image. Its configuration is an annotation, because no
+    incarnation exists yet.
+    """
     target = ["--against", against] if against else []
     target += [part for uid in spec.job.allow_non_restored_state for part in ("--allow-non-restored-state", uid)]
     parts = PodParts(

@@ -1,15 +1,24 @@
-"""The hold: what keeps a job's objects there until its savepoint is taken, however its FlinkJob is deleted.
+"""The hold: an object that keeps a job's other objects until its savepoint is taken, whatever way its FlinkJob is
+deleted.
 
-Foreground deletion (Argo CD's default, `kubectl delete --cascade=foreground`) lets the garbage collector delete what a FlinkJob owns
-at once, while the FlinkJob itself waits. Neither `blockOwnerDeletion` nor a finalizer stands in its way: the first decides only
-how long the owner waits, and of a Deployment with a finalizer the pods are deleted all the same. What does is a second owner
-that is not being deleted: the collector then takes the FlinkJob out of the references, and leaves the object.
+In a foreground deletion, the garbage collector immediately deletes the objects that the FlinkJob owns. The FlinkJob
+itself waits. Foreground deletion is the default of Argo CD, and `kubectl delete --cascade=foreground` requests it.
+Two obvious mechanisms do not prevent the deletion:
 
-So where a savepoint is to be taken on deletion, the objects of the job have the hold as their second owner: a ConfigMap that
-nobody owns. The ControllerRevisions alone do not: the API server takes no patch of one (it finds `data` changed when it has
-written it in its own order), so the collector could not take the FlinkJob out, and the FlinkJob would wait for it for ever. They go at once;
-what the spec of the FlinkJob says is enough for a savepoint. The operator deletes it when the job has been stopped, and the collector everything else with it. A hold
-whose FlinkJob is gone, because somebody took its finalizer away, is the one thing to remove (`process.orphans`).
+- `blockOwnerDeletion` only controls how long the owner waits.
+- A finalizer on a Deployment does not protect its pods.
+
+A second owner that is not being deleted does prevent it. The collector then removes the FlinkJob from the owner
+references, and keeps the object. So if a savepoint is required on deletion, the job's objects have the hold as their
+second owner. The hold is a ConfigMap without an owner.
+
+ControllerRevisions do not have the hold as an owner. The API server rejects every patch of one, because it compares
+`data` with a version that has another order. So the collector could not remove the FlinkJob from the references, and
+the FlinkJob would wait forever. ControllerRevisions are deleted immediately, and the spec of the FlinkJob is enough
+to take the savepoint.
+
+The operator deletes the hold when the job has stopped. The collector then deletes all other objects. If a user
+removes the finalizer of the FlinkJob, its hold remains. `process.orphans` deletes such holds.
 """
 
 from __future__ import annotations
@@ -20,15 +29,21 @@ if TYPE_CHECKING:
     from penstock_operator.resources.names import Owner
 
 HOLD = "hold"
-"""Its role."""
+"""Role of the hold."""
 _TEXT = (
-    "Keeps what belongs to the FlinkJob until the savepoint of its deletion is taken (deletion.savepoint). If the FlinkJob is gone "
-    "and the operator, too: delete this ConfigMap, and Kubernetes removes all of it."
+    "Keeps the objects of the FlinkJob until the savepoint of its deletion is taken (deletion.savepoint). If neither the FlinkJob nor "
+    "the operator exists any more, delete this ConfigMap. Kubernetes then removes the objects."
 )
 
 
+TRACKED_BY = "app.kubernetes.io/instance"
+"""Label by which Argo CD recognizes the objects of an application. It prunes objects with this label that have no
+owner and are not in the repository.
+"""
+
+
 def hold(owner: Owner) -> dict[str, Any]:
-    """A ConfigMap without an owner."""
+    """Return a ConfigMap without an owner, and without the label by which Argo CD would prune it."""
     metadata = owner.metadata(owner.hold, HOLD)
-    del metadata["ownerReferences"]
+    del metadata["ownerReferences"], metadata["labels"][TRACKED_BY]
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"README": _TEXT}}

@@ -1,4 +1,4 @@
-"""What pods are made from, and how many of them there are."""
+"""The input from which pods are created, and the number of worker pods."""
 
 from __future__ import annotations
 
@@ -9,28 +9,34 @@ from penstock_operator.api.flinkjob import workers_for
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.api.status import Restore
+    from penstock_operator.api.status.snapshots import Restore
 
 
-DOORS = ("-1", "-2")
-"""A Service with an address of its own, that answers to its name before there is a master. Of one without, a name server says that the name
-does not exist, and says so again for 5 to 30 s whatever has come meanwhile: for that long workers would wait, who are up first."""
-FORMER_DOORS = ("", "-b")
-"""Of incarnations that an operator has started which knew no others. Such a Service cannot be given an address."""
+SERVICE_SUFFIXES = ("-1", "-2")
+"""Suffixes of the master's Service. These Services have a cluster IP, so their name resolves before a master exists.
+
+The name of a headless Service without pods does not resolve. DNS servers cache this answer for 5 to 30 s. Workers
+that start before the master would wait that long.
+"""
+FORMER_SERVICE_SUFFIXES = ("", "-b")
+"""Suffixes that earlier versions of the operator used, for headless Services. A headless Service cannot be given a
+cluster IP.
+"""
 
 
-def other_door(door: str) -> str:
-    """Two incarnations are never there with the same one.
+def other_service_suffix(service_suffix: str) -> str:
+    """Return the suffix for the next incarnation. Two incarnations that exist at the same time never have the same
+    suffix.
 
-    >>> [other_door(door) for door in ("-1", "-2", "", "-b")]
+    >>> [other_service_suffix(service_suffix) for service_suffix in ("-1", "-2", "", "-b")]
     ['-2', '-1', '-1', '-1']
     """
-    return DOORS[1] if door == DOORS[0] else DOORS[0]
+    return SERVICE_SUFFIXES[1] if service_suffix == SERVICE_SUFFIXES[0] else SERVICE_SUFFIXES[0]
 
 
 @dataclass(frozen=True)
 class Incarnation:
-    """What pods are made from: a revision, a job id, and where its state comes from."""
+    """The input from which pods are created: a revision, a job id, and the source of the state."""
 
     revision: str
     spec: FlinkJobSpec
@@ -39,12 +45,18 @@ class Incarnation:
     parallelism: int
     allow_non_restored_state: tuple[str, ...] = ()
     warm: bool = False
-    """Its master waits until it is told where the state comes from; `restore` says so to people only."""
-    door: str = ""
-    """Behind the name of the master's Service: which of two incarnations that are there at a time its workers go to. See `DOORS`."""
+    """Whether the master waits until it receives the source of its state. `restore` is then only information for
+    users.
+    """
+    service_suffix: str = ""
+    """Suffix of the name of the master's Service. If two incarnations exist, it selects the master that the workers
+    connect to. See `SERVICE_SUFFIXES`.
+    """
 
 
 def worker_count(base: FlinkJobSpec, desired: FlinkJobSpec, parallelism: int) -> int:
-    """Worker pods for a parallelism: slots from what runs, spares from the current spec."""
+    """Return the number of worker pods for a parallelism. It uses the slots of the running spec, and the spares of
+    the current spec.
+    """
     worker = desired.worker.model_copy(update={"slots": base.worker.slots})
     return workers_for(desired.model_copy(update={"worker": worker}), parallelism)

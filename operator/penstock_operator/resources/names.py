@@ -1,8 +1,9 @@
-"""Names, labels and annotations of everything that belongs to a FlinkJob: the one place where they are made."""
+"""Names, labels and annotations of all objects of a FlinkJob. No other module creates them."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,9 @@ JOB_UID = f"{GROUP}/job-uid"
 ROLE = f"{GROUP}/role"
 INCARNATION = f"{GROUP}/incarnation"
 STANDBY = f"{GROUP}/standby-beside"
-"""On a Deployment whose new pods stand by: the incarnation that still runs in the old ones."""
+"""Annotation of a Deployment whose new pods are on standby. Its value is the incarnation that still runs in the old
+pods.
+"""
 REVISION = f"{GROUP}/revision"
 APPLIED = f"{GROUP}/applied"
 OPERATION = f"{GROUP}/operation"
@@ -31,17 +34,29 @@ BLOCKS_PORT = 7079
 HEALTH_PORT = 8082
 
 SECRET_KEYS = ("rest-token", "spark-secret")
-"""What the job's own Secret holds."""
+"""Keys of the Secret that the operator creates for a job."""
 
 UID_SHOWN = 8
-"""Characters of a FlinkJob's uid in the folder of its savepoints."""
+"""Number of characters of a FlinkJob's uid in the folder of its savepoints."""
+
+_SAVEPOINT_DEPTH = 5
+"""Minimum number of path segments of a savepoint after the scheme: bucket, namespace, FlinkJob, attempt, savepoint."""
 
 CONF_DIR = "/etc/penstock"
+TLS_FOLDER = "tls"
+"""Folder with the certificate and its key, below `CONF_DIR`."""
+TLS_KEYS = ("tls.crt", "tls.key")
+"""Keys of a Secret with a certificate, with the names that Kubernetes and cert-manager use."""
+CA_KEY = "ca.crt"
+"""Key of the CA that signed the certificate. cert-manager writes it. Without this key, clients use the CAs of the
+system.
+"""
 WORK_DIR = "/var/lib/penstock"
 
 
 def incarnation_prefix(namespace: str, name: str) -> str:
-    """What the job ids of all incarnations of all FlinkJobs of one name begin with: their checkpoints are found by it.
+    """Return the common prefix of the job ids of all incarnations of all FlinkJobs with this name. It finds their
+    checkpoints.
 
     >>> incarnation_prefix("default", "weather")
     '1a5bbba81e62'
@@ -49,70 +64,124 @@ def incarnation_prefix(namespace: str, name: str) -> str:
     return hashlib.sha256(f"{namespace}/{name}".encode()).hexdigest()[:12]
 
 
+def is_incarnation_of(namespace: str, name: str, job_id: str) -> bool:
+    """Return whether the operator could have created this job id for a FlinkJob of this name.
+
+    The operator only deletes or fences the folders of such job ids.
+
+    >>> is_incarnation_of("default", "weather", "1a5bbba81e62cf61527b79bebc7ea6ff")
+    True
+    >>> is_incarnation_of("default", "weather", "1a5bbba81e62/../production")
+    False
+    """
+    return re.fullmatch(rf"{incarnation_prefix(namespace, name)}[0-9a-f]{{20}}", job_id) is not None
+
+
 def savepoint_folder(namespace: str, name: str, uid: str = "") -> str:
-    """Where the savepoints of a FlinkJob lie below `storage.savepoints`; without a uid, how that begins for all of one name."""
+    """Return the folder of a FlinkJob's savepoints below `storage.savepoints`. Without a uid, return the prefix that
+    all FlinkJobs of this name have in common.
+    """
     return f"{namespace}/{name}-{uid[:UID_SHOWN]}"
+
+
+def snapshot_folder(namespace: str, job: str, job_uid: str, name: str, uid: str, attempt: int) -> str:
+    """Return the folder of one attempt of a FlinkSnapshot below `storage.savepoints`.
+
+    The folder contains the object's uid. So a new object with the name of an earlier one does not find the files of
+    that one.
+
+    >>> snapshot_folder("default", "weather", "0a1b2c3d-4", "nightly", "9f8e7d6c-5", 1)
+    'default/weather-0a1b2c3d/nightly-9f8e7d6c-1'
+    """
+    return f"{savepoint_folder(namespace, job, job_uid)}/{name}-{uid[:UID_SHOWN]}-{attempt}"
+
+
+def is_below(folder: str | None, path: str) -> bool:
+    """Return whether a path is inside a folder and does not leave it through `..`.
+
+    >>> is_below("s3://b/sp/op-1", "s3://b/sp/op-1/savepoint-a"), is_below("s3://b/sp/op-1", "s3://b/sp/op-1/../op-2")
+    (True, False)
+    """
+    return bool(folder) and path.startswith(f"{folder}/") and not {".", ".."} & set(path.split("/"))
+
+
+def is_savepoint_of(namespace: str, job: str, path: str) -> bool:
+    """Return whether a path is a savepoint in a folder that the operator has chosen for FlinkJobs of this name.
+
+    >>> is_savepoint_of("default", "weather", "s3://b/sp/default/weather-0a1b2c3d/op-1/savepoint-aaa-bbb")
+    True
+    >>> is_savepoint_of("default", "weather", "s3://b/sp/default/weather-0a1b2c3d/../../prod/sales-1/op-1/savepoint-a")
+    False
+    """
+    scheme, _, rest = path.partition("://")
+    parts = rest.split("/")
+    if not scheme or len(parts) < _SAVEPOINT_DEPTH or any(part in (".", "..") for part in parts) or "" in parts[1:]:
+        return False
+    in_namespace, owner, _, own = parts[-4:]
+    start = savepoint_folder("", job).removeprefix("/")
+    named = owner.startswith(start) and len(owner) <= len(start) + UID_SHOWN
+    return in_namespace == namespace and named and own.startswith("savepoint-")
 
 
 @dataclass(frozen=True)
 class Owner:
-    """The FlinkJob that objects are made for."""
+    """The FlinkJob that owns the created objects."""
 
     namespace: str
     name: str
     uid: str
     hold_uid: str | None = None
-    """Of the hold, where there is one: the second owner of everything (`resources.hold`)."""
+    """uid of the hold, if it exists. The hold is the second owner of all objects (`resources.hold`)."""
 
     @property
     def master(self) -> str:
-        """Deployment and ServiceAccount of the master."""
+        """Name of the master's Deployment and ServiceAccount."""
         return f"{self.name}-master"
 
-    def door(self, suffix: str = "") -> str:
-        """Service by which workers find their master."""
+    def master_service(self, suffix: str = "") -> str:
+        """Return the name of the Service through which workers find their master."""
         return f"{self.master}{suffix}"
 
     @property
     def worker(self) -> str:
-        """Deployment and ServiceAccount of the workers."""
+        """Name of the workers' Deployment and ServiceAccount."""
         return f"{self.name}-worker"
 
     @property
     def rest(self) -> str:
-        """Service of the REST API."""
+        """Name of the Service of the REST API."""
         return f"{self.name}-rest"
 
     def config(self, job_id: str, revision: str) -> str:
-        """ConfigMap of one incarnation, which never changes."""
+        """Return the name of the ConfigMap of one incarnation, which never changes."""
         return f"{self.name}-config-{hashlib.sha256(f'{job_id}/{revision}'.encode()).hexdigest()[:10]}"
 
     @property
     def former_config(self) -> str:
-        """The one ConfigMap of a job that was started before each incarnation had its own."""
+        """Name of the only ConfigMap of a job that was started before each incarnation had its own ConfigMap."""
         return f"{self.name}-config"
 
     @property
     def parallelism(self) -> str:
-        """ConfigMap with what a live rescale changes."""
+        """Name of the ConfigMap with the value that a live rescale changes."""
         return f"{self.name}-parallelism"
 
     @property
     def secrets(self) -> str:
-        """Secret with the REST token and Spark's secret."""
+        """Name of the Secret with the REST token and Spark's secret."""
         return f"{self.name}-secrets"
 
     @property
     def hold(self) -> str:
-        """ConfigMap that keeps everything until the savepoint of a deletion is taken."""
+        """Name of the ConfigMap that keeps all objects until the savepoint of a deletion is taken."""
         return f"{self.name}-hold"
 
     def check(self, operation: str) -> str:
-        """Pod that proves a revision."""
+        """Return the name of the pod that checks a revision."""
         return f"{self.name}-check-{operation}"
 
     def labels(self, role: str | None = None) -> dict[str, str]:
-        """Labels of an object; `role` for what belongs to master or worker."""
+        """Return the labels of an object. `role` is the role of an object that belongs to the master or the workers."""
         labels = {
             "app.kubernetes.io/name": "flinkjob",
             "app.kubernetes.io/instance": self.name,
@@ -125,11 +194,13 @@ class Owner:
         return labels
 
     def selector(self, role: str | None = None) -> dict[str, str]:
-        """Labels that select this job's pods; no uid in them, since a Deployment's selector can never change."""
+        """Return the labels that select the job's pods. They have no uid, because the selector of a Deployment cannot
+        be changed.
+        """
         return {JOB: self.name} | ({ROLE: role} if role else {})
 
     def metadata(self, name: str, role: str | None = None, **annotations: str) -> dict[str, Any]:
-        """Metadata of a child."""
+        """Return the metadata of a child object."""
         meta: dict[str, Any] = {
             "name": name,
             "namespace": self.namespace,
@@ -141,7 +212,9 @@ class Owner:
         return meta
 
     def references(self) -> list[dict[str, Any]]:
-        """Make Kubernetes remove the child with the FlinkJob, or with the last of both where there is a hold."""
+        """Return the owner references of a child object. Kubernetes deletes the child with its last owner: the
+        FlinkJob, or the hold.
+        """
         job = {
             "apiVersion": API_VERSION,
             "kind": "FlinkJob",

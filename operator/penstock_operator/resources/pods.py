@@ -1,7 +1,13 @@
-"""The pods: the operator's own template under the *restricted* profile, with the user's laid over it.
+"""The pods: the operator's template with the *restricted* security profile, merged with the user's templates.
 
-The order is: operator's base < spec.podTemplate < spec.master/worker.podTemplate < what must hold whatever a template
-says (ServiceAccount, security contexts, labels). Lists whose items have names merge by name.
+Later templates take precedence over earlier ones:
+
+1. the operator's base
+2. spec.podTemplate
+3. spec.master.podTemplate or spec.worker.podTemplate
+4. fields that no template may change: ServiceAccount, security contexts, labels
+
+Lists whose items have names are merged by name.
 """
 
 from __future__ import annotations
@@ -10,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER, VOLUME_SOURCES
-from penstock_operator.resources.names import CONF_DIR, INCARNATION, SECRET_KEYS, WORK_DIR, Owner
+from penstock_operator.resources.names import CONF_DIR, INCARNATION, SECRET_KEYS, TLS_FOLDER, TLS_KEYS, WORK_DIR, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -19,19 +25,19 @@ if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
 
 FS_GROUP = 185
-"""Group of the mounted files: the base image's own."""
+"""Group of the mounted files. It is the group of the base image."""
 
 
 @dataclass(frozen=True)
 class PodParts:
-    """What differs between master, worker and check pod."""
+    """The differences between master, worker and check pods."""
 
     role: str
     args: list[str]
     resources: dict[str, Any]
     template: Mapping[str, Any]
     config: dict[str, Any]
-    """Projection that puts `penstock.yaml` in place."""
+    """Projection that provides the file `penstock.yaml`."""
     service_account: str
     env: list[dict[str, Any]] = field(default_factory=list)
     ports: list[dict[str, Any]] = field(default_factory=list)
@@ -40,10 +46,12 @@ class PodParts:
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     restart_policy: str | None = None
+    tls_secret: str = ""
+    """Secret with the certificate of the REST API that the pod serves."""
 
 
 def pod_template(owner: Owner, spec: FlinkJobSpec, parts: PodParts, lost_node: timedelta) -> dict[str, Any]:
-    """Metadata and spec of a pod."""
+    """Return the metadata and the spec of a pod."""
     base = _base(owner, spec, parts, lost_node)
     merged = merge(merge(base, spec.pod_template), parts.template)
     metadata = merged.setdefault("metadata", {})
@@ -87,7 +95,13 @@ def _base(owner: Owner, spec: FlinkJobSpec, parts: PodParts, lost_node: timedelt
         "securityContext": {"fsGroup": FS_GROUP, "fsGroupChangePolicy": "OnRootMismatch"},
         "tolerations": _tolerations(lost_node),
         "volumes": [
-            {"name": "config", "projected": {"defaultMode": 0o440, "sources": [parts.config, _secrets(owner)]}},
+            {
+                "name": "config",
+                "projected": {
+                    "defaultMode": 0o440,
+                    "sources": [parts.config, _secrets(owner), *_certificate(parts.tls_secret)],
+                },
+            },
             {"name": "work", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
         ],
@@ -118,6 +132,12 @@ def _secrets(owner: Owner) -> dict[str, Any]:
     return {"secret": {"name": owner.secrets, "optional": True, "items": items}}
 
 
+def _certificate(secret: str) -> list[dict[str, Any]]:
+    """Return the volume source of the certificate. A pod waits for the Secret, because the source is not optional."""
+    items = [{"key": key, "path": f"{TLS_FOLDER}/{key}"} for key in TLS_KEYS]
+    return [{"secret": {"name": secret, "items": items}}] if secret else []
+
+
 def _tolerations(lost_node: timedelta) -> list[dict[str, Any]]:
     seconds = int(lost_node.total_seconds())
     return [
@@ -142,10 +162,10 @@ def _container_security(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Lay one template over another: maps by key, lists of named things by name, other lists one after the other.
+    """Merge a template over another: maps by key, lists of named items by name. Other lists are concatenated.
 
-    Null removes what it is laid over; of what pods cannot be built without it takes nothing away. A volume with a source of
-    another kind takes the place of the one of its name.
+    A null value removes the value below it, except for the fields in `_KEPT`, without which no pod can be built. A
+    volume with another kind of source replaces the volume of the same name.
 
     >>> merge({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}, {"name": "y"}]})
     {'a': [{'name': 'x', 'v': 2}, {'name': 'y'}]}
@@ -169,7 +189,7 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _copy(value: Any) -> Any:
-    """A deep copy without the fields that are null."""
+    """Return a deep copy without null fields."""
     if isinstance(value, dict):
         return {key: _copy(entry) for key, entry in value.items() if entry is not None}
     return [_copy(entry) for entry in value] if isinstance(value, list) else value
@@ -190,11 +210,11 @@ _KEPT = frozenset(
         "volumes",
     ]
 )
-"""What null does not remove."""
+"""Fields that a null value does not remove."""
 
 
 def _volume(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """A volume has one source."""
+    """Merge two volumes. The new source replaces the old one, because a volume has only one source."""
     given = {key for key in VOLUME_SOURCES if over.get(key) is not None}
     return merge({key: value for key, value in base.items() if not given or key in {"name", *given}}, over)
 
@@ -202,7 +222,9 @@ def _volume(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def merge_lists(
     base: list[Any], over: list[Any], laid_over: Callable[[Mapping[str, Any], Mapping[str, Any]], dict[str, Any]]
 ) -> list[Any]:
-    """Lists of named things by name, others one after the other; `laid_over` puts a thing over the one of its name."""
+    """Merge lists of named items by name, and concatenate other lists. `laid_over` merges two items with the same
+    name.
+    """
     if not all(isinstance(item, dict) and isinstance(item.get("name"), str) for item in [*base, *over]):
         return [*base, *(_copy(item) for item in over if item not in base)]
     named = {item["name"]: item for item in base}
@@ -212,5 +234,5 @@ def merge_lists(
 
 
 def incarnation_labels(job_id: str) -> dict[str, str]:
-    """The label by which the pods of different incarnations are told apart."""
+    """Return the label that distinguishes the pods of different incarnations."""
     return {INCARNATION: job_id}

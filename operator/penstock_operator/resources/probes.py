@@ -1,9 +1,13 @@
-"""How Kubernetes asks masters and workers whether they are alive and ready.
+"""Liveness, readiness and startup probes of masters and workers.
 
-A job's image may be of the version before, or come back by a rollback: what is asked must make sense to it, too. A master's
-REST API has always answered. Workers answer on a port of their own if their engine knows it, and images say so
-(`PENSTOCK_PROBES`, set by the base image), so they are asked from within the container, by a command that can tell an engine
-that answers nothing from one that does not answer.
+The image of a job may have an older version of the engine, also after a rollback. So the probes must work with older
+versions:
+
+- The REST API of the master has always served its probes.
+- A worker serves probes on a separate port, if its engine supports that. The base image then sets `PENSTOCK_PROBES`.
+
+The probe of a worker is a command inside the container. It distinguishes an engine without this feature from an
+engine that does not respond.
 """
 
 from __future__ import annotations
@@ -13,9 +17,13 @@ from typing import Any
 from penstock_operator.resources.names import HEALTH_PORT
 
 HEALTH_VARIABLE = "PENSTOCK_WORKER_HEALTH_PORT"
-"""Tells a worker where to answer; engines that do not know it do not mind, as they would a key of `penstock.yaml`."""
+"""Environment variable with the port of a worker's probes. An engine without this feature ignores the variable, but
+would refuse an unknown key of `penstock.yaml`.
+"""
 KNOWN_VARIABLE = "PENSTOCK_PROBES"
-"""Set by images whose engine answers: nobody at the port is a failure then, and not only silence or a no."""
+"""Environment variable that images set if their engine serves the probes. In such an image, a refused connection is a
+failure too.
+"""
 
 _ASK = f"""\
 import os, socket, sys
@@ -30,17 +38,21 @@ sys.exit(0 if b" 200 " in said else f"{{sys.argv[2]}}: {{said.decode(errors='rep
 """
 
 
-def master_probes() -> dict[str, Any]:
-    """Ready means that REST answers and that it leads."""
+def master_probes(*, tls: bool = False) -> dict[str, Any]:
+    """Return the probes of a master. It is ready when REST responds and the master leads. The kubelet does not verify
+    the certificate.
+    """
     return {
-        "startupProbe": _get("rest", "/healthz", 2, 150),
-        "livenessProbe": _get("rest", "/healthz", 10, 6),
-        "readinessProbe": _get("rest", "/readyz", 2, 3),
+        "startupProbe": _get("/healthz", 2, 150, tls=tls),
+        "livenessProbe": _get("/healthz", 10, 6, tls=tls),
+        "readinessProbe": _get("/readyz", 2, 3, tls=tls),
     }
 
 
 def worker_probes() -> dict[str, Any]:
-    """Ready means that it is registered with a master, so a worker that waits for one is alive and not ready."""
+    """Return the probes of a worker. It is ready when it is registered with a master. While it waits for a master it
+    is alive, but not ready.
+    """
     return {
         "startupProbe": _execute("/healthz", 2, 150),
         "livenessProbe": _execute("/healthz", 20, 6),
@@ -48,17 +60,18 @@ def worker_probes() -> dict[str, Any]:
     }
 
 
-def ask_worker(port: int, path: str) -> list[str]:
-    """The command, for Python without its site packages: it ends within 50 ms of CPU time."""
+def worker_probe_command(port: int, path: str) -> list[str]:
+    """Return the probe's command, which uses Python without its site packages. It needs less than 50 ms of CPU time."""
     return ["python3", "-ISc", _ASK, str(port), path]
 
 
-def _get(port: str, path: str, period: int, failures: int) -> dict[str, Any]:
-    return {"httpGet": {"path": path, "port": port}, **_timing(period, failures)}
+def _get(path: str, period: int, failures: int, *, tls: bool) -> dict[str, Any]:
+    scheme = {"scheme": "HTTPS"} if tls else {}
+    return {"httpGet": {"path": path, "port": "rest", **scheme}, **_timing(period, failures)}
 
 
 def _execute(path: str, period: int, failures: int) -> dict[str, Any]:
-    return {"exec": {"command": ask_worker(HEALTH_PORT, path)}, **_timing(period, failures)}
+    return {"exec": {"command": worker_probe_command(HEALTH_PORT, path)}, **_timing(period, failures)}
 
 
 def _timing(period: int, failures: int) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Objects that record something: revisions and snapshots."""
+"""Objects that record something: ControllerRevisions and FlinkSnapshots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 def controller_revision(owner: Owner, name: str, spec: FlinkJobSpec, generation: int) -> dict[str, Any]:
-    """A spec under the name of its revision: what is diffed against, and what a rollback goes back to."""
+    """Return a ControllerRevision with the spec. The operator compares later specs with it, and a rollback returns to
+    it.
+    """
     return {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -31,14 +33,14 @@ def flink_snapshot(
     path: str | None = None,
     revision: str | None = None,
 ) -> dict[str, Any]:
-    """A FlinkSnapshot asked for by nonce or clock, or standing for a savepoint that an upgrade has made.
+    """Return a FlinkSnapshot that a nonce or a schedule requests, or that represents a savepoint of an upgrade.
 
-    It has no owner: savepoints outlive their job. The finalizer is there from the first moment, so that nobody's deletion
-    comes before the question whether a restore needs the files.
+    It has no owner, because savepoints outlive their job. It has the finalizer from the start, so that it is never
+    deleted before the operator has checked whether a restore needs the files.
 
     Args:
-        path: of a savepoint that exists already.
-        revision: the one that made it.
+        path: location of a savepoint that already exists.
+        revision: the revision that made the savepoint.
     """
     spec: dict[str, Any] = {"jobRef": {"name": owner.name}}
     if kind == "checkpoint":

@@ -1,4 +1,7 @@
-"""FlinkSnapshots: taken, verified, retried, disposed of. The same shape as `reconcile`, smaller: look, decide, write, act.
+"""The reconcile loop of FlinkSnapshots: take, verify, retry and dispose. It has the structure of `reconcile`, but is
+smaller.
 
-May know: `api`, `resources`, the protocols, and of `reconcile` what both loops do, what was seen, and what a restore may need. Must not know kopf.
+A pass observes, decides, writes the status and acts. This package may import `api`, `resources` and the protocols.
+From `reconcile` it may import the parts that both loops share, the observations, and the rules for files that a
+restore may need. It must not import kopf.
 """

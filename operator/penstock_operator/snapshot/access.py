@@ -1,7 +1,8 @@
-"""With which settings the files of a FlinkSnapshot are read and deleted. Pure.
+"""The settings with which the files of a FlinkSnapshot are read and deleted. Pure functions.
 
-Those come first under which they were written, then those of the stable revision, and only then those of the spec as it
-is now: nobody has seen that an edit works. When the FlinkJob is gone, there is what was noted of it.
+The settings with which the files were written come first, then the settings of the stable revision. The current spec
+comes last, because a new edit may not work. When the FlinkJob no longer exists, the settings in the status of the
+FlinkSnapshot are used.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ if TYPE_CHECKING:
 
 
 def accesses(ctx: SnapshotContext) -> tuple[StorageAccess, ...]:
-    """All there are, in the order to try them; never none."""
+    """Return all known settings in the order in which to try them. The result has at least one entry."""
     noted = ctx.status.storage
     return _distinct(*([noted] if noted is not None else []), *_of_revisions(ctx, ctx.revision))
 
 
 def own_access(ctx: SnapshotContext, revision: str) -> StorageAccess:
-    """Under which a job of this revision writes."""
+    """Return the settings with which a job of this revision writes."""
     return _distinct(*_of_revisions(ctx, revision))[0]
 
 
 def has_known_maker(ctx: SnapshotContext) -> bool:
-    """Whether the first of `accesses` is that under which the files were written."""
+    """Return whether the first entry of `accesses` has the settings with which the files were written."""
     made_by = ctx.job.revisions.get(ctx.revision) if ctx.job is not None and ctx.revision is not None else None
     return ctx.status.storage is not None or made_by is not None
 
 
 def same_store(one: StorageAccess, other: StorageAccess) -> bool:
-    """Whether both mean the same object store: only the keys to it may differ."""
+    """Return whether both settings refer to the same object store. Only their keys may differ."""
     return one.configuration == other.configuration
 
 

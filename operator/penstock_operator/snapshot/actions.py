@@ -1,4 +1,4 @@
-"""What can be done for a FlinkSnapshot, and what a decision about it says."""
+"""The actions on a FlinkSnapshot, and the content of a decision about it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Protect:
-    """Set finalizer and labels."""
+    """Action: set the finalizer and the labels."""
 
 
 @dataclass(frozen=True)
 class TakeSnapshot:
-    """Ask the engine."""
+    """Action: request the snapshot from the engine."""
 
     kind: Literal["savepoint", "checkpoint"]
     job_id: str
@@ -29,14 +29,14 @@ class TakeSnapshot:
 
 @dataclass(frozen=True)
 class Dispose:
-    """Delete the files."""
+    """Action: delete the files."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class Release:
-    """Let the object go."""
+    """Action: remove the finalizer, so that Kubernetes can delete the object."""
 
 
 SnapshotAction = Protect | TakeSnapshot | Dispose | Release
@@ -44,7 +44,9 @@ SnapshotAction = Protect | TakeSnapshot | Dispose | Release
 
 @dataclass(frozen=True)
 class SnapshotDecision:
-    """Write the status, tell, act, come back; `requeue` None: at once."""
+    """A decision: the new status, the events to emit, the action, and the time of the next pass. `requeue` None means
+    immediately.
+    """
 
     status: FlinkSnapshotStatus
     action: SnapshotAction | None = None

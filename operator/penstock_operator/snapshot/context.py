@@ -1,7 +1,8 @@
-"""What one decision about a FlinkSnapshot is made from."""
+"""The input of a decision about a FlinkSnapshot."""
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,25 +16,25 @@ if TYPE_CHECKING:
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshotStatus, StorageAccess
-    from penstock_operator.api.status import FlinkJobStatus
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
     from penstock_operator.reconcile.decide.decision import Event
 
 
 @dataclass(frozen=True)
 class OwnJob:
-    """The FlinkJob that the snapshot is of."""
+    """The FlinkJob that the snapshot belongs to."""
 
     uid: str
     spec: FlinkJobSpec | None
     status: FlinkJobStatus
     deleting: bool = False
     revisions: Mapping[str, FlinkJobSpec] = field(default_factory=dict)
-    """Name of a ControllerRevision → the spec in it, where that can be read."""
+    """Specs by the name of their ControllerRevision. It only has readable ones."""
 
 
 @dataclass(frozen=True)
 class SnapshotContext:
-    """All that the decision may know."""
+    """The complete input of a decision."""
 
     namespace: str
     name: str
@@ -44,39 +45,84 @@ class SnapshotContext:
     now: datetime
     trigger: str = "manual"
     revision: str | None = None
-    """The revision of the FlinkJob that made what is registered, if the operator has noted it."""
+    """The revision of the FlinkJob that made the registered savepoint, if the operator has recorded it."""
     protected: bool = False
-    """Finalizer and labels are set."""
+    """Whether the finalizer and the labels are set."""
     deleting_since: datetime | None = None
     job: OwnJob | None = None
     needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """FlinkJobs of the namespace → paths that they may still be started from; known while it is being deleted."""
+    """Paths by FlinkJob of the namespace, from which the FlinkJob may still be started. Only set while the object is
+    being deleted.
+    """
     engine: Engine = field(default_factory=Engine)
     storage: Storage = field(default_factory=Storage)
     opened: StorageAccess | None = None
-    """The settings with which storage answered."""
+    """The settings with which storage responded."""
     failure: str = ""
-    """Why the last action was refused."""
+    """Reason why the last action was refused."""
+    keys_are_gone: bool = False
+    """Whether the Secret for the storage does not exist, and no FlinkJob needs the Secret any more."""
     disposed: frozenset[str] = frozenset()
-    """Paths of files that were deleted."""
+    """Paths of the deleted files."""
     settings: Settings = field(default_factory=Settings)
     events: tuple[Event, ...] = ()
 
     @property
     def kind(self) -> Literal["savepoint", "checkpoint"]:
-        """What is asked for."""
+        """The requested kind of snapshot."""
         return "checkpoint" if self.spec.checkpoint is not None else "savepoint"
 
     @property
     def ours(self) -> bool:
-        """The operator made the files (and did not only register them)."""
+        """Whether the operator's own record shows that it created files for this object.
+
+        Labels and the spec prove nothing. Users can write them, and a copy of the object has them too. Versions
+        without that record derived the id of a request from the uid.
+        """
+        status = self.status
+        has_own_trigger = status.trigger_id is not None and status.trigger_id in (
+            trigger_id(self.uid, attempt) for attempt in range(status.failures + 1)
+        )
+        return status.made_for == self.uid or (status.made_for is None and has_own_trigger)
+
+    @property
+    def job_is_gone(self) -> bool:
+        """Whether the snapshot's FlinkJob existed and no longer exists. A new FlinkJob with its name is a different
+        one.
+        """
+        status = self.status
+        if self.job is not None:
+            return status.job_uid is not None and status.job_uid != self.job.uid
+        return status.job_uid is not None or status.job_id is not None
+
+    @property
+    def disposes(self) -> bool:
+        """Whether the files are deleted together with the object."""
         savepoint = self.spec.savepoint
-        return savepoint is not None and (savepoint.path is None or self.trigger == "upgrade")
+        return self.ours and savepoint is not None and savepoint.dispose_on_delete
+
+    @property
+    def is_made_by_a_stop(self) -> bool:
+        """Whether the FlinkJob's status records that the operator stopped the job with the savepoint that is
+        registered here.
+        """
+        path = self.spec.savepoint.path if self.spec.savepoint is not None else None
+        if self.job is None or path is None:
+            return False
+        status = self.job.status
+        known = {entry.path for entry in status.requested_savepoints}
+        known.add(status.last_savepoint.path if status.last_savepoint else None)
+        return path in known
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """What its attempts have written to, the last one first, if that is to go with it."""
-        savepoint, status = self.spec.savepoint, self.status
-        if savepoint is None or savepoint.path is not None or not savepoint.dispose_on_delete:
+        """Folders of all attempts, the last one first. Empty if the files are not deleted together with the object."""
+        status = self.status
+        if not self.disposes or self.spec.savepoint is None or self.spec.savepoint.path is not None:
             return ()
         return tuple(folder for folder in (status.target_directory, *reversed(status.former_directories)) if folder)
+
+
+def trigger_id(uid: str, attempt: int) -> str:
+    """Return the request id for an attempt of the FlinkSnapshot with this uid."""
+    return hashlib.sha256(f"{uid}|{attempt}".encode()).hexdigest()[:32]

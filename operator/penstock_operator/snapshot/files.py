@@ -1,7 +1,8 @@
-"""The files of a FlinkSnapshot, opened with the settings under which they were written; see `access`.
+"""The files of a FlinkSnapshot, accessed with the settings with which they were written. See `access`.
 
-A store that is known to be theirs is believed in everything. Another one proves something by what it has, and nothing by
-what it has not; and nothing is deleted there, since an object store says of what it never had that it is gone.
+If the settings are known to be those of the files, every result of the storage is valid. Other settings may lead to a
+different storage. A file that it has proves something, but a missing file proves nothing. Nothing is deleted there
+either: an object store also reports success for the deletion of an object that it never had.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.errors import in_words
 from penstock_operator.reconcile.observation import Storage
-from penstock_operator.reconcile.observe.storage import OTHER_SETTINGS, ask_storage, open_storage
+from penstock_operator.reconcile.observe.storage import OTHER_SETTINGS, open_storage, query_storage
 from penstock_operator.snapshot.access import accesses, has_known_maker, same_store
 
 if TYPE_CHECKING:
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 
 async def read_files(ctx: SnapshotContext, ports: Ports) -> tuple[Storage, StorageAccess | None]:
-    """What storage says of the savepoint, and the settings with which it said so."""
+    """Return the result of reading the files, and the settings with which the storage responded."""
     path = ctx.spec.savepoint.path if ctx.spec.savepoint and ctx.deleting_since is None else None
-    begun = ctx.status.state in ("InProgress", "Pending") and ctx.kind == "savepoint" and ctx.deleting_since is None
-    seal = ctx.status.target_directory if begun else None
+    in_progress = (
+        ctx.status.state in ("InProgress", "Pending") and ctx.kind == "savepoint" and ctx.deleting_since is None
+    )
+    seal = ctx.status.target_directory if in_progress else None
     folders = ctx.folders if ctx.protected and ctx.deleting_since is not None else ()
     if path is None and seal is None and not folders:
         return Storage(), None
@@ -33,7 +36,7 @@ async def read_files(ctx: SnapshotContext, ports: Ports) -> tuple[Storage, Stora
     for access in candidates:
         try:
             found = await _read(ctx, ports, access, path, seal, folders)
-        except Exception as error:  # see `ask_storage`
+        except Exception as error:  # see `query_storage`
             errors.append(in_words(error))
             continue
         own = has_known_maker(ctx) and same_store(candidates[0], access)
@@ -42,7 +45,7 @@ async def read_files(ctx: SnapshotContext, ports: Ports) -> tuple[Storage, Stora
         absent = absent or found
     if absent is not None and not errors:
         return absent, None
-    return Storage(asked=True, error=OTHER_SETTINGS.join(errors)), None
+    return Storage(was_read=True, error=OTHER_SETTINGS.join(errors)), None
 
 
 async def _read(
@@ -57,18 +60,20 @@ async def _read(
     sealed = (await storage.savepoints(seal))[:1] if seal else []
     verdicts = {path: await storage.verify(path)} if path else {}
     within = tuple([found.path for folder in folders for found in await storage.savepoints(folder)])
-    return Storage(asked=True, sealed=sealed[0] if sealed else None, verdicts=verdicts, within=within)
+    return Storage(was_read=True, sealed=sealed[0] if sealed else None, verdicts=verdicts, within=within)
 
 
 async def dispose_files(ctx: SnapshotContext, ports: Ports, path: str) -> None:
-    """Delete a savepoint; one that is gone is fine."""
+    """Delete a savepoint. Do nothing if it does not exist."""
     candidates = accesses(ctx)
     specs = [_spec(access) for access in candidates if same_store(candidates[0], access)]
-    await ask_storage(ports, ctx.namespace, specs, lambda storage, _: storage.dispose(path))
+    await query_storage(ports, ctx.namespace, specs, lambda storage, _: storage.dispose(path))
 
 
 def _spec(access: StorageAccess) -> FlinkJobSpec:
-    """Storage is opened by a FlinkJob's spec; nothing in this one but the settings is ever looked at."""
+    """Return the spec of a FlinkJob with these settings, because storage is opened with such a spec. Its other fields
+    are not used.
+    """
     storage = {
         "checkpoints": "memory://none",
         "savepoints": "memory://none",

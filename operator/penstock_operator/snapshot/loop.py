@@ -1,17 +1,17 @@
-"""One pass over one FlinkSnapshot: read → look → decide → tell → write the status → act."""
+"""One pass over one FlinkSnapshot: read, observe, decide, emit events, write the status, act."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import ValidationError
 
 from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, parse_snapshot_status
-from penstock_operator.api.status import parse_status
+from penstock_operator.api.status.flinkjob_status import parse_status
 from penstock_operator.errors import (
     Conflict,
     Denied,
@@ -23,16 +23,16 @@ from penstock_operator.errors import (
     in_words,
     log_unexpected,
 )
-from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, REVISION
+from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, REVISION, SECRET
 from penstock_operator.reconcile.decide.decision import Event
 from penstock_operator.reconcile.decide.savepoints.retention import awaited_paths, protected_paths
 from penstock_operator.reconcile.loop import Loop
 from penstock_operator.reconcile.observation import Engine
 from penstock_operator.reconcile.observe.dependents import is_lasting
-from penstock_operator.reconcile.observe.manifests import annotations_of, labels_of, parse_time
-from penstock_operator.reconcile.observe.secrets import read_secret
+from penstock_operator.reconcile.observe.manifests import annotations_of, labels_of
+from penstock_operator.reconcile.observe.secrets import read_master_tls, read_secret
 from penstock_operator.reconcile.ownership import is_ours
-from penstock_operator.reconcile.presets.defaults import laid_under
+from penstock_operator.reconcile.presets.defaults import merged_over
 from penstock_operator.resources.names import FINALIZER, JOB, SNAPSHOT_TYPE, TRIGGER, Owner
 from penstock_operator.resources.names import REVISION as REVISION_NAME
 from penstock_operator.snapshot.actions import Dispose, Protect, Release, SnapshotAction, TakeSnapshot
@@ -41,11 +41,11 @@ from penstock_operator.snapshot.decide import DISPOSAL_TIMEOUT, decide, is_settl
 from penstock_operator.snapshot.files import dispose_files, read_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import datetime, timedelta
 
     from penstock_operator.api.flinksnapshot import FlinkSnapshotStatus
-    from penstock_operator.api.status import Ownership
+    from penstock_operator.api.status.flinkjob_status import Ownership
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.reconcile.ports import Ports
@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SnapshotTransition:
-    """What a pass changed; for metrics."""
+    """The change of the status in one pass, for metrics."""
 
     kind: Literal["savepoint", "checkpoint"]
     trigger: str
@@ -65,14 +65,17 @@ class SnapshotTransition:
 
 
 class _Elsewhere(Exception):
-    """The FlinkJob is another operator's, and so is this; or nobody's yet. Of a job that is gone the files may be disposed of by all."""
+    """Signal that the FlinkJob, and so its FlinkSnapshot, belongs to another operator, or to none yet.
+
+    If the FlinkJob no longer exists, every operator may delete the files.
+    """
 
     def __init__(self, owner: Ownership | None) -> None:
         self.owner = owner
 
 
 class SnapshotLoop(Loop):
-    """Reconciles one FlinkSnapshot."""
+    """Reconcile loop of one FlinkSnapshot."""
 
     kind = FLINKSNAPSHOT
 
@@ -82,25 +85,26 @@ class SnapshotLoop(Loop):
         name: str,
         ports: Ports,
         watch: Callable[[SnapshotTransition], None] = lambda transition: None,
-        complain: Callable[[Exception], None] = log_unexpected,
+        report_error: Callable[[Exception], None] = log_unexpected,
     ) -> None:
-        super().__init__(namespace, name, ports, complain)
+        super().__init__(namespace, name, ports, report_error)
         self._watch = watch
         self._job_name: str | None = None
         self._failure = ""
-        """Why the last action was refused."""
+        """Reason why the last action was refused."""
         self._disposed: set[str] = set()
-        """Paths of its files that are deleted."""
+        """Paths of the files that were deleted."""
+        self._deleting_since: datetime | None = None
         self._unread_since: datetime | None = None
-        """Since when the API server has failed over some read, though it answers for the FlinkSnapshot itself."""
+        """Time of the first failure, while some reads fail although the API server returns the FlinkSnapshot itself."""
 
     @property
     def job(self) -> str | None:
-        """The FlinkJob it is of, once that was read."""
+        """Name of the snapshot's FlinkJob, or None before the first read."""
         return self._job_name
 
-    def look_closer(self) -> None:
-        """There is nothing that is not looked at in every pass."""
+    def read_all_objects(self) -> None:
+        """Do nothing, because every pass reads everything."""
 
     async def _step(self) -> tuple[timedelta | None, bool]:
         try:
@@ -117,7 +121,7 @@ class SnapshotLoop(Loop):
             decision = decide(ctx)
         except _Elsewhere as elsewhere:
             return (None if elsewhere.owner else self._ports.settings.progress), False
-        except Denied as error:  # a right that is missing; the status can be written all the same
+        except Denied as error:  # a missing permission; the operator can still write the status
             return await self._unreadable(manifest, error), False
         except Unavailable as error:
             self._unread_since = self._unread_since or self._ports.now()
@@ -129,7 +133,7 @@ class SnapshotLoop(Loop):
         except Exception as error:
             return await self._unreadable(manifest, error), False
         self._failure = ""
-        await self._tell(ctx.uid, decision.events)
+        await self._record_events(ctx.uid, decision.events)
         if decision.status.to_manifest() != (manifest.get("status") or {}):
             await self._write(manifest, decision.status.to_manifest())
         self._watch(SnapshotTransition(ctx.kind, ctx.trigger, ctx.status, decision.status, ctx.now))
@@ -138,22 +142,26 @@ class SnapshotLoop(Loop):
         return decision.requeue, decision.requeue is None
 
     async def _unreadable(self, manifest: Manifest, error: Exception) -> timedelta:
-        """Say so, and touch nothing; but an object that is to go must not hang for ever because nobody understands it."""
+        """Report the error and change nothing else. After a timeout, remove the finalizer of an object that is being
+        deleted.
+
+        Otherwise an object that the operator cannot read could never be deleted.
+        """
         meta, now = manifest["metadata"], self._ports.now()
         invalid = isinstance(error, ValidationError)
         if not invalid:
-            self._complain(error)
-        what = "it is not valid" if invalid else "the operator failed while it looked at it"
+            self._report_error(error)
+        what = "it is not valid" if invalid else "the operator failed while it observed it"
         text, reason = f"{what}: {in_words(error)}"[: self._ports.settings.text_limit], OperatorError.code
         generation = int(meta.get("generation", 1))
         before = parse_snapshot_status(manifest.get("status"))
         status = unreadable(before, generation, now, "InvalidSpec" if invalid else reason, text).to_manifest()
         if status != (manifest.get("status") or {}):
             await self._write(manifest, status)
-        since = parse_time(meta.get("deletionTimestamp"))
+        since = self._deleting(meta, now)
         if since is not None and now - since > DISPOSAL_TIMEOUT and FINALIZER in (meta.get("finalizers") or ()):
             kept = Event("FilesKept", f"{text}; its files stay", "Warning", key=f"{meta['uid']}/kept")
-            await self._tell(meta["uid"], (kept,))
+            await self._record_events(meta["uid"], (kept,))
             await self._finalizers([])
         return self._ports.settings.resync
 
@@ -173,7 +181,7 @@ class SnapshotLoop(Loop):
             trigger=labels.get(TRIGGER, "manual"),
             revision=annotations_of(manifest).get(REVISION_NAME),
             protected=FINALIZER in (meta.get("finalizers") or ()) and (JOB in labels or "deletionTimestamp" in meta),
-            deleting_since=parse_time(meta.get("deletionTimestamp")),
+            deleting_since=self._deleting(meta, now),
             failure=self._failure,
             disposed=frozenset(self._disposed),
             settings=self._ports.settings,
@@ -181,9 +189,16 @@ class SnapshotLoop(Loop):
         ctx = replace(ctx, job=await self._job(spec.job_ref.name))
         if ctx.protected and ctx.deleting_since is not None:
             ctx = replace(ctx, needed=await self._needed(spec.job_ref.name))
-        ctx = replace(ctx, engine=await self._engine(ctx))
+        ctx = replace(ctx, engine=await self._engine(ctx), keys_are_gone=await self._keys_are_gone(ctx))
         storage, opened = await read_files(ctx, self._ports)
         return replace(ctx, storage=storage, opened=opened)
+
+    def _deleting(self, meta: Mapping[str, Any], now: datetime) -> datetime | None:
+        """Return the time when this process first saw that the object is being deleted. The timestamp in the object is
+        not used, because it comes from the clock of the API server.
+        """
+        self._deleting_since = (self._deleting_since or now) if "deletionTimestamp" in meta else None
+        return self._deleting_since
 
     async def _job(self, name: str) -> OwnJob | None:
         manifest = await self._ports.cluster.get(FLINKJOB, self.namespace, name)
@@ -193,7 +208,7 @@ class SnapshotLoop(Loop):
         if not is_ours(self._ports.shard, labels_of(manifest), status.operator):
             raise _Elsewhere(status.operator)
         try:
-            raw = laid_under(status.defaults or {}, manifest.get("spec") or {}, self.namespace, name)
+            raw = merged_over(status.defaults or {}, manifest.get("spec") or {}, self.namespace, name)
             spec = FlinkJobSpec.model_validate(raw)
         except ValidationError:
             spec = None
@@ -209,7 +224,9 @@ class SnapshotLoop(Loop):
         return found
 
     async def _needed(self, own: str) -> dict[str, frozenset[str]]:
-        """What every FlinkJob of the namespace may still be started from; one that is being deleted needs nothing."""
+        """Return the paths from which each FlinkJob of the namespace may still be started. Skip a FlinkJob that is
+        being deleted.
+        """
         found = await self._ports.cluster.list(FLINKJOB, self.namespace)
         return {
             meta["name"]: _paths_of(manifest, own=meta["name"] == own)
@@ -219,26 +236,38 @@ class SnapshotLoop(Loop):
 
     async def _engine(self, ctx: SnapshotContext) -> Engine:
         running = ctx.job.status.running if ctx.job else None
-        if running is None or ctx.deleting_since is not None:
-            return Engine(error="there is no running job")
+        under_way = ctx.status.state == "InProgress" and ctx.protected
+        if running is None or (ctx.deleting_since is not None and not under_way):
+            return Engine(error="no job is running")
         try:
             client = await self._client(ctx)
             job = next((j for j in await client.jobs() if j.id == running.job_id), None)
             if job is None:
-                return Engine(reachable=True, error="the master does not know the job")
+                return Engine(reachable=True, error="the master does not have the job")
             engine = Engine(reachable=True, job_id=job.id, state=job.state)
             request = ctx.status.request_id or ctx.status.trigger_id
             if ctx.status.state == "InProgress" and request and ctx.status.job_id == job.id:
                 found = await client.request(job.id, ctx.kind, request)
                 engine = replace(engine, request=found, checkpoints=await client.checkpoints(job.id))
-        except Exception as error:  # see `reconcile.observe.engine`: what nobody understands is an answer like none
+        except Exception as error:  # as in `reconcile.observe.engine`, an invalid response counts as no response
             return Engine(error=in_words(error))
         return engine
+
+    async def _keys_are_gone(self, ctx: SnapshotContext) -> bool:
+        """Return whether the Secret of the storage is gone for good. While the FlinkJob exists and is not being deleted,
+        return False, because a user may create the Secret again.
+        """
+        name = ctx.status.storage.secret_name if ctx.status.storage is not None else None
+        if name is None or not (ctx.job is None or ctx.job.deleting):
+            return False
+        return await self._ports.cluster.get(SECRET, self.namespace, name) is None
 
     async def _client(self, ctx: SnapshotContext) -> EngineClient:
         job = ctx.spec.job_ref.name
         secret = await read_secret(self._ports, self.namespace, Owner(self.namespace, job, "").secrets)
-        return self._ports.engines(self.namespace, job, secret.get("rest-token"))
+        running = ctx.job.status.running if ctx.job else None
+        tls = await read_master_tls(self._ports, self.namespace, running) if running else None
+        return self._ports.engines(self.namespace, job, secret.get("rest-token"), tls)
 
     async def _act(self, ctx: SnapshotContext, action: SnapshotAction) -> None:
         try:
@@ -257,7 +286,7 @@ class SnapshotLoop(Loop):
             raise
         except Exception as error:
             if not isinstance(error, OperatorError):
-                self._complain(error)
+                self._report_error(error)
             self._failure = in_words(error)
 
     async def _take(self, ctx: SnapshotContext, action: TakeSnapshot) -> None:
@@ -283,7 +312,9 @@ class SnapshotLoop(Loop):
 
 
 def _paths_of(manifest: Manifest, *, own: bool) -> frozenset[str]:
-    """Read from the raw spec: also one that is not valid may be mended and started."""
+    """Return the paths from which a FlinkJob may be started. Read them from the raw spec, because a user may still
+    correct a spec that is not valid.
+    """
     job = (manifest.get("spec") or {}).get("job") or {}
     status, initial = parse_status(manifest.get("status")), job.get("initialSavepointPath")
     return (

@@ -1,1 +1,1 @@
-"""Checkpoints and savepoints, behind one small protocol."""
+"""Checkpoints and savepoints: one small protocol and its implementation."""

@@ -1,4 +1,4 @@
-"""Many calls of one kind, a few at a time."""
+"""Execution of many calls with limited concurrency."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 AT_ONCE = 4
-"""Half of the threads that all jobs share to speak to storage."""
+"""Default concurrency: half of the threads of one endpoint."""
 
 
 async def few_at_a_time(calls: Iterable[Callable[[], Awaitable[T]]], at_once: int = AT_ONCE) -> list[T]:
-    """What each of them gives, in their order; the first error ends them all.
+    """Return the results of the calls in their order. The first error cancels the other calls.
 
     >>> async def square(n: int) -> int:
     ...     return n * n

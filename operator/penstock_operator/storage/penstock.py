@@ -1,26 +1,27 @@
-"""Checkpoint storage, read and changed by the engine's own code (`penstock.checkpoint`).
+"""Implementation of checkpoint storage with the engine's own code (`penstock.checkpoint`).
 
-This is the only module that imports the engine's code, and it does so when storage is first used: an operator that
-cannot read a storage must still be able to say so. Calls block for as long as an object store takes; they run in a
-bounded pool of threads, never in the event loop.
+Only this module imports that code, and only when storage is first used. So an operator that cannot read a storage can
+still report it. A call blocks as long as the object store takes. Calls run in limited pools of threads, one pool for
+each endpoint (`bulkheads`), and never in the event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from penstock_operator.api.endpoints import AllowedEndpoints
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.errors import StorageError, StorageMissing
 from penstock_operator.fence import no_fence
 from penstock_operator.resources.names import UID_SHOWN
+from penstock_operator.storage.bulkheads import THREADS, Bulkheads
 from penstock_operator.storage.concurrency import few_at_a_time
-from penstock_operator.storage.snapshots import Left, StoredSnapshot, Verdict
+from penstock_operator.storage.snapshots import Beginning, Left, StoredSnapshot, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -31,19 +32,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-THREADS = 8
 CALL_TIMEOUT = 45.0
-"""Seconds after which a call is given up; its thread ends by itself when the driver's own timeouts strike."""
+"""Timeout of a call in seconds, including the wait for a thread. The thread itself ends when the timeouts of the
+driver expire.
+"""
+MAX_READ_BYTES = 32 << 20
+"""Maximum number of bytes that are read of one object. The operator reads manifests, but never state."""
 OPEN = 8
-"""Storages that are kept open: an S3 client takes 12 MB, and 0.2 s of CPU time to open."""
+"""Maximum number of open storages. An S3 client needs 12 MB, and 0.2 s of CPU time to open."""
 IDLE = 600.0
-"""Seconds after which one that was not asked for is given up: of keys that have changed, say."""
+"""Seconds after which an unused storage is dropped, for example because its keys have changed."""
+_RESULT = "result"
+"""Name of the record that a job writes when it ends (`docs/checkpoint-protocol.md`)."""
 RETRY_FOR = 10.0
-"""Seconds for which the driver retries by itself."""
+"""Seconds for which the driver retries a request."""
 
 
 def driver_options(spec: FlinkJobSpec, secret: Mapping[str, str]) -> dict[str, Any]:
-    """Options of the storage driver: endpoint and region from the configuration, keys from the Secret."""
+    """Return the options of the storage driver: endpoint and region from the configuration, keys from the Secret."""
     options: dict[str, Any] = {}
     endpoint = spec.configuration.get("s3.endpoint") or secret.get("AWS_ENDPOINT_URL")
     if endpoint:
@@ -59,9 +65,11 @@ def driver_options(spec: FlinkJobSpec, secret: Mapping[str, str]) -> dict[str, A
 
 
 class PenstockStorages:
-    """Opens storages that share one pool of threads: one client per set of options, the last few that were asked for.
+    """Factory of storages. It keeps one client per set of options, for recently used options. Storages with the same
+    endpoint share threads.
 
-    One that is given up goes on for whoever has it, and is closed when nobody does: no more than threads can.
+    A storage that is dropped remains usable for its current users. Its client is closed when no user is left. The
+    number of threads limits how many of these clients exist.
     """
 
     def __init__(
@@ -70,62 +78,77 @@ class PenstockStorages:
         fence: Fence = no_fence,
         own_identity: OwnIdentity | None = None,
         clock: Callable[[], float] = time.monotonic,
+        endpoints: AllowedEndpoints | None = None,
     ) -> None:
         self._fence, self._own_identity = fence, own_identity or OwnIdentity()
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="storage")
+        self._endpoints = endpoints or AllowedEndpoints()
+        self._pool = Bulkheads(threads)
         self._clock = clock
         self._open: dict[str, tuple[PenstockStorage, float]] = {}
-        """The one that was asked for last at the end, each with when that was."""
+        """Storages by options, each with the time of its last use. The most recently used one is last."""
 
-    def __call__(self, spec: FlinkJobSpec, secret: Mapping[str, str]) -> Storage:
-        """See `storage.protocol.StorageFactory`."""
+    def __call__(self, spec: FlinkJobSpec, secret: Mapping[str, str], tenant: str = "") -> Storage:
+        """Open a storage, as `storage.protocol.StorageFactory` defines."""
         options = driver_options(spec, secret)
-        key = repr(sorted(options.items(), key=str))
+        self._endpoints.check(options.get("endpoint_url"))
+        key = repr((tenant, sorted(options.items(), key=str)))
         storage, _ = self._open.pop(key, (None, 0.0))
         now = self._clock()
         if storage is None:
-            storage = PenstockStorage(options, self._pool, self._fence, self._own_identity)
+            storage = PenstockStorage(options, self._pool, self._fence, self._own_identity, tenant)
         self._open[key] = storage, now
-        for spare, (_, asked) in list(self._open.items()):
-            if len(self._open) > OPEN or now - asked > IDLE:
+        for spare, (_, used) in list(self._open.items()):
+            if len(self._open) > OPEN or now - used > IDLE:
                 del self._open[spare]
         return storage
 
     @property
     def open(self) -> int:
-        """How many are kept."""
+        """Number of open storages."""
         return len(self._open)
 
     def close(self) -> None:
-        """Give the threads up."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Shut down the threads."""
+        self._pool.close()
 
 
 @dataclass
 class PenstockStorage:
-    """Reads manifests by the engine's own code, so that both always agree on what is complete."""
+    """The storage of one job. The engine's own code reads the manifests, so the operator and the engine agree on
+    which snapshots are complete.
+    """
 
     options: Mapping[str, Any]
-    pool: ThreadPoolExecutor
+    pool: Bulkheads
     guard: Fence = no_fence
     limits: OwnIdentity | None = None
-    """What may be reached with the operator's own identity, or lies on its own file system; None: everything."""
+    """Limits for access with the operator's identity and to its local file system. None: no limits."""
+    tenant: str = ""
+    """Namespace of the job."""
     _stores: Any = None
 
     async def newest_complete(self, root: str, job_id: str) -> StoredSnapshot | None:
-        """See `Storage`."""
+        """Implement `Storage.newest_complete`."""
         return await self._run(root, lambda: self._newest(root, job_id))
 
+    async def beginning(self, root: str, job_id: str) -> Beginning:
+        """Implement `Storage.beginning`."""
+        return await self._run(root, lambda: self._beginning(root, job_id))
+
     async def verify(self, path: str) -> Verdict:
-        """See `Storage`."""
+        """Implement `Storage.verify`."""
         return await self._run(path, lambda: self._verify(path))
 
     async def savepoints(self, directory: str) -> list[StoredSnapshot]:
-        """See `Storage`."""
+        """Implement `Storage.savepoints`."""
         return await self._run(directory, lambda: self._savepoints(directory))
 
     async def left_by(self, root: str, prefix: str, savepoints: str, folder: str) -> Left:
-        """See `Storage`. A name may have been used hundreds of times: each incarnation has the time of a call to itself."""
+        """Implement `Storage.left_by`.
+
+        Each incarnation gets a separate call with its own timeout, because a name may have been used hundreds of
+        times.
+        """
         owners = await self._run(root, lambda: self._owners(savepoints, folder))
         found = await few_at_a_time(partial(self._run, root, partial(self._savepoints_of, owner)) for owner in owners)
         made = [snapshot for of_owner in found for snapshot in of_owner]
@@ -136,35 +159,37 @@ class PenstockStorage:
         return Left(ids, (*(last for last in newest if last is not None), *made))
 
     async def fence(self, root: str, job_id: str) -> None:
-        """See `Storage`."""
+        """Implement `Storage.fence`."""
         await self._run(root, lambda: self._change(lambda: self._fence(root, job_id)))
 
     async def release(self, root: str, job_id: str, path: str) -> None:
-        """See `Storage`."""
+        """Implement `Storage.release`."""
         await self._run(root, lambda: self._change(lambda: self._release(root, job_id, path)))
 
     async def dispose(self, path: str) -> None:
-        """See `Storage`."""
+        """Implement `Storage.dispose`."""
         await self._run(path, lambda: self._change(lambda: self._dispose(path)))
 
     async def dispose_job(self, root: str, job_id: str) -> None:
-        """See `Storage`."""
+        """Implement `Storage.dispose_job`."""
         await self._run(root, lambda: self._dispose_job(root, job_id))
 
     async def _run(self, location: str, call: Callable[[], T]) -> T:
         is_local = location.startswith("file://")
         if self.limits is not None and (is_local or "key" not in self.options):
             self.limits.check(location, None if is_local else self.options.get("endpoint_url"))
-        loop = asyncio.get_running_loop()
+        endpoint = "file://" if is_local else str(self.options.get("endpoint_url") or location.partition("://")[0])
         try:
             async with asyncio.timeout(CALL_TIMEOUT):
-                return await loop.run_in_executor(self.pool, _translated, call)
+                return await asyncio.wrap_future(self.pool.submit(endpoint, partial(_translated, call), self.tenant))
         except TimeoutError as error:
-            msg = f"checkpoint storage did not answer within {CALL_TIMEOUT:.0f} s"
+            msg = f"checkpoint storage did not respond within {CALL_TIMEOUT:.0f} s"
             raise StorageError(msg) from error
 
     def _change(self, change: Callable[[], T]) -> T:
-        """Asked in the thread: it may have waited for one."""
+        """Execute a change after the fence permits it. Check the fence in the thread, because the call may have
+        waited for a thread.
+        """
         self.guard()
         return change()
 
@@ -172,7 +197,7 @@ class PenstockStorage:
         if self._stores is None:
             from penstock.checkpoint.store.retrying_store import RetryPolicy, Stores
 
-            self._stores = Stores(self.options, RetryPolicy(retry_for=RETRY_FOR))
+            self._stores = Stores({**self.options, "read_limit": MAX_READ_BYTES}, RetryPolicy(retry_for=RETRY_FOR))
         return self._stores
 
     def _newest(self, root: str, job_id: str) -> StoredSnapshot | None:
@@ -196,6 +221,34 @@ class PenstockStorage:
             return None
         manifest = older.manifest
         return StoredSnapshot(older.url, manifest.checkpoint_id, manifest.job_id, _moment(manifest.complete_timestamp))
+
+    def _beginning(self, root: str, job_id: str) -> Beginning:
+        from penstock.checkpoint.files.layout import LATEST
+        from penstock.checkpoint.files.storage import CheckpointStorage
+        from penstock.checkpoint.leadership.fencing import read_bases
+        from penstock.checkpoint.leadership.release import read_release
+        from penstock.checkpoint.store.object_store import ObjectMissing
+
+        storage = CheckpointStorage(root, job_id, stores=self._shared())
+
+        def exists(name: str) -> bool:
+            try:
+                storage.read(name)
+            except ObjectMissing:
+                return False
+            return True
+
+        bases, release = read_bases(storage), read_release(storage)
+        newest = bases[max(bases)] if bases else None
+        return Beginning(
+            storage.url,
+            led=newest is not None,
+            # The engine takes the same string as the same request, and then prefers the job's newest checkpoint.
+            path=(newest.token or newest.path) if newest is not None and newest.path else None,
+            released=release.restore if release is not None else None,
+            completed=any(base.checkpoint is not None for base in bases.values()) or exists(LATEST),
+            ended=exists(_RESULT),
+        )
 
     def _verify(self, path: str) -> Verdict:
         from penstock.checkpoint.savepoint.snapshots import verify
@@ -228,13 +281,15 @@ class PenstockStorage:
         ]
 
     def _owners(self, savepoints: str, folder: str) -> list[str]:
-        """The folders of savepoints of one name: one for each FlinkJob."""
+        """Return the folders with savepoints of FlinkJobs of this name, one folder for each FlinkJob."""
         parent, _, start = f"{savepoints}/{folder}".rpartition("/")
         found = self._shared().for_url(parent).list_folders(parent)
         return [f"{parent}/{name}" for name in found if name.startswith(start) and len(name) == len(start) + UID_SHOWN]
 
     def _savepoints_of(self, owner: str) -> list[StoredSnapshot]:
-        """Savepoints of one FlinkJob, torn ones included; without a manifest one was never complete."""
+        """Return the savepoints of one FlinkJob, including torn ones. Skip savepoints without a manifest, which were
+        never complete.
+        """
         from penstock.checkpoint.savepoint.snapshots import list_savepoints
 
         found = []
@@ -281,14 +336,16 @@ class PenstockStorage:
 
 
 def _chunks(urls: list[str]) -> Iterator[list[str]]:
-    """For one request each."""
-    from penstock.checkpoint.store.object_store import DELETES_AT_ONCE
+    """Split the URLs into groups for one delete request each."""
+    from penstock.checkpoint.store.object_store import MAX_DELETES
 
-    return (urls[start : start + DELETES_AT_ONCE] for start in range(0, len(urls), DELETES_AT_ONCE))
+    return (urls[start : start + MAX_DELETES] for start in range(0, len(urls), MAX_DELETES))
 
 
 def _translated(call: Callable[[], T]) -> T:
-    """The engine's errors as ours; what is missing from the image is said as such."""
+    """Run a call and convert the engine's errors to errors of the operator. A missing package raises
+    `StorageMissing`.
+    """
     try:
         return call()
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What storage holds: checkpoints and savepoints, and whether they can be restored from."""
+"""Checkpoints and savepoints in storage, and the information about whether they can be restored."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StoredSnapshot:
-    """A complete checkpoint or savepoint on storage."""
+    """A checkpoint or savepoint in storage."""
 
     path: str
     checkpoint_id: int | None = None
     job_id: str | None = None
     time: datetime | None = None
     torn: str = ""
-    """Why the newest one cannot be used, if that is so."""
+    """Reason why the newest snapshot cannot be used. Empty if it can be used."""
     older: str | None = None
-    """An older one that could be used in its place; sinks have committed what came after it."""
+    """An older snapshot that can be used in its place. Sinks have already committed the output after that snapshot."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a snapshot can be restored from."""
+    """Result of a verification: whether a snapshot can be restored."""
 
     path: str
     ok: bool
@@ -35,10 +35,28 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Beginning:
+    """The records of the start of an incarnation, which are in the folder of its checkpoints."""
+
+    folder: str
+    """The folder of its checkpoints."""
+    led: bool = False
+    """Whether a master has started to run the job."""
+    path: str | None = None
+    """The snapshot that the arguments of the first master name. None if it started empty, or if no master has started."""
+    released: str | None = None
+    """The snapshot that the record `release` names for a master on standby. Empty: none. None: the record is absent."""
+    completed: bool = False
+    """Whether a checkpoint was completed, even if its files no longer exist."""
+    ended: bool = False
+    """Whether the job has ended. Its checkpoints may have been removed at the end."""
+
+
+@dataclass(frozen=True)
 class Left:
-    """What FlinkJobs of one name have in storage."""
+    """State that FlinkJobs of one name have left in storage."""
 
     incarnations: tuple[str, ...] = ()
-    """Job ids with a folder of checkpoints, whether there are any in it or not."""
+    """Job ids that have a folder for checkpoints, even if the folder has none."""
     snapshots: tuple[StoredSnapshot, ...] = ()
     """The newest checkpoint of each incarnation, and all savepoints that were ever complete."""

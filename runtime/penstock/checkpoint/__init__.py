@@ -1,15 +1,15 @@
-"""Checkpoints and savepoints: what is stored, who may store it, what is kept, how it is restored.
+"""Checkpoints and savepoints: their storage, the leadership that may write them, their retention and their restore.
 
-The protocol is written down in `docs/checkpoint-protocol.md`. From the outside in:
+`docs/checkpoint-protocol.md` defines the protocol. The packages, from the outermost to the innermost:
 
-    savepoint      by path: written, resolved, verified, listed, read, disposed of
-    recovery       take over a job: claim leadership, choose the snapshot; which state goes to which subtask
-    coordinator    when to checkpoint, acks, completion, what to commit and to notify, what to keep and to delete
-    leadership     one leader acts; which manifests count; does the store keep its promises
-    files          what lies in a job's folder: names, manifests, state files, checksums, who needs which
-    store          object stores and their retries; `faults` is the double that fails on purpose
-    events         what coordinator and JobMaster say to each other
+    savepoint      savepoints by path: write, resolve, verify, list, read, dispose
+    recovery       takes over a job: claims leadership, chooses the snapshot, assigns state to subtasks
+    coordinator    schedule, acknowledgements, completion, commits, notifications, retention, deletion
+    leadership     one leader acts; decides which manifests count; tests the guarantees of the store
+    files          content of a job's folder: names, manifests, state files, checksums, references
+    store          object stores and their retries; `faults` is a test double that fails on purpose
+    events         messages between coordinator and JobMaster
 
-The package knows no operator, no graph and no Spark. It is imported by the engine and by the Kubernetes operator, so this
-file imports nothing.
+The package does not know operators, graphs or Spark. The engine and the Kubernetes operator import it, so this file
+imports nothing.
 """

@@ -1,4 +1,4 @@
-"""What goes between the CheckpointCoordinator and the JobMaster, and on to the subtasks. Plain data."""
+"""Messages between the CheckpointCoordinator, the JobMaster and the subtasks. Plain data."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ SubtaskKey = tuple[str, int]
 
 @dataclass(frozen=True)
 class SnapshotRequest:
-    """Take snapshot `checkpoint_id` after the last record of the next epoch.
+    """A request to take snapshot `checkpoint_id` after the last record of the next epoch.
 
-    `is_savepoint`: a savepoint was asked for. `is_final`: the job stops after it; with `drain` the final watermark is sent
-    first, so that windows and timers fire.
+    `is_savepoint`: a savepoint was requested. `is_final`: the job stops after it. If `drain` is set, the final
+    watermark is sent first, so that windows and timers fire.
     """
 
     checkpoint_id: int
     timestamp: int
+    """Time of the trigger in ms of the coordinator's monotonic clock."""
     is_savepoint: bool = False
     is_final: bool = False
     drain: bool = False
+    wall_offset_ms: int = 0
+    """Offset from the coordinator's clock to times since the epoch, for people and manifests."""
 
 
 class Ack(Protocol):
-    """What the coordinator reads of a subtask's answer: `SubtaskAck`, or the engine's own message of the same shape."""
+    """The part of a subtask's answer that the coordinator reads: `SubtaskAck`, or the engine's message of the same shape."""
 
     @property
     def checkpoint_id(self) -> int: ...
@@ -58,11 +61,11 @@ class Ack(Protocol):
 
 
 class SubtaskAck(msgspec.Struct, frozen=True):
-    """The answer of one operator in one subtask: its part of the snapshot is durable, or why not (`error`, and its
-    stable code if it has one).
+    """The answer of one operator in one subtask: its part of the snapshot is durable, or the `error` and its stable code.
 
-    `keyed`: the handle of `SnapshotUpload.run`, None without keyed state. `operator`: `OperatorStateBackend.snapshot()`.
-    `committables` come with an error as well: what was pre-committed must not be forgotten. Durations in ms.
+    `keyed`: the handle of `SnapshotUpload.run`, None without keyed state. `operator`:
+    `OperatorStateBackend.snapshot()`. An answer with an error also has `committables`, because pre-committed output
+    must not be lost. Durations in ms.
     """
 
     checkpoint_id: int
@@ -80,9 +83,9 @@ class SubtaskAck(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class CheckpointCompleted:
-    """The manifest is durable and this JobManager leads: commit, then `on_committed`; notify the subtasks.
+    """The manifest is durable and this JobManager leads. Commit, call `on_committed`, and notify the subtasks.
 
-    `commits`: by uid of the sink, everything pre-committed up to this checkpoint and not handed out before, oldest first.
+    `commits`: by uid of the sink, all committables up to this checkpoint that were not handed out before, oldest first.
     """
 
     checkpoint_id: int
@@ -91,14 +94,14 @@ class CheckpointCompleted:
     is_savepoint: bool = False
     is_final: bool = False
     requests: tuple[str, ...] = ()
-    """Ids of `trigger_checkpoint` requests that this answers."""
+    """Ids of the `trigger_checkpoint` requests that this answers."""
 
 
 @dataclass(frozen=True)
 class CheckpointAborted:
-    """Tell the subtasks (`notify_checkpoint_aborted`): what this snapshot held must be in the next one.
+    """An abandoned checkpoint. Notify the subtasks (`notify_checkpoint_aborted`): the next snapshot must have the content of this one.
 
-    `checkpoint_id` 0: the attempt ended before the `requests` were served; there is nobody to tell.
+    `checkpoint_id` 0: the attempt ended before the `requests` were served, so no subtask needs a notification.
     """
 
     checkpoint_id: int
@@ -108,7 +111,7 @@ class CheckpointAborted:
 
 @dataclass(frozen=True)
 class SavepointCompleted:
-    """The savepoint can be used; `url` is its folder."""
+    """A savepoint that can be used. `url` is its folder."""
 
     request_id: str
     checkpoint_id: int
@@ -118,7 +121,7 @@ class SavepointCompleted:
 
 @dataclass(frozen=True)
 class SavepointFailed:
-    """The job goes on as if it had not been asked for (also when it was to stop after it)."""
+    """A failed savepoint. The job continues as if it had not been requested, even if the job was to stop after it."""
 
     request_id: str
     error: PenstockError
@@ -127,7 +130,7 @@ class SavepointFailed:
 
 @dataclass(frozen=True)
 class JobMustFail:
-    """More checkpoints in a row failed than is tolerated, or this JobManager was fenced (`error` is `Fenced`)."""
+    """The job must fail: too many consecutive checkpoints failed, or this JobManager was fenced (`error` is `Fenced`)."""
 
     error: PenstockError
 
@@ -137,7 +140,7 @@ Event = CheckpointCompleted | CheckpointAborted | SavepointCompleted | Savepoint
 
 @dataclass(frozen=True)
 class SavepointStatus:
-    """For REST's polling: `status` is IN_PROGRESS, COMPLETED or FAILED."""
+    """The status that REST polls: IN_PROGRESS, COMPLETED or FAILED."""
 
     request_id: str
     status: str
@@ -149,7 +152,7 @@ class SavepointStatus:
 
 @dataclass
 class SavepointRequest:
-    """A savepoint that was asked for and not yet answered; `is_cancelled` is seen by the thread that copies."""
+    """A requested savepoint without an answer yet. The thread that copies reads `is_cancelled`."""
 
     request_id: str
     target_directory: str
@@ -160,9 +163,10 @@ class SavepointRequest:
 
 @dataclass(frozen=True)
 class JobDescription:
-    """What the coordinator must know of the running graph. `operators`: every operator whose subtasks answer.
+    """The coordinator's view of the running graph. `operators`: every operator whose subtasks answer.
 
-    `vertices`: uid -> id of the vertex (chain) it runs in, for the statistics; an operator not in it is its own vertex.
+    `vertices`: uid -> id of the vertex (chain) in which it runs, for the statistics. A missing operator is its own
+    vertex.
     """
 
     job_id: str
@@ -174,5 +178,5 @@ class JobDescription:
     vertices: dict[str, str] = field(default_factory=dict)
 
     def subtasks(self) -> frozenset[SubtaskKey]:
-        """Everybody who must answer a snapshot request."""
+        """Return all subtasks that must answer a snapshot request."""
         return frozenset((info.uid, subtask) for info in self.operators for subtask in range(info.parallelism))

@@ -8,35 +8,40 @@ from urllib.parse import quote
 
 import httpx
 
-from penstock.cli.connection import ENDED
 from penstock.cli.errors import MasterUnreachable, OperationFailed, RequestFailed
+from penstock.common.credentials.local_token import find_token
+from penstock.common.job_status import GLOBALLY_TERMINAL
 from penstock.rest import models
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable, Mapping
 
 S = TypeVar("S", bound=models.Shape)
 R = TypeVar("R", models.OperationResult, models.CheckpointResult)
 
 Consistency = Literal["checkpoint", "live"]
-"""Of looked-up state: that of the newest checkpoint, or what the task holds."""
+"""Source of looked-up state: the newest checkpoint, or the task that owns the key."""
 _POLL_FIRST, _POLL_LAST = 0.1, 1.0
 _LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=None)
-"""httpcore closes surplus idle connections, also one that another thread has just been given."""
+"""httpcore closes surplus idle connections, even one that another thread has just received from the pool."""
 
 
 class RestClient:
-    """Asks the JobManager at `url`; all methods wait for the answer.
+    """Client of the JobManager at `url`. All methods wait for the response.
 
     Args:
-        url: with or without `http://`.
-        token: bearer token.
+        url: `http://HOST:PORT` or `https://HOST:PORT`. Without a scheme, it is https if `tls` is given, else http. The client never
+            changes the scheme of a URL.
+        token: bearer token. None: the token of this user's `python job.py`, if it serves the URL (`common.local_token`).
         timeout: seconds for each request.
-        transport: for tests.
+        tls: CAs and client certificate (`connection.client_tls`). None: the system's CAs.
+        server_name: name that the certificate must have, if it is not the host of the URL.
+        transport: transport, for tests.
 
     Every method raises:
-        MasterUnreachable: nobody answers, or something else than a JobManager.
-        RequestFailed: it refused.
+        MasterUnreachable: there is no response, the certificate is refused, or the server is not a JobManager.
+        RequestFailed: the JobManager refused the request.
     """
 
     def __init__(
@@ -45,24 +50,35 @@ class RestClient:
         token: str | None = None,
         *,
         timeout: float = 10.0,
+        tls: ssl.SSLContext | None = None,
+        server_name: str | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._timeout = timeout
-        self.url = (url if "://" in url else f"http://{url}").rstrip("/")
+        self._extensions = None if server_name is None else {"sni_hostname": server_name}
+        scheme = "http" if tls is None else "https"
+        self.url = (url if "://" in url else f"{scheme}://{url}").rstrip("/")
+        if token is None and transport is None and (found := find_token(self.url)) is not None:
+            self.url, token = found
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         try:
             self._http = httpx.Client(
-                base_url=self.url, headers=headers, timeout=timeout, transport=transport, limits=_LIMITS
+                base_url=self.url,
+                headers=headers,
+                timeout=timeout,
+                transport=transport,
+                limits=_LIMITS,
+                verify=True if tls is None else tls,
             )
         except httpx.InvalidURL as error:
             raise MasterUnreachable(
-                f"'{url}' is no address of a JobManager: {error}", remedy="write -m http://HOST:PORT"
+                f"'{url}' is not a valid address of a JobManager: {error}", remedy="write -m http://HOST:PORT"
             ) from None
 
     def close(self) -> None:
         self._http.close()
 
-    # what is known
+    # information
 
     def overview(self) -> models.ClusterOverview:
         return self._get("/overview", models.ClusterOverview)
@@ -89,10 +105,10 @@ class RestClient:
         return self._get(f"/jobs/{_part(job_id)}/checkpoints", models.CheckpointingStatistics)
 
     def read_log(self, task_manager: str | None, what: str, start: int) -> tuple[str, int]:
-        """Whole lines from a position on (negative: from the end), and the position behind them.
+        """Return whole lines from a position on (negative: from the end), and the position after them.
 
         Args:
-            task_manager: None: of the JobManager.
+            task_manager: id of the TaskManager. None: the JobManager.
             what: `log` or `stdout`.
         """
         path = "/jobmanager" if task_manager is None else f"/taskmanagers/{_part(task_manager)}"
@@ -103,14 +119,14 @@ class RestClient:
         raise self._refusal(response, self._json(response, "GET", path))
 
     def thread_dump(self, task_manager: str | None) -> models.ThreadDump:
-        """Of the Python workers of a TaskManager; None: of the JobManager's process."""
+        """Return the threads of a TaskManager's Python workers, or of the JobManager's process for None."""
         path = "/jobmanager" if task_manager is None else f"/taskmanagers/{_part(task_manager)}"
         return self._get(f"{path}/thread-dump", models.ThreadDump)
 
     def flame_graph(
         self, job_id: str, vertex: str, *, seconds: float, hertz: int, kind: str, subtask: int | None = None
     ) -> str:
-        """Folded stacks of a vertex, or of one subtask of it, looked at for so many seconds."""
+        """Sample a vertex or one of its subtasks for `seconds` seconds, and return folded stacks."""
         path = f"/jobs/{_part(job_id)}/vertices/{_part(vertex)}/flamegraph"
         params = {"seconds": str(seconds), "hertz": str(hertz), "type": kind, "format": "folded"}
         if subtask is not None:
@@ -121,7 +137,7 @@ class RestClient:
         raise self._refusal(response, self._json(response, "GET", path))
 
     def states(self, job_id: str) -> models.JobStates:
-        """Those in the newest checkpoint."""
+        """Return the states in the newest checkpoint."""
         return self._get(f"/jobs/{_part(job_id)}/state", models.JobStates)
 
     def state_entries(
@@ -134,7 +150,10 @@ class RestClient:
         limit: int | None = None,
         consistency: Consistency = "checkpoint",
     ) -> models.StateEntryList:
-        """Of one key (as JSON, or as text), or the first ones, in the newest checkpoint; or of one key as its task holds it."""
+        """Return the entries of one key (as JSON or as text), or the first entries.
+
+        They come from the newest checkpoint, or for one key from the task that owns it.
+        """
         given = {
             "key": key,
             "uid": uid,
@@ -142,43 +161,47 @@ class RestClient:
             "consistency": None if consistency == "checkpoint" else consistency,
         }
         params = {name: value for name, value in given.items() if value is not None}
-        answer = self._ask("GET", f"/jobs/{_part(job_id)}/state/{_part(name)}", params=params)
+        answer = self._request("GET", f"/jobs/{_part(job_id)}/state/{_part(name)}", params=params)
         return models.StateEntryList.model_validate(answer)
 
     def find_job(self, text: str) -> models.JobSummary:
-        """The job with that id, beginning of an id, or name.
+        """Return the job with that id, prefix of an id, or name.
 
-        A name may have been used again and again: it means the job that has not ended, else the one that ended last.
+        If several jobs have the name, it is the job that has not ended, else the one that ended last.
 
         Raises:
-            RequestFailed: there is none, or more than one.
+            RequestFailed: no job or several jobs match.
         """
         jobs = self.jobs()
         exact = [job for job in jobs if job.jid == text]
-        named = [job for job in jobs if job.name == text and job.state not in ENDED]
+        named = [job for job in jobs if job.name == text and job.state not in GLOBALLY_TERMINAL]
         begins = [job for job in jobs if job.jid.startswith(text.lower())]
-        ended = sorted((job for job in jobs if job.name == text and job.state in ENDED), key=lambda job: job.end_time)
+        ended = sorted(
+            (job for job in jobs if job.name == text and job.state in GLOBALLY_TERMINAL), key=lambda job: job.end_time
+        )
         for found in (exact, named, begins, ended[-1:]):
             if len(found) == 1:
                 return found[0]
             if found:
                 raise RequestFailed(
-                    f"'{text}' is not clear: {_listing(found)}",
+                    f"'{text}' matches more than one job: {_listing(found)}",
                     remedy="give more digits of the job id",
                     code="NOT_FOUND",
                 )
-        remedy = f"jobs here: {_listing(jobs)}" if jobs else "no job is known there; see `penstock list -a`"
-        raise RequestFailed(f"there is no job '{text}' at {self.url}", remedy=remedy, code="NOT_FOUND", status=404)
+        remedy = f"jobs here: {_listing(jobs)}" if jobs else "the JobManager has no jobs; see `penstock list -a`"
+        raise RequestFailed(
+            f"the JobManager at {self.url} has no job '{text}'", remedy=remedy, code="NOT_FOUND", status=404
+        )
 
-    # what can be done
+    # actions
 
     def checkpoint(self, job_id: str) -> str:
-        """Returns the path where `wait_for_checkpoint` asks."""
+        """Start a checkpoint and return the path that `wait_for_checkpoint` polls."""
         path = f"/jobs/{_part(job_id)}/checkpoints"
         return f"{path}/{self._trigger('POST', path, {})}"
 
     def savepoint(self, job_id: str, directory: str | None, *, cancel: bool = False) -> str:
-        """Returns the path below which `wait` asks."""
+        """Start a savepoint and return the path that `wait` polls."""
         path = f"/jobs/{_part(job_id)}/savepoints"
         body = {"target-directory": directory, "cancel-job": cancel}
         return f"{path}/{self._trigger('POST', path, body)}"
@@ -189,19 +212,19 @@ class RestClient:
         return f"/jobs/{_part(job_id)}/savepoints/{request_id}"
 
     def cancel(self, job_id: str) -> None:
-        self._ask("PATCH", f"/jobs/{_part(job_id)}", params={"mode": "cancel"})
+        self._request("PATCH", f"/jobs/{_part(job_id)}", params={"mode": "cancel"})
 
     def rescale(self, job_id: str, parallelism: int) -> str:
         path = f"/jobs/{_part(job_id)}/rescaling"
         return f"{path}/{self._trigger('PATCH', path, None, {'parallelism': str(parallelism)})}"
 
     def send_program(self, content: bytes, headers: Mapping[str, str], timeout: float) -> str:
-        """The job's id, when it was accepted. `content` and `headers`: see `cli.remote`."""
+        """Send a program and return the job's id after it is accepted. `content` and `headers`: see `cli.remote`."""
         response = self._send("POST", "/programs", content=content, headers=headers, timeout=timeout)
         if response.status_code in (404, 405):
             raise RequestFailed(
-                f"the JobManager at {self.url} takes no programs",
-                remedy="send them to a session cluster (`penstock session`); a deployed JobManager has its one job",
+                f"the JobManager at {self.url} does not accept programs",
+                remedy="send the program to a session cluster (`penstock session`). A deployed JobManager runs only its own job",
                 code="NOT_FOUND",
                 status=404,
             )
@@ -214,7 +237,7 @@ class RestClient:
         return self._get(f"/programs/{_part(job_id)}", models.ProgramOutcome)
 
     def program_results(self, job_id: str, start: int) -> models.ProgramResults:
-        """Records of `execute_and_collect` from that number on."""
+        """Return the records of `execute_and_collect` from that number on."""
         path = f"/programs/{_part(job_id)}/results?from={start}"
         response = self._send("POST", path, may_repeat=True)
         answer = self._json(response, "POST", path)
@@ -226,10 +249,10 @@ class RestClient:
         return f"/savepoint-disposal/{self._trigger('POST', '/savepoint-disposal', {'savepoint-path': savepoint})}"
 
     def shut_down(self) -> None:
-        self._ask("DELETE", "/cluster")
+        self._request("DELETE", "/cluster")
 
     def wait(self, path: str, what: str, timeout: float) -> models.OperationOutcome:
-        """Wait for an action that was begun. `what` names it in errors, `timeout` is in seconds.
+        """Wait for an action that was started. `what` is its name in errors, and `timeout` is in seconds.
 
         Raises:
             OperationFailed: it failed, or took longer.
@@ -237,7 +260,7 @@ class RestClient:
         return self._outcome(path, models.OperationResult, what, timeout).operation or models.OperationOutcome()
 
     def wait_for_checkpoint(self, path: str, what: str, timeout: float) -> int | None:
-        """The number of a checkpoint that was begun; see `wait`."""
+        """Return the number of a checkpoint that was started; see `wait`."""
         outcome = self._outcome(path, models.CheckpointResult, what, timeout).operation
         return None if outcome is None else outcome.checkpoint_id
 
@@ -248,15 +271,15 @@ class RestClient:
         if result is None:
             raise OperationFailed(
                 f"{what} has not ended after {timeout:g} s",
-                remedy=f"it goes on; ask {self.url}{path}, or give --timeout",
+                remedy=f"the operation still runs. Poll {self.url}{path}, or set a longer --timeout",
             )
         if result.operation is not None and result.operation.failure_cause is not None:
             raise OperationFailed(f"{what} failed: {result.operation.failure_cause.stack_trace}")
         return result
 
     def wait_until_ended(self, job_id: str, timeout: float) -> str:
-        """The state the job ended in; the present one if it has not after `timeout` seconds."""
-        state = self._until(lambda: self.state(job_id), lambda found: found in ENDED, timeout)
+        """Return the state in which the job ended, or its current state after `timeout` seconds."""
+        state = self._until(lambda: self.state(job_id), lambda found: found in GLOBALLY_TERMINAL, timeout)
         return state or self.state(job_id)
 
     def _until(self, ask: Callable[[], Any], is_done: Callable[[Any], bool], timeout: float) -> Any:
@@ -274,24 +297,26 @@ class RestClient:
     def _trigger(
         self, method: str, path: str, body: Mapping[str, object] | None, params: Mapping[str, str] | None = None
     ) -> str:
-        answer = self._ask(method, path, json=body, params=params)
+        answer = self._request(method, path, json=body, params=params)
         return models.TriggerResponse.model_validate(answer).request_id
 
     def _get(self, path: str, shape: type[S]) -> S:
-        answer = self._ask("GET", path)
+        answer = self._request("GET", path)
         try:
             return shape.model_validate(answer)
         except ValueError as error:
-            raise self._stranger(f"it answered GET {path} with something else ({type(error).__name__})") from None
+            raise self._not_a_master(
+                f"the response to GET {path} has an unexpected form ({type(error).__name__})"
+            ) from None
 
-    def _ask(
+    def _request(
         self,
         method: str,
         path: str,
         *,
         json: Mapping[str, object] | None = None,
         params: Mapping[str, str] | None = None,
-    ) -> Any:  # JSON; the callers validate it
+    ) -> Any:  # JSON, which the callers validate
         response = self._send(method, path, json=json, params=params)
         answer = self._json(response, method, path)
         if response.is_success:
@@ -319,43 +344,62 @@ class RestClient:
                 content=content,
                 headers=headers,
                 timeout=self._timeout if timeout is None else timeout,
+                extensions=self._extensions,
             )
 
         try:
             try:
                 return send()
             except httpx.RemoteProtocolError:
-                # Most likely a kept connection that the server, or a proxy before it, was just closing.
+                # Most likely, the server or a proxy before it was just closing a kept connection.
                 if method != "GET" and not may_repeat:
                     raise
                 return send()
         except (httpx.TransportError, httpx.InvalidURL) as error:
             raise MasterUnreachable(
-                f"no JobManager answers at {self.url}: {_reason(error)}",
-                remedy="start a job there, or name another JobManager with -m URL or PENSTOCK_MASTER",
+                f"the JobManager at {self.url} does not respond: {_reason(error)}",
+                remedy=self._remedy(error),
             ) from None
 
-    def _json(self, response: httpx.Response, method: str, path: str) -> Any:  # JSON; the callers validate it
+    def _remedy(self, error: Exception) -> str:
+        text = str(error)
+        if "Hostname mismatch" in text or "IP address mismatch" in text:
+            return "use a host name that is in the certificate, or pass such a name with --tls-server-name"
+        if "CERTIFICATE_VERIFY_FAILED" in text and "expired" in text:
+            return "renew the certificate of the JobManager"
+        if "CERTIFICATE_VERIFY_FAILED" in text:
+            return "pass the CA that signed the certificate of the JobManager with --ca-file or PENSTOCK_CA_FILE"
+        if "alert certificate required" in text or "alert unknown ca" in text:
+            return "pass a client certificate that the JobManager accepts with --client-certificate"
+        if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
+            return "the server does not use TLS. Check the port, and the option rest.ssl.enabled of the JobManager"
+        if self.url.startswith("http://") and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+            return f"if the JobManager uses TLS, pass https{self.url.removeprefix('http')} and --ca-file"
+        return "start a JobManager there, or pass the address of another one with -m URL or PENSTOCK_MASTER"
+
+    def _json(self, response: httpx.Response, method: str, path: str) -> Any:  # JSON, which the callers validate
         try:
             return response.json()
         except ValueError:
-            raise self._stranger(f"it answered {method} {path} with {response.status_code} and no JSON") from None
+            raise self._not_a_master(
+                f"the response to {method} {path} has the status {response.status_code} and is not JSON"
+            ) from None
 
     def _refusal(self, response: httpx.Response, answer: object) -> RequestFailed:
         errors = answer.get("errors") if isinstance(answer, dict) else None
         lines = [str(line) for line in errors] if isinstance(errors, list) and errors else [response.reason_phrase]
         remedies = [line.removeprefix("remedy: ") for line in lines if line.startswith("remedy: ")]
-        said = [line for line in lines if not line.startswith("remedy: ")]
+        message = [line for line in lines if not line.startswith("remedy: ")]
         return RequestFailed(
-            "\n".join(said),
+            "\n".join(message),
             remedy="; ".join(remedies),
             code=response.headers.get("X-Penstock-Error", ""),
             status=response.status_code,
         )
 
-    def _stranger(self, what: str) -> MasterUnreachable:
+    def _not_a_master(self, what: str) -> MasterUnreachable:
         return MasterUnreachable(
-            f"what answers at {self.url} is no JobManager: {what}", remedy="check the URL (-m URL or PENSTOCK_MASTER)"
+            f"the server at {self.url} is not a JobManager: {what}", remedy="check the URL (-m URL or PENSTOCK_MASTER)"
         )
 
 
@@ -370,5 +414,5 @@ def _listing(jobs: list[models.JobSummary]) -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout | httpx.WriteTimeout | httpx.PoolTimeout):
-        return "no answer in time"
+        return "no response in time"
     return str(error) or type(error).__name__

@@ -12,29 +12,30 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Definitions = Annotated[
-    list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="Set a configuration key. May be given again.")
+    list[str] | None, typer.Option("-D", metavar="KEY=VALUE", help="Set a configuration key. Can be repeated.")
 ]
 
 
 def parse_definitions(definitions: Sequence[str] | None) -> dict[str, str]:
-    """
+    """Parse definitions of configuration keys.
+
     >>> parse_definitions(["parallelism.default=4", "a=b=c"])
     {'parallelism.default': '4', 'a': 'b=c'}
 
     Raises:
-        UsageError: one has no `=`.
+        UsageError: a definition has no `=`.
     """
     parsed: dict[str, str] = {}
     for definition in definitions or ():
         key, separator, value = definition.partition("=")
         if not separator or not key.strip():
-            raise UsageError(f"-D {definition}: that is no KEY=VALUE", remedy="write -D parallelism.default=4")
+            raise UsageError(f"-D {definition} is not KEY=VALUE", remedy="write -D parallelism.default=4")
         parsed[key.strip()] = value.strip()
     return parsed
 
 
 def storage_options(configuration: Mapping[str, str]) -> dict[str, Any]:
-    """How to reach the object store, from `s3.…` keys; what they do not say the environment does."""
+    """Return the options of the object store from `s3.…` keys. All other options come from the environment."""
     if not configuration:
         return {}
     from penstock.common.configuration import Configuration

@@ -1,4 +1,4 @@
-"""The picture of a job's progress for a terminal, and the same as one plain line. Pure functions of `JobProgress`."""
+"""The view of a job's progress for a terminal, and a version in one plain line. Pure functions of `JobProgress`."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def dashboard(
     *,
     expand: bool = True,
 ) -> Panel:
-    """The whole picture. `rates`: records/s so far; `notes`: lines of the caller; `problem`: why it may be old.
+    """Return the whole view. `rates`: records/s so far; `notes`: lines of the caller; `problem`: reason why the data may be old.
 
-    `expand`: take the whole width, so that the frame stands still when it is drawn again.
+    `expand`: use the whole width, so that the frame keeps its size when it is redrawn.
     """
     state = Text(progress.state, style=STATE_STYLES.get(progress.state, "bold yellow"))
     end = progress.now if progress.end_time < 0 else progress.end_time
@@ -63,7 +63,7 @@ def dashboard(
 
 
 def plain_line(progress: models.JobProgress) -> str:
-    """The most important of it in one line."""
+    """Return the most important values in one line."""
     last = progress.checkpoints.last
     checkpoint = "none yet" if last is None else f"{last.id} ({span(last.duration)}, {size(last.checkpointed_size)})"
     return (
@@ -75,7 +75,7 @@ def plain_line(progress: models.JobProgress) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """The last values as bars, the largest as a full one.
+    """Return the last values as bars. The largest value has a full bar.
 
     >>> sparkline([0, 5, 10], 8)
     '▁▄█'

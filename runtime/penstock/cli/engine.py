@@ -1,4 +1,4 @@
-"""The seam to the engine: what the commands that start something ask of `penstock.jobmanager.process.launch`."""
+"""The interface to the engine: the functions of `penstock.jobmanager.process.launch` for the commands that start something."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 LAUNCH_MODULE = "penstock.jobmanager.process.launch"
-WORKER_MODULE = "penstock.jobmanager.process.worker_launch"
+WORKER_MODULE = "penstock.jobmanager.process.worker.worker_launch"
 
 
 class Launcher(Protocol):
-    """The functions of `penstock.jobmanager.process.launch`. All raise `PenstockError` for what they can explain."""
+    """Functions of `penstock.jobmanager.process.launch`. All raise `PenstockError` for errors that they can explain."""
 
     def run_script(
         self,
@@ -28,11 +28,12 @@ class Launcher(Protocol):
         configuration: Mapping[str, str],
         on_submitted: Callable[[str, str, str], None],
     ) -> None:
-        """Run a program here as `__main__`, on an embedded cluster; returns when the program has ended.
+        """Run a program in this process as `__main__` on an embedded cluster. Return when the program has ended.
 
-        `savepoint_path` and `allow_non_restored_state` (uids) are for the first job that the program starts.
-        `on_submitted(job id, job name, REST URL)` is called for each job when it is accepted; the URL is empty if the
-        REST API is off. What the program raises is raised.
+        `savepoint_path` and `allow_non_restored_state` (uids) apply to the first job that the program starts.
+        `on_submitted(job id, job name, REST URL)` is called for each job when it is accepted. The URL is empty if the REST API is disabled.
+        The
+        program's exceptions are raised.
         """
         ...
 
@@ -50,11 +51,11 @@ class Launcher(Protocol):
         parallelism: int | None,
         configuration: Mapping[str, str],
     ) -> int:
-        """Be the JobManager of one job until it ends; returns the exit code. Exactly one of the four ways to start."""
+        """Run the JobManager of one job until it ends. Return the exit code. Exactly one of the four ways to start must be selected."""
         ...
 
     def run_session(self, *, configuration: Mapping[str, str], local: bool) -> int:
-        """Be a session cluster until the process is told to leave; `local`: with workers of its own."""
+        """Run a session cluster until the process receives a stop signal. `local`: start workers in local processes."""
         ...
 
     def check(
@@ -67,27 +68,29 @@ class Launcher(Protocol):
         configuration: Mapping[str, str],
         allow_non_restored_state: Sequence[str] = (),
     ) -> Mapping[str, Any]:
-        """Build the program's graph without running it, and hold it against a savepoint if one is named.
+        """Build the program's graph without running it, and compare it with a savepoint if one is given.
 
-        `allow_non_restored_state`: uids whose state in the savepoint may be left behind; passed only when some are named.
+        Args:
+            allow_non_restored_state: uids whose state in the savepoint may be skipped. It is passed only if it is not empty.
 
-        Returns {"ok": bool, "problems": [{"code", "message", "remedy", "operator"}], "graph": the plan or None,
-        "not_looked_at": [{"operator", "location", "statement"}], "warnings": [{"code", "message", "remedy"}]}: where states
-        may be declared that were not held against it, and containers that are too small for the job.
+        Returns:
+            {"ok": bool, "problems": [{"code", "message", "remedy", "operator"}], "graph": the plan or None,
+            "not_looked_at": [{"operator", "location", "statement"}], "warnings": [{"code", "message", "remedy"}]}. `not_looked_at` lists
+            code that may declare states and was not checked. `warnings` lists containers that are too small for the job.
         """
         ...
 
 
 class WorkerLauncher(Protocol):
-    """The function of `penstock.jobmanager.process.worker_launch`, which imports little."""
+    """Function of `penstock.jobmanager.process.worker.worker_launch`, which imports little."""
 
     def run_worker(self, *, master: str, slots: int) -> int:
-        """Be a TaskManager of the master at `host:port` until it ends; returns the exit code."""
+        """Run a TaskManager of the master at `host:port` until it ends. Return the exit code."""
         ...
 
 
 def launcher() -> Launcher:
-    """The engine, imported now.
+    """Import and return the engine.
 
     Raises:
         ClusterError: it is not installed here.
@@ -96,7 +99,7 @@ def launcher() -> Launcher:
 
 
 def worker_launcher() -> WorkerLauncher:
-    """What of the engine a worker's process needs, imported now.
+    """Import and return the part of the engine that a worker's process needs.
 
     Raises:
         ClusterError: it is not installed here.

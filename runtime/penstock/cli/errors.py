@@ -1,4 +1,4 @@
-"""What the command line says when something went wrong: one clear line, where it is, and what to do."""
+"""Error output of the command line: one clear line, the location, and the remedy."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from typing import TYPE_CHECKING
 import typer
 
 from penstock.common.errors import PenstockError, PlatformError
+from penstock.common.logs.redaction import hide_own
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 
 class UsageError(PenstockError):
-    """The command cannot be carried out as it was written."""
+    """Error of a command whose arguments are invalid."""
 
     code = "USAGE"
 
 
 class MasterUnreachable(PlatformError):
-    """No JobManager answers at the URL."""
+    """Error of a URL at which no JobManager responds."""
 
     code = "MASTER_UNREACHABLE"
 
 
 class RequestFailed(PenstockError):
-    """The JobManager refused; `code` is the one it gave."""
+    """Error of a request that the JobManager refused. `code` is the JobManager's error code."""
 
     code = "REQUEST_FAILED"
 
@@ -38,14 +39,14 @@ class RequestFailed(PenstockError):
 
 
 class OperationFailed(PenstockError):
-    """A savepoint, rescale, … was begun and did not succeed."""
+    """Error of a savepoint, rescale, … that was started and did not succeed."""
 
     code = "OPERATION_FAILED"
 
 
 def show_error(error: PenstockError) -> None:
     """Write the error to stderr."""
-    head, *rest = error.message.splitlines() or [""]
+    head, *rest = hide_own(error.message).splitlines() or [""]
     typer.secho(f"error [{error.code}]: ", err=True, nl=False, fg=typer.colors.RED, bold=True)
     typer.echo(head, err=True)
     for line in rest:
@@ -55,17 +56,17 @@ def show_error(error: PenstockError) -> None:
     if error.location:
         typer.echo(f"  at: {error.location}", err=True)
     if error.remedy:
-        typer.secho(f"  remedy: {error.remedy}", err=True, fg=typer.colors.YELLOW)
+        typer.secho(f"  remedy: {hide_own(error.remedy)}", err=True, fg=typer.colors.YELLOW)
 
 
 def show_program_error(error: BaseException, script: str) -> None:
     """Write an exception of the user's program to stderr, beginning with the program's first frame."""
     lines = traceback.format_exception(type(error), error, frames_from(error.__traceback__, script))
-    sys.stderr.write("".join(lines))
+    sys.stderr.write(hide_own("".join(lines)))
 
 
 def frames_from(trace: TracebackType | None, script: str) -> TracebackType | None:
-    """The traceback without what lies above the first frame of `script`; whole if there is none."""
+    """Return the traceback without the frames outside the first frame of `script`, or the whole one if it has no such frame."""
     found = trace
     while found is not None and found.tb_frame.f_code.co_filename != script:
         found = found.tb_next

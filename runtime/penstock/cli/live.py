@@ -4,8 +4,8 @@
         view.note("taking a savepoint")
         …
 
-The input is any callable that returns the JSON of `GET /jobs/:id/progress` (see `rest.models.JobProgress`). While it
-raises a `PenstockError` the last picture stays, with the reason below it: a JobManager that fails over comes back.
+The input is any callable that returns the JSON of `GET /jobs/:id/progress` (see `rest.models.JobProgress`). If it raises a
+`PenstockError`, the last picture remains with the reason below it, because a JobManager may come back after a failover.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 from rich.live import Live
 
-from penstock.cli.connection import ENDED
 from penstock.cli.dashboard import dashboard, plain_line
 from penstock.cli.output import clock_time, console
 from penstock.common.errors import PenstockError
+from penstock.common.job_status import GLOBALLY_TERMINAL
 from penstock.rest import models
 
 if TYPE_CHECKING:
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-KEPT_RATES = 120
-KEPT_NOTES = 6
+MAX_RATES = 120
+MAX_NOTES = 6
 PLAIN_SECONDS = 5.0
-"""Time between two plain lines in which nothing happened."""
+"""Maximum time in seconds between two plain lines about an unchanged job."""
 PATIENCE_SECONDS = 60.0
-"""A JobManager that is away for longer does not come back: the view ends."""
+"""Time in seconds after which an unreachable JobManager is considered lost, and the view ends."""
 
 
 class LiveView:
-    """Shows what `poll` returns until the job has ended.
+    """View that shows the results of `poll` until the job has ended.
 
     Args:
-        poll: returns the progress as JSON; called from the view's thread.
+        poll: function that returns the progress as JSON. The view's thread calls it.
         interval: seconds between two polls.
-        out: where to draw; None = stdout.
-        plain_seconds: without a terminal, at least this long between two lines about an unchanged job.
-        patience: seconds without an answer after which the view ends; None = never.
+        out: console to draw on. None = stdout.
+        plain_seconds: without a terminal, seconds between two lines about an unchanged job.
+        patience: seconds without a response after which the view ends. None = never.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class LiveView:
         self._out = out or console()
         self._plain_seconds = plain_seconds
         self._patience = patience
-        self._rates: deque[float] = deque(maxlen=KEPT_RATES)
-        self._notes: deque[str] = deque(maxlen=KEPT_NOTES)
+        self._rates: deque[float] = deque(maxlen=MAX_RATES)
+        self._notes: deque[str] = deque(maxlen=MAX_NOTES)
         self._progress: models.JobProgress | None = None
         self.problem = ""
-        """Why what is shown may be old; empty if it is not."""
+        """Reason why the shown data may be old. Empty if it is current."""
         self._answered = time.monotonic()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -75,12 +75,12 @@ class LiveView:
         self._line_key: object = None
 
     def run(self) -> models.JobProgress | None:
-        """Show until the job has ended, or Ctrl-C, or `stop()`, or patience is at its end; returns what was seen last.
+        """Show the job until it has ended, Ctrl-C, `stop()`, or the end of the patience. Return the last progress.
 
         Raises:
-            PenstockError: the very first look failed.
+            PenstockError: the first poll failed.
         """
-        self._look(first=True)
+        self._poll_once(first=True)
         try:
             if self._out.is_terminal:
                 with Live(console=self._out, auto_refresh=False, transient=False) as live:
@@ -95,26 +95,26 @@ class LiveView:
         return self._progress
 
     def show_once(self) -> None:
-        """Look once and write the whole picture, also where there is no terminal."""
-        self._look(first=True)
+        """Poll once and write the whole picture, even without a terminal."""
+        self._poll_once(first=True)
         if self._progress is not None:
             self._out.print(dashboard(self._progress, expand=False))
 
     def note(self, text: str) -> None:
-        """Add a line of the caller's, with the time. May be called from any thread."""
+        """Add a line of the caller with the time. Any thread may call it."""
         line = f"{clock_time(int(time.time() * 1000))}  {text}"
         self._notes.append(line)
         if not self._out.is_terminal:
             self._out.print(line, markup=False, soft_wrap=True)
 
     def start(self) -> LiveView:
-        """Show in a thread of its own until `stop()`. A job that cannot be reached yet is waited for."""
+        """Show the job in a separate thread until `stop()`. If the job is not yet reachable, wait for it."""
         self._thread = threading.Thread(target=self._run_in_thread, name="live-view", daemon=True)
         self._thread.start()
         return self
 
     def stop(self) -> None:
-        """Draw once more and end."""
+        """Draw once more and stop."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -139,23 +139,23 @@ class LiveView:
             if self._has_ended():
                 return
             if self._stop.wait(self._interval):
-                self._look()
+                self._poll_once()
                 self._draw()
                 return
-            self._look()
+            self._poll_once()
 
     def _has_ended(self) -> bool:
-        if self._progress is not None and self._progress.state in ENDED:
+        if self._progress is not None and self._progress.state in GLOBALLY_TERMINAL:
             return True
         return self._patience is not None and time.monotonic() - self._answered > self._patience
 
-    def _look(self, *, first: bool = False) -> None:
+    def _poll_once(self, *, first: bool = False) -> None:
         try:
             self._progress = models.JobProgress.model_validate(self._poll())
         except PenstockError as error:
             if first:
                 raise
-            self.problem = f"this may be old: {error.message}"
+            self.problem = f"these values may be outdated: {error.message}"
             return
         self.problem = ""
         self._answered = time.monotonic()
@@ -171,7 +171,7 @@ class LiveView:
             self._write_lines(self._progress)
 
     def _write_lines(self, progress: models.JobProgress) -> None:
-        """New events, and a line when something changed that matters or when it is time for one."""
+        """Write new events, and a line when an important value has changed or the interval has passed."""
         for event in progress.events:
             if event.timestamp > self._seen_event:
                 self._line(f"{clock_time(event.timestamp)} {event.text}")

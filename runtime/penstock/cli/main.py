@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 from penstock import __version__
 from penstock.cli.commands import cluster, doctor, history, jobs, logs, roles, run, savepoint, stacks, state, top
+from penstock.cli.connection import with_tls_options
 from penstock.cli.errors import show_error
 from penstock.common.errors import PenstockError
 
@@ -16,7 +17,7 @@ _OPTIONS_FIRST = {"allow_interspersed_args": False}
 
 
 class PenstockGroup(TyperGroup):
-    """Shows errors of Penstock as a line and a remedy; everything else is a defect and keeps its traceback."""
+    """Group of commands that shows Penstock's errors as a line and a remedy. Any other exception is a defect and keeps its traceback."""
 
     def invoke(self, ctx: Any) -> Any:  # Any: the context class is private to typer
         try:
@@ -33,7 +34,7 @@ class PenstockGroup(TyperGroup):
 app = typer.Typer(
     name="penstock",
     cls=PenstockGroup,
-    help="Stateful streaming jobs in Python on Spark: run them, look at them, change them while they run.",
+    help="Run, inspect and change stateful streaming jobs in Python on Spark.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -49,27 +50,28 @@ def _version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Options of the command itself."""
+    """Handle the options of the command itself."""
 
 
 app.command("run", context_settings=_OPTIONS_FIRST)(run.run)
-app.command("list")(jobs.list_jobs)
-app.command("info")(jobs.info)
-app.command("top")(top.top)
-app.command("logs")(logs.logs)
-app.command("stacks")(stacks.stacks)
-app.command("flamegraph")(stacks.flame_graph)
-app.command("checkpoints")(jobs.checkpoints)
-app.command("checkpoint")(savepoint.checkpoint)
-app.command("savepoint")(savepoint.savepoint)
-app.command("stop")(jobs.stop)
-app.command("cancel")(jobs.cancel)
-app.command("rescale")(jobs.rescale)
-app.command("modify", hidden=True)(jobs.rescale)
-app.command("cluster")(cluster.cluster)
+app.command("list")(with_tls_options(jobs.list_jobs))
+app.command("info")(with_tls_options(jobs.info))
+app.command("top")(with_tls_options(top.top))
+app.command("logs")(with_tls_options(logs.logs))
+app.command("stacks")(with_tls_options(stacks.stacks))
+app.command("flamegraph")(with_tls_options(stacks.flame_graph))
+app.command("checkpoints")(with_tls_options(jobs.checkpoints))
+app.command("checkpoint")(with_tls_options(savepoint.checkpoint))
+app.command("savepoint")(with_tls_options(savepoint.savepoint))
+app.command("stop")(with_tls_options(jobs.stop))
+app.command("cancel")(with_tls_options(jobs.cancel))
+app.command("rescale")(with_tls_options(jobs.rescale))
+app.command("modify", hidden=True)(with_tls_options(jobs.rescale))
+app.command("cluster")(with_tls_options(cluster.cluster))
+app.command("dashboard")(cluster.dashboard)
 app.command("doctor")(doctor.doctor)
 app.command("check", cls=roles.SpreadCommand, context_settings=_OPTIONS_FIRST)(roles.check)
 app.command("master", cls=roles.SpreadCommand, context_settings=_OPTIONS_FIRST)(roles.master)

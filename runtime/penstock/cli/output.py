@@ -1,4 +1,4 @@
-"""How times, sizes and tables are written."""
+"""The formats of times, sizes and tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WIDE = 200
-"""Columns where the output is no terminal: nothing is to be cut off then."""
+"""Number of columns if the output is not a terminal, so that nothing is cut off."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -26,7 +26,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def table(*columns: str, right: Iterable[str] = (), title: str | None = None) -> Table:
-    """A table without frame; the columns named in `right` hold numbers."""
+    """Return a table without a frame. The columns in `right` contain numbers."""
     numbers = set(right)
     made = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
     for column in columns:
@@ -35,7 +35,7 @@ def table(*columns: str, right: Iterable[str] = (), title: str | None = None) ->
 
 
 def text(value: Any) -> str:
-    """Text as it is, everything else as JSON.
+    """Return a text unchanged, and any other value as JSON.
 
     >>> text("a"), text(["a", None])
     ('a', '["a", null]')
@@ -50,7 +50,7 @@ def show(*renderables: RenderableType) -> None:
 
 
 def local_time(ms: int) -> str:
-    """A time (ms) as the command line of the field writes it.
+    """Return a time (ms) in the format of Flink's command line.
 
     >>> local_time(-1)
     '-'
@@ -59,12 +59,12 @@ def local_time(ms: int) -> str:
 
 
 def clock_time(ms: int) -> str:
-    """The time of day (ms), local."""
+    """Return the local time of day of a time (ms)."""
     return "-" if ms < 0 else time.strftime("%H:%M:%S", time.localtime(ms / 1000))
 
 
 def utc_time(ms: int | None) -> str:
-    """An event time (ms), in UTC to the second, or to the ms if there are any.
+    """Return an event time (ms) in UTC, to the second, or to the ms if they are not zero.
 
     >>> utc_time(1_539_810_794_000), utc_time(1_539_810_794_250), utc_time(None)
     ('2018-10-17 21:13:14', '2018-10-17 21:13:14.250', '-')
@@ -80,7 +80,7 @@ def utc_time(ms: int | None) -> str:
 
 
 def size(n: float) -> str:
-    """Bytes.
+    """Return a size in bytes.
 
     >>> size(512), size(1536), size(5 * 2**30)
     ('512 B', '1.5 KB', '5.0 GB')
@@ -95,7 +95,7 @@ def size(n: float) -> str:
 
 
 def span(ms: float) -> str:
-    """A duration.
+    """Return a duration.
 
     >>> span(180), span(3_200), span(83_000), span(7_384_000), span(200_000_000)
     ('180 ms', '3.2 s', '1 min 23 s', '2 h 3 min', '2 d 7 h')

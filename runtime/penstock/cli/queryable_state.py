@@ -1,7 +1,7 @@
-"""A client for state that is looked up from outside (`docs/state.md`): by a program that serves what a job knows.
+"""A client for queryable state (`docs/state.md`), for programs that read a job's state from outside.
 
-with QueryableStateClient("http://jobmanager:8081", token) as client:
-    client.get("clicks", "clicks per user", "ada")
+The client is a context manager: `with QueryableStateClient(url, token) as client`. `client.get("clicks", "clicks per user",
+"ada")` reads a state of the job `clicks` by its external name and key.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli.client import Consistency, RestClient
+from penstock.cli.connection import client_tls
 from penstock.cli.errors import RequestFailed, UsageError
 from penstock.common.errors import NotNow
 
 if TYPE_CHECKING:
+    import os
     from types import TracebackType
 
     import httpx
@@ -28,20 +30,23 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 1.0
 
 
 class QueryableStateClient:
-    """Asks the JobManager at `url`; may be used from several threads at once.
+    """Client of queryable state at the JobManager `url`. Several threads may use it at once.
 
     Args:
-        url: of the REST API.
-        token: bearer token; that of a reader will do.
+        url: URL of the REST API.
+        token: bearer token. A reader's token is sufficient.
         timeout: seconds for each request.
-        consistency: `checkpoint`: as of the newest one; `live`: what the task that has the key holds (`docs/state.md` tells what that means).
-        patience: seconds for which a look-up that tasks cannot answer at the moment (the job restarts) is tried again.
-        transport: for tests.
+        consistency: `checkpoint`: the state in the newest checkpoint; `live`: the state in the task that owns the key. `docs/state.md`
+            describes the difference.
+        patience: seconds for which a lookup is retried that tasks cannot answer at the moment (while the job restarts).
+        ca_file: PEM file with the CAs of an https URL. None: the system's.
+        client_certificate: PEM file with a client certificate and its key, if the JobManager requires one.
+        transport: transport, for tests.
 
     Every method raises:
-        MasterUnreachable: nobody answers, or something else than a JobManager.
-        RequestFailed: there is no such job or state, no checkpoint yet, or the key is of another type; says what there is.
-            With the code `NOT_NOW`: tasks could not answer all the time.
+        MasterUnreachable: there is no response, or the server is not a JobManager.
+        RequestFailed: the job or the state does not exist, there is no checkpoint yet, or the key has another type. The error lists
+            the alternatives. The code `NOT_NOW` means that tasks could not respond within the patience.
         UsageError: JSON has no such key.
     """
 
@@ -53,46 +58,50 @@ class QueryableStateClient:
         timeout: float = 10.0,
         consistency: Consistency = "checkpoint",
         patience: float = 30.0,
+        ca_file: str | os.PathLike[str] | None = None,
+        client_certificate: str | os.PathLike[str] | None = None,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self._rest = RestClient(url, token, timeout=timeout, transport=transport)
+        self._rest = RestClient(
+            url, token, timeout=timeout, tls=client_tls(ca_file, client_certificate), transport=transport
+        )
         self._consistency = consistency
         self._patience = patience
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="queryable-state")
         self._ids: dict[str, str] = {}
 
     def get(self, job: str, name: str, key: Any, *, uid: str | None = None) -> Any:
-        """The value of a key as JSON has it: a list state's as a list, a map state's as a dict; None: it has none.
+        """Return the value of a key as JSON: a list for list state, a dict for map state, None for a key without state.
 
         Args:
-            job: its id, the beginning of that, or its name.
-            name: the queryable name, or the state's own.
-            key: a text, number, bool or None, or a tuple or list of such.
-            uid: the operator, if several have a state of that name.
+            job: id of the job, prefix of the id, or name.
+            name: queryable name, or name of the state.
+            key: a text, number, bool or None, or a tuple or list of these.
+            uid: uid of the operator, if several have a state of that name.
         """
         found = [entry for entry in self.entries(job, name, key, uid=uid) if "namespace" not in entry]
         return found[0].get("value") if found else None
 
     def get_kv_state(self, job: str, name: str, key: Any, *, uid: str | None = None) -> Future[Any]:
-        """As `get`, without waiting: many may be under way."""
+        """Return a future of the value, without waiting. Many lookups may be in progress."""
         return self._pool.submit(self.get, job, name, key, uid=uid)
 
     def entries(self, job: str, name: str, key: Any, *, uid: str | None = None) -> list[dict[str, Any]]:
-        """All entries of a key: one for each window, of a state of windows (`namespace`)."""
+        """Return all entries of a key. The state of windows has one entry for each window (`namespace`)."""
         return self.look_up(job, name, key, uid=uid).entries
 
     def look_up(self, job: str, name: str, key: Any, *, uid: str | None = None) -> StateEntryList:
-        """The same with the checkpoint that it is of, or the attempt whose task has answered, and its time (ms)."""
+        """Return the entries with their time (ms) and their checkpoint, or the attempt whose task responded."""
         try:
             text = json.dumps(key)
         except TypeError:
             raise UsageError(
-                f"a {type(key).__name__} cannot be asked for as a key: {key!r}",
-                remedy="give a text, number, bool or None, or a tuple of such",
+                f"a key of type {type(key).__name__} cannot be looked up: {key!r}",
+                remedy="use a text, number, bool or None, or a tuple of these",
             ) from None
-        return self._patiently(self._id_of(job), name, text, uid)
+        return self._look_up_with_retry(self._id_of(job), name, text, uid)
 
-    def _patiently(self, job_id: str, name: str, key: str, uid: str | None) -> StateEntryList:
+    def _look_up_with_retry(self, job_id: str, name: str, key: str, uid: str | None) -> StateEntryList:
         deadline = time.monotonic() + self._patience
         pause = _FIRST_PAUSE_S
         while True:
@@ -105,7 +114,7 @@ class QueryableStateClient:
             pause = min(_LONGEST_PAUSE_S, 2 * pause)
 
     def _id_of(self, job: str) -> str:
-        """A name is looked up once: another job of that name is asked for by another client, or by its id."""
+        """Return the job's id. A name is resolved once. For a later job of the same name, use another client or the id."""
         found = self._ids.get(job)
         if found is None:
             found = self._ids[job] = self._rest.find_job(job).jid

@@ -1,7 +1,7 @@
-"""Programs on a session cluster elsewhere: what `create_remote_environment` runs them by.
+"""Programs on a remote session cluster, for `create_remote_environment`.
 
-The program is made here, and sent whole to the JobManager of `penstock session`. Records that `execute_and_collect` gives are
-unpickled here: a program trusts its cluster, as the cluster trusts whoever has its token.
+The program is built here and sent as a whole to the JobManager of `penstock session`. Records of `execute_and_collect` are unpickled
+here. So a program trusts its cluster, as the cluster trusts every client with its token.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
 from penstock.cli.client import RestClient
-from penstock.cli.connection import ENDED
+from penstock.cli.connection import client_tls
 from penstock.common import errors
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.errors import InvalidJob, JobSuspended, PenstockError
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
-from penstock.common.job_status import JobStatus
-from penstock.connectors.collect import decode_collected
+from penstock.common.job_status import GLOBALLY_TERMINAL, JobStatus
+from penstock.connectors.simple.collect import decode_collected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,27 +31,32 @@ if TYPE_CHECKING:
     from penstock.rest import models
 
 START_S = 900.0
-"""A job is accepted when it has its slots."""
+"""Timeout in seconds for the acceptance of a job, which includes the wait for slots."""
 LEAVE_S = 7 * 24 * 3600.0
-"""For an operation whose end somebody waits for."""
+"""Timeout in seconds of an operation for which a caller waits."""
 _POLL_S = 0.2
 
 
 class RemoteExecutor:
-    """Runs programs on a session cluster.
+    """Executor that runs programs on a session cluster.
 
     Args:
-        url: of its JobManager's REST API.
-        token: bearer token, if it asks for one.
+        url: URL of its JobManager's REST API.
+        token: bearer token, if the JobManager requires one.
+        ca_file: PEM file with the CAs of an https URL. None: the system's.
+        client_certificate: PEM file with a client certificate and its key.
     """
 
-    def __init__(self, url: str, token: str | None = None) -> None:
-        self._client = RestClient(url, token)
+    def __init__(
+        self, url: str, token: str | None = None, ca_file: str | None = None, client_certificate: str | None = None
+    ) -> None:
+        self._client = RestClient(url, token, tls=client_tls(ca_file, client_certificate))
 
     def execute(self, program: Program) -> JobExecutionResult:
-        """
+        """Run a program.
+
         Raises:
-            PenstockError: as locally: the job is refused, or fails; or the cluster does not answer.
+            PenstockError: as on a local cluster, the job is refused or fails, or the cluster does not respond.
         """
         job_id = self._submit(program)
         try:
@@ -78,7 +83,7 @@ class RemoteExecutor:
                     yield decode_collected(base64.b64decode(encoded))
             self._end_of(job_id)
         finally:
-            if not is_done and self._client.state(job_id) not in ENDED:
+            if not is_done and self._client.state(job_id) not in GLOBALLY_TERMINAL:
                 self._client.cancel(job_id)
                 self._client.wait_until_ended(job_id, 30)
 
@@ -86,31 +91,31 @@ class RemoteExecutor:
         for key in ("python.files", "python.archives"):
             if program.configuration.get(key):
                 raise InvalidJob(
-                    f"{key} names files of this machine, which a remote cluster does not see",
-                    remedy="put them into the cluster's image; modules that the program has imported are sent with it",
+                    f"{key} names files of this machine, which a remote cluster cannot read",
+                    remedy="add the files to the image of the cluster. Imported modules are sent with the program",
                 )
-        shipping = import_module("penstock.jobmanager.process.shipping")
+        shipping = import_module("penstock.jobmanager.process.master.shipping")
         headers = {"X-Penstock-Version": __version__, "X-Python-Version": shipping.PYTHON}
         return self._client.send_program(shipping.shipped(program), headers, START_S)
 
     def _end_of(self, job_id: str) -> JobExecutionResult:
-        """Wait for it; raises what it failed with."""
+        """Wait for the end of the job, and raise the error of its failure."""
         while True:
             outcome = self._client.program_outcome(job_id)
             if outcome.failure is not None:
                 raise _error_of(outcome.failure)
-            if outcome.status in ENDED:
+            if outcome.status in GLOBALLY_TERMINAL:
                 return JobExecutionResult(JobID(job_id), outcome.net_runtime, outcome.accumulators)
             if outcome.status == JobStatus.SUSPENDED.value:
                 raise JobSuspended(
-                    f"job {job_id} was left as it is: its JobManager was told to end",
-                    remedy="start it again from its newest checkpoint",
+                    f"job {job_id} did not end, but its JobManager received a signal to shut down",
+                    remedy="start the job again from its newest checkpoint",
                 )
             time.sleep(_POLL_S)
 
 
 class RemoteJobClient(JobClient):
-    """`execute_async`'s handle on a job of a session cluster."""
+    """Client of a job on a session cluster, which `execute_async` returns."""
 
     def __init__(self, executor: RemoteExecutor, job_id: str) -> None:
         self._executor = executor
@@ -121,14 +126,14 @@ class RemoteJobClient(JobClient):
         return JobID(self._job_id)
 
     def get_job_status(self) -> CompletableFuture[JobStatus]:
-        return _later(lambda: JobStatus(self._client.state(self._job_id)))
+        return _in_thread(lambda: JobStatus(self._client.state(self._job_id)))
 
     def cancel(self) -> CompletableFuture[None]:
         def cancel() -> None:
             self._client.cancel(self._job_id)
             self._client.wait_until_ended(self._job_id, LEAVE_S)
 
-        return _later(cancel)
+        return _in_thread(cancel)
 
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
@@ -142,31 +147,31 @@ class RemoteJobClient(JobClient):
         return self._located("savepoint", lambda: self._client.savepoint(self._job_id, savepoint_directory))
 
     def _located(self, what: str, begin: Callable[[], str]) -> CompletableFuture[str]:
-        return _later(lambda: self._client.wait(begin(), what, LEAVE_S).location or "")
+        return _in_thread(lambda: self._client.wait(begin(), what, LEAVE_S).location or "")
 
     def rescale(self, parallelism: int) -> CompletableFuture[int]:
-        """Change the parallelism live; the answer is the new one."""
+        """Change the parallelism of the running job. The result is the new parallelism."""
 
         def rescale() -> int:
             self._client.wait(self._client.rescale(self._job_id, parallelism), "rescale", LEAVE_S)
             return parallelism
 
-        return _later(rescale)
+        return _in_thread(rescale)
 
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]:
-        return _later(lambda: self._client.program_outcome(self._job_id).accumulators)
+        return _in_thread(lambda: self._client.program_outcome(self._job_id).accumulators)
 
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        return _later(lambda: self._executor._end_of(self._job_id))
+        return _in_thread(lambda: self._executor._end_of(self._job_id))
 
 
-def _later(work: Callable[[], Any]) -> CompletableFuture[Any]:
+def _in_thread(work: Callable[[], Any]) -> CompletableFuture[Any]:
     future: CompletableFuture[Any] = CompletableFuture()
 
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # belongs to whoever asks for the result
+        except BaseException as error:  # the caller that requests the result handles it
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
@@ -174,7 +179,7 @@ def _later(work: Callable[[], Any]) -> CompletableFuture[Any]:
 
 
 def _error_of(failure: models.ProgramFailure) -> PenstockError:
-    """As it was raised there."""
+    """Return the error in the form in which it was raised on the cluster."""
     found = (kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, PenstockError))
     kind = next((kind for kind in found if kind.code == failure.code), PenstockError)
     return kind(failure.message, remedy=failure.remedy, operator=failure.operator, location=failure.location)

@@ -1,7 +1,8 @@
-"""The program `penstock`: the command line, but for a deployed worker.
+"""The program `penstock`: it runs a deployed worker directly, and everything else through the command line.
 
-A worker's process is there in every pod of every job, and all it does is start an executor and wait. What reads command lines is a third of its memory,
-so it reads its own, as the operator writes it. Anything else in it is left to the command line to explain.
+Every pod of every job has a worker process, which only starts an executor and waits. The parser of the command line would be a third of
+its memory, so this module parses the worker's arguments itself. It knows only the form that the operator writes. The command line handles
+all other arguments.
 """
 
 from __future__ import annotations
@@ -11,17 +12,23 @@ from collections.abc import Sequence
 
 
 def main() -> None:
-    asked = worker_arguments(sys.argv[1:])
-    if asked is None:
+    arguments = worker_arguments(sys.argv[1:])
+    if arguments is None:
         from penstock.cli.main import app
 
-        app(prog_name="penstock")
+        try:
+            app(prog_name="penstock")
+        except Exception as error:
+            from penstock.common.logs.redaction import traceback_of
+
+            sys.stderr.write(traceback_of(error))
+            sys.exit(1)
         return
     from penstock.common.errors import PenstockError
-    from penstock.jobmanager.process.worker_launch import run_worker
+    from penstock.jobmanager.process.worker.worker_launch import run_worker
 
     try:
-        sys.exit(run_worker(master=asked[0], slots=asked[1]))
+        sys.exit(run_worker(master=arguments[0], slots=arguments[1]))
     except PenstockError as error:
         from penstock.cli.errors import show_error
 
@@ -30,7 +37,7 @@ def main() -> None:
 
 
 def worker_arguments(arguments: Sequence[str]) -> tuple[str, int] | None:
-    """Address of the master and number of slots, if that is what is said and nothing else.
+    """Return the address of the master and the number of slots, or None if the arguments contain anything else.
 
     >>> worker_arguments(["worker", "--master", "my-job-master:7077", "--slots", "2"])
     ('my-job-master:7077', 2)

@@ -1,4 +1,4 @@
-"""What every part of Penstock shares: types and rows, configuration, times, errors, and what a program hands out and gets back.
+"""Types and rows, configuration, times, errors, and the objects that a program passes to Penstock or gets from it.
 
 >>> from penstock.common import Row
 >>> Row(station="KJFK")
@@ -99,7 +99,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names are imported when they are first asked for, so that a worker loads only what it uses."""
+    """Import a name at its first use, so that a worker loads only what it uses."""
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

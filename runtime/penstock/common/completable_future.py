@@ -1,4 +1,4 @@
-"""`CompletableFuture`: an answer that comes later."""
+"""`CompletableFuture`: the result of a call that ends later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class CompletableFuture(Future[T]):
-    """A `concurrent.futures.Future`: `result()` waits for the answer or raises, `done()` tells whether it is there.
+    """A `concurrent.futures.Future`. `result()` waits for the result or raises, and `done()` returns whether it is complete.
 
     >>> CompletableFuture.completed(3).result()
     3

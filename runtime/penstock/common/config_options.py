@@ -1,6 +1,6 @@
-"""`ConfigOptions`: describes settings of a program's own, with their types and defaults, as PyFlink does.
+"""`ConfigOptions`: describes a program's own settings, with their types and defaults, as PyFlink does.
 
-The engine's own are in `penstock.common.config.options`; both are read with `Configuration.get`.
+The engine's options are in `penstock.common.config.options`. `Configuration.get` reads both.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 class ConfigOption(kinds.ConfigOption[T]):
-    """A key, the type of its values, and its default; made by `ConfigOptions`."""
+    """A key, the type of its values, and its default. `ConfigOptions` creates it."""
 
 
 class ConfigOptions:
-    """Builds options.
+    """Factory of options.
 
     >>> from penstock.common import Configuration
     >>> limit = ConfigOptions.key("app.limit").int_type().default_value(100)
@@ -34,7 +34,7 @@ class ConfigOptions:
 
     @dataclass(frozen=True)
     class OptionBuilder:
-        """Knows the key, and asks for the type of the values."""
+        """Second step of building an option: the key is known, and the caller chooses the type."""
 
         _key: str
 
@@ -58,7 +58,7 @@ class ConfigOptions:
 
     @dataclass(frozen=True)
     class TypedConfigOptionBuilder(Generic[T]):
-        """Knows key and type, and asks for the default."""
+        """Last step of building an option: key and type are known, and the caller chooses the default."""
 
         _key: str
         _type: type[T]

@@ -1,7 +1,8 @@
-"""`Configuration`: flat keys and texts, and where they come from.
+"""`Configuration`: settings as flat keys and texts, and the sources of these settings.
 
-What counts, from weak to strong: the option's default, `penstock.yaml`, the command line (`-p`, `-D key=value`), the
-program. `load_configuration` gives the first three; the environment lays the program's settings over them.
+The sources, from lowest to highest priority, are the option's default, `penstock.yaml`, the command line (`-p`, `-D
+key=value`) and the program. `load_configuration` returns the first three. The environment then applies the program's
+settings.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
 
-from penstock.common.config.option import ConfigOption, read_flag, text_of
+from penstock.common.config.option import ConfigOption, config_text, read_flag
 from penstock.common.config.option_table import check_key, check_value
 from penstock.common.errors import InvalidJob
 from penstock.common.program.user_location import user_location
@@ -32,7 +33,7 @@ IN_PROCESS_ARGUMENT = "--in-process"
 
 
 class Configuration:
-    """Settings by key. Setters give the configuration back, so that they can be chained.
+    """Settings by key. Setters return the configuration, so that calls can be chained.
 
     >>> configuration = Configuration().set_integer("parallelism.default", 4).set_string("penstock.epoch.target", "1s")
     >>> from penstock.common.config import options
@@ -40,14 +41,14 @@ class Configuration:
     (4, Duration(seconds=1))
     >>> configuration.set_string("penstock.epoch.taget", "1s")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    penstock.common.errors.InvalidJob: [INVALID_JOB] there is no option 'penstock.epoch.taget'
+    penstock.common.errors.InvalidJob: [INVALID_JOB] the option 'penstock.epoch.taget' does not exist
     ...did you mean 'penstock.epoch.target'?
     """
 
     def __init__(self, other: Configuration | Mapping[str, Any] | None = None) -> None:
         self._values: dict[str, str] = {}
         self._given: dict[str, Any] = {}
-        """What the texts were made of."""
+        """The original values from which the texts were made."""
         if other is not None:
             self.add_all(other)
 
@@ -56,10 +57,10 @@ class Configuration:
         return Configuration(map)
 
     def get(self, option: ConfigOption[T]) -> T:
-        """The option's value, under its key or a former one, else its default.
+        """Return the option's value, which is under its key or a former key, or else its default.
 
         Raises:
-            InvalidJob: the text set is no value of the option's type.
+            InvalidJob: the text is not a valid value of the option's type.
         """
         for key in (option.key, *option.former_keys):
             if key in self._values:
@@ -67,7 +68,7 @@ class Configuration:
         return copy.copy(option.default)
 
     def set(self, option: ConfigOption[T], value: T) -> Configuration:
-        """Sets an option; None removes it, so that the default counts again."""
+        """Set an option. None removes it, so that the default applies again."""
         if value is None:
             self.remove_config(option.key)
             return self
@@ -113,18 +114,18 @@ class Configuration:
         return key in self._values
 
     def remove_config(self, key: str) -> bool:
-        """Whether the key was set."""
+        """Remove a key and return whether it was set."""
         self._given.pop(key, None)
         return self._values.pop(key, None) is not None
 
     def add_all(self, other: Configuration | Mapping[str, Any], prefix: str | None = None) -> Configuration:
-        """Lays the other settings over these, their keys behind the prefix if one is given."""
+        """Apply the other settings to these. Put the prefix before their keys if one is given."""
         for key, value in (other._given if isinstance(other, Configuration) else other).items():
             self._put(prefix + key if prefix else key, value)
         return self
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
-        """Adds everything set, as it was given: what was set as a number is one."""
+        """Add all settings to a dict with their original values, so that a number is still a number."""
         target_dict.update(self._given)
 
     def to_dict(self) -> dict[str, str]:
@@ -132,7 +133,7 @@ class Configuration:
 
     @staticmethod
     def parse_list_value(value: str | None) -> list[Any]:
-        """Items of `a;b`, and of a YAML list; of None and of the empty text there are none.
+        """Return the items of `a;b` or of a YAML list. None and the empty text have no items.
 
         >>> Configuration.parse_list_value("a;b"), Configuration.parse_list_value("- 1\\n- b")
         (['a', 'b'], [1, 'b'])
@@ -149,7 +150,7 @@ class Configuration:
         if not isinstance(key, str):
             raise InvalidJob(f"a configuration key is a text, not {key!r}", location=user_location())
         check_key(key)
-        text = text_of(value)
+        text = config_text(value)
         check_value(key, text)
         self._values[key] = text
         self._given[key] = value
@@ -175,7 +176,7 @@ class Configuration:
         return f"Configuration({self._values!r})"
 
     def __str__(self) -> str:
-        """As Flink writes it.
+        """Return the settings as Flink writes them.
 
         >>> str(Configuration({"a": 1, "b": True}))
         '{a=1, b=true}'
@@ -184,11 +185,11 @@ class Configuration:
 
 
 _command_line: ContextVar[Mapping[str, str] | None] = ContextVar("penstock.command-line", default=None)
-"""None: no command of Penstock's has started the program."""
+"""Settings of the command line; None if no command of Penstock has started the program."""
 
 
 def set_command_line(settings: Mapping[str, Any]) -> Token[Mapping[str, str] | None]:
-    """What the command line set (`-p`, `-D`), for programs that run in this context; `reset_command_line` undoes it.
+    """Set the command line's settings (`-p`, `-D`) for programs that run in this context. `reset_command_line` undoes it.
 
     >>> token = set_command_line({"parallelism.default": 3})
     >>> load_configuration().get_integer("parallelism.default", 1)
@@ -203,19 +204,24 @@ def reset_command_line(token: Token[Mapping[str, str] | None]) -> None:
 
 
 def load_configuration(folder: str | Path | None = None) -> Configuration:
-    """`penstock.yaml` of the folder (default: the one `PENSTOCK_CONF_DIR` names), and the command line over it.
+    """Return the settings of the folder's `penstock.yaml`, overridden by the command line.
 
-    `python job.py --in-process` is a command line, too, whatever else the program makes of its arguments.
+    The default folder is the one that `PENSTOCK_CONF_DIR` names.
+
+    `python job.py --in-process` also counts as a command line, even if the program itself parses its arguments.
 
     Raises:
-        InvalidJob: a folder was named and holds no `penstock.yaml`, or the file is not a mapping of keys to values.
+        InvalidJob: the folder that was named has no `penstock.yaml`, or the file is not a mapping of keys to values.
     """
     configuration = Configuration()
     named = folder or os.environ.get(CONFIGURATION_FOLDER_VARIABLE)
     if named:
         path = Path(named) / CONFIGURATION_FILE
         if not path.is_file():
-            raise InvalidJob(f"there is no {path}", remedy=f"write the file, or unset {CONFIGURATION_FOLDER_VARIABLE}")
+            raise InvalidJob(
+                f"the configuration file {path} does not exist",
+                remedy=f"create the file, or unset {CONFIGURATION_FOLDER_VARIABLE}",
+            )
         configuration.add_all(read_configuration_file(path))
     command_line = _command_line.get()
     if command_line is not None:
@@ -226,7 +232,7 @@ def load_configuration(folder: str | Path | None = None) -> Configuration:
 
 
 def read_configuration_file(path: Path) -> dict[str, Any]:
-    """Keys and values of a YAML file; nested mappings become dotted keys, as in Flink 2."""
+    """Return the keys and values of a YAML file. Nested mappings become dotted keys, as in Flink 2."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     except yaml.YAMLError as error:

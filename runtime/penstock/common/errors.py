@@ -1,4 +1,4 @@
-"""Errors of Penstock. Every class says who must act and carries a stable code.
+"""Errors of Penstock. Every class defines who must act and has a stable code.
 
 PenstockError
 ├── JobError                     the job's author must act
@@ -6,37 +6,39 @@ PenstockError
 │   ├── KeyedStateNotAvailable   keyed state or timers without key_by
 │   ├── StateNameConflict        one name, two states
 │   ├── StateTypeError           a value that cannot be encoded
-│   ├── StateSchemaIncompatible  restored state cannot become what the program declares
+│   ├── StateSchemaIncompatible  restored state cannot be converted to the declared type
 │   ├── RecordFormatError        a malformed input record
 │   ├── UserFunctionError        the user's code raised; its frame comes first
 │   └── RestoreRefused           the snapshot does not fit the job
-├── PlatformError                whoever operates the platform must act
+├── PlatformError                the operator of the platform must act
 │   ├── SourceError              an input cannot be read
 │   ├── SinkError                an output cannot be written
 │   ├── StorageError             checkpoint storage cannot be used
-│   │   ├── StorageRefused       the store's own answer is no (permissions, a missing bucket): nothing was written
-│   │   ├── FinalCheckpointRefused   it says no to what a bounded job ends with; another attempt would meet the same
+│   │   ├── StorageRefused       the store itself refused (permissions, a missing bucket): nothing was written
+│   │   ├── FinalCheckpointRefused   the store refused the final checkpoint of a bounded job; a retry would fail, too
 │   │   ├── ConditionalWritesUnsupported
 │   │   ├── SnapshotNotFound
-│   │   ├── StateNotFound        a snapshot has no operator, or no state, of that name
+│   │   ├── StateNotFound        a snapshot has no operator, or no state, with that name
 │   │   ├── SnapshotTorn         no manifest, or files it names are missing
 │   │   ├── CorruptStateFile     checksum or size differ
-│   │   └── StateFormatUnsupported
+│   │   ├── StateFormatUnsupported
+│   │   └── LocalDiskError       a TaskManager cannot read or write its state on its own disk
 │   ├── NotEnoughSlots
+│   ├── CertificateError         certificate, key or CA of the REST API cannot be used
 │   └── ClusterError             Spark, Java or a worker process cannot be started or was lost
-└── RecoverableError             nobody: the engine fails over by itself
+└── RecoverableError             no person must act: the engine fails over by itself
     ├── EpochFailed
     ├── StateNotLocal
-    ├── NotNow                   a task that is starting, busy or asked too much cannot be looked into: ask again
+    ├── NotNow                   a task is starting, busy or has too many requests, so it cannot answer: try again
     ├── Fenced                   another JobManager has taken over; this one stops
-    └── JobSuspended             the process was told to leave; the job goes on where it is started again
+    └── JobSuspended             the process must shut down; the job continues in the next process that starts it
 """
 
 from __future__ import annotations
 
 
 class PenstockError(Exception):
-    """Root. `message` names the thing and the value, `remedy` what to do; `code` is stable across versions."""
+    """Root of all errors. `message` names the thing and the value, `remedy` the action; `code` is the same in all versions."""
 
     code = "PENSTOCK"
 
@@ -98,7 +100,7 @@ class RecordFormatError(JobError):
 class UserFunctionError(JobError):
     code = "USER_FUNCTION"
     trace = ""
-    """Where the user's code raised, in another process: printed last."""
+    """Traceback of the user's code in another process. It is printed last."""
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n\n{self.trace}" if self.trace else super().__str__()
@@ -123,7 +125,7 @@ class SinkError(PlatformError):
 class StorageError(PlatformError):
     code = "STORAGE"
     outcome_unknown = False
-    """Of something that was written: it may be there, or arrive yet, although there was no answer that says so."""
+    """True if a write may have succeeded. The store sent no answer, so the object may exist or may still appear."""
 
 
 class StorageRefused(StorageError):
@@ -158,8 +160,16 @@ class StateFormatUnsupported(StorageError):
     code = "STATE_FORMAT_UNSUPPORTED"
 
 
+class LocalDiskError(StorageError):
+    code = "LOCAL_DISK"
+
+
 class NotEnoughSlots(PlatformError):
     code = "NOT_ENOUGH_SLOTS"
+
+
+class CertificateError(PlatformError):
+    code = "CERTIFICATE"
 
 
 class ClusterError(PlatformError):

@@ -1,4 +1,4 @@
-"""`ExecutionConfig`: the settings of how a program runs, as a view on the environment's configuration."""
+"""`ExecutionConfig`: the settings of a program's execution, as a view of the environment's configuration."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from penstock.common.config.option import ConfigOption
 
 UPPER_MAX_PARALLELISM = 32_768
-_KRYO = "Kryo serializes Java objects, and there are none"
+_KRYO = "Kryo serializes Java objects, which Penstock does not have"
 
 
 class ExecutionConfig:
-    """Setters give the configuration back, so that they can be chained.
+    """The settings of a program's execution. Setters return the object, so that calls can be chained.
 
     >>> config = ExecutionConfig().set_parallelism(4).set_global_job_parameters({"threshold": "1.5"})
     >>> config.get_parallelism(), config.get_global_job_parameters()
@@ -29,7 +29,7 @@ class ExecutionConfig:
     """
 
     PARALLELISM_DEFAULT = -1
-    """As a parallelism: what the configuration says."""
+    """Value of a parallelism that means "use the configured default"."""
     PARALLELISM_UNKNOWN = -2
 
     def __init__(self, configuration: Configuration | None = None) -> None:
@@ -47,16 +47,17 @@ class ExecutionConfig:
         return self._configuration.get(options.PARALLELISM)
 
     def set_parallelism(self, parallelism: int) -> ExecutionConfig:
-        """
+        """Set the default parallelism.
+
         Raises:
-            InvalidJob: not a positive number, nor `PARALLELISM_DEFAULT`.
+            InvalidJob: the value is neither a positive number nor `PARALLELISM_DEFAULT`.
         """
         if parallelism in (self.PARALLELISM_DEFAULT, self.PARALLELISM_UNKNOWN):
             return self
         return self._set(options.PARALLELISM, checked_parallelism(parallelism))
 
     def get_max_parallelism(self) -> int:
-        """-1 if it is not set."""
+        """Return the maximum parallelism, or -1 if it is not set."""
         value = self._configuration.get(options.MAX_PARALLELISM)
         return -1 if value is None else value
 
@@ -64,37 +65,37 @@ class ExecutionConfig:
         return self._set(options.MAX_PARALLELISM, checked_parallelism(max_parallelism, "max parallelism"))
 
     def set_auto_watermark_interval(self, interval: TimeLike) -> ExecutionConfig:
-        """How often periodic watermark generators are asked; 0 = after every batch."""
+        """Set the interval of periodic watermarks; 0 turns them off. Bounded input still emits its final watermark."""
         return self._set_duration(options.AUTO_WATERMARK_INTERVAL, interval)
 
     def get_auto_watermark_interval(self) -> int:
-        """ms."""
+        """Return the interval in ms."""
         return as_millis(self._configuration.get(options.AUTO_WATERMARK_INTERVAL))
 
     def set_latency_tracking_interval(self, interval: TimeLike) -> ExecutionConfig:
-        """How often a source sends a latency marker (`metrics.latency.interval`); 0 = never."""
+        """Set the interval at which a source sends latency markers (`metrics.latency.interval`); 0 turns them off."""
         return self._set_duration(options.LATENCY_INTERVAL, interval)
 
     def get_latency_tracking_interval(self) -> int:
-        """ms; 0 = none."""
+        """Return the interval in ms; 0 = no latency markers."""
         return as_millis(self._configuration.get(options.LATENCY_INTERVAL))
 
     def set_task_cancellation_interval(self, interval: TimeLike) -> ExecutionConfig:
         return self._set_duration(options.TASK_CANCELLATION_INTERVAL, interval)
 
     def get_task_cancellation_interval(self) -> int:
-        """ms."""
+        """Return the interval in ms."""
         return as_millis(self._configuration.get(options.TASK_CANCELLATION_INTERVAL))
 
     def set_task_cancellation_timeout(self, timeout: TimeLike) -> ExecutionConfig:
         return self._set_duration(options.TASK_CANCELLATION_TIMEOUT, timeout)
 
     def get_task_cancellation_timeout(self) -> int:
-        """ms."""
+        """Return the timeout in ms."""
         return as_millis(self._configuration.get(options.TASK_CANCELLATION_TIMEOUT))
 
     def set_global_job_parameters(self, global_job_parameters_dict: Mapping[str, Any]) -> ExecutionConfig:
-        """Parameters that every function reads with `RuntimeContext.get_job_parameter`."""
+        """Set parameters that every function can read with `RuntimeContext.get_job_parameter`."""
         parameters = {str(key): str(value) for key, value in global_job_parameters_dict.items()}
         return self._set(options.GLOBAL_JOB_PARAMETERS, parameters)
 
@@ -105,7 +106,7 @@ class ExecutionConfig:
         return self._set(options.AUTO_GENERATE_UIDS, True)
 
     def disable_auto_generated_uids(self) -> ExecutionConfig:
-        """Operators without a uid are refused: their state could not be found after the program changed."""
+        """Refuse operators without a uid, because a program that has changed could not find their state."""
         return self._set(options.AUTO_GENERATE_UIDS, False)
 
     def has_auto_generated_uids_enabled(self) -> bool:
@@ -130,7 +131,7 @@ class ExecutionConfig:
         return self
 
     def is_closure_cleaner_enabled(self) -> bool:
-        """What was set; it has no effect."""
+        """Return the value that was set. It has no effect."""
         return self._cleans_closures
 
     def enable_force_kryo(self) -> ExecutionConfig:
@@ -173,7 +174,7 @@ class ExecutionConfig:
         return []
 
     def is_use_snapshot_compression(self) -> bool:
-        """What was set; it has no effect."""
+        """Return the value that was set. It has no effect."""
         return self._compresses_snapshots
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:
@@ -197,10 +198,10 @@ class ExecutionConfig:
 
 
 def checked_parallelism(parallelism: int, what: str = "parallelism") -> int:
-    """The number, if it can be a parallelism.
+    """Return the number if it is a valid parallelism.
 
     Raises:
-        InvalidJob: it is none; names the value and the user's line.
+        InvalidJob: the number is not valid. The error names the value and the user's line.
     """
     if (
         isinstance(parallelism, bool)

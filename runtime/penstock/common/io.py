@@ -1,4 +1,4 @@
-"""`InputFormat`: base of what `StreamExecutionEnvironment.create_input` takes."""
+"""`InputFormat`: base of the argument of `StreamExecutionEnvironment.create_input`."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from abc import ABC
 
 
 class InputFormat(ABC):  # noqa: B024 - what it reads differs by format
-    """A source of records that knows their type; those of `penstock.datastream.formats` are such."""
+    """A source of records that knows their type. The formats of `penstock.datastream.formats` are subclasses."""

@@ -1,4 +1,4 @@
-"""`JobClient`: a running job in the hands of the program that started it."""
+"""`JobClient`: the control of a running job for the program that started it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class JobClient(ABC):
-    """What `execute_async` returns. Every answer comes later: call `result()` to wait for it."""
+    """The result of `execute_async`. Every method returns a future: call `result()` to wait."""
 
     @abstractmethod
     def get_job_id(self) -> JobID: ...
@@ -31,20 +31,21 @@ class JobClient(ABC):
         advance_to_end_of_event_time: bool,
         savepoint_directory: str | None = None,
     ) -> CompletableFuture[str]:
-        """Stop after a savepoint, whose URL is the answer.
+        """Stop after a savepoint. The future's result is its URL.
 
         Args:
-            advance_to_end_of_event_time: fire all windows and timers first; the job is then over for good.
-            savepoint_directory: None: what `execution.checkpointing.savepoint-dir` says.
+            advance_to_end_of_event_time: fire all windows and timers first. The job is then finished and cannot
+                continue.
+            savepoint_directory: None means the value of `execution.checkpointing.savepoint-dir`.
         """
 
     @abstractmethod
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Take a savepoint, whose URL is the answer, and go on."""
+        """Take a savepoint while the job keeps running. The future's result is its URL."""
 
     @abstractmethod
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]: ...
 
     @abstractmethod
     def get_job_execution_result(self) -> CompletableFuture[JobExecutionResult]:
-        """Waits for the end of the job; raises what made it fail."""
+        """Wait for the end of the job. The future raises the error that made the job fail."""

@@ -1,4 +1,4 @@
-"""`JobExecutionResult`: what a finished job leaves behind."""
+"""`JobExecutionResult`: the result of a finished job."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JobExecutionResult:
-    """
+    """The result of a finished job.
+
     Args:
-        job_id: of the job that ran.
+        job_id: id of the finished job.
         net_runtime: ms from its start to its end.
-        accumulators: results that were counted while it ran, by name.
+        accumulators: results that functions counted during the run, by name.
     """
 
     job_id: JobID
@@ -31,11 +32,11 @@ class JobExecutionResult:
         return True
 
     def get_net_runtime(self) -> int:
-        """ms."""
+        """Return the run time in ms."""
         return self.net_runtime
 
     def get_accumulator_result(self, accumulator_name: str) -> Any:
-        """None if there is no accumulator of that name."""
+        """Return the value of an accumulator, or None if no accumulator has that name."""
         return self.accumulators.get(accumulator_name)
 
     def get_all_accumulator_results(self) -> dict[str, Any]:

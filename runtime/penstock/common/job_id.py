@@ -1,4 +1,4 @@
-"""`JobID`: the name under which a cluster knows one run of a job."""
+"""`JobID`: the id under which a cluster knows one run of a job."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEX = re.compile(r"[0-9a-f]{32}")
 
 @dataclass(frozen=True, order=True)
 class JobID:
-    """32 hexadecimal digits, as Flink writes them.
+    """An id of 32 hexadecimal digits, as Flink writes it.
 
     >>> str(JobID("0123456789abcdef0123456789abcdef"))
     '0123456789abcdef0123456789abcdef'
@@ -23,7 +23,7 @@ class JobID:
 
     def __post_init__(self) -> None:
         if not _HEX.fullmatch(self.digits):
-            raise InvalidJob(f"{self.digits!r} is no job id", remedy="a job id has 32 hexadecimal digits")
+            raise InvalidJob(f"{self.digits!r} is not a job id", remedy="a job id has 32 hexadecimal digits")
 
     @staticmethod
     def generate() -> JobID:

@@ -1,4 +1,4 @@
-"""`JobStatus`: where a job stands."""
+"""`JobStatus`: the state of a job."""
 
 from __future__ import annotations
 
@@ -25,9 +25,13 @@ class JobStatus(Enum):
     RECONCILING = "RECONCILING"
 
     def is_globally_terminal_state(self) -> bool:
-        """The job is over for good."""
+        """Return whether the job has ended and cannot continue."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:
-        """This JobManager does nothing more for the job; after SUSPENDED another one may."""
+        """Return whether this JobManager has finished with the job. Another JobManager may continue a SUSPENDED job."""
         return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
+
+
+GLOBALLY_TERMINAL = frozenset(status.value for status in JobStatus if status.is_globally_terminal_state())
+"""Names of the states in which a job has ended and cannot continue."""

@@ -1,6 +1,6 @@
-"""What happens after a failure: how often the job is restarted, and after what pause.
+"""Restart strategies: how often a job restarts after failures, and how long it waits before.
 
-These are the settings; the JobMaster carries them out.
+These are the settings. The JobMaster executes them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class RestartStrategyConfiguration(ABC):
 
     @abstractmethod
     def get_description(self) -> str:
-        """For people: what the strategy does, with its numbers."""
+        """Describe the strategy and its numbers for people."""
 
     @abstractmethod
     def to_settings(self) -> dict[str, Any]:
-        """As configuration keys and values."""
+        """Return the strategy as configuration keys and values."""
 
 
 @dataclass(frozen=True)
 class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """The first failure fails the job."""
+    """No restarts: the first failure fails the job."""
 
     def get_description(self) -> str:
         return "Restart deactivated."
@@ -43,7 +43,7 @@ class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """What the configuration says; without one: exponential-delay with checkpoints, none without."""
+    """The configured strategy. Its default is exponential-delay with checkpoints and no restart without them."""
 
     def get_description(self) -> str:
         return "Cluster level default restart strategy."
@@ -54,7 +54,7 @@ class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """A number of restarts, each after the same pause."""
+    """A fixed number of restarts with the same delay before each."""
 
     restart_attempts: int
     delay: timedelta
@@ -78,7 +78,7 @@ class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """Restarts as long as no more than so many failures fall into an interval."""
+    """Restarts while the number of failures in an interval does not exceed a limit."""
 
     max_failure_rate: int
     failure_interval: timedelta
@@ -110,11 +110,11 @@ class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """Restarts after a pause that grows by a factor with each failure, until the job ran quietly for a while.
+    """Restarts with a delay that grows by a factor with each failure. It is reset after the job has run for a while without failure.
 
     Args:
-        jitter_factor: part of the pause that is random, 0 to 1.
-        attempts: restarts without a quiet time between them before the job fails; None = no limit.
+        jitter_factor: random part of the delay, 0 to 1.
+        attempts: number of restarts without such a reset before the job fails; None = no limit.
     """
 
     initial_backoff: timedelta = field(default=options.EXPONENTIAL_INITIAL.default)
@@ -145,7 +145,7 @@ class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration)
 
 
 class RestartStrategies:
-    """Makes restart strategies.
+    """Factory of restart strategies.
 
     >>> RestartStrategies.fixed_delay_restart(3, timedelta(seconds=10)).get_description()
     'Restart with fixed delay (10s). #3 restart attempts.'
@@ -197,8 +197,8 @@ class RestartStrategies:
             raise refusal(f"jitter_factor must be from 0 to 1, got {jitter_factor}")
         first, longest = _length(initial_backoff, "initial_backoff"), _length(max_backoff, "max_backoff")
         if first > longest:
-            told = f"{format_duration(first)} and {format_duration(longest)}"
-            raise refusal(f"initial_backoff must not be longer than max_backoff, got {told}", "set both")
+            durations = f"{format_duration(first)} and {format_duration(longest)}"
+            raise refusal(f"initial_backoff must not be longer than max_backoff, got {durations}", "set both")
         return ExponentialDelayRestartStrategyConfiguration(
             first,
             longest,
@@ -210,10 +210,10 @@ class RestartStrategies:
 
 
 def restart_strategy_of(configuration: Configuration, *, checkpointing: bool) -> RestartStrategyConfiguration:
-    """The strategy a configuration asks for.
+    """Return the configured strategy.
 
     Raises:
-        InvalidJob: its numbers make no sense together.
+        InvalidJob: the numbers do not fit together.
 
     >>> from penstock.common.configuration import Configuration
     >>> restart_strategy_of(Configuration(), checkpointing=False)

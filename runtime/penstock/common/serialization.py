@@ -1,6 +1,7 @@
-"""From records to bytes and back: the schemas that connectors to message systems and files are given.
+"""Schemas that convert records to bytes and back, for connectors to message systems and files.
 
-A schema works on one record; connectors call the `_batch` methods, which a schema with a faster way for many overrides.
+A schema converts one record. Connectors call the `_batch` methods. A schema that can convert many records faster
+overrides them.
 """
 
 from __future__ import annotations
@@ -18,49 +19,50 @@ if TYPE_CHECKING:
 
 
 class SerializationSchema(ABC):
-    """Turns a record into the bytes of a message."""
+    """A schema that converts a record to the bytes of a message."""
 
     @abstractmethod
     def serialize(self, element: Any) -> bytes:
-        """
+        """Convert a record.
+
         Raises:
-            RecordFormatError: the record does not fit the schema; names it and why.
+            RecordFormatError: the record does not fit the schema. The error names the record and the reason.
         """
 
     def serialize_batch(self, elements: Sequence[Any]) -> list[bytes]:
         return list(map(self.serialize, elements))
 
     def validate(self) -> None:  # noqa: B027 - most have nothing to look at
-        """Checks before anything runs what can be checked: that a schema registry answers, and would take the schema.
+        """Check before the job starts that a schema registry responds and would accept the schema.
 
         Raises:
-            SinkError: it does not.
+            SinkError: the check failed.
         """
 
 
 class DeserializationSchema(ABC):
-    """Turns the bytes of a message into a record."""
+    """A schema that converts the bytes of a message to a record."""
 
     @abstractmethod
     def deserialize(self, message: bytes) -> Any:
-        """The record; None drops the message.
+        """Return the record; None drops the message.
 
         Raises:
-            RecordFormatError: the message does not fit the schema; names it and why.
+            RecordFormatError: the message does not fit the schema. The error names the message and the reason.
         """
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
         return [record for record in map(self.deserialize, messages) if record is not None]
 
     def validate(self) -> None:  # noqa: B027 - most have nothing to look at
-        """Checks before anything runs what can be checked: that a schema registry answers.
+        """Check before the job starts that a schema registry responds.
 
         Raises:
-            SourceError: it does not.
+            SourceError: the check failed.
         """
 
     def get_produced_type(self) -> TypeInformation | None:
-        """Of the records; None = unknown."""
+        """Return the type of the records; None = unknown."""
         return None
 
 
@@ -83,7 +85,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
         except UnicodeDecodeError as error:
             raise RecordFormatError(
                 f"{bytes(message)[:80]!r} is not {self._charset}: {error.reason} at byte {error.start}",
-                remedy="give the charset the messages are written in",
+                remedy="set the charset of the messages",
             ) from None
 
     def get_produced_type(self) -> TypeInformation:
@@ -109,11 +111,11 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
 
 
 class _NoField(InvalidJob, ValueError):
-    """PyFlink raises a ValueError."""
+    """An unknown field. It is a ValueError, too, as in PyFlink."""
 
 
 class RowFieldExtractorSchema(SerializationSchema):
-    """One field of a Row or tuple, which must be bytes; None, or no record, gives no bytes.
+    """One field of a Row or tuple, which must be bytes. None or a missing record becomes empty bytes.
 
     >>> RowFieldExtractorSchema(1).serialize(("key", b"value"))
     b'value'
@@ -151,22 +153,26 @@ class RowFieldExtractorSchema(SerializationSchema):
 
 
 class Encoder(ABC):
-    """Turns a record into the bytes of a row-wise file."""
+    """A converter of records to the bytes of a row-wise file."""
 
     @abstractmethod
     def encode(self, element: Any) -> bytes:
-        """With what separates it from the next record."""
+        """Convert a record, including the separator before the next record."""
 
     def with_input_type(self, type_info: TypeInformation) -> Encoder:
-        """This encoder for records of a declared type."""
+        """Return this encoder for records of a declared type."""
         return self
 
     def encode_batch(self, elements: Sequence[Any]) -> bytes:
         return b"".join(map(self.encode, elements))
 
+    def format_name(self) -> str:
+        """Name the format. A file keeps the format with which it was started."""
+        return type(self).__qualname__
+
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8") -> Encoder:
-        """One line of text for each record.
+        """Return an encoder that writes each record as a line of text.
 
         >>> Encoder.simple_string_encoder().encode(21.5)
         b'21.5\\n'
@@ -175,7 +181,7 @@ class Encoder(ABC):
 
 
 class SimpleStringEncoder(Encoder):
-    """The text of each record and a line feed: Flink's, if the type of the stream was declared; else Python's `str`.
+    """The text of each record and a line feed. The text is Flink's if the stream's type was declared, else Python's `str`.
 
     >>> SimpleStringEncoder().with_input_type(Types.TUPLE([Types.STRING(), Types.BOOLEAN()])).encode(("a", True))
     b'(a,true)\\n'
@@ -205,7 +211,7 @@ class SimpleStringEncoder(Encoder):
 
 
 class BulkWriterFactory(ABC):  # noqa: B024 - what it makes differs by format
-    """Makes the writers of a file format that is written in bulk, such as Parquet."""
+    """Factory of the writers for a bulk file format, such as Parquet."""
 
 
 class RowDataBulkWriterFactory(BulkWriterFactory):
@@ -222,7 +228,7 @@ def _known_charset(charset: str) -> str:
     try:
         "".encode(charset)
     except LookupError:
-        raise InvalidJob(f"there is no charset {charset!r}", remedy="write for example UTF-8 or latin-1") from None
+        raise InvalidJob(f"the charset {charset!r} does not exist", remedy="use for example UTF-8 or latin-1") from None
     return charset
 
 

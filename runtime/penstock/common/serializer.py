@@ -1,4 +1,4 @@
-"""`TypeSerializer`: how a program's own kind of window is written into state."""
+"""`TypeSerializer`: the serialization of a program's own window class in state."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class TypeSerializer(ABC, Generic[T]):
-    """Writes values to a stream of bytes and reads them back, for `WindowAssigner.get_window_serializer`."""
+    """A serializer that writes values to a stream of bytes and reads them, for `WindowAssigner.get_window_serializer`."""
 
     @abstractmethod
     def serialize(self, element: T, stream: BytesIO) -> None: ...
@@ -19,7 +19,7 @@ class TypeSerializer(ABC, Generic[T]):
     def deserialize(self, stream: BytesIO) -> T: ...
 
     def to_namespace(self, window: T) -> tuple[int, ...]:
-        """The window as the namespace of its state."""
+        """Return the namespace of the window's state."""
         stream = BytesIO()
         self.serialize(window, stream)
         return tuple(stream.getvalue())
@@ -29,10 +29,10 @@ class TypeSerializer(ABC, Generic[T]):
 
 
 class VoidNamespaceSerializer(TypeSerializer[bytes]):
-    """Of state that belongs to no window."""
+    """Serializer of the namespace of state that belongs to no window."""
 
     def serialize(self, element: bytes, stream: BytesIO) -> None:
-        """Nothing is written."""
+        """Write nothing."""
 
     def deserialize(self, stream: BytesIO) -> bytes:
         return b""

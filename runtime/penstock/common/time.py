@@ -1,8 +1,8 @@
-"""Lengths and points of time: `Duration`, `Time`, `Instant`, and how they become milliseconds.
+"""Lengths and points of time: `Duration`, `Time`, `Instant`, and their conversion to milliseconds.
 
-Every API that takes a length of time takes a `datetime.timedelta`, a `Duration` (which is one), a `Time`, or an int in
-milliseconds; `as_millis` is the one place that turns them into the engine's milliseconds. Strings such as `10s` belong to
-configuration files only (`parse_duration`).
+Every API for a length of time takes a `datetime.timedelta`, a `Duration` (a subclass of it), a `Time`, or an int in
+milliseconds. Only `as_millis` converts them to the engine's milliseconds. Strings such as `10s` are for configuration
+files only (`parse_duration`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Duration(timedelta):
-    """A length of time, made by unit. It is a `timedelta`, so either can be passed where the other is expected.
+    """A length of time, created by unit. It is a `timedelta`, so either can be passed for the other.
 
-    The resolution is a microsecond: `of_nanos` drops what is finer.
+    The resolution is a microsecond: `of_nanos` drops the rest.
 
     >>> Duration.of_seconds(90) == Duration.of_minutes(1) + Duration.of_seconds(30)
     True
@@ -79,7 +79,7 @@ class Instant:
 
 @dataclass(frozen=True, order=True)
 class Time:
-    """The size of a window, in milliseconds. `timedelta` does as well wherever a `Time` is taken.
+    """The size of a window, in milliseconds. A `timedelta` is accepted wherever a `Time` is.
 
     >>> Time.seconds(10).to_milliseconds()
     10000
@@ -117,17 +117,17 @@ class Time:
 
 
 TimeLike = timedelta | Time | int
-"""What is taken for a length of time; an int counts milliseconds."""
+"""Accepted types of a length of time. An int is in milliseconds."""
 
 
 def as_millis(length: TimeLike, what: str = "duration") -> int:
-    """Whole milliseconds of a length of time; parts of a millisecond are dropped.
+    """Return a length of time in whole milliseconds. Parts of a millisecond are dropped.
 
     Args:
-        what: names the parameter in the error message.
+        what: name of the parameter in the error message.
 
     Raises:
-        InvalidJob: not a length of time.
+        InvalidJob: the value is not a length of time.
 
     >>> as_millis(timedelta(seconds=1.5)), as_millis(Time.seconds(2)), as_millis(3)
     (1500, 2000, 3)
@@ -140,7 +140,7 @@ def as_millis(length: TimeLike, what: str = "duration") -> int:
         return length
     raise InvalidJob(
         f"{what} must be a timedelta, Duration, Time or an int in milliseconds, not {length!r} of type {type(length).__name__}",
-        remedy="write for example timedelta(seconds=10)",
+        remedy="use for example timedelta(seconds=10)",
     )
 
 
@@ -157,10 +157,10 @@ _UNIT_MICROSECONDS = {
 
 
 def parse_duration(text: str) -> Duration:
-    """Reads a length of time as configuration files spell it: `10s`, `500 ms`, `1.5 h`, `PT1M30S`; no unit means ms.
+    """Parse a length of time in the spelling of configuration files: `10s`, `500 ms`, `1.5 h`, `PT1M30S`. No unit means ms.
 
     Raises:
-        ValueError: the text is no length of time.
+        ValueError: the text is not a length of time.
 
     >>> parse_duration("10 min") == timedelta(minutes=10)
     True
@@ -175,11 +175,11 @@ def parse_duration(text: str) -> Duration:
     if iso is not None and any(iso.groups()):
         days, hours, minutes, seconds = (float(part) if part else 0.0 for part in iso.groups())
         return Duration(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    raise ValueError(f"{text!r} is no duration; write a number and a unit, for example 500ms, 10s, 5min, 1h, 2d")
+    raise ValueError(f"{text!r} is not a duration; write a number and a unit, for example 500ms, 10s, 5min, 1h, 2d")
 
 
 def format_duration(length: timedelta) -> str:
-    """The shortest spelling `parse_duration` reads back.
+    """Return the shortest spelling that `parse_duration` accepts.
 
     >>> format_duration(timedelta(minutes=10)), format_duration(timedelta(milliseconds=1500))
     ('10min', '1500ms')

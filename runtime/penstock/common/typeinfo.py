@@ -1,15 +1,15 @@
-"""Type information: what a stream's or a state's values are.
+"""Type information: the types of values in streams and state.
 
-Types are optional in Penstock. Where PyFlink pickles what it is not told the type of, Penstock infers types from
-annotations and values (`penstock.common.type_info.type_inference`), encodes what it knows compactly, and encodes the rest by its
-value; nothing is ever pickled into a checkpoint or onto the wire between operators.
+Types are optional in Penstock. PyFlink pickles values without a declared type. Penstock infers their type from
+annotations and values (`penstock.common.type_info.type_inference`). It encodes known types compactly, and other values
+by their Python class. Checkpoints and the exchange between operators never contain pickled values.
 
-`Types` makes the descriptions PyFlink programs use. Wherever one is taken, a Python annotation does as well: `int`,
-`tuple[str, float]`, a dataclass, a NamedTuple, a TypedDict, a pydantic or msgspec model.
+`Types` creates the type information that PyFlink programs use. A Python annotation is accepted in the same places:
+`int`, `tuple[str, float]`, a dataclass, a NamedTuple, a TypedDict, a pydantic or msgspec model.
 
-For storage a type answers with `python_type`, the annotation `msgspec` encodes and decodes with. Rows have no annotation
-of their own: they are stored as tuples, and a type with a Row anywhere in it says so with `is_storable` and converts
-with `to_storable` and `from_storable`.
+The stored form of a type is defined by `python_type`, the annotation with which `msgspec` encodes and decodes. A Row
+has no such annotation: it is stored as a tuple, or as a `RowChange` if its kind is not INSERT. A type that contains a
+Row returns False for `is_storable` and converts values with `to_storable` and `from_storable`.
 """
 
 from __future__ import annotations

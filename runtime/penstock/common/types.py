@@ -1,4 +1,4 @@
-"""`Row`: a record of ordered, optionally named fields, and the kind of change it stands for."""
+"""`Row`: a record of ordered, optionally named fields with a kind of change."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 class NoSuchField(KeyError, ValueError):
-    """A Row has no field of that name. A `ValueError`, too, which PyFlink raises."""
+    """An error of a Row that has no field of that name. It is a `ValueError`, too, as in PyFlink."""
 
 
 class RowKind(Enum):
-    """What a row says of a changing table. Its text is the short form of changelogs.
+    """The change of a table that a row describes. Its text is the short form of changelogs.
 
     >>> str(RowKind.UPDATE_BEFORE)
     '-U'
@@ -32,10 +32,10 @@ class RowKind(Enum):
 
 
 class Row:
-    """A record with positions and, if given, field names.
+    """A record with positions and optional field names.
 
-    Fields are read and written by position, by name, or as attributes; `Row("a", "b")` is also a factory: called with
-    values it makes rows with these names. Equal are rows with the same values, names and kind.
+    Fields are read and written by position, by name, or as attributes. `Row("a", "b")` is also a factory: called with
+    values, it creates rows with these names. Two rows are equal if their values, names and kinds are.
 
     >>> row = Row(station="KJFK", celsius=21.5)
     >>> row.station, row["celsius"], row[0], "station" in row
@@ -53,7 +53,7 @@ class Row:
         if args and kwargs:
             raise InvalidJob(
                 "a Row takes positional values or named ones, not both",
-                remedy="name all fields, or none and call set_field_names",
+                remedy="pass all fields by name, or pass values only and call set_field_names",
             )
         self._row_kind = RowKind.INSERT
         if kwargs:
@@ -71,7 +71,7 @@ class Row:
 
     @classmethod
     def of(cls, values: Sequence[Any], field_names: Sequence[str] | None = None) -> Row:
-        """A row of these values; the fast way for code that makes many.
+        """Return a row of these values. This is the fast way for code that creates many rows.
 
         >>> Row.of([1, 2], ("a", "b"))
         Row(a=1, b=2)
@@ -84,7 +84,7 @@ class Row:
 
     @classmethod
     def maker(cls, field_names: Sequence[str] | None) -> Callable[[Iterable[Any]], Row]:
-        """A function that makes a row of these names from the values, for tight loops.
+        """Return a function that creates a row with these names from the values, for tight loops.
 
         >>> list(map(Row.maker(["a"]), [(1,), (2,)]))
         [Row(a=1), Row(a=2)]
@@ -101,7 +101,7 @@ class Row:
         return make
 
     def as_dict(self, recursive: bool = False) -> dict[str, Any]:
-        """Fields by name.
+        """Return the fields by name.
 
         Args:
             recursive: rows inside rows, lists and dicts become dicts too.
@@ -130,7 +130,7 @@ class Row:
         return None if self._fields is None else list(self._fields)
 
     def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
-        """The values of these fields, in this order.
+        """Return the values of these fields, in this order.
 
         >>> Row(a=1, b=2, c=3).get_fields_by_names(["c", "a"])
         [3, 1]
@@ -173,7 +173,7 @@ class Row:
             self._values[self._position(name)] = value
 
     def __contains__(self, name: object) -> bool:
-        """A name of a field, or a value where there are no names."""
+        """Return whether the name is a field's name, or a value if the fields have no names."""
         return name in (self._values if self._fields is None else self._fields)
 
     def __len__(self) -> int:

@@ -1,11 +1,11 @@
-"""Event time at the source: how records get timestamps, and how far time has come (T5-T18).
+"""Event time at the source: how records get timestamps, and how watermarks are generated.
 
     WatermarkStrategy.for_bounded_out_of_orderness(timedelta(seconds=5)).with_timestamp_assigner("ts").with_idleness(
         timedelta(minutes=1)
     )
 
-A watermark t says: no record with a timestamp <= t is expected any more. Times are ms since the epoch. A strategy is a
-value: every `with_…` gives a new one. What the engine makes of it is `BatchWatermarkGenerator`
+A watermark t means that no further record with a timestamp <= t is expected. Times are ms since the epoch. A strategy
+is an immutable value: every `with_…` returns a new one. The engine creates a `BatchWatermarkGenerator` from it
 (`penstock.taskmanager.operators.event_time.watermark_generator`), one per split of a source.
 """
 
@@ -24,19 +24,20 @@ DEFAULT_ALIGNMENT_INTERVAL_MS = 1000
 
 
 class TimestampAssigner(ABC):
-    """Gives a record its event time. A plain function or a field's name does as well."""
+    """An object that returns the event time of a record. A plain function or a field's name is accepted in its place."""
 
     @abstractmethod
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        """Event time in ms since the epoch.
+        """Return the event time in ms since the epoch.
 
         Args:
-            record_timestamp: what the record carried before, for example from Kafka; the smallest int64 if nothing.
+            record_timestamp: timestamp that the record already has, for example from Kafka; the smallest int64 if it
+                has none.
         """
 
 
 class WatermarkGenerator(ABC):
-    """Watermarks by your own rule: punctuated (from `on_event`), periodic (from `on_periodic_emit`), or both.
+    """Watermarks by the user's rule: punctuated (from `on_event`), periodic (from `on_periodic_emit`), or both.
 
     >>> class EndOfShift(WatermarkGenerator):
     ...     def on_event(self, value, timestamp):
@@ -45,10 +46,10 @@ class WatermarkGenerator(ABC):
 
     @abstractmethod
     def on_event(self, value: Any, timestamp: int) -> int | None:
-        """Called for every record. A watermark that is returned is emitted directly after the record (T17)."""
+        """Handle a record. The engine calls it for every record and emits a returned watermark directly after the record."""
 
     def on_periodic_emit(self) -> int | None:
-        """Called every auto-watermark interval; the watermark, or None. Smaller ones than before are ignored (T14)."""
+        """Return a watermark or None. The engine calls it every auto-watermark interval. It ignores a watermark below an earlier one."""
         return None
 
 
@@ -58,7 +59,7 @@ Assigner = TimestampAssigner | Callable[..., Any] | str
 
 @dataclass(frozen=True)
 class WatermarkAlignment:
-    """Sources of one group wait for each other when one is ahead by more than the drift."""
+    """An alignment of sources. The sources of a group wait for each other when one is ahead by more than the drift."""
 
     group: str
     max_drift_ms: int
@@ -67,7 +68,7 @@ class WatermarkAlignment:
 
 @dataclass(frozen=True)
 class WatermarkStrategy:
-    """How timestamps are assigned and watermarks made; start from one of the static methods.
+    """The rules for timestamps and watermarks. Start from one of the static methods.
 
     >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(10_000).with_timestamp_assigner("ts")
     >>> strategy.max_out_of_orderness_ms
@@ -83,12 +84,12 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
-        """Timestamps never fall: the watermark follows the newest record, 1 ms behind."""
+        """Return a strategy for timestamps that never decrease. The watermark is 1 ms below the newest timestamp."""
         return WatermarkStrategy("bounded")
 
     @staticmethod
     def for_bounded_out_of_orderness(max_out_of_orderness: TimeLike) -> WatermarkStrategy:
-        """Records are late by the bound at most: watermark = newest timestamp - bound - 1 ms, as in Flink."""
+        """Return a strategy for records that are late by at most the bound: watermark = newest timestamp - bound - 1 ms, as in Flink."""
         bound = as_millis(max_out_of_orderness, "max_out_of_orderness")
         if bound < 0:
             raise refusal(f"max_out_of_orderness must not be negative, got {bound} ms")
@@ -96,21 +97,21 @@ class WatermarkStrategy:
 
     @staticmethod
     def for_generator(factory: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
-        """Watermarks of your own rule; `factory` (a class will do) is called once per split or subtask."""
+        """Return a strategy with the user's own generator. `factory`, such as a class, is called once per split or subtask."""
         if not callable(factory):
-            raise refusal(f"for_generator takes a class or function that makes a generator, not {factory!r}")
+            raise refusal(f"for_generator takes a class or function that creates a generator, not {factory!r}")
         return WatermarkStrategy("custom", generator_factory=factory)
 
     @staticmethod
     def no_watermarks() -> WatermarkStrategy:
-        """No event-time clock: for processing time only. The final watermark of bounded input still comes."""
+        """Return a strategy without watermarks, for processing time only. Bounded input still emits its final watermark."""
         return WatermarkStrategy("none")
 
     def with_timestamp_assigner(self, timestamp_assigner: Assigner) -> WatermarkStrategy:
-        """Where a record's time comes from: an assigner object, a function, or the name of a field.
+        """Set the origin of a record's time: an assigner object, a function, or the name of a field.
 
-        The time may be an int (ms), a `datetime` (naive ones count as UTC) or an `Instant`. A field's name is fastest:
-        on columnar input no record is touched.
+        The time may be an int (ms), a `datetime` (UTC if it has no zone) or an `Instant`. A field's name is fastest,
+        because columnar input then needs no access to single records.
         """
         if not isinstance(timestamp_assigner, str | TimestampAssigner) and not callable(timestamp_assigner):
             raise refusal(
@@ -119,7 +120,7 @@ class WatermarkStrategy:
         return replace(self, timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: TimeLike) -> WatermarkStrategy:
-        """A split without records for this long no longer holds the clock back, until it has records again (A47)."""
+        """Stop a split without records for this long from holding back the watermark, until it has records again."""
         timeout = as_millis(idle_timeout, "idle_timeout")
         if timeout <= 0:
             raise refusal(f"idle_timeout must be positive, got {timeout} ms")
@@ -128,13 +129,16 @@ class WatermarkStrategy:
     def with_watermark_alignment(
         self, watermark_group: str, max_allowed_watermark_drift: TimeLike, update_interval: TimeLike | None = None
     ) -> WatermarkStrategy:
-        """Keeps the sources of a group close in event time: splits that are further ahead of the group's lowest watermark
-        than the drift wait. Splits of one subtask are always read lowest watermark first.
+        """Keep the sources of a group close to each other in event time.
+
+        A split waits if it is ahead of the group's lowest watermark by more than the drift. A subtask always reads its
+        split with the lowest watermark first.
 
         Args:
-            watermark_group: sources with the same name of a group wait for each other.
+            watermark_group: name of the group. Its sources wait for each other.
             max_allowed_watermark_drift: how far ahead a split may be.
-            update_interval: accepted; the group's watermark is looked at with every epoch, at least once a second.
+            update_interval: accepted without effect. The group's watermark is checked with every epoch, at least once a
+                second.
         """
         interval = DEFAULT_ALIGNMENT_INTERVAL_MS if update_interval is None else as_millis(update_interval)
         drift = as_millis(max_allowed_watermark_drift, "max_allowed_watermark_drift")

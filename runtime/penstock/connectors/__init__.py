@@ -1,8 +1,9 @@
 """Sources and sinks: how records enter a job and leave it.
 
-What a connector promises is in `source` (splits and positions) and `sink` (writers and the two-phase commit); the other
-modules are connectors. `formats` turns bytes into records and back, `file` reads and writes files on any file system.
+`core` has the interfaces: `source` (splits and positions) and `sink` (writers and the two-phase commit). `simple` has connectors
+without a system behind them. `formats` turns bytes into records and back. `tables` is the protocol that `postgres` and `sql` share,
+and `lakehouse` the one of `delta` and `iceberg`. Every other folder is one system, such as `file` or `kafka`.
 
-This package knows batches, errors, types, storage, and the functions and state that a sink may be made of. It knows nothing
-of the JobManager or of the exchanges; of Spark knows `spark` alone, whose DataFrames are read and written by jobs of Spark's own.
+This package knows batches, errors, types, storage, and the functions and state that a sink may use. It does not import the
+JobManager or the exchanges. Only `spark` uses Spark: it reads and writes DataFrames with Spark's own jobs.
 """

@@ -1,7 +1,7 @@
-"""The DataStream API: what a job is written with. It knows neither Spark nor tasks.
+"""The DataStream API: the classes and functions that a program uses. It is independent of Spark and of tasks.
 
-A program gets a `StreamExecutionEnvironment`, makes streams from sources, transforms them, ends them in sinks and calls
-`execute`. Names, modules and meaning are PyFlink's.
+A program gets a `StreamExecutionEnvironment`, creates streams from sources, transforms them, ends them in sinks and calls
+`execute`. The names, the modules and their meaning are PyFlink's.
 
 >>> from penstock.datastream import OutputTag
 >>> OutputTag("late").tag_id
@@ -259,7 +259,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Names are imported when they are first asked for: a worker that needs one function class loads no more."""
+    """Import a name at its first use, so that a worker that needs one function class loads nothing else."""
     module = _MODULE_OF.get(name)
     if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""`AsyncDataStream`: asks outside services for every value, many at a time.
+"""`AsyncDataStream`: calls external services for each record, with many requests in flight.
 
-At most `capacity` requests are under way at once, while the task goes on with timers, checkpoints and everything else. What is
-under way is part of a checkpoint, and asked for again after a restore.
+At most `capacity` requests are in flight at once. The task still processes timers and checkpoints. A checkpoint contains
+the records whose requests are in flight, and a restore sends these requests again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import element_type, to_type_info
 from penstock.datastream.data_stream import DataStream
-from penstock.datastream.streams.checks import checked_function
+from penstock.datastream.streams.arguments.checks import checked_function
 from penstock.functions.async_io.async_functions import AsyncFunction, AsyncFunctionDescriptor
 from penstock.functions.async_io.async_retry_strategies import AsyncRetryStrategy
 from penstock.graph import operations
@@ -27,10 +27,11 @@ UNORDERED = AsyncFunctionDescriptor.OutputMode.UNORDERED
 
 
 class AsyncDataStream:
-    """Adds an async function to a stream.
+    """Utility class that applies an async function to a stream.
 
-    `timeout` covers all attempts of one value; what takes longer is given to the function's `timeout` method. Ordered
-    results come in the order of their inputs, unordered ones as they are answered; neither overtakes a watermark.
+    `timeout` covers all attempts of one record. After it, the function's `timeout` method is called with the record. An ordered
+    wait emits results in the order of their inputs, an unordered wait emits each result when it completes. No result overtakes
+    a watermark.
     """
 
     @staticmethod
@@ -41,7 +42,8 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: Any = None,
     ) -> DataStream:
-        """
+        """Apply an async function and emit each result when it completes, in any order between two watermarks.
+
         >>> from datetime import timedelta
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()

@@ -1,4 +1,4 @@
-"""Ready-made predicates for the retries of async functions.
+"""Predefined predicates for the retries of async functions.
 
 >>> empty_result_predicate([]), has_exception_predicate(None), exception_type_predicate(ValueError(), ValueError)
 (True, False, True)
@@ -10,15 +10,15 @@ from typing import Any
 
 
 def empty_result_predicate(result: list[Any] | None) -> bool:
-    """Try again if there are no results."""
+    """Return True, so that the call is retried, if there are no results."""
     return result is None or len(result) == 0
 
 
 def has_exception_predicate(error: BaseException | None) -> bool:
-    """Try again after any failure."""
+    """Return True, so that the call is retried, after any failure."""
     return error is not None
 
 
 def exception_type_predicate(error: BaseException | None, expected_error_type: type[BaseException]) -> bool:
-    """Try again after a failure of this type; bind the type with `functools.partial`."""
+    """Return True, so that the call is retried, if the failure has this type. Bind the type with `functools.partial`."""
     return isinstance(error, expected_error_type)

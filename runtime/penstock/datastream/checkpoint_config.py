@@ -1,4 +1,4 @@
-"""`CheckpointConfig`: the settings of checkpoints, as a view on the environment's configuration."""
+"""`CheckpointConfig`: the checkpoint settings, as a view of the environment's configuration."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from penstock.common.config.option import ConfigOption
     from penstock.datastream.checkpoint_storage import CheckpointStorage
 
-_ALIGNED = "the end of an epoch is a barrier with nothing in flight, so checkpoints wait for no alignment"
+_ALIGNED = "no records are in flight at the end of an epoch, so checkpoints need no alignment"
 
 
 class CheckpointConfig:
-    """Setters give the configuration back, so that they can be chained. Times are ms; a `timedelta` does as well.
+    """Configuration of the checkpoints of a job.
+
+    Setters return the configuration, so calls can be chained. Times are in ms. Setters also take a `timedelta`.
 
     >>> config = CheckpointConfig().set_checkpoint_interval(timedelta(seconds=10)).set_num_retained(3)
     >>> config.is_checkpointing_enabled(), config.get_checkpoint_interval(), config.get_checkpoint_timeout()
@@ -37,7 +39,7 @@ class CheckpointConfig:
         self._configuration = Configuration() if configuration is None else configuration
 
     def set_checkpoint_storage(self, storage: CheckpointStorage | str) -> CheckpointConfig:
-        """Where checkpoints are stored: a storage, or the URL of a folder."""
+        """Set the location of the checkpoints: a storage, or the URL of a directory."""
         settings = {options.CHECKPOINT_DIRECTORY.key: storage} if isinstance(storage, str) else storage.to_settings()
         self._configuration.add_all(settings)
         return self
@@ -55,7 +57,7 @@ class CheckpointConfig:
         return self.get_checkpointing_mode()
 
     def get_checkpoint_interval(self) -> int:
-        """ms; -1 if there are no checkpoints."""
+        """Return the interval in ms, or -1 if checkpointing is disabled."""
         interval = self._configuration.get(options.CHECKPOINT_INTERVAL)
         return as_millis(interval) if interval else -1
 
@@ -63,14 +65,14 @@ class CheckpointConfig:
         return self._set_duration(options.CHECKPOINT_INTERVAL, checkpoint_interval, least_ms=1)
 
     def get_checkpoint_timeout(self) -> int:
-        """ms."""
+        """Return the timeout in ms."""
         return as_millis(self._configuration.get(options.CHECKPOINT_TIMEOUT))
 
     def set_checkpoint_timeout(self, checkpoint_timeout: TimeLike) -> CheckpointConfig:
         return self._set_duration(options.CHECKPOINT_TIMEOUT, checkpoint_timeout, least_ms=1)
 
     def get_min_pause_between_checkpoints(self) -> int:
-        """ms."""
+        """Return the pause in ms."""
         return as_millis(self._configuration.get(options.CHECKPOINT_MIN_PAUSE))
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: TimeLike) -> CheckpointConfig:
@@ -81,14 +83,14 @@ class CheckpointConfig:
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
         if max_concurrent_checkpoints > 1:
-            warn_no_effect("set_max_concurrent_checkpoints", "one checkpoint is under way at a time")
+            warn_no_effect("set_max_concurrent_checkpoints", "one checkpoint is in progress at a time")
         return self._set(options.MAX_CONCURRENT_CHECKPOINTS, max_concurrent_checkpoints)
 
     def is_fail_on_checkpointing_errors(self) -> bool:
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
-        """True: the first failed checkpoint makes the job fail over; False: none does."""
+        """Set whether a failed checkpoint fails the job. True: the first one triggers a failover. False: none does."""
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:
@@ -113,14 +115,14 @@ class CheckpointConfig:
         return self._configuration.get(options.CHECKPOINT_DIRECTORY)
 
     def set_checkpoint_storage_dir(self, directory: str) -> CheckpointConfig:
-        """URL under which checkpoints are kept: `s3://…`, `file://…`, or any other that fsspec reads."""
+        """Set the URL of the directory for checkpoints: `s3://…`, `file://…`, or any other URL that fsspec supports."""
         return self._set(options.CHECKPOINT_DIRECTORY, directory)
 
     def get_num_retained(self) -> int:
         return self._configuration.get(options.RETAINED_CHECKPOINTS)
 
     def set_num_retained(self, num_retained: int) -> CheckpointConfig:
-        """How many completed checkpoints are kept."""
+        """Set the number of completed checkpoints to keep."""
         return self._set(options.RETAINED_CHECKPOINTS, num_retained)
 
     def is_unaligned_checkpoints_enabled(self) -> bool:

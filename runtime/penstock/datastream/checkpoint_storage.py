@@ -1,7 +1,7 @@
-"""Where checkpoints are stored, as objects a program may set: `CheckpointConfig.set_checkpoint_storage`.
+"""Checkpoint storages: locations for checkpoints that a program can pass to `CheckpointConfig.set_checkpoint_storage`.
 
-Checkpoints are files below a URL, always; what Flink's classes say of it is taken, what they say of the JobManager's memory
-has no meaning.
+Checkpoints are always files below a URL. The storage classes accept Flink's arguments. Arguments about the JobManager's
+memory have no effect.
 """
 
 from __future__ import annotations
@@ -12,27 +12,28 @@ from penstock.common.config import options
 from penstock.common.program.user_location import refusal
 
 
-class CheckpointStorage(ABC):  # noqa: B024 - told apart by class
-    """Base of the storages a program can ask for."""
+class CheckpointStorage(ABC):  # noqa: B024 - subclasses differ only in their class
+    """Base class of the checkpoint storages."""
 
     def __init__(self, checkpoint_path: str | None = None) -> None:
         self._path = checkpoint_path.rstrip("/") if checkpoint_path else checkpoint_path
 
     def get_checkpoint_path(self) -> str | None:
-        """URL of the folder below which jobs have folders of their own."""
+        """Return the URL of the directory that contains one directory for each job."""
         return self._path
 
     def get_savepoint_path(self) -> str | None:
-        """None: the environment's default savepoint directory counts."""
+        """Return the URL of the directory for savepoints, or None for the environment's default savepoint directory."""
         return None
 
     def to_settings(self) -> dict[str, str]:
-        """As configuration keys and values."""
+        """Return the storage as configuration keys and values."""
         return {} if self._path is None else {options.CHECKPOINT_DIRECTORY.key: self._path}
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):
-    """Of small states, in the memory of Flink's JobManager. Here files below the configured folder, like all others.
+    """Storage of small states, which Flink keeps in the memory of the JobManager. Penstock writes files below the configured
+    directory, as for every storage.
 
     >>> JobManagerCheckpointStorage().get_max_state_size()
     5242880
@@ -45,7 +46,7 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         self._max_state_size = self.DEFAULT_MAX_STATE_SIZE if max_state_size is None else max_state_size
 
     def get_max_state_size(self) -> int:
-        """Bytes; states may be larger."""
+        """Return the limit in bytes. Penstock does not apply it: states may be larger."""
         return self._max_state_size
 
     def __str__(self) -> str:
@@ -53,16 +54,16 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
 
 class FileSystemCheckpointStorage(CheckpointStorage):
-    """Files below a URL.
+    """Storage in files below a URL.
 
     >>> storage = FileSystemCheckpointStorage("s3://bucket/checkpoints")
     >>> storage.get_checkpoint_path(), storage.get_min_file_size_threshold()
     ('s3://bucket/checkpoints', 20480)
 
     Args:
-        file_state_size_threshold: bytes below which Flink stores state in the metadata; here small state shares files
-            (`execution.checkpointing.file-merging.…`), so it has no effect.
-        write_buffer_size: bytes; no effect.
+        file_state_size_threshold: size in bytes below which Flink stores state in the metadata file. It has no effect in Penstock,
+            which merges small states into shared files (`execution.checkpointing.file-merging.…`).
+        write_buffer_size: size in bytes. It has no effect.
     """
 
     MAX_FILE_STATE_THRESHOLD = 1024 * 1024
@@ -76,7 +77,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         write_buffer_size: int = -1,
     ) -> None:
         if checkpoint_path is None:
-            raise refusal("FileSystemCheckpointStorage needs the URL that checkpoints are stored under")
+            raise refusal("FileSystemCheckpointStorage needs the URL of the folder for checkpoints")
         threshold = self._DEFAULT_THRESHOLD if file_state_size_threshold is None else file_state_size_threshold
         if not -1 <= threshold <= self.MAX_FILE_STATE_THRESHOLD:
             raise refusal(f"file_state_size_threshold is at most {self.MAX_FILE_STATE_THRESHOLD}, got {threshold}")
@@ -92,10 +93,10 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
 
 class CustomCheckpointStorage(CheckpointStorage):
-    """A storage of Java code, which cannot be had here."""
+    """Storage that is implemented in Java. Penstock does not support it."""
 
     def __init__(self, j_custom_checkpoint_storage: object) -> None:
         raise refusal(
-            "a CustomCheckpointStorage is a Java object, and there is no JVM around the checkpoints",
+            "a CustomCheckpointStorage is a Java object, but checkpoints are not written by a JVM",
             "use FileSystemCheckpointStorage with a URL that fsspec reads",
         )

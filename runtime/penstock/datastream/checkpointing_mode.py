@@ -1,4 +1,4 @@
-"""`CheckpointingMode`: what state reflects after a failure."""
+"""`CheckpointingMode`: the guarantee that state gives after a failure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class CheckpointingMode(Enum):
-    """Both modes give exactly-once state here: an epoch's end is a barrier with no record in flight."""
+    """Consistency guarantee of checkpoints. Both modes give exactly-once state, because no record is in flight at the end of an epoch."""
 
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1

@@ -1,4 +1,4 @@
-"""Column syntax: conditions, new fields and aggregates by the names of fields, carried out on whole Arrow columns.
+"""Column syntax: conditions, new fields and aggregates by field names, evaluated on whole Arrow columns.
 
     from penstock.datastream.columns import col, count, mean
 
@@ -7,9 +7,10 @@
     warm.key_by("station").window(daily).agg(mean("celsius"))
     warm.select("station", fahrenheit=col("celsius") * 9 / 5 + 32)
 
-What comes as columns (Parquet, CSV, DataFrames) stays columns from the source to the aggregate; no record is made. Records of any
-kind do as well: their fields are read into columns, batch by batch. `&`, `|` and `~` connect conditions, in brackets:
-`(col("celsius") > 20) & col("station").isin(["KJFK"])`; `col` gives an expression of `pyarrow.compute`, with all that it has.
+Sources of columns (Parquet, CSV, DataFrames) pass columns up to the aggregate, and no Python record is created. Records of any
+other kind work too: their fields are converted to columns in batches. Combine conditions with `&`, `|` and `~`, and put each
+in parentheses: `(col("celsius") > 20) & col("station").isin(["KJFK"])`. `col` returns an expression of `pyarrow.compute`, with
+all its methods.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ __all__ = ["col", "count", "lit", "max", "mean", "min", "sum"]
 
 
 class Expression(Protocol):
-    """A `pyarrow.compute.Expression`, told from a function by a type checker without pyarrow's types, too."""
+    """Type of a `pyarrow.compute.Expression`. A type checker that has no stubs for pyarrow can distinguish it from a function."""
 
     def cast(self, type: Any = None) -> Any: ...
 
@@ -37,7 +38,7 @@ class Expression(Protocol):
 
 
 def col(name: str) -> pc.Expression:
-    """A field of the records: `f0`, `f1`, … of tuples, `value` of plain values.
+    """Return an expression for a field of the records. Tuples have the fields `f0`, `f1`, …, and plain values have the field `value`.
 
     >>> col("celsius") > 20
     <pyarrow.compute.Expression (celsius > 20)>
@@ -48,32 +49,34 @@ def col(name: str) -> pc.Expression:
 
 
 def lit(value: Any) -> pc.Expression:
-    """The same value for every record."""
+    """Return an expression with the same value for every record."""
     import pyarrow.compute as pc
 
     return pc.scalar(value)
 
 
 def count(field: Field | None = None) -> FieldAggregate:
-    """The number of records; of those whose field is not None, if one is given."""
+    """Return an aggregate that counts the records. If a field is given, it counts only the records in which the field is not None."""
     return FieldAggregate.count(field)
 
 
 def mean(field: Field) -> FieldAggregate:
-    """The arithmetic mean of a field, without None."""
+    """Return an aggregate with the arithmetic mean of a field, without None. `FieldAggregate` describes NaN, large integers and Decimals."""
     return FieldAggregate.mean(field)
 
 
 def sum(field: Field) -> FieldAggregate:
-    """The sum of a field, without None."""
+    """Return an aggregate with the sum of a field, without None. Integers are exact at any size. Floats are added in order of arrival."""
     return FieldAggregate.sum(field)
 
 
 def min(field: Field) -> FieldAggregate:
-    """The least value of a field, without None."""
+    """Return an aggregate with the smallest value of a field, without None. NaN is greater than every other number, and -0.0 is less
+    than 0.0.
+    """
     return FieldAggregate.min(field)
 
 
 def max(field: Field) -> FieldAggregate:
-    """The greatest value of a field, without None."""
+    """Return an aggregate with the greatest value of a field, without None. It is NaN if any value is NaN."""
     return FieldAggregate.max(field)

@@ -1,4 +1,4 @@
-"""The stream classes under PyFlink's module name. What they do stands in `penstock.datastream.streams`."""
+"""The stream classes under PyFlink's module name. See `penstock.datastream.streams`."""
 
 from __future__ import annotations
 

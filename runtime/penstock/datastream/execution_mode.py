@@ -1,4 +1,4 @@
-"""`RuntimeExecutionMode`: whether results are updated as records come, or given once at the end."""
+"""`RuntimeExecutionMode`: whether a job emits results for each record or final results at the end."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from enum import Enum
 
 
 class RuntimeExecutionMode(Enum):
-    """
-    STREAMING: records are worked on as they come; rolling aggregates and `reduce` emit for every record.
-    BATCH: keyed operators get their input key by key, in order of time; rolling aggregates and `reduce` emit one final result
-        for each key; every source must be bounded.
-    AUTOMATIC: BATCH if every source is bounded, else STREAMING.
+    """Execution mode of a job.
+
+    STREAMING: operators process records when they arrive. Rolling aggregates and `reduce` emit a result for every record.
+    BATCH: keyed operators process their input key by key, in order of time. Rolling aggregates and `reduce` emit one final result
+        for each key. Every source must be bounded.
+    AUTOMATIC: BATCH if every source is bounded, otherwise STREAMING.
     """
 
     STREAMING = 0

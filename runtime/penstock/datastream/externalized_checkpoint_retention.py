@@ -1,4 +1,4 @@
-"""`ExternalizedCheckpointRetention`: what becomes of the checkpoints of a cancelled job."""
+"""`ExternalizedCheckpointRetention`: whether the checkpoints of a cancelled job are kept."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """A job that fails keeps its checkpoints unless they are not externalized at all."""
+    """Retention of the checkpoints of a cancelled job. A failed job keeps its checkpoints unless they are not externalized at all."""
 
     DELETE_ON_CANCELLATION = 0
     RETAIN_ON_CANCELLATION = 1

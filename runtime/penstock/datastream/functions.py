@@ -1,6 +1,6 @@
-"""The function objects a program may pass instead of plain callables, under PyFlink's names.
+"""The function classes that a program may pass instead of plain callables, under PyFlink's names.
 
-What they are is told where they are defined, in `penstock.functions`.
+`penstock.functions` defines and describes them.
 """
 
 from __future__ import annotations

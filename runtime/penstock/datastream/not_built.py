@@ -1,4 +1,4 @@
-"""Names of PyFlink's that import, and say what to use instead when they are used: what they stand for is not built."""
+"""Names of PyFlink that Penstock does not implement. They can be imported. Their use raises an error that names the alternative."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.common.errors import InvalidJob
 
 
 class NotBuilt(InvalidJob, AttributeError):
-    """A class of PyFlink's was used that Penstock does not have. An AttributeError, too: `hasattr` is False."""
+    """Error for the use of a PyFlink class that Penstock does not have. It is also an AttributeError, so `hasattr` returns False."""
 
     code = "NOT_BUILT"
 
@@ -25,19 +25,19 @@ class _Absent(type):
         raise cls._error(f"{cls.__name__}.{name}")
 
     def _error(cls, what: str) -> NotBuilt:
-        return NotBuilt(f"{what} of PyFlink is not there in Penstock", remedy=cls.instead)
+        return NotBuilt(f"Penstock does not have {what} of PyFlink", remedy=cls.instead)
 
 
 def not_built(name: str, module: str, instead: str) -> Any:
-    """A class of that name; calling it, or asking it for anything, raises `NotBuilt`.
+    """Return a class of that name. Calling it or accessing an attribute raises `NotBuilt`.
 
     Args:
-        instead: what to do, in the error.
+        instead: the remedy, for the error.
 
     >>> PulsarSink = not_built("PulsarSink", "pulsar", "use a SinkFunction")
     >>> hasattr(PulsarSink, "builder")
     False
     """
-    found = _Absent(name, (), {"__module__": module, "__doc__": f"Not built: {instead}."})
+    found = _Absent(name, (), {"__module__": module, "__doc__": f"Not available: {instead}."})
     found.instead = instead
     return found

@@ -1,4 +1,4 @@
-"""`SlotSharingGroup`: operators that may share a slot, and what their slot should have."""
+"""`SlotSharingGroup`: operators that may share a slot, and the resources of their slot."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ class MemorySize:
         return self.bytes_size // 2**40
 
     def get_java_memory_size(self) -> None:
-        raise refusal("a MemorySize has no Java object behind it", "use get_bytes()")
+        raise refusal("a MemorySize has no Java object", "use get_bytes()")
 
 
 @dataclass(frozen=True)
 class SlotSharingGroup:
-    """A named group; operators of different groups are never chained.
+    """Named group of operators. Operators of different groups are never chained.
 
-    The resources can be asked of the group and have no effect, which is warned of: slots are sized when the cluster is set up.
+    The getters return the resources of the group. Resources have no effect, and a warning says so, because slots are sized when the
+    cluster is set up.
 
     >>> group = SlotSharingGroup.builder("model").set_cpu_cores(2.0).set_task_heap_memory_mb(512).build()
     >>> group.get_name(), group.get_task_heap_memory().get_mebi_bytes()
@@ -69,8 +70,8 @@ class SlotSharingGroup:
 
     @property
     def has_resources(self) -> bool:
-        asked = (self.cpu_cores, self.task_heap_memory, self.task_off_heap_memory, self.managed_memory)
-        return any(each is not None for each in asked) or bool(self.external_resources)
+        requested = (self.cpu_cores, self.task_heap_memory, self.task_off_heap_memory, self.managed_memory)
+        return any(each is not None for each in requested) or bool(self.external_resources)
 
     def get_name(self) -> str:
         return self.name
@@ -91,10 +92,10 @@ class SlotSharingGroup:
         return dict(self.external_resources)
 
     def get_java_slot_sharing_group(self) -> None:
-        raise refusal(f"slot sharing group {self.name!r} has no Java object behind it", "pass the group itself")
+        raise refusal(f"slot sharing group {self.name!r} has no Java object", "pass the group itself")
 
     class Builder:
-        """Collects what a group is made of."""
+        """Builder of a slot sharing group."""
 
         def __init__(self, name: str) -> None:
             if not name:
@@ -134,9 +135,10 @@ class SlotSharingGroup:
             return self
 
         def build(self) -> SlotSharingGroup:
-            """
+            """Return the group.
+
             Raises:
-                InvalidJob: some resources are given, but not both of CPU and heap.
+                InvalidJob: some resources are given, but not both CPU and heap memory.
             """
             group = self._group
             if group.has_resources:

@@ -1,4 +1,4 @@
-"""State as a user function sees it, under PyFlink's module name."""
+"""State classes that user functions use, under PyFlink's module name."""
 
 from __future__ import annotations
 

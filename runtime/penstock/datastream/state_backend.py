@@ -1,5 +1,6 @@
-"""State backends: where keyed state lives. An object here is a set of configuration values; `penstock.state` holds the
-backends themselves."""
+"""State backends: the storage of keyed state. An object here is a set of configuration values. `penstock.state` contains the
+implementations of the backends.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from penstock.common.program.user_location import refusal
 
 
 class PredefinedOptions(Enum):
-    """Sets of RocksDB options that suit a kind of disk."""
+    """Predefined sets of RocksDB options, each for one kind of disk."""
 
     DEFAULT = 0
     SPINNING_DISK_OPTIMIZED = 1
@@ -23,22 +24,22 @@ class PredefinedOptions(Enum):
 
 
 class StateBackend(ABC):
-    """Base of the backends a program can ask for."""
+    """Base class of the state backends that a program can choose."""
 
     @abstractmethod
     def to_settings(self) -> dict[str, Any]:
-        """As configuration keys and values."""
+        """Return the backend as configuration keys and values."""
 
 
 class HashMapStateBackend(StateBackend):
-    """Python objects in memory: the fastest. Checkpoints write a changelog."""
+    """Backend that keeps state as Python objects in memory. It is the fastest backend. Checkpoints write a changelog."""
 
     def to_settings(self) -> dict[str, Any]:
         return {options.STATE_BACKEND.key: "hashmap"}
 
 
 class EmbeddedRocksDBStateBackend(StateBackend):
-    """RocksDB on local disk: for state larger than memory. Checkpoints upload new files only.
+    """Backend that keeps state in RocksDB on local disk, for state larger than memory. Checkpoints upload only new files.
 
     >>> backend = EmbeddedRocksDBStateBackend()
     >>> backend.set_db_storage_paths("/data/rocksdb")
@@ -67,7 +68,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return settings
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Local folders of the files, on one disk each: paths, or `file:` URLs of them.
+        """Set the local directories of the files, each on another disk: paths, or `file:` URLs of them.
 
         >>> backend = EmbeddedRocksDBStateBackend()
         >>> backend.set_db_storage_paths("file:///disk1/rocksdb/", "/disk2/rocksdb")
@@ -92,12 +93,12 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
     def set_options(self, options_factory_class_name: str) -> NoReturn:
         raise refusal(
-            f"{options_factory_class_name!r} names a Java class, and there is no JVM around the state",
+            f"{options_factory_class_name!r} names a Java class, but state is not in a JVM",
             "use set_predefined_options",
         )
 
     def get_options(self) -> None:
-        """There are no options of a Java class."""
+        """Return None, because options of a Java class do not exist here."""
 
     def get_number_of_transfer_threads(self) -> int:
         return self._threads
@@ -109,11 +110,11 @@ class EmbeddedRocksDBStateBackend(StateBackend):
 
 
 class CustomStateBackend(StateBackend):
-    """A backend of Java code, which cannot be had here."""
+    """Backend that is implemented in Java. Penstock does not support it."""
 
     def __init__(self, j_custom_state_backend: object) -> None:
         raise refusal(
-            "a CustomStateBackend is a Java object, and there is no JVM around the state",
+            "a CustomStateBackend is a Java object, but state is not in a JVM",
             "use HashMapStateBackend or EmbeddedRocksDBStateBackend",
         )
 
@@ -127,7 +128,7 @@ def _local_path(path: str) -> str:
         return urlsplit(path).path.rstrip("/") or "/"
     if rest.startswith("//"):
         raise refusal(
-            f"RocksDB keeps its files on local disks, and {path!r} is none",
-            "give a folder of the worker; the folder of checkpoints is execution.checkpointing.dir",
+            f"RocksDB stores its files on a local disk, but {path!r} is not a local path",
+            "pass a local folder of the worker. Set the folder of checkpoints with execution.checkpointing.dir",
         )
     return path

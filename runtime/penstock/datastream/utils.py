@@ -1,4 +1,4 @@
-"""`ResultTypeQueryable`: what knows the type of the records that it produces."""
+"""`ResultTypeQueryable`: the base class of objects that know the type of the records that they produce."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ResultTypeQueryable(ABC):
-    """A source, format or schema whose records have a known type."""
+    """Source, format or schema whose records have a known type."""
 
     @abstractmethod
     def get_produced_type(self) -> TypeInformation: ...

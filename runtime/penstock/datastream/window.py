@@ -1,8 +1,8 @@
-"""Windows on streams: assigners, triggers, evictors, window classes, under PyFlink's names.
+"""Windows on streams: assigners, triggers, evictors and window classes, under PyFlink's names.
 
     stream.key_by("station").window(TumblingEventTimeWindows.of(timedelta(days=1))).reduce(max)
 
-What windows do with time, late records and state is told in `docs/time.md`.
+`docs/time.md` describes how windows treat time, late records and state.
 """
 
 from penstock.windowing.aggregates import FieldAggregate

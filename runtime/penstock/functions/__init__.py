@@ -1,1 +1,1 @@
-"""What the user's code is: function classes, what they are opened with, and what they are given at each call."""
+"""The interfaces of user code: function classes, the contexts they are opened with, and the contexts of each call."""

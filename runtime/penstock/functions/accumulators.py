@@ -1,7 +1,7 @@
-"""Accumulators: small results that every subtask of a function counts by itself and the JobManager puts together.
+"""Accumulators: small results that every subtask of a function counts alone and the JobManager merges.
 
-They belong to an attempt: after a failover they start anew, as in Flink. What must survive is state, what must be watched
-is a metric.
+They belong to an attempt, and a failover resets them, as in Flink. Use state for values that must survive a failover, and
+metrics for values to monitor.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 
 class Accumulator(ABC):
-    """`add` values; the result is that of all subtasks together."""
+    """A result that `add` builds from values. The final result includes all subtasks."""
 
     kind: ClassVar[str] = ""
 
@@ -22,19 +22,19 @@ class Accumulator(ABC):
 
     @abstractmethod
     def get_local_value(self) -> Any:
-        """Of this subtask."""
+        """Return the result of this subtask."""
 
     @abstractmethod
     def reset_local(self) -> None: ...
 
     @abstractmethod
     def parts(self) -> Any:
-        """What `merged` needs of this subtask: values that state encodes without a declared type."""
+        """Return the part of this subtask for `merged`: values that state encodes without a declared type."""
 
     @classmethod
     @abstractmethod
     def merged(cls, parts: Iterable[Any]) -> Any:
-        """The result of all subtasks, from the `parts` of each."""
+        """Return the result of all subtasks, from the `parts` of each."""
 
 
 class _Sum(Accumulator):
@@ -70,7 +70,7 @@ class IntCounter(_Sum):
 
 
 class LongCounter(_Sum):
-    """The same; Flink tells the two apart."""
+    """A sum of integers, like `IntCounter`. Flink has both."""
 
     kind = "LongCounter"
 
@@ -82,7 +82,7 @@ class DoubleCounter(_Sum):
 
 
 class AverageAccumulator(Accumulator):
-    """The mean of the values; 0.0 of none.
+    """The mean of the values, or 0.0 without values.
 
     >>> AverageAccumulator.merged([[2, 10.0], [1, 2.0]])
     4.0
@@ -113,7 +113,7 @@ class AverageAccumulator(Accumulator):
 
 
 class ListAccumulator(Accumulator):
-    """All values. Keep them few: they travel with every report.
+    """A list of all values. Add few values, because they travel with every report.
 
     >>> ListAccumulator.merged([["a"], ["b", "c"]])
     ['a', 'b', 'c']
@@ -142,7 +142,7 @@ class ListAccumulator(Accumulator):
 
 
 class Histogram(Accumulator):
-    """How often each integer came.
+    """The number of occurrences of each integer.
 
     >>> Histogram.merged([[[1, 2]], [[1, 1], [4, 1]]])
     {1: 3, 4: 1}
@@ -179,7 +179,7 @@ _KINDS: dict[str, type[Accumulator]] = {
 
 
 def merge_accumulators(kind: str, parts: Iterable[Any]) -> Any:
-    """The result of all subtasks.
+    """Return the merged result of all subtasks.
 
     >>> merge_accumulators("LongCounter", [1, 2])
     3
@@ -188,5 +188,5 @@ def merge_accumulators(kind: str, parts: Iterable[Any]) -> Any:
 
 
 def is_known(accumulator: Accumulator) -> bool:
-    """Whether the JobManager can put its parts together: it has none of the user's code."""
+    """Return whether the JobManager can merge the accumulator, because its class is one of this module and not user code."""
     return _KINDS.get(accumulator.kind) is type(accumulator)

@@ -1,21 +1,25 @@
-"""`sum`, `min`, `max`, `min_by`, `max_by` of a field, as reduce functions: on keyed streams and in windows."""
+"""`sum`, `min`, `max`, `min_by`, `max_by` of a field as reduce functions, for keyed streams and windows."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
+import numpy as np
+
 from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.records.fields import Field, getter_for, setter_for, shortened
+from penstock.records.order import greater, lesser, python_number
 
 AggregateKind = Literal["sum", "min", "max", "min_by", "max_by"]
 _UNFIT = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
 
 
 class FieldReduce:
-    """A reduce function on one field of a record (A22).
+    """A reduce function on one field of a record.
 
-    `sum`, `min` and `max` keep the other fields of the first record; `min_by` and `max_by` keep the whole record that
-    holds the extreme, the first of equals.
+    `sum`, `min` and `max` keep the other fields of the first record. `min_by` and `max_by` keep the whole record with
+    the extreme value, or the first such record. Values are added and compared by the rules of `FieldAggregate`. A field that is
+    None raises an error that names both records.
 
     >>> FieldReduce("sum", 1).reduce((1, 2, "first"), (1, 5, "second"))
     (1, 7, 'first')
@@ -25,7 +29,9 @@ class FieldReduce:
 
     def __init__(self, kind: AggregateKind, field: Field) -> None:
         if kind not in ("sum", "min", "max", "min_by", "max_by"):
-            raise InvalidJob(f"no built-in aggregate {kind!r}", remedy="use sum, min, max, min_by or max_by")
+            raise InvalidJob(
+                f"the built-in aggregate {kind!r} does not exist", remedy="use sum, min, max, min_by or max_by"
+            )
         self.kind = kind
         self.field = field
         self._shape: type | None = None
@@ -36,19 +42,46 @@ class FieldReduce:
                 self._get, self._set = getter_for(self.field, value1), setter_for(self.field, value1)
                 self._shape = value1.__class__
             old, new = self._get(value1), self._get(value2)
+            if old is None or new is None:
+                raise TypeError("the field is None")
             kind = self.kind
             if kind == "sum":
-                return self._set(value1, old + new)
-            if not (new < old if kind[:3] == "min" else new > old):
+                return self._set(value1, _added(old, new))
+            chosen = (lesser if kind[:3] == "min" else greater)(old, new)
+            if chosen is old:
                 return value1
             return self._set(value1, new) if len(kind) == 3 else value2
         except _UNFIT as error:
             raise RecordFormatError(
                 f"{self.kind} of the field {self.field!r} raised {type(error).__name__}: {error}: the records are "
                 f"{shortened(value1)} and {shortened(value2)}",
-                remedy="name a field that every record has, whose values can be added or compared; filter records out that have "
-                "none, or give them a value",
+                remedy="use a field that every record has, with values that can be added or compared. Filter out records without it, or "
+                "set a value",
             ) from error
 
     def __getstate__(self) -> dict[str, Any]:
         return {"kind": self.kind, "field": self.field, "_shape": None}
+
+
+_NUMBERS = frozenset({int, float})
+
+
+def _added(old: Any, new: Any) -> Any:
+    """Return the sum. A sum of numpy integers keeps their type if it fits, and becomes an int if numpy would wrap around.
+
+    >>> _added(np.int8(100), np.int8(20)), _added(np.int8(100), np.int8(100))
+    (np.int8(120), 200)
+    """
+    if type(old) in _NUMBERS and type(new) in _NUMBERS:
+        return old + new
+    if not _can_wrap(old) and not _can_wrap(new):
+        return old + new
+    exact = python_number(old) + python_number(new)
+    if type(old) is not type(new) or isinstance(old, np.bool_):
+        return exact
+    bounds = np.iinfo(type(old))
+    return type(old)(exact) if bounds.min <= exact <= bounds.max else exact
+
+
+def _can_wrap(value: Any) -> bool:
+    return isinstance(value, np.integer | np.bool_) and not isinstance(value, np.timedelta64)

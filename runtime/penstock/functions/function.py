@@ -1,7 +1,7 @@
 """`Function`, the base of all function objects, and the `RuntimeContext` they are opened with.
 
-A user function is a plain callable, or a function object where there is something to open, close or remember. Operators
-do not look which: they call `open_function` before the first record and `close_function` after the last.
+A user function is a plain callable, or a function object if it has to open, close or remember something. Operators
+handle both alike: they call `open_function` before the first record and `close_function` after the last.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class KeyedStateStore(ABC):
-    """Gives the handles of keyed state. A handle holds no data: it reads and writes the value of the current key."""
+    """A factory of keyed state handles. A handle holds no data: it reads and writes the value of the current key."""
 
     @abstractmethod
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]: ...
@@ -51,7 +51,7 @@ class KeyedStateStore(ABC):
 
 
 class RuntimeContext(KeyedStateStore):
-    """What a function object knows of the subtask it runs in, and its way to state and metrics."""
+    """The subtask's information for a function object, with access to state and metrics."""
 
     @abstractmethod
     def get_task_name(self) -> str: ...
@@ -61,35 +61,35 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_max_number_of_parallel_subtasks(self) -> int:
-        """The number of key groups: the highest parallelism the operator can have."""
+        """Return the number of key groups, which is the highest parallelism that the operator can have."""
 
     @abstractmethod
     def get_index_of_this_subtask(self) -> int:
-        """From 0."""
+        """Return the index of the subtask, starting at 0."""
 
     @abstractmethod
     def get_attempt_number(self) -> int:
-        """0 in the first attempt, at least one more after each failover, rescale or restart of the JobManager."""
+        """Return the attempt: 0 first, then higher by at least 1 after each failover, rescale or restart of the JobManager."""
 
     @abstractmethod
     def get_task_name_with_subtasks(self) -> str:
-        """For example `count (3/4)#0`: the third of four subtasks, first attempt."""
+        """Return the task name, for example `count (3/4)#0`: the third of four subtasks, first attempt."""
 
     @abstractmethod
     def get_job_parameter(self, key: str, default_value: str) -> str:
-        """A global job parameter (`env.get_config().set_global_job_parameters`)."""
+        """Return a global job parameter (`env.get_config().set_global_job_parameters`)."""
 
     @abstractmethod
     def get_metrics_group(self) -> MetricSink:
-        """Register counters, gauges, meters and distributions here, in `open`."""
+        """Return the group in which `open` registers counters, gauges, meters and distributions."""
 
     @abstractmethod
     def add_accumulator(self, name: str, accumulator: Accumulator) -> None:
-        """Count something for `JobExecutionResult`; in `open`. Same names in all subtasks are one result."""
+        """Add a counter for `JobExecutionResult`. Call it in `open`. Subtasks that use the same name share one result."""
 
     @abstractmethod
     def get_accumulator(self, name: str) -> Accumulator:
-        """One that was added."""
+        """Return an accumulator that was added."""
 
     @abstractmethod
     def get_job_id(self) -> str: ...
@@ -99,43 +99,46 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def is_restored(self) -> bool:
-        """Whether this attempt started from a checkpoint or savepoint."""
+        """Return whether this attempt started from a checkpoint or savepoint."""
 
     @abstractmethod
     def get_operator_state_store(self) -> OperatorStateBackend:
-        """State of this subtask that belongs to no key: `get_list_state(name, type)` gives a live list that is split
-        evenly when the job is rescaled, `get_union_list_state` one that every subtask then gets whole."""
+        """Return the state of this subtask that belongs to no key.
+
+        `get_list_state(name, type)` returns a live list. A rescale splits the list evenly. A rescale gives every subtask
+        the whole list of `get_union_list_state`.
+        """
 
 
 class Function(ABC):  # noqa: B024 - its subclasses have the abstract methods
-    """Base of all function objects. A copy runs in each subtask, from one thread."""
+    """The base of all function objects. Each subtask runs a copy, in one thread."""
 
     def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional
-        """Called once before the first record: register state and metrics, open connections."""
+        """Prepare the function before the first record: register state and metrics, open connections."""
 
     def close(self) -> None:  # noqa: B027 - optional
-        """Called once after the last record, also after a failure."""
+        """Release resources after the last record. The operator calls it once, also after a failure."""
 
 
 def has_life_cycle(function: object) -> bool:
-    """A `Function`, or an object that was written like one (an adapter of another library)."""
+    """Return whether the object is a `Function`, or has `open` and `close` like one (an adapter of another library)."""
     if isinstance(function, Function):
         return True
     return not isinstance(function, type) and all(callable(getattr(function, name, None)) for name in ("open", "close"))
 
 
 def function_within(function: Any) -> Any:
-    """The user's function behind what the engine has put around it: objects whose class has a `wrapped_function`."""
+    """Return the user's function inside the engine's wrappers, which are objects whose class has a `wrapped_function`."""
     while (inner := getattr(type(function), "wrapped_function", None)) is not None:
         function = inner.__get__(function)
     return function
 
 
 def bind(function: Any, method: str) -> Callable[..., Any]:
-    """The object's method of that name, or the callable itself.
+    """Return the object's method of that name, or the callable itself.
 
     Raises:
-        InvalidJob: neither.
+        InvalidJob: the object has no such method and is not callable.
     """
     bound = getattr(function, method, None)
     if callable(bound):
@@ -149,7 +152,7 @@ def bind(function: Any, method: str) -> Callable[..., Any]:
 
 
 def name_of(function: Any) -> str:
-    """What a person calls the function: for names of operators and error messages.
+    """Return a readable name of the function, for names of operators and error messages.
 
     >>> name_of(str.upper), name_of(lambda v: v)
     ('upper', '<lambda>')

@@ -1,4 +1,4 @@
-"""`Inspect`: looks at values that pass."""
+"""`Inspect`: calls a function with each value of a stream and leaves the values unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Inspect:
-    """Calls a function with a value and gives the value back."""
+    """A function that calls another function with a value, and returns the value."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self._function = function

@@ -14,31 +14,31 @@ if TYPE_CHECKING:
 
 
 class JoinFunction(Function):
-    """One result for each pair. With a third parameter, called `window`, it gets the pair's window, too."""
+    """A function with one result for each pair. A third parameter with the name `window` gets the pair's window."""
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Any: ...
 
 
 class FlatJoinFunction(Function):
-    """Any number of results for each pair, yielded or returned as an iterable."""
+    """A function with any number of results for each pair, yielded or returned as an iterable."""
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Any: ...
 
 
 class CoGroupFunction(Function):
-    """The records of both streams with one key in one window; either side may be empty."""
+    """A function of the records of both streams with one key in one window. Either side may be empty."""
 
     @abstractmethod
     def co_group(self, first: Iterable[Any], second: Iterable[Any]) -> Any: ...
 
 
 class ProcessJoinFunction(Function):
-    """Pairs of an interval join. Results are yielded or returned as an iterable."""
+    """A function of the pairs of an interval join. Results are yielded or returned as an iterable."""
 
     class Context(ABC):
-        """Of the pair; all times are event times in ms."""
+        """The context of the pair. All times are event times in ms."""
 
         @abstractmethod
         def get_left_timestamp(self) -> int: ...
@@ -48,11 +48,11 @@ class ProcessJoinFunction(Function):
 
         @abstractmethod
         def get_timestamp(self) -> int:
-            """The later of the two; what the results carry."""
+            """Return the later of the two timestamps, which the results carry."""
 
         @abstractmethod
         def output(self, output_tag: OutputTag, value: Any) -> None:
-            """Sends a value to a side output."""
+            """Send a value to a side output."""
 
     @abstractmethod
     def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Any: ...

@@ -1,7 +1,8 @@
-"""What a task gives an operator, and with it the function, the reader or the writer inside: names, clock, state, metrics."""
+"""The context that a task gives an operator and its function, reader or writer: names, clock, state, metrics."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,9 +18,25 @@ if TYPE_CHECKING:
 
 
 class Clock(Protocol):
-    """Processing time. The task's clock in production, a manual one in `penstock.testing`."""
+    """A clock: the machine's clock in production, a manual clock in `penstock.testing`."""
 
-    def now_ms(self) -> int: ...
+    def now_ms(self) -> int:
+        """Return processing time in ms since the epoch. The machine's clock may be set, so this can jump in both directions."""
+        ...
+
+    def monotonic_ms(self) -> int:
+        """Return a time in ms that only grows, from an arbitrary start. Use it for intervals, timeouts and idleness."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now_ms(self) -> int:
+        return int(time.time() * 1e3)
+
+    def monotonic_ms(self) -> int:
+        return int(time.monotonic() * 1e3)
 
 
 class MetricSink(Protocol):
@@ -36,16 +53,16 @@ class MetricSink(Protocol):
     def add_group(self, name: str, extra: str | None = None) -> MetricSink: ...
 
 
-def _nobody() -> None:
-    """Nothing sleeps: whoever drives the operator looks again by itself."""
+def _wake_nothing() -> None:
+    """Do nothing, because no task sleeps: the caller of the operator checks for results by itself."""
 
 
 @dataclass
 class OperatorContext:
-    """What the task gives an operator. One per operator and subtask.
+    """The context of one operator in one subtask.
 
-    `keyed_state` is None on a non-keyed stream; asking for keyed state there is the user's error
-    (`KeyedStateNotAvailable`, remedy: key_by). `timers` belongs to keyed operators only, likewise.
+    `keyed_state` is None on a non-keyed stream. A request for keyed state there is the user's error
+    (`KeyedStateNotAvailable`, remedy: key_by). Only keyed operators have `timers`.
     """
 
     uid: str
@@ -63,26 +80,28 @@ class OperatorContext:
     job_id: str = ""
     job_name: str = ""
     user_location: str = ""
-    """`file:line` where the user's program made the operator; error messages name it."""
+    """`file:line` at which the user's program created the operator. Error messages name it."""
     is_restored: bool = False
+    restored_meaning: dict[str, Any] = field(default_factory=dict)
+    """Meaning of the restored state for the operator that wrote it (`penstock.graph.state_meaning`); empty: unchanged."""
     print_line: Callable[[str], None] | None = None
-    """Where print sinks write; None = the process's stdout."""
+    """Receives the lines of print sinks; None: they go to the process's stdout."""
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
-    """Of this operator's functions, by name."""
+    """Accumulators of this operator's functions, by name."""
     results: Callable[[str, list[Any]], None] | None = None
-    """Hands values to the JobManager with the epoch's ack (execute_and_collect)."""
-    wake: Callable[[], None] = _nobody
-    """Have the task call `take_finished` soon. From any thread."""
+    """Sends values to the JobManager with the epoch's ack (execute_and_collect)."""
+    wake: Callable[[], None] = _wake_nothing
+    """Lets the task call `take_finished` soon. Any thread may call it."""
     auto_watermark_interval_ms: int = 200
     object_store_options: dict[str, Any] = field(default_factory=dict)
 
     def named_in_errors(self) -> NamedInErrors:
-        """Errors that pass here name the operator and the user's line, if they do not name any yet."""
+        """Return a context manager that adds the operator and the user's line to errors that do not have them."""
         return NamedInErrors(self)
 
 
 class NamedInErrors:
-    """A class, as sources enter one for every batch: a generator's context costs several times as much."""
+    """The context manager of `named_in_errors`. Sources enter one for every batch, and a generator-based one is several times slower."""
 
     __slots__ = ("_context",)
 

@@ -1,4 +1,4 @@
-"""`OutputTag`: the name of a side output, and the type of what goes there."""
+"""`OutputTag`: the name of a side output, and the type of its values."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from penstock.common.type_info.type_inference import to_type_info
 
 
 class OutputTag:
-    """Names a side output. Tags with the same id name the same output.
+    """The name of a side output. Tags with the same id name the same output.
 
-    A process function sends to it with `yield tag, value` or `ctx.output(tag, value)`; the stream is read with
-    `get_side_output(tag)` of the result.
+    A process function sends to it with `yield tag, value` or `ctx.output(tag, value)`. Call
+    `get_side_output(tag)` on the resulting stream to read the side output.
 
     Args:
-        tag_id: not empty; unique among the side outputs of one operator.
-        type_info: of the values sent there; a Python type does as well.
+        tag_id: an id that is not empty and is unique among the side outputs of one operator.
+        type_info: type of the values: a `TypeInformation` or a Python type.
 
     >>> late = OutputTag("late", float)
     >>> late.tag_id, late.type_info
@@ -32,9 +32,10 @@ class OutputTag:
         self.type_info = to_type_info(type_info)
 
     def get_java_output_tag(self) -> None:
-        """
+        """Raise InvalidJob, because a tag has no Java object.
+
         Raises:
-            InvalidJob: always; there is no JVM behind a tag.
+            InvalidJob: always.
         """
         raise refusal(f"OutputTag {self.tag_id!r} has no Java object behind it", "pass the OutputTag itself")
 

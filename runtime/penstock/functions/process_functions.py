@@ -1,6 +1,6 @@
-"""Process functions: every record with its timestamp, state, timers and side outputs.
+"""Process functions, which get every record with its timestamp, state, timers and side outputs.
 
-Results are yielded or returned as an iterable; None means none. A pair of an `OutputTag` and a value goes to that side
+Results are yielded or returned as an iterable, and None means no results. A pair of an `OutputTag` and a value goes to that side
 output, as does `ctx.output(tag, value)`.
 """
 
@@ -27,20 +27,22 @@ if TYPE_CHECKING:
 
 
 class _Context(ABC):
-    """What every process function may ask while it handles a record."""
+    """The context that every process function has while it handles a record."""
 
     @abstractmethod
     def timer_service(self) -> TimerService:
-        """The clocks; timers on keyed streams only."""
+        """Return the clocks, and on keyed streams the timers."""
 
     @abstractmethod
     def timestamp(self) -> int:
-        """Event time of the record, or time of the timer, in ms. None where records carry no event time: the type
-        leaves that away, as PyFlink's does."""
+        """Return the event time of the record or the time of the timer, in ms.
+
+        It is None if records have no event time. The type omits None, as PyFlink's type does.
+        """
 
     @abstractmethod
     def output(self, output_tag: OutputTag, value: Any) -> None:
-        """Sends a value to a side output."""
+        """Send a value to a side output."""
 
 
 class _KeyedContext(_Context):
@@ -49,7 +51,7 @@ class _KeyedContext(_Context):
 
 
 class ProcessFunction(Function):
-    """A record at a time, with its timestamp and side outputs.
+    """A function of one record at a time, with its timestamp and side outputs.
 
     >>> class Split(ProcessFunction):
     ...     def process_element(self, value, ctx):
@@ -57,10 +59,10 @@ class ProcessFunction(Function):
     """
 
     class Context(_Context):
-        """Of the record being processed."""
+        """The context of the current record."""
 
     class OnTimerContext(Context):
-        """Of the timer that fires; only where the function runs on a keyed stream."""
+        """The context of the timer that fires. Timers exist only if the function runs on a keyed stream."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain: ...
@@ -69,11 +71,11 @@ class ProcessFunction(Function):
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Any: ...
 
     def on_timer(self, timestamp: int, ctx: ProcessFunction.OnTimerContext) -> Any:
-        """A timer fires: `timestamp` is what it was registered for (ms)."""
+        """Handle a timer that fires. `timestamp` is the time for which the timer was registered (ms)."""
 
 
 class KeyedProcessFunction(Function):
-    """A record at a time, with keyed state and timers.
+    """A function of one record at a time, with keyed state and timers.
 
     >>> class CountSilence(KeyedProcessFunction):
     ...     def process_element(self, value, ctx):
@@ -83,10 +85,10 @@ class KeyedProcessFunction(Function):
     """
 
     class Context(_KeyedContext):
-        """Of the record being processed."""
+        """The context of the current record."""
 
     class OnTimerContext(Context):
-        """Of the timer that fires."""
+        """The context of the timer that fires."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain: ...
@@ -95,17 +97,17 @@ class KeyedProcessFunction(Function):
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any: ...
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Any:
-        """A timer fires: `timestamp` is what it was registered for (ms)."""
+        """Handle a timer that fires. `timestamp` is the time for which the timer was registered (ms)."""
 
 
 class CoProcessFunction(Function):
-    """The records of two connected streams."""
+    """A function of the records of two connected streams."""
 
     class Context(_Context):
-        """Of the record being processed."""
+        """The context of the current record."""
 
     class OnTimerContext(Context):
-        """Of the timer that fires; only where both streams are keyed."""
+        """The context of the timer that fires. Timers exist only if both streams are keyed."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain: ...
@@ -117,17 +119,17 @@ class CoProcessFunction(Function):
     def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Any: ...
 
     def on_timer(self, timestamp: int, ctx: CoProcessFunction.OnTimerContext) -> Any:
-        """A timer fires: `timestamp` is what it was registered for (ms)."""
+        """Handle a timer that fires. `timestamp` is the time for which the timer was registered (ms)."""
 
 
 class KeyedCoProcessFunction(Function):
-    """The records of two streams connected by key; both sides share the state of the key."""
+    """A function of the records of two streams connected by key. Both inputs share the state of the key."""
 
     class Context(_KeyedContext):
-        """Of the record being processed."""
+        """The context of the current record."""
 
     class OnTimerContext(Context):
-        """Of the timer that fires."""
+        """The context of the timer that fires."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain: ...
@@ -139,17 +141,19 @@ class KeyedCoProcessFunction(Function):
     def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Any: ...
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Any:
-        """A timer fires: `timestamp` is what it was registered for (ms)."""
+        """Handle a timer that fires. `timestamp` is the time for which the timer was registered (ms)."""
 
 
 class BaseBroadcastProcessFunction(Function):
-    """What the broadcast process functions have in common."""
+    """The base of the broadcast process functions."""
 
     class BaseContext(ABC):
         @abstractmethod
         def timestamp(self) -> int:
-            """Event time of the record in ms. None where records carry no event time: the type leaves that away, as
-            PyFlink's does."""
+            """Return the event time of the record in ms.
+
+            It is None if records have no event time. The type omits None, as PyFlink's type does.
+            """
 
         @abstractmethod
         def current_processing_time(self) -> int: ...
@@ -159,29 +163,29 @@ class BaseBroadcastProcessFunction(Function):
 
         @abstractmethod
         def output(self, output_tag: OutputTag, value: Any) -> None:
-            """Sends a value to a side output."""
+            """Send a value to a side output."""
 
     class Context(BaseContext):
-        """On the broadcast side: it may write the broadcast state, alike in all subtasks."""
+        """The context of the broadcast side. It may write the broadcast state, and must write the same in all subtasks."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]: ...
 
     class ReadOnlyContext(BaseContext):
-        """On the other side: it may only read, so that the subtasks cannot diverge."""
+        """The context of the other side. It can only read, so that the subtasks cannot diverge."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]: ...
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """A stream and a broadcast one: rules for all, records for one."""
+    """A function of a stream and a broadcast stream. Every subtask gets all broadcast records, such as rules."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """Of a broadcast record."""
+        """The context of a broadcast record."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """Of a record of the other stream."""
+        """The context of a record of the other stream."""
 
     @abstractmethod
     def process_element(self, value: Any, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Any: ...
@@ -191,19 +195,19 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction):
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
-    """A keyed stream and a broadcast one. The keyed side has keyed state and timers."""
+    """A function of a keyed stream and a broadcast stream. The keyed side has keyed state and timers."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """Of a broadcast record: no current key, so keyed state is reached for all keys only."""
+        """The context of a broadcast record. It has no current key, so it can only access the keyed state of all keys."""
 
         @abstractmethod
         def apply_to_keyed_state(
             self, state_descriptor: StateDescriptor, function: Callable[[Any, State], None]
         ) -> None:
-            """Calls `function(key, state)` for every key that has a value in the state."""
+            """Call `function(key, state)` for every key that has a value in the state."""
 
     class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext):
-        """Of a record of the keyed stream."""
+        """The context of a record of the keyed stream."""
 
         @abstractmethod
         def timer_service(self) -> TimerService: ...
@@ -212,7 +216,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
         def get_current_key(self) -> Any: ...
 
     class OnTimerContext(ReadOnlyContext):
-        """Of the timer that fires."""
+        """The context of the timer that fires."""
 
         @abstractmethod
         def time_domain(self) -> TimeDomain: ...
@@ -227,4 +231,4 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
     def process_broadcast_element(self, value: Any, ctx: KeyedBroadcastProcessFunction.Context) -> Any: ...
 
     def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Any:
-        """A timer fires: `timestamp` is what it was registered for (ms)."""
+        """Handle a timer that fires. `timestamp` is the time for which the timer was registered (ms)."""

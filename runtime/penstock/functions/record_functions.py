@@ -1,7 +1,7 @@
-"""Functions of single records: map, filter, reduce, aggregate and the like.
+"""Functions of single records: map, filter, reduce, aggregate and others.
 
-Plain callables do wherever the interface has one method. A function object is for what has to be opened and closed, for
-state and for timers.
+A plain callable can replace every interface that has one method. A function object can also open and close resources, and use
+state and timers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from penstock.functions.type_variables import IN, OUT
 
 
 class MapFunction(Function, Generic[IN, OUT]):
-    """One value in, one value out."""
+    """A function with one result per value."""
 
     @abstractmethod
     def map(self, value: IN) -> OUT: ...
 
 
 class CoMapFunction(Function):
-    """One value out for each value of either of two connected streams."""
+    """A function with one result for each value of two connected streams."""
 
     @abstractmethod
     def map1(self, value: Any) -> Any: ...
@@ -32,14 +32,14 @@ class CoMapFunction(Function):
 
 
 class FlatMapFunction(Function, Generic[IN, OUT]):
-    """One value in; any number out, returned as an iterable or yielded."""
+    """A function with any number of results per value, returned as an iterable or yielded."""
 
     @abstractmethod
     def flat_map(self, value: IN) -> Iterable[OUT] | None: ...
 
 
 class CoFlatMapFunction(Function):
-    """Any number of values out for each value of either of two connected streams."""
+    """A function with any number of results for each value of two connected streams."""
 
     @abstractmethod
     def flat_map1(self, value: Any) -> Any: ...
@@ -49,14 +49,14 @@ class CoFlatMapFunction(Function):
 
 
 class ReduceFunction(Function, Generic[IN]):
-    """Combines two values to one of the same type; associative."""
+    """An associative function that combines two values into one of the same type."""
 
     @abstractmethod
     def reduce(self, value1: IN, value2: IN) -> IN: ...
 
 
 class AggregateFunction(Function):
-    """Aggregates values step by step: input, accumulator and result may have types of their own.
+    """A function that aggregates values step by step. Input, accumulator and result may have different types.
 
     >>> class Mean(AggregateFunction):
     ...     def create_accumulator(self): return 0.0, 0
@@ -72,79 +72,79 @@ class AggregateFunction(Function):
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
-        """The accumulator after the value; it may be the same object, changed."""
+        """Return the accumulator that includes the value. It may be the same object, changed."""
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any: ...
 
     def merge(self, acc_a: Any, acc_b: Any) -> Any:
-        """Two accumulators as one; needed where windows merge (sessions) only."""
+        """Merge two accumulators into one. Only windows that merge (sessions) need this method."""
         raise NotImplementedError(f"{type(self).__qualname__} has no merge, which session windows need")
 
 
 class KeySelector(Function, Generic[IN, OUT]):
-    """Gives the key of a value; the same value must always give the same key. It is not opened."""
+    """A function that returns the key of a value. The same value must always have the same key. It is not opened."""
 
     @abstractmethod
     def get_key(self, value: IN) -> OUT: ...
 
 
 class NullByteKeySelector(KeySelector):
-    """Gives every value the same key."""
+    """A key selector that returns the same key for every value."""
 
     def get_key(self, value: Any) -> int:
         return 0
 
 
 class FilterFunction(Function, Generic[IN]):
-    """Keeps the values for which it is true."""
+    """A function that keeps the values for which it returns True."""
 
     @abstractmethod
     def filter(self, value: IN) -> bool: ...
 
 
 class Partitioner(Function):
-    """Chooses the subtask a record goes to, by its key. It is not opened."""
+    """A function that chooses the target subtask of a record by its key. It is not opened."""
 
     @abstractmethod
     def partition(self, key: Any, num_partitions: int) -> int:
-        """From 0 to `num_partitions` - 1."""
+        """Return a number from 0 to `num_partitions` - 1."""
 
 
 class SourceFunction(Function):
-    """A source in one function: `run` emits until it is done or `cancel` was called. One subtask runs it.
+    """A source in one function. `run` emits until it is finished or `cancel` is called. One subtask runs it.
 
-    For splits, positions and parallel reading write a `penstock.connectors.source.Source`.
+    For splits, positions and parallel reading, write a `penstock.connectors.core.source.Source`.
     """
 
     class SourceContext(ABC):
-        """How `run` emits."""
+        """The methods with which `run` emits."""
 
         @abstractmethod
         def collect(self, value: Any) -> None: ...
 
         @abstractmethod
         def collect_with_timestamp(self, value: Any, timestamp: int) -> None:
-            """`timestamp`: event time in ms."""
+            """Emit a value with an event time in ms."""
 
         @abstractmethod
         def emit_watermark(self, timestamp: int) -> None:
-            """No record with a timestamp up to this one (ms) follows."""
+            """Declare that no record with a timestamp up to this one (ms) follows."""
 
         @abstractmethod
         def mark_as_temporarily_idle(self) -> None:
-            """The event-time clock does not wait for this source until it emits again."""
+            """Let the event-time clock advance without this source until the source emits again."""
 
         @abstractmethod
         def get_checkpoint_lock(self) -> Any:
-            """A context manager: no snapshot is taken while it is held."""
+            """Return a context manager. No snapshot is taken while `run` holds it."""
 
     @abstractmethod
     def run(self, ctx: SourceFunction.SourceContext) -> None: ...
 
     @abstractmethod
     def cancel(self) -> None:
-        """Called from another thread: `run` should return soon."""
+        """Request that `run` returns soon. Another thread calls this method."""
 
 
 class ParallelSourceFunction(SourceFunction):
@@ -152,10 +152,10 @@ class ParallelSourceFunction(SourceFunction):
 
 
 class SinkFunction(Function):
-    """Takes the values of a stream one by one. At least once: after a failure values may come again."""
+    """A function that takes the values of a stream one by one, at least once: values may repeat after a failure."""
 
     class Context(ABC):
-        """Of the value being written."""
+        """The context of the current value."""
 
         @abstractmethod
         def current_processing_time(self) -> int: ...
@@ -165,7 +165,7 @@ class SinkFunction(Function):
 
         @abstractmethod
         def timestamp(self) -> int | None:
-            """Event time in ms; None if the record has none."""
+            """Return the event time in ms, or None if the record has none."""
 
     @abstractmethod
     def invoke(self, value: Any, context: SinkFunction.Context) -> None: ...

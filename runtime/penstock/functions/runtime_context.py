@@ -1,4 +1,4 @@
-"""The runtime context of one function in one subtask: what `Function.open` gets."""
+"""The runtime context of one function in one subtask, which `Function.open` receives."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from penstock.state.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from penstock.state.key_context import NoKey
+from penstock.state.owners import FUNCTION, OPERATOR
 
 if TYPE_CHECKING:
     from penstock.functions.operator_context import MetricSink, OperatorContext
@@ -25,10 +27,15 @@ if TYPE_CHECKING:
 
 
 class RuntimeContextImpl(RuntimeContext):
-    """The runtime context over the operator's: state comes from its backends, the rest from its fields."""
+    """The runtime context of a function. State comes from the backends of the operator's context, the rest from its fields.
 
-    def __init__(self, operator_context: OperatorContext) -> None:
+    Args:
+        owner: owner of the keyed state: `FUNCTION`, or `OPERATOR` for functions of the library that wrap a user's function.
+    """
+
+    def __init__(self, operator_context: OperatorContext, owner: str = FUNCTION) -> None:
         self._context = operator_context
+        self._owner = owner
 
     def get_task_name(self) -> str:
         return self._context.name
@@ -43,7 +50,7 @@ class RuntimeContextImpl(RuntimeContext):
         return self._context.subtask
 
     def get_attempt_number(self) -> int:
-        return max(0, self._context.attempt - 1)  # attempts are leader epochs, which begin with 1
+        return max(0, self._context.attempt - 1)  # attempts are leader epochs, which start at 1
 
     def get_task_name_with_subtasks(self) -> str:
         context = self._context
@@ -54,7 +61,7 @@ class RuntimeContextImpl(RuntimeContext):
 
     def get_metrics_group(self) -> MetricSink:
         if self._context.metrics is None:
-            # Nobody reports: an operator run by itself, in a test. The metrics work all the same.
+            # No task reports the metrics of an operator that a test runs alone, but the metrics must still work.
             from penstock.metrics.task import TaskMetrics
 
             self._context.metrics = TaskMetrics().operator_group(self._context.uid, self._context.name)
@@ -64,17 +71,19 @@ class RuntimeContextImpl(RuntimeContext):
         known = self._context.accumulators
         if not isinstance(accumulator, Accumulator) or not is_known(accumulator):
             raise self._refusal(
-                f"{accumulator!r} is no accumulator of penstock.functions.accumulators",
+                f"{accumulator!r} is not an accumulator of penstock.functions.accumulators",
                 "use IntCounter, LongCounter, DoubleCounter, AverageAccumulator, ListAccumulator or Histogram",
             )
         if known.get(name, accumulator) is not accumulator:
-            raise self._refusal(f"there is an accumulator {name!r} already", "give each a name of its own")
+            raise self._refusal(f"an accumulator {name!r} already exists", "use another name")
         known[name] = accumulator
 
     def get_accumulator(self, name: str) -> Accumulator:
         if name not in self._context.accumulators:
             have = ", ".join(map(repr, self._context.accumulators)) or "none"
-            raise self._refusal(f"there is no accumulator {name!r}; there is {have}", "add_accumulator in open()")
+            raise self._refusal(
+                f"accumulator {name!r} does not exist; existing accumulators: {have}", "add_accumulator in open()"
+            )
         return self._context.accumulators[name]
 
     def _refusal(self, message: str, remedy: str) -> InvalidJob:
@@ -90,7 +99,7 @@ class RuntimeContextImpl(RuntimeContext):
         return self._context.is_restored
 
     def get_operator_state_store(self) -> OperatorStateBackend:
-        return self._context.operator_state
+        return self._context.operator_state.for_functions()
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         state: ValueState[Any] = self._keyed(state_descriptor, ValueStateDescriptor, "get_state")
@@ -119,31 +128,43 @@ class RuntimeContextImpl(RuntimeContext):
         if not isinstance(descriptor, expected):
             raise InvalidJob(
                 f"{method} takes a {expected.__name__}, got {descriptor!r}",
-                remedy="use the getter that belongs to the descriptor",
+                remedy="use the getter for this kind of descriptor",
                 operator=context.name,
                 location=context.user_location,
             )
         if context.keyed_state is None:
             raise KeyedStateNotAvailable(
-                f"state {descriptor.name!r} belongs to a key, and the stream has none",
+                f"state {descriptor.name!r} is keyed state, but the stream is not keyed",
                 remedy="put key_by(...) directly before the operator",
                 operator=context.name,
                 location=context.user_location,
             )
-        return context.keyed_state.get_state(descriptor)
+        return context.keyed_state.get_state(descriptor, self._owner)
+
+
+def of_library(context: RuntimeContext) -> RuntimeContext:
+    """Return the context for the states of a library function around a user's function, which gets `context` itself."""
+    return RuntimeContextImpl(context._context, OPERATOR) if isinstance(context, RuntimeContextImpl) else context
+
+
+def leave_key(context: OperatorContext, method: str) -> None:
+    """Clear the current key, because the operator calls a method of the user's function without a record or a timer."""
+    if context.keyed_state is not None:
+        context.keyed_state.key_context.key = NoKey.in_call(method)
 
 
 def open_function(function: object, context: OperatorContext) -> None:
-    """Calls `open` of a function object with its runtime context; a plain callable has nothing to open.
+    """Call `open` of a function object with its runtime context. A plain callable has no `open`.
 
     Raises:
-        UserFunctionError: `open` raised; names the function, the operator and the user's line.
+        UserFunctionError: `open` raised. The error names the function, the operator and the line of user code.
     """
     user_function = function_within(function)
     for attribute in state_attributes(user_function):
         attribute.open(user_function, RuntimeContextImpl(context))
     if not has_life_cycle(function):
         return
+    leave_key(context, "open")
     try:
         function.open(RuntimeContextImpl(context))  # type: ignore[attr-defined]
     except PenstockError:
@@ -157,6 +178,6 @@ def open_function(function: object, context: OperatorContext) -> None:
 
 
 def close_function(function: object) -> None:
-    """Calls `close` of a function object; a plain callable has nothing to close."""
+    """Call `close` of a function object. A plain callable has no `close`."""
     if has_life_cycle(function):
         function.close()  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""`TimeDomain`: which clock a timer belongs to."""
+"""`TimeDomain`: the clock that a timer belongs to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class TimeDomain(Enum):
-    """Event time goes by the watermark, processing time by the machine's clock."""
+    """The clock of a timer: event time follows the watermark, processing time follows the machine's clock."""
 
     EVENT_TIME = 0
     PROCESSING_TIME = 1

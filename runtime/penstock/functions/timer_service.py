@@ -6,20 +6,20 @@ from abc import ABC, abstractmethod
 
 
 class TimerService(ABC):
-    """Timers of the current key; all times are ms since the epoch.
+    """The timers of the current key. All times are ms since the epoch.
 
-    A timer fires once, when its clock reaches it: `on_timer` is then called with the same key. Registering the same
-    timestamp again changes nothing. Timers are state: they survive failures, and processing-time timers that were due
-    while the job was down fire at once when it is back.
+    A timer fires once, when its clock reaches it. The operator then calls `on_timer` with the same key. Registering a
+    timestamp twice has no effect. Timers are state, so they survive failures. Processing-time timers that were due
+    while the job was down fire immediately when the job runs again.
     """
 
     @abstractmethod
     def current_processing_time(self) -> int:
-        """The machine's clock."""
+        """Return the time of the machine's clock."""
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """The event-time clock; the smallest int64 before it is known."""
+        """Return the event-time clock, or the smallest int64 before the first watermark."""
 
     @abstractmethod
     def register_processing_time_timer(self, timestamp: int) -> None: ...
@@ -29,8 +29,8 @@ class TimerService(ABC):
 
     @abstractmethod
     def delete_processing_time_timer(self, timestamp: int) -> None:
-        """Nothing happens if there is no such timer."""
+        """Delete a timer. A timer that does not exist is ignored."""
 
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:
-        """Nothing happens if there is no such timer."""
+        """Delete a timer. A timer that does not exist is ignored."""

@@ -1,4 +1,4 @@
-"""Type variables of functions and streams, for type checkers: what is not said is `Any`."""
+"""Type variables of functions and streams, for type checkers. The default of each is `Any`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from typing_extensions import TypeVar
 
 IN = TypeVar("IN", default=Any)
-"""What a function is given."""
+"""Input of a function."""
 OUT = TypeVar("OUT", default=Any)
-"""What it gives."""
+"""Output of a function."""
 T = TypeVar("T", default=Any)
-"""A stream's values."""
+"""Values of a stream."""
 U = TypeVar("U", default=Any)
 """Values of the next stream."""
 K = TypeVar("K", default=Any)

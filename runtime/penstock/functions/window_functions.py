@@ -1,6 +1,6 @@
-"""Functions over the records of a window, called when its trigger fires.
+"""Functions over the records of a window, which the operator calls when the window's trigger fires.
 
-They may be given their types: `ProcessWindowFunction[IN, OUT, KEY, W]`. Types that are left away are `Any`.
+They accept types: `ProcessWindowFunction[IN, OUT, KEY, W]`. The default of each type is `Any`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ W2 = TypeVar("W2", default=Any)
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """All records of a window of one key. Results are yielded or returned as an iterable."""
+    """A function of all records of a window of one key. Results are yielded or returned as an iterable."""
 
     @abstractmethod
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT] | None: ...
 
 
 class AllWindowFunction(Function, Generic[IN, OUT, W]):
-    """All records of a window of the whole stream."""
+    """A function of all records of a window of the whole stream."""
 
     @abstractmethod
     def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT] | None: ...
@@ -52,19 +52,19 @@ class _WindowContext(ABC, Generic[W2]):
 
     @abstractmethod
     def window_state(self) -> KeyedStateStore:
-        """State of this key and window; `clear` must clear it."""
+        """Return the state of this key and window. `clear` must clear it."""
 
     @abstractmethod
     def global_state(self) -> KeyedStateStore:
-        """State of this key, shared by all its windows."""
+        """Return the state of this key, which all its windows share."""
 
     @abstractmethod
     def output(self, output_tag: OutputTag, value: Any) -> None:
-        """Sends a value to a side output."""
+        """Send a value to a side output."""
 
 
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """All records of a window of one key, with what is known of the window and with state.
+    """A function of all records of a window of one key, with access to the window and to state.
 
     >>> class Median(ProcessWindowFunction):
     ...     def process(self, key, context, elements):
@@ -73,7 +73,7 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     """
 
     class Context(_WindowContext[W2]):
-        """Of the window that fires."""
+        """The context of the window that fires."""
 
     @abstractmethod
     def process(
@@ -81,17 +81,17 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
     ) -> Iterable[OUT] | None: ...
 
     def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
-        """The window is deleted: clear what `window_state` holds."""
+        """Clear the state in `window_state` when the window is deleted."""
 
 
 class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
-    """All records of a window of the whole stream, with what is known of the window and with state."""
+    """A function of all records of a window of the whole stream, with access to the window and to state."""
 
     class Context(_WindowContext[W2]):
-        """Of the window that fires."""
+        """The context of the window that fires."""
 
     @abstractmethod
     def process(self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT] | None: ...
 
     def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
-        """The window is deleted: clear what `window_state` holds."""
+        """Clear the state in `window_state` when the window is deleted."""

@@ -1,7 +1,8 @@
-"""Batch mode: which jobs run in it, and what it makes of their operations. Pure.
+"""Batch mode: which jobs use it, and how it changes their operations. Pure.
 
-In batch mode all input is there before anything is said about it, so there is one watermark, the final one: strategies assign
-timestamps and no more. Operators with a key get their input key by key (`taskmanager.operators.batch_mode`).
+In batch mode, no result is emitted before all input is read. The only watermark is therefore the final one, and
+watermark strategies only assign timestamps. Operators with a key get their input key by key
+(`taskmanager.operators.batch_mode`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_batch(mode: str, transformations: Iterable[Transformation]) -> bool:
-    """Whether a job runs in batch mode.
+    """Return whether a job runs in batch mode.
 
     Args:
         mode: `execution.runtime-mode`.
@@ -30,8 +31,8 @@ def is_batch(mode: str, transformations: Iterable[Transformation]) -> bool:
     return mode == "BATCH"
 
 
-def in_batch_mode(transformation: Transformation) -> Operation:
-    """The operation as batch mode carries it out."""
+def batch_operation(transformation: Transformation) -> Operation:
+    """Return the operation that batch mode executes."""
     operation = transformation.operation
     if isinstance(operation, Source):
         return replace(operation, strategy=_timestamps_only(operation.strategy))
@@ -51,7 +52,7 @@ def _timestamps_only(strategy: Any) -> Any:
 
 
 def _element_types(inputs: list[Input]) -> tuple[TypeInformation | None, ...]:
-    """Of each input the type of its values, if objects of a class are among them: builtin values tell by themselves."""
+    """Return the type of each input's values if they contain objects of a class. Builtin values need no declared type."""
     found: dict[int, list[TypeInformation | None]] = {}
     for edge in inputs:
         up = edge.upstream

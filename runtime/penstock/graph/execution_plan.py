@@ -1,4 +1,4 @@
-"""The execution plan of a program: JSON in the shape Flink's tools and visualizers read."""
+"""The execution plan of a program: JSON in the format of Flink's tools and visualizers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHIP_STRATEGIES = {
 
 
 def execution_plan(program: Program) -> str:
-    """One node for each operator: id, type, what it is, parallelism, and which operators it reads and how."""
+    """Return the plan. Each operator is a node with its id, type, description, parallelism, and its inputs with their partitioning."""
     return json.dumps({"nodes": [_node(one, program) for one in program.transformations]}, indent=2)
 
 

@@ -1,7 +1,8 @@
-"""The one seam through which a program is run.
+"""The single interface through which a program is run.
 
-The API builds a `Program` and hands it to the current `Executor`; it knows nothing of clusters. `python job.py` finds the
-embedded one; the JobManager, the command line's client and `penstock.testing` set their own around the program they run.
+The API builds a `Program` and passes it to the current `Executor`. It does not know clusters. `python job.py` uses the
+embedded executor. The JobManager, the command line's client and `penstock.testing` set their own executor for the
+program.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ if TYPE_CHECKING:
     from penstock.common.job_execution_result import JobExecutionResult
     from penstock.graph.program import Program
 
-DEFAULT_EXECUTOR = ("penstock.jobmanager.process.embedded", "EmbeddedExecutor")
-"""Module and class of the executor that runs programs where none is set."""
+DEFAULT_EXECUTOR = ("penstock.jobmanager.process.session.embedded", "EmbeddedExecutor")
+"""Module and class of the executor that runs programs if none is set."""
 
 
 class Executor(Protocol):
-    """Runs programs."""
+    """An object that runs programs."""
 
     def execute(self, program: Program) -> JobExecutionResult:
-        """Runs the job to its end.
+        """Run the job to its end.
 
         Raises:
-            PenstockError: the job cannot be started, or failed for good.
+            PenstockError: the job cannot be started, or failed and does not restart.
         """
         ...
 
     def execute_async(self, program: Program) -> JobClient:
-        """Starts the job and returns as soon as it is accepted."""
+        """Start the job and return as soon as it is accepted."""
         ...
 
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
-        """Starts the job and gives the values of its one `CollectSink` as they come, at most `limit`.
+        """Start the job and yield the values of its one `CollectSink` as they arrive, at most `limit`.
 
         The iterator is a generator: closing it, or reaching the limit, cancels the job.
         """
@@ -46,23 +47,24 @@ class Executor(Protocol):
 
 
 REMOTE_EXECUTOR = ("penstock.cli.remote", "RemoteExecutor")
-"""As `DEFAULT_EXECUTOR`: of the one that sends programs to a session cluster."""
+"""Module and class of the executor that sends programs to a session cluster."""
 
 
-def remote_executor(url: str, token: str | None) -> Executor:
-    """
+def remote_executor(url: str, token: str | None, ca_file: str | None, client_certificate: str | None) -> Executor:
+    """Return the executor of `penstock.cli.remote`.
+
     Raises:
-        PenstockError: the URL is none.
+        PenstockError: the URL is not valid, or a file cannot be read.
     """
     module, name = REMOTE_EXECUTOR
-    return cast("Executor", getattr(import_module(module), name)(url, token))
+    return cast("Executor", getattr(import_module(module), name)(url, token, ca_file, client_certificate))
 
 
 _current: ContextVar[Executor | None] = ContextVar("penstock.executor", default=None)
 
 
 def set_executor(executor: Executor | None) -> Token[Executor | None]:
-    """Programs of this context run on that executor; None: on the embedded one. `reset_executor` undoes it."""
+    """Set the executor for programs of this context; None: the embedded one. `reset_executor` undoes it."""
     return _current.set(executor)
 
 
@@ -72,7 +74,7 @@ def reset_executor(token: Token[Executor | None]) -> None:
 
 @contextmanager
 def executing_on(executor: Executor) -> Iterator[None]:
-    """Programs run on that executor within the `with` block."""
+    """Run programs on that executor within the `with` block."""
     token = set_executor(executor)
     try:
         yield
@@ -81,7 +83,7 @@ def executing_on(executor: Executor) -> Iterator[None]:
 
 
 def current_executor() -> Executor:
-    """The executor of this context. The embedded one is made when it is first asked for, and kept."""
+    """Return the executor of this context. The embedded one is created at its first use and then kept."""
     executor = _current.get()
     if executor is None:
         module, name = DEFAULT_EXECUTOR

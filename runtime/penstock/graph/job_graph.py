@@ -1,11 +1,12 @@
 """The physical plan: stages of chained operators, exchanges between them, and the levels on which stages run.
 
-A *stage* is a chain (a tree) of operators that call each other directly. Between stages lie *exchanges*. An epoch is one
-Spark job, and a Spark job that branches would compute the branching point once per branch; therefore the stages are put
-on *levels*: level 0 holds the sources, any other stage stands one level behind the deepest of its inputs. All stages of a
-level run in the same Spark stage, in the task of their slot, and one shuffle carries the rows of all exchanges from a
-level to the next. What is addressed to a deeper level passes through. So a job with many branches, sinks and side outputs
-is one line of Spark stages, and nothing is read or computed twice.
+A *stage* is a chain (a tree) of operators that call each other directly. *Exchanges* connect stages. An epoch is one
+Spark job, and a Spark job that branches would compute the branching point once per branch. The stages are therefore on
+*levels*. Level 0 has the sources, and any other stage is one level after the deepest of its inputs.
+
+All stages of a level run in the same Spark stage, in the task of their slot. One shuffle carries the rows of all
+exchanges from a level to the next. Rows for a deeper level pass through. A job with many branches, sinks and side
+outputs is therefore one line of Spark stages, and no data is read or computed twice.
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from typing import TYPE_CHECKING, Any
 from penstock.graph.operations import Operation, sink_of, source_of
 
 if TYPE_CHECKING:
-    from penstock.connectors.sink import Sink
-    from penstock.connectors.source import Source
+    from penstock.connectors.core.sink import Sink
+    from penstock.connectors.core.source import Source
     from penstock.graph.transformation import Partitioning
 
 
 @dataclass
 class OutputEdge:
-    """From one operator's main or side output to the next operator, directly or over an exchange."""
+    """An edge from an operator's main or side output to the next operator, directly or through an exchange."""
 
     side_tag: str | None
     target: int
-    """Index of the target operator, if chained; -1 if it goes over `exchange`."""
+    """Index of the target operator if it is chained; -1 if the edge goes through `exchange`."""
     input_index: int = 0
     exchange: int | None = None
 
 
 @dataclass
 class OperatorNode:
-    """One operator as it will run: how parallel, from which line of the program, and where its outputs go."""
+    """An operator as it will run: its parallelism, its line in the program, and its outputs."""
 
     index: int
     uid: str
@@ -49,23 +50,23 @@ class OperatorNode:
 
     @property
     def source(self) -> Source | None:
-        """What it reads, if it is a source."""
+        """The connector that it reads, if it is a source."""
         return source_of(self.operation)
 
     @property
     def sink(self) -> Sink | None:
-        """What it writes to, if it is a sink."""
+        """The connector to which it writes, if it is a sink."""
         return sink_of(self.operation)
 
     @property
     def needs_spark(self) -> bool:
-        """Runs DataFrames on the job's cluster."""
+        """Whether it runs DataFrames on the job's cluster."""
         return any(border is not None and border.needs_spark for border in (self.source, self.sink))
 
 
 @dataclass
 class ExchangeTarget:
-    """Who reads an exchange: a stage, the operator in it, and which of the operator's inputs it is."""
+    """A reader of an exchange: a stage, the operator in it, and the index of the operator's input."""
 
     stage: int
     operator: int
@@ -74,7 +75,7 @@ class ExchangeTarget:
 
 @dataclass
 class ExchangeSpec:
-    """One stream of buffers. Several targets share it when they take the same output, partitioned alike."""
+    """A stream of buffers. Several targets share it if they read the same output with the same partitioning."""
 
     id: int
     source_stage: int
@@ -84,14 +85,14 @@ class ExchangeSpec:
     parallelism: int
     max_parallelism: int
     name: str = ""
-    """Of the operator whose output it carries; errors of key selectors and partitioners name it."""
+    """Name of the operator whose output it carries. Errors of key selectors and partitioners contain it."""
     user_location: str = ""
-    """Of the call that partitions the stream, else of that operator."""
+    """Line of the call that partitions the stream, else of that operator."""
     targets: list[ExchangeTarget] = field(default_factory=list)
     takes_columns: bool = False
-    """Whether a target works on columns; records that could travel as either go as Python objects unless one does."""
+    """Whether a target works on columns. If none does, records that could be rows or columns are sent as Python objects."""
     level: int = 0
-    """Level of the deepest target; every target stage takes its buffers at its own level."""
+    """Level of the deepest target. Every target stage takes its buffers at its own level."""
 
 
 @dataclass
@@ -101,7 +102,7 @@ class Stage:
     id: int
     name: str
     operators: list[int]
-    """Indexes in topological order; the first is the head, unless several heads share inputs."""
+    """Indexes in topological order. The first one is the head, unless several heads share inputs."""
     parallelism: int
     level: int = 0
     inputs: list[int] = field(default_factory=list)
@@ -110,7 +111,7 @@ class Stage:
 
 @dataclass
 class JobGraph:
-    """The plan of a whole job; pickled, it goes to every worker."""
+    """The plan of a whole job. It is pickled and sent to every worker."""
 
     name: str
     operators: list[OperatorNode]
@@ -128,12 +129,12 @@ class JobGraph:
 
     @property
     def slots(self) -> int:
-        """Slots needed: the highest parallelism of any stage (D9)."""
+        """Number of needed slots: the highest parallelism of any stage."""
         return max(stage.parallelism for stage in self.stages)
 
     @property
     def keyed_operators(self) -> int:
-        """Those with a state backend; a slot has at most one subtask of each."""
+        """Number of operators with a state backend. A slot has at most one subtask of each."""
         return sum(node.operation.is_keyed for node in self.operators)
 
     def keyed_operators_on(self, level: int) -> int:
@@ -157,7 +158,7 @@ class JobGraph:
         return next(node for node in self.operators if node.uid == uid)
 
     def to_json(self) -> dict[str, Any]:
-        """Shape of Flink's `/jobs/:id/plan`: nodes with inputs."""
+        """Return the plan in the format of Flink's `/jobs/:id/plan`: nodes with inputs."""
         nodes = []
         for stage in self.stages:
             inputs = [

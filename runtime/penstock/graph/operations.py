@@ -1,10 +1,11 @@
-"""What an operator of a program is to do: plain descriptions, one class for each kind of operator.
+"""Plain descriptions of a program's operators, with one class for each kind of operator.
 
-The API records them, the graph carries them to the workers, and there `penstock.taskmanager.operators.factory` makes the
-operators that carry them out. So a program can be written, planned, validated and sent without anything that runs it.
+The API records them, and the graph carries them to the workers, where `penstock.taskmanager.operators.factory` creates
+the operators that execute them. A program can therefore be written, planned, validated and sent without the code that
+runs it.
 
-A description says what can be known of an operator before it runs: by what its inputs are keyed and which functions of
-the user's are in it.
+A description contains the facts that are known before the operator runs, such as the keys of its inputs and the user's
+functions.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from penstock.windowing.aggregates import FieldAggregate
 if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
     from penstock.common.watermark_strategy import WatermarkAlignment, WatermarkStrategy
-    from penstock.connectors.sink import Sink as SinkConnector
-    from penstock.connectors.source import Source as SourceConnector
+    from penstock.connectors.core.sink import Sink as SinkConnector
+    from penstock.connectors.core.source import Source as SourceConnector
     from penstock.functions.async_io.async_functions import AsyncFunctionDescriptor
     from penstock.functions.async_io.async_retry_strategies import AsyncRetryStrategy
     from penstock.functions.field_reduce import AggregateKind
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
     from penstock.windowing.window_function import WindowFunctionSpec
 
 KeySelector = Callable[[Any], Any]
-"""From value to key."""
+"""A function from a value to its key."""
 
 
 def constant_key(value: Any) -> int:
-    """The key of all records where a window spans the whole stream (`window_all`)."""
+    """Return the one key of all records if a window spans the whole stream (`window_all`)."""
     return 0
 
 
@@ -45,36 +46,38 @@ class Operation:
     """Base of all descriptions."""
 
     key_type: TypeInformation | None = field(default=None, kw_only=True)
-    """Of keys that are objects of a class (dataclass, NamedTuple, Enum), which the state backend must make again from what
-    it stored; None for builtin keys."""
+    """Type of keys that are objects of a class (dataclass, NamedTuple, Enum); None for builtin keys.
+
+    The state backend needs it to create the objects again from their stored form.
+    """
 
     @property
     def key_selectors(self) -> tuple[KeySelector | None, ...]:
-        """One per input, None for an input without a key (the broadcast side); none at all: no keyed state."""
+        """One key selector per input, None for an input without a key (the broadcast side). Empty: no keyed state."""
         return ()
 
     @property
     def is_keyed(self) -> bool:
-        """It needs keyed state, and its input comes over a key-group exchange."""
+        """Whether it needs keyed state and a key-group exchange before its input."""
         return bool(self.key_selectors)
 
     @property
     def takes_columns(self) -> bool:
-        """Whether its operator works on whole columns, so that records had better come as columns where they can."""
+        """Whether its operator works on whole columns. Records are then sent as columns if possible."""
         return False
 
     def user_functions(self) -> tuple[object, ...]:
-        """The user's function objects, for validation and error messages."""
+        """Return the user's function objects, for validation and error messages."""
         return ()
 
 
 @dataclass(frozen=True)
 class InBatchMode(Operation):
-    """What another operation says, on bounded input of which all is known before anything is said about it.
+    """Another operation on bounded input that is read completely before any result is emitted.
 
     Args:
-        inner: it has a key, or a broadcast input.
-        element_types: of the values of each input; None: any builtin type.
+        inner: the other operation. It has a key, or a broadcast input.
+        element_types: types of the values of each input; None: any builtin type.
     """
 
     inner: Operation
@@ -93,16 +96,16 @@ class InBatchMode(Operation):
 
 
 def plain(operation: Operation) -> Operation:
-    """The operation as the program says it, in whatever mode it is carried out."""
+    """Return the operation as the program describes it, in any execution mode."""
     return operation.inner if isinstance(operation, InBatchMode) else operation
 
 
-# --- what stands at the borders ---------------------------------------------------------------------------------
+# --- borders of the job ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Source(Operation):
-    """Records from outside; the strategy is applied to each split on its own, None: no event time."""
+    """Records from outside. The strategy is applied to each split separately; None: no event time."""
 
     source: SourceConnector
     strategy: WatermarkStrategy | None = None
@@ -114,7 +117,7 @@ class Source(Operation):
 
 @dataclass(frozen=True)
 class Sink(Operation):
-    """Records leave the job."""
+    """An output of the job."""
 
     sink: SinkConnector
 
@@ -124,12 +127,12 @@ class Sink(Operation):
 
 
 def source_of(operation: Operation) -> SourceConnector | None:
-    """What is read, if that is the operation."""
+    """Return the source connector if the operation is a source."""
     return operation.source if isinstance(operation, Source) else None
 
 
 def sink_of(operation: Operation) -> SinkConnector | None:
-    """What is written to, if that is the operation."""
+    """Return the sink connector if the operation is a sink."""
     return operation.sink if isinstance(operation, Sink) else None
 
 
@@ -138,7 +141,7 @@ def sink_of(operation: Operation) -> SinkConnector | None:
 
 @dataclass(frozen=True)
 class OneFunction(Operation):
-    """Base: a function of the user's, with a key selector if it stands on a keyed stream and may use keyed state."""
+    """Base of operations with one user function. It has a key selector if it is on a keyed stream and may use keyed state."""
 
     function: Any
     key_selector: KeySelector | None = None
@@ -153,17 +156,17 @@ class OneFunction(Operation):
 
 @dataclass(frozen=True)
 class Map(OneFunction):
-    """One record out for each in."""
+    """One output record for each input record."""
 
 
 @dataclass(frozen=True)
 class FlatMap(OneFunction):
-    """No, one or many records out for each in."""
+    """Zero, one or many output records for each input record."""
 
 
 @dataclass(frozen=True)
 class Filter(OneFunction):
-    """Keeps the records for which the function, or `pyarrow.compute.Expression`, is true."""
+    """A filter that keeps records for which the function, or `pyarrow.compute.Expression`, is true."""
 
     @property
     def is_expression(self) -> bool:
@@ -185,7 +188,7 @@ class MapBatches(OneFunction):
 
 @dataclass(frozen=True)
 class Gather(Operation):
-    """Lists of at most `size` records, none of which waits longer than `timeout_ms`."""
+    """Lists of at most `size` records. No record waits longer than `timeout_ms`."""
 
     size: int
     timeout_ms: int
@@ -194,17 +197,18 @@ class Gather(Operation):
 
 @dataclass(frozen=True)
 class Process(OneFunction):
-    """A process function; state and timers with a key only."""
+    """A process function. State and timers need a key."""
 
 
 @dataclass(frozen=True)
 class AsyncWait(OneFunction):
-    """An async function, `capacity` requests at a time.
+    """An async function with at most `capacity` concurrent requests.
 
     Args:
-        timeout_ms: for all attempts of one value.
+        timeout_ms: timeout of all attempts of one value together.
         declared: type of the results, None if none was declared.
-        element_type: of the inputs, which are in checkpoints while they wait for an answer; None: any builtin one.
+        element_type: type of the inputs, which are in checkpoints while they wait for an answer; None: any builtin
+            type.
     """
 
     timeout_ms: int = field(kw_only=True)
@@ -215,12 +219,12 @@ class AsyncWait(OneFunction):
     element_type: TypeInformation | None = field(default=None, kw_only=True)
 
 
-# --- what needs no function -------------------------------------------------------------------------------------
+# --- operations without a function -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Project(Operation):
-    """Keeps the fields at these positions, in this order."""
+    """A projection to the fields at these positions, in this order."""
 
     indexes: tuple[int, ...]
 
@@ -231,7 +235,7 @@ class Project(Operation):
 
 @dataclass(frozen=True)
 class Select(Operation):
-    """Fields by name and `pyarrow.compute` expression; `keeps`: those that the records have come first."""
+    """Fields by name and `pyarrow.compute` expression. `keeps`: the existing fields that come before them."""
 
     columns: tuple[tuple[str, Any], ...]
     keeps: bool = False
@@ -243,7 +247,7 @@ class Select(Operation):
 
 @dataclass(frozen=True)
 class TimestampsAndWatermarks(Operation):
-    """Event times and watermarks behind a source."""
+    """Event times and watermarks that are assigned after a source."""
 
     strategy: WatermarkStrategy
 
@@ -256,12 +260,12 @@ class TimestampsAndWatermarks(Operation):
         return () if assigner is None or isinstance(assigner, str) else (assigner,)
 
 
-# --- what goes on for ever, key by key --------------------------------------------------------------------------
+# --- continuous results for each key ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Rolling(Operation):
-    """Base: for every record the key's result so far."""
+    """Base of operations that emit the key's result so far for every record."""
 
     key_selector: KeySelector
 
@@ -272,7 +276,7 @@ class Rolling(Operation):
 
 @dataclass(frozen=True)
 class Reduce(Rolling):
-    """Each record combined with the key's value so far; `element_type` of the records, None: any builtin one."""
+    """Each record combined with the key's value so far. `element_type`: type of the records; None: any builtin type."""
 
     function: Any
     element_type: TypeInformation | None = None
@@ -306,11 +310,11 @@ class RollingFields(Rolling):
 
 @dataclass(frozen=True)
 class Window(Operation):
-    """Windows of a keyed stream; without a key selector, of the whole stream in one subtask.
+    """Windows of a keyed stream. Without a key selector, windows of the whole stream in one subtask.
 
     Args:
-        allowed_lateness_ms: how long a window is kept for late records after its end (T55).
-        late_tag: side output of records that came too late; without it they are dropped and counted (T53, T54).
+        allowed_lateness_ms: how long a window is kept for late records after its end.
+        late_tag: side output of records that are too late. Without it they are dropped and counted.
     """
 
     assigner: WindowAssigner[Any, Any]
@@ -338,7 +342,10 @@ class Window(Operation):
 
 @dataclass(frozen=True)
 class TwoInputs(Operation):
-    """Base: a function object with one method per input, or a pair of plain functions; both inputs have a key or none."""
+    """Base of operations with two inputs: a function object with one method per input, or a pair of plain functions.
+
+    Either both inputs have a key or none has.
+    """
 
     function: Any
     selectors: tuple[KeySelector, ...] = ()
@@ -353,7 +360,7 @@ class TwoInputs(Operation):
 
 @dataclass(frozen=True)
 class CoMap(TwoInputs):
-    """`map1` for records of the first input, `map2` for those of the second."""
+    """`map1` for records of the first input, `map2` for records of the second."""
 
 
 @dataclass(frozen=True)
@@ -371,8 +378,8 @@ class IntervalJoin(TwoInputs):
     """Pairs with `left time + lower_ms <= right time <= left time + upper_ms`.
 
     Args:
-        element_types: of the values of either input, for the state; any builtin type if None.
-        late_tags: side outputs of values behind the watermark; without one they are dropped and counted.
+        element_types: types of the values of both inputs, for the state; None: any builtin type.
+        late_tags: side outputs of values behind the watermark. Without one they are dropped and counted.
     """
 
     lower_ms: int = field(kw_only=True)
@@ -383,7 +390,7 @@ class IntervalJoin(TwoInputs):
 
 @dataclass(frozen=True)
 class BroadcastProcess(OneFunction):
-    """A stream, with a key or not, connected with a broadcast one; `descriptors` of the broadcast states."""
+    """A stream, with or without a key, connected with a broadcast stream. `descriptors`: the broadcast states."""
 
     descriptors: tuple[MapStateDescriptor, ...] = ()
 

@@ -1,12 +1,12 @@
-"""The operator seam: what every runtime operator is. What it may ask of its task: `functions.operator_context`.
+"""The operator interface, which every runtime operator implements. `functions.operator_context` has the interface to its task.
 
-What an operator is to do is recorded by the program (`graph.operations`); each subtask makes an operator of its own from
-that, and drives it from one thread. The life of an operator:
+The program records a description of each operator (`graph.operations`). Each subtask creates its own operator from the
+description and drives it from one thread. The life of an operator:
 
-    setup(context, output) -> restore happened before this: state handles already hold the restored values
+    setup(context, output) -> the restore happened before this: state handles already hold the restored values
     open()
       process_batch(batch, input_index) / process_watermark(timestamp) / process_idle(is_idle)
-      take_finished()                    of operators with a capacity: the task was woken
+      take_finished()                    for operators with a capacity: the operator has woken the task
       advance_processing_time(now)       at every epoch and between batches; fires processing-time timers that are due
       snapshot(checkpoint_id)            at the barrier, after the last record of the epoch; sync part only
       notify_checkpoint_complete(id) / notify_checkpoint_aborted(id)
@@ -14,8 +14,8 @@ that, and drives it from one thread. The life of an operator:
     close()                              always, also after a failure
 
 Outputs are pushed: `self.output.emit(batch)`, `self.output.emit_side(tag_id, batch)`,
-`self.output.emit_watermark(timestamp)`, `self.output.emit_idle(is_idle)`. An operator must forward watermarks after
-everything it emits because of them (T6): the base class does that.
+`self.output.emit_watermark(timestamp)`, `self.output.emit_idle(is_idle)`. An operator must forward a watermark after
+everything that it emits because of the watermark. The base class does that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Output(Protocol):
-    """Where an operator's results go: the next operators of the chain, the exchanges, or a test's list."""
+    """The receiver of an operator's results: the next operators of the chain, the exchanges, or a test's list."""
 
     def emit(self, batch: Batch) -> None: ...
 
@@ -44,30 +44,34 @@ class Output(Protocol):
 
 @dataclass
 class OperatorSnapshot:
-    """What the synchronous part of a snapshot gives beyond keyed and operator state, which the task collects itself.
+    """The result of the synchronous part of a snapshot, without keyed and operator state, which the task collects itself.
 
-    `committables`: JSON-able descriptions of pending sink commits; the JobManager commits them when the checkpoint
-    is complete (K7).
+    `committables`: descriptions, as JSON values, of pending sink commits. The JobManager commits them when the checkpoint is
+    complete.
     """
 
     committables: list[Any] = field(default_factory=list)
 
 
 class Operator:
-    """Base of all runtime operators with one input. See the module's head for the life cycle."""
+    """Base of all runtime operators with one input. The module's docstring describes the life cycle."""
 
     holds_records = False
-    """True while it has taken records that may yet have results, which nothing that comes must bring about."""
+    """Whether it holds records that may still produce results, even if no further input arrives."""
     capacity: int | None = None
-    """Of operators that go on working on records after `process_batch`: how many at a time. They call `context.wake` when some
-    are done."""
+    """Maximum number of records in progress, for operators that continue work after `process_batch`; None for others.
+
+    Such operators call `context.wake` when some records are done.
+    """
     is_keyed = False
-    """True: needs keyed state; its input comes over a key-group exchange; `key_selectors` are set."""
+    """Whether it needs keyed state. Its input then comes through a key-group exchange, and `key_selectors` are set."""
     key_selectors: tuple[Callable[[Any], Any] | None, ...] = ()
-    """One per input, None for an input without a key (the broadcast side)."""
+    """One key selector per input, None for an input without a key (the broadcast side)."""
     key_type: Any = None
-    """TypeInformation of the keys where they are objects of a class (dataclass, NamedTuple, Enum), which the state
-    backend must make again from what it stored; None for builtin keys."""
+    """TypeInformation of keys that are objects of a class (dataclass, NamedTuple, Enum); None for builtin keys.
+
+    The state backend needs it to create the objects again from their stored form.
+    """
     context: OperatorContext
     output: Output
 
@@ -76,44 +80,50 @@ class Operator:
         self.output = output
 
     def declare_states(self, context: OperatorContext) -> None:
-        """Ask for the operator's own states whose types come from the program, in a context that nobody uses afterwards.
+        """Declare the operator's states whose types come from the program, in a context that is discarded afterwards.
 
-        Called as the job is built, so that types without encoding are refused before anything of it runs.
+        This is called when the job is built, so that types without an encoding are refused before any part of the job
+        runs.
         """
 
     def open(self) -> None:
-        """Called once before the first record."""
+        """Prepare for the first record. Called once."""
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        """Work on records of one input, in order. Not abstract: a source's operator has no input that could bring any."""
+        """Process records of one input, in order. The method is not abstract, because a source's operator has no input."""
         raise NotImplementedError(f"{type(self).__qualname__} takes no input")
 
     @property
     def is_full(self) -> bool:
-        """It has as many records at work as it can: its task brings no more for now."""
+        """Return whether it has its maximum number of records in progress. Its task then sends no more."""
         return False
 
     def take_finished(self) -> None:
-        """Emit what has come of records that were still at work."""
+        """Emit the results of records that were in progress."""
 
     def process_watermark(self, timestamp: int) -> None:
-        """The task's event-time clock has advanced to `timestamp` (ms). Fire due timers, then forward."""
+        """Advance event time to `timestamp` (ms): fire due timers, then forward the watermark."""
         timers = self.context.timers
         if timers is not None:
             timers.advance_watermark(timestamp)
         self.output.emit_watermark(timestamp)
 
     def begin_watermark(self, timestamp: int) -> Iterable[None]:
-        """`process_watermark`, for who has other things to do meanwhile: what is left of it, in parts. A barrier may come between
-        two of them; no record comes before the last."""
+        """Do the work of `process_watermark` in parts, and yield between them, so that the caller can do other work.
+
+        A barrier may arrive between two parts, but no record arrives before the last part.
+        """
         self.process_watermark(timestamp)
         return ()
 
     def rewind(self) -> None:
-        """In batch mode: the next key begins, and with it the event-time clock."""
+        """Reset the event-time clock in batch mode, because the next key begins."""
         timers = self.context.timers
         if timers is not None:
             timers.current_watermark = MIN_TIMESTAMP
+
+    def emit_periodic_watermark(self) -> None:
+        """Emit the next periodic watermark immediately (for tests on a manual clock)."""
 
     def process_idle(self, is_idle: bool) -> None:
         self.output.emit_idle(is_idle)
@@ -124,12 +134,12 @@ class Operator:
             timers.advance_processing_time(now)
 
     def next_processing_time(self) -> int | None:
-        """The earliest processing-time timer (ms), so that the JobMaster runs an epoch for it."""
+        """Return the time of the earliest processing-time timer (ms), so that the JobMaster runs an epoch for it."""
         timers = self.context.timers
         return None if timers is None else timers.next_processing_time()
 
     def next_wake(self) -> int | None:
-        """When (ms) `advance_processing_time` next has something to do; None: not without input."""
+        """Return the time (ms) at which `advance_processing_time` next has work; None: not without input."""
         return self.next_processing_time()
 
     def current_watermark(self) -> int:
@@ -137,7 +147,7 @@ class Operator:
         return MIN_TIMESTAMP if timers is None else timers.current_watermark
 
     def write_state(self) -> None:
-        """Write what is held beside keyed state into it. For who looks at the state; `snapshot` does it by itself."""
+        """Write data that is held outside of keyed state to keyed state, for readers of the state. `snapshot` does this itself."""
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         return OperatorSnapshot()
@@ -147,7 +157,7 @@ class Operator:
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None: ...
 
     def notify_committed(self, checkpoint_id: int) -> None:
-        """What sinks pre-committed for this checkpoint has been committed."""
+        """Handle the end of the commits of this checkpoint's pre-committed output."""
 
     def finish(self) -> None: ...
 

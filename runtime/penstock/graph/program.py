@@ -1,6 +1,6 @@
-"""`Program`: everything the DataStream API knows about a job when `execute` is called, and all an executor needs.
+"""`Program`: the DataStream API's data of a job at the call of `execute`, which is all that an executor needs.
 
-It holds no reference to the environment: a program can be kept, inspected and run again.
+A program has no reference to the environment. It can be kept, inspected and run again.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Program:
     """A job as it was written.
 
     Args:
-        transformations: the sinks and everything they depend on, upstream first.
-        configuration: flat keys and texts, everything merged; what they mean is the executor's to say.
-        parallelism: of operators that set none.
+        transformations: the sinks and all their inputs, upstream first.
+        configuration: merged flat keys and texts. The executor interprets them.
+        parallelism: parallelism of operators that set none.
         max_parallelism: number of key groups; None = not set.
-        user_script: path of the program's file, None when there is none (a notebook, a prompt).
+        user_script: path of the program's file; None if it has no file (a notebook, a prompt).
     """
 
     name: str
@@ -41,7 +41,7 @@ class Program:
     def of(
         name: str, sinks: Iterable[Transformation], configuration: Configuration, user_script: str | None = None
     ) -> Program:
-        """The program of these sinks under a configuration."""
+        """Return the program of these sinks with a configuration."""
         return Program(
             name=name,
             transformations=upstream_first(sinks),
@@ -54,18 +54,18 @@ class Program:
 
     @property
     def sinks(self) -> list[Transformation]:
-        """Those nothing reads from."""
+        """The transformations that no other one reads."""
         return [transformation for transformation in self.transformations if transformation.is_sink]
 
     def settings(self) -> Configuration:
-        """The configuration with its types."""
+        """Return the configuration with its types."""
         return Configuration(self.configuration)
 
 
 def upstream_first(sinks: Iterable[Transformation]) -> list[Transformation]:
-    """The sinks and everything they depend on, in the order in which the program made them.
+    """Return the sinks and all their inputs, in the order in which the program created them.
 
-    A transformation is made after its inputs, so that order is a topological one.
+    A transformation is created after its inputs, so this order is topological.
     """
     found: dict[int, Transformation] = {}
     todo = list(sinks)

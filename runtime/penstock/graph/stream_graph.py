@@ -1,7 +1,7 @@
-"""From transformations to the JobGraph: validation, uids, chaining, exchanges, levels. Pure.
+"""Construction of the JobGraph from transformations: validation, uids, chaining, exchanges, levels. Pure.
 
-Everything that can be refused without touching anything is refused here, with the operator, the user's line and the
-remedy (`InvalidJob`).
+Every error that can be found without a side effect is raised here. The error (`InvalidJob`) has the operator, the
+user's line and the remedy.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, PenstockError
-from penstock.connectors.feedback import FeedbackSource
-from penstock.graph.batch_mode import in_batch_mode, is_batch
+from penstock.connectors.simple.feedback import FeedbackSource
+from penstock.graph.batch_mode import batch_operation, is_batch
 from penstock.graph.job_graph import ExchangeSpec, ExchangeTarget, JobGraph, OperatorNode, OutputEdge, Stage
 from penstock.graph.program import upstream_first
 from penstock.graph.transformation import Exchange, Input, Partitioning, Transformation
 
 if TYPE_CHECKING:
-    from penstock.connectors.sink import Sink
-    from penstock.connectors.source import Source
+    from penstock.connectors.core.sink import Sink
+    from penstock.connectors.core.source import Source
 
 DEFAULT_MAX_PARALLELISM = 128
 UPPER_MAX_PARALLELISM = 32_768
 _DEFAULT_GROUP = "default"
-"""Of slot sharing: Flink's name."""
+"""Flink's name of the default slot sharing group."""
 
 
 class JobGraphBuilder:
-    """Builds one JobGraph.
+    """The builder of one JobGraph.
 
     Args:
-        sinks: the transformations nothing reads from.
-        parallelism: of operators that set none.
+        sinks: the transformations that no other one reads.
+        parallelism: parallelism of operators that set none.
         max_parallelism: number of key groups; None = Flink's default of 128.
-        limit: no operator gets a higher parallelism than this (the adaptive scheduler with fewer slots); None = none.
+        limit: highest parallelism of any operator (the adaptive scheduler with fewer slots); None = no limit.
         require_uids: refuse operators without an explicit uid.
         mode: `execution.runtime-mode`.
     """
@@ -123,14 +123,14 @@ class JobGraphBuilder:
             if other is not t:
                 raise InvalidJob(
                     f"uid {t.uid!r} is used by two operators: {other.name!r} ({other.user_location}) and {t.name!r}",
-                    remedy="give every operator a uid of its own; the state of an operator is found by it",
+                    remedy="give each operator another uid. A restore finds the state of an operator by its uid",
                     operator=t.name,
                     location=t.user_location,
                 )
         for t in transformations:
             if self._require_uids and t.uid is None:
                 raise InvalidJob(
-                    f"operator {t.name!r} has no uid, and pipeline.auto-generate-uids is false",
+                    f"operator {t.name!r} has no uid, but pipeline.auto-generate-uids is false",
                     remedy='add .uid("a-name-that-stays")',
                     operator=t.name,
                     location=t.user_location,
@@ -145,8 +145,8 @@ class JobGraphBuilder:
         for t in transformations:
             if isinstance(t.source, FeedbackSource) and self._mode != "STREAMING":
                 raise InvalidJob(
-                    f"an iteration runs in streaming mode, and execution.runtime-mode is {self._mode}",
-                    remedy="set the mode to STREAMING: bounded input ends there, too, when nothing goes round any more",
+                    f"an iteration needs streaming mode, but execution.runtime-mode is {self._mode}",
+                    remedy="set the mode to STREAMING. A job with bounded input then also ends, when no record is left in the iteration",
                     operator=t.name,
                     location=t.user_location,
                 )
@@ -156,15 +156,16 @@ class JobGraphBuilder:
         if what and (other := used.setdefault(what, t)) is not t:
             raise InvalidJob(
                 f"{what} is read by two sources: {other.name!r} ({other.user_location}) and {t.name!r}",
-                remedy="give each source its own, or read it with one source and split the stream",
+                remedy="use another one for each source, or read it with one source and split the stream",
                 operator=t.name,
                 location=t.user_location,
             )
 
     def _check_border(self, t: Transformation, border: Source | Sink) -> None:
-        """
+        """Validate a source or sink.
+
         Raises:
-            PenstockError: what the source or sink says of itself, with the operator and the user's line.
+            PenstockError: the error of the source or sink, with the operator and the user's line.
         """
         try:
             border.with_object_store_options(self._object_store_options).validate()
@@ -204,7 +205,9 @@ class JobGraphBuilder:
     # --- nodes ------------------------------------------------------------------------------------------------
 
     def _uids(self, transformations: list[Transformation]) -> dict[int, str]:
-        """Explicit uids; else a hash of name, place and inputs, which any structural change breaks (S45)."""
+        """Return the explicit uids. An operator without one gets a hash of its name, place and inputs, which any
+        structural change changes.
+        """
         uids: dict[int, str] = {}
         taken: dict[str, int] = {}
         for t in transformations:
@@ -228,7 +231,7 @@ class JobGraphBuilder:
             index=index,
             uid=uid,
             name=t.name,
-            operation=in_batch_mode(t) if self._batch else t.operation,
+            operation=batch_operation(t) if self._batch else t.operation,
             parallelism=self._parallelism(t),
             max_parallelism=t.max_parallelism or max_parallelism,
             user_location=t.user_location,
@@ -257,7 +260,7 @@ class JobGraphBuilder:
         )
 
     def _chained(self, transformations: list[Transformation]) -> set[int]:
-        """Ids of transformations that run in the stage of their only input."""
+        """Return the ids of transformations that run in the stage of their only input."""
         return {t.id for t in transformations if t.inputs and self._can_chain(t.inputs[0], t)}
 
     def _stages(self, transformations: list[Transformation], chained: set[int]) -> tuple[list[Stage], dict[int, Stage]]:
@@ -288,7 +291,8 @@ class JobGraphBuilder:
                     up.outputs.append(OutputEdge(edge.side_tag, node.index, edge.index))
                     continue
                 partitioning = self._effective(edge, t)
-                # The same Partitioning object means the same key_by call (or plain forward): one stream of buffers.
+                # The same Partitioning object means the same key_by call (or plain forward), which is one stream of
+                # buffers.
                 identity = id(edge.partitioning) if partitioning is edge.partitioning else partitioning.exchange
                 level_peers = tuple(sorted(e.upstream.id for e in t.inputs))
                 key = (up.index, edge.side_tag, identity, node.parallelism, node.max_parallelism, level_peers)
@@ -317,7 +321,7 @@ class JobGraphBuilder:
 
     @staticmethod
     def _assign_levels(stages: list[Stage], exchanges: list[ExchangeSpec]) -> None:
-        # Stages are in topological order: a transformation is made after its inputs.
+        # Stages are in topological order, because a transformation is created after its inputs.
         for stage in stages:
             if stage.inputs:
                 stage.level = 1 + max(stages[exchanges[e].source_stage].level for e in stage.inputs)
@@ -326,10 +330,12 @@ class JobGraphBuilder:
 
 
 def _slot_sharing_groups(transformations: list[Transformation]) -> dict[int, str]:
-    """By id: the group that was given, or that of all inputs; "default" if they have several, and of sources.
+    """Return the slot sharing group of each transformation by id.
+
+    It is the given group, or else the common group of all inputs. It is "default" for sources and if the inputs differ.
 
     Args:
-        transformations: inputs before those they are for.
+        transformations: inputs come before their readers.
     """
     found: dict[int, str] = {}
     for t in transformations:

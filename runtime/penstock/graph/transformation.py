@@ -1,8 +1,8 @@
-"""The logical program: what the DataStream API records before anything runs (A3).
+"""The logical program: the operators that the DataStream API records before the job runs.
 
-Every call on a stream adds a `Transformation`; `execute` turns those reachable from the sinks into a StreamGraph and
-that into a JobGraph (`graph.job_graph`). Nothing here knows Spark, tasks or storage; what an operator is to do is an
-`operations.Operation`.
+Every call on a stream adds a `Transformation`. `execute` converts those that the sinks need to a StreamGraph and that
+to a JobGraph (`graph.job_graph`). This module does not depend on Spark, tasks or storage. An `operations.Operation`
+describes the work of an operator.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from penstock.graph.operations import Operation, sink_of, source_of
 
 if TYPE_CHECKING:
-    from penstock.connectors.sink import Sink
-    from penstock.connectors.source import Source
+    from penstock.connectors.core.sink import Sink
+    from penstock.connectors.core.source import Source
 
 
 class Exchange(Enum):
-    """How records get from one operator to the next (A31, A32)."""
+    """The ways in which records get from one operator to the next."""
 
     FORWARD = "forward"
     KEY_GROUP = "key-group"
@@ -35,10 +35,10 @@ class Exchange(Enum):
 
 @dataclass(frozen=True)
 class Partitioning:
-    """An exchange with what it needs: the key selector, or the custom partitioner and its selector.
+    """An exchange with its arguments: the key selector, or the custom partitioner and its selector.
 
-    `key_field`: set when the key is a plain field (name or position) of the record, so that a columnar exchange can
-    take the key's column; `key_selector` then does the same on a row.
+    `key_field`: set if the key is a plain field (name or position) of the record, so that a columnar exchange can use
+    the key's column. `key_selector` then reads the same field of a row.
     """
 
     exchange: Exchange
@@ -46,7 +46,7 @@ class Partitioning:
     key_field: str | int | None = None
     partitioner: Callable[[Any, int], int] | None = None
     user_location: str = ""
-    """`file:line` of the user's call, where what it gave can fail."""
+    """`file:line` of the user's call whose argument can fail."""
 
 
 FORWARD = Partitioning(Exchange.FORWARD)
@@ -54,10 +54,10 @@ FORWARD = Partitioning(Exchange.FORWARD)
 
 @dataclass(frozen=True)
 class Input:
-    """One incoming edge. `side_tag`: take this side output of the upstream instead of its main output.
+    """One input edge. `side_tag`: it reads this side output of the upstream operator instead of its main output.
 
-    `index` is the logical input of the operator (0; for a connected stream 0 and 1). A union is several Inputs with the
-    same index.
+    `index` is the logical input of the operator: 0, or 0 and 1 for a connected stream. A union is several Inputs with
+    the same index.
     """
 
     upstream: Transformation
@@ -71,7 +71,7 @@ _ids = count(1)
 
 @dataclass(eq=False)
 class Transformation:
-    """One operator of the logical program. Mutable: `.name()`, `.uid()`, `.set_parallelism()` change it in place."""
+    """One operator of the logical program. It is mutable: `.name()`, `.uid()`, `.set_parallelism()` change it in place."""
 
     name: str
     operation: Operation
@@ -81,10 +81,10 @@ class Transformation:
     side_types: dict[str, Any] = field(default_factory=dict)
     uid: str | None = None
     parallelism: int | None = None
-    """None: the environment's default."""
+    """Parallelism of the operator; None: the environment's default."""
     max_parallelism: int | None = None
     chaining: str = "always"
-    """`always`; `head`: start a new chain here; `never`: neither to the front nor to the back."""
+    """`always`; `head`: start a new chain here; `never`: chain with neither the previous nor the next operator."""
     slot_sharing_group: str | None = None
     description: str = ""
     user_location: str = ""
@@ -95,16 +95,16 @@ class Transformation:
 
     @property
     def source(self) -> Source | None:
-        """What it reads, if it is a source."""
+        """The connector that it reads, if it is a source."""
         return source_of(self.operation)
 
     @property
     def sink(self) -> Sink | None:
-        """What it writes to, if it is a sink."""
+        """The connector to which it writes, if it is a sink."""
         return sink_of(self.operation)
 
-    def stand_beside_input(self) -> None:
-        """Take the parallelism of the operator that it reads, if that is one, so that no record changes the subtask."""
+    def inherit_parallelism(self) -> None:
+        """Take the parallelism of its input operator if it has one input, so that no record changes the subtask."""
         if len(self.inputs) == 1 and self.inputs[0].partitioning == FORWARD:
             upstream = self.inputs[0].upstream
             self.parallelism, self.non_parallel = upstream.parallelism, upstream.non_parallel

@@ -1,10 +1,10 @@
-"""The JobManager: Dispatcher, JobMaster, runners, cluster. Nearly all that Penstock asks of Spark is asked here.
+"""The JobManager: Dispatcher, JobMaster, runners and cluster. Nearly all calls of Penstock to Spark are in this package.
 
-process        the processes and what they hold: session, Dispatcher, REST's gateway, master, worker, embedded
-job            one job: JobMaster, epochs, requests, what ends an attempt, scheduler, settings
-runners        how an epoch is carried out: in this process, batched or pipelined on Spark
-cluster        what Spark is asked for: Master, workers, slots, secrets; `cluster/jvm` runs in Spark's JVMs
-coordinators   the JobManager's half of sources and sinks
-failover       what a job can fail with, and whether it is restarted
-validation     what is refused before anything runs
+process        the processes and their contents: session, Dispatcher, REST gateway, master, worker, embedded
+job            one job: JobMaster, epochs, requests, end of an attempt, scheduler, settings
+runners        the execution of an epoch: in this process, batched on Spark, or pipelined on Spark
+cluster        the use of Spark: TaskManagers, slots, settings, secrets; `cluster/jvm` runs in Spark's JVMs
+coordinators   the JobManager's part of sources and sinks
+failover       the failures of a job, and the decision to restart
+validation     checks of a job before it runs
 """

@@ -1,8 +1,8 @@
-"""Metrics, under PyFlink's names: `MetricGroup`, `Counter`, `Gauge`, `Meter`, `Distribution`.
+"""Metrics with PyFlink's names: `MetricGroup`, `Counter`, `Gauge`, `Meter`, `Distribution`.
 
-A task keeps its metrics in a `task.TaskMetrics`; what changed travels with each epoch's ack to the JobManager, whose
-`store.MetricStore` holds the values of all jobs, computes rates and percentiles, and gives them to REST and to
-Prometheus. The package knows neither Spark nor the engine: the engine feeds it.
+A task keeps its metrics in a `task.TaskMetrics`. Each epoch's ack carries the changed values to the JobManager. Its
+`store.MetricStore` holds the values of all jobs, computes rates and percentiles, and serves them to REST and
+Prometheus. The package depends neither on Spark nor on the engine: the engine fills it.
 """
 
 from __future__ import annotations

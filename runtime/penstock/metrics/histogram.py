@@ -1,8 +1,8 @@
-"""A histogram of bounded size whose percentiles are right within 2 %, and exact summaries of short lists.
+"""A histogram of bounded size with percentiles that are exact within 2 %, and exact summaries of short lists.
 
-Values fall into buckets whose bounds grow by a constant factor, so that the middle of a bucket is never further than
+Values fall into buckets whose bounds grow by a constant factor. So the middle of a bucket differs by at most
 2 % from any value in it (Masson, Rim, Lee: "DDSketch", VLDB 2019). Histograms can be added (subtasks of an operator)
-and subtracted (the last minute = now minus the state a minute ago), which reservoirs of samples cannot.
+and subtracted (the last minute = now minus the state a minute ago). Reservoirs of samples do not allow this.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _ACCURACY = 0.02
 _GAMMA = (1 + _ACCURACY) / (1 - _ACCURACY)
 _FACTOR = 1 / math.log(_GAMMA)
 _OFFSET = 20_000
-"""Added to a bucket's index so that it is positive for the smallest double; the sign is then the value's own."""
+"""Offset that makes a bucket's index positive for the smallest double. The index then has the sign of the value."""
 
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.999)
 
 Wire = tuple[int, float, float, float, float, dict[int, int]]
-"""How a histogram travels: count, sum, sum of squares, min, max, buckets. As a list after msgpack or JSON."""
+"""Encoded histogram: count, sum, sum of squares, min, max, buckets. It is a list after msgpack or JSON."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What is shown of a distribution. All zero when it is empty; units are those of the values."""
+    """The displayed values of a distribution, in the unit of its values. All are zero if it is empty."""
 
     count: int = 0
     min: float = 0.0
@@ -45,7 +45,7 @@ class Summary:
 
 
 def summarise(values: Iterable[float]) -> Summary:
-    """The exact summary of some values; percentiles interpolate between neighbours (the method R-7).
+    """Return the exact summary of some values. Percentiles interpolate between neighbours (the method R-7).
 
     >>> summarise([10, 20, 30, 40]).p50
     25.0
@@ -77,7 +77,7 @@ def _interpolate(ordered: Sequence[float], quantile: float) -> float:
 
 @dataclass
 class LogHistogram:
-    """Counts of values by bucket, with exact count, sum, min and max.
+    """The number of values in each bucket, with exact count, sum, min and max.
 
     >>> histogram = LogHistogram()
     >>> histogram.add_all(range(1, 1001))
@@ -93,7 +93,7 @@ class LogHistogram:
     buckets: dict[int, int] = field(default_factory=dict)
 
     def add_all(self, values: Iterable[float]) -> None:
-        """Add values; NaN and infinities are left out."""
+        """Add values. NaN and infinities are ignored."""
         buckets = self.buckets
         get, log, ceil, factor = buckets.get, math.log, math.ceil, _FACTOR
         finite = [v for v in values if math.isfinite(v)]
@@ -115,7 +115,7 @@ class LogHistogram:
         self.sum_of_squares += sum(v * v for v in finite)
 
     def quantile(self, q: float) -> float:
-        """The value below which the share `q` (0 to 1) of the values lies; 0.0 when empty."""
+        """Return the value below which the share `q` (0 to 1) of the values lies, or 0.0 if the histogram is empty."""
         if self.count == 0:
             return 0.0
         rank = q * (self.count - 1)
@@ -136,7 +136,7 @@ class LogHistogram:
         )
 
     def plus(self, other: LogHistogram) -> LogHistogram:
-        """Both together."""
+        """Return the sum of both histograms."""
         if not self.count or not other.count:
             return self if self.count else other
         buckets = dict(self.buckets)
@@ -152,7 +152,7 @@ class LogHistogram:
         )
 
     def minus(self, earlier: LogHistogram) -> LogHistogram:
-        """What was added since `earlier`; min and max are then those of the buckets, within 2 %."""
+        """Return the values added since `earlier`. Their min and max come from the buckets, exact within 2 %."""
         if not earlier.count:
             return self
         buckets = {i: n - earlier.buckets.get(i, 0) for i, n in self.buckets.items() if n > earlier.buckets.get(i, 0)}
@@ -173,7 +173,7 @@ class LogHistogram:
 
     @classmethod
     def from_wire(cls, wire: Sequence[Any]) -> LogHistogram:
-        """Inverse of `to_wire`. Its parts lose their types on the way: bucket numbers are strings after JSON."""
+        """Decode the result of `to_wire`. Types may have changed on the way: bucket numbers are strings after JSON."""
         count, total, squares, smallest, largest, buckets = wire
         return cls(count, total, squares, smallest, largest, {int(i): n for i, n in buckets.items()})
 

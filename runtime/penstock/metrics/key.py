@@ -1,4 +1,4 @@
-"""Where a metric stands within its subtask, and that place as one string, so that it can key a snapshot."""
+"""The position of a metric within its subtask, and its form as one string that can be a key of a snapshot."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _CONTROL = {ord(_SEPARATOR): "_", ord(_PAIR): "_"}
 
 
 class MetricKey(NamedTuple):
-    """Where a metric stands within its subtask. `operator` is the uid, empty for the task's own metrics.
+    """The position of a metric within its subtask. `operator` is the uid, empty for the task's own metrics.
 
-    `groups`: the user scope; a pair with a value is a variable, one with None a plain group.
+    `groups`: the user scope. A pair with a value is a variable, and a pair with None is a plain group.
     """
 
     operator: str
@@ -22,7 +22,7 @@ class MetricKey(NamedTuple):
 
 
 def encode_key(key: MetricKey) -> str:
-    """The key as one string.
+    """Return the key as one string.
 
     >>> decode_key(encode_key(MetricKey("map", (("room", "kitchen"), ("MyMetrics", None)), "hits"))).groups
     (('room', 'kitchen'), ('MyMetrics', None))

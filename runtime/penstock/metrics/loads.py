@@ -1,4 +1,4 @@
-"""What each subtask of a vertex does now, in a few numbers: cheap enough for thousands of them while somebody looks."""
+"""The current load of each subtask of a vertex in a few numbers, cheap enough for thousands of subtasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class SubtaskLoad:
-    """Counts since the attempt began; rates per second of the last seconds; shares of time, 0 to 1; `watermark` in ms."""
+    """The load of a subtask: counts since the attempt's start, recent rates per second, shares of time (0 to 1), `watermark` in ms."""
 
     subtask: int
     tm_id: str

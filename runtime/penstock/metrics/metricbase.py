@@ -1,4 +1,4 @@
-"""The metric types a user function works with, and the group that makes them.
+"""The metric types for user functions, and the group that creates them.
 
 A function gets its group from its runtime context:
 
@@ -7,7 +7,7 @@ A function gets its group from its runtime context:
         self.dropped = group.counter("droppedElements")
         group.gauge("watermark", lambda: self.watermark)
 
-Metrics are updated by one thread, the one that runs the subtask, and read at the end of an epoch.
+The thread that runs the subtask updates the metrics. They are read at the end of an epoch.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Scalar = int | float | str | bool | None
-"""What a gauge's value is reported as; anything else is reported as its `str`."""
+"""Types of a gauge's reported value. Any other value is reported as its `str`."""
 
 _FOLD_AT = 4096
 
 
 _WIRE = range(-(2**63), 2**64)
-"""Integers that msgpack has."""
+"""Integers that msgpack can encode."""
 
 
 def _scalar(value: object) -> Scalar:
-    """
+    """Return the value as a scalar that a report can contain.
+
     >>> _scalar(2**70), _scalar(True)
     (1.1805916207174113e+21, True)
     """
@@ -51,18 +52,18 @@ def _scalar(value: object) -> Scalar:
 
 
 class Metric(ABC):
-    """Base of the metric types. How it is reported is the registry's business, see `task.TaskMetrics`."""
+    """The base of the metric types. The registry (`task.TaskMetrics`) decides how a metric is reported."""
 
     __slots__ = ()
     section = ""
-    """Where it stands in a snapshot."""
+    """Section of the snapshot that contains the metric."""
 
     @abstractmethod
     def version(self) -> object:
-        """Changes when there is something new to report."""
+        """Return a value that changes when the metric has something new to report."""
 
     def wire(self, version: object) -> object:
-        """What is reported, of builtins only."""
+        """Return the reported value, built from builtins only."""
         return version
 
 
@@ -98,9 +99,9 @@ class Counter(Metric):
 
 
 class Gauge(Metric):
-    """A value that is asked for when it is reported, once per epoch at most.
+    """A value that a function returns when the metric is reported, at most once per epoch.
 
-    A function that raises is reported as no value and logged once; it never fails the job.
+    If the function raises, the gauge has no value, and one warning is logged. It never fails the job.
 
     >>> Gauge(lambda: 3.5).get_value()
     3.5
@@ -122,12 +123,14 @@ class Gauge(Metric):
         except Exception:
             if not self._has_failed:
                 self._has_failed = True
-                logger.warning("a gauge raised; it is reported without a value while it does", exc_info=True)
+                logger.warning(
+                    "a gauge raised an error. It is reported without a value until it succeeds", exc_info=True
+                )
             return None
 
 
 class Meter(Metric):
-    """Events per second over the last `time_span_in_seconds`; the rate is computed where metrics are read.
+    """The number of events per second over the last `time_span_in_seconds`. The reader of the metrics computes the rate.
 
     >>> meter = Meter()
     >>> meter.mark_event(); meter.mark_event(10)
@@ -156,7 +159,7 @@ class Meter(Metric):
 
 
 class Distribution(Metric):
-    """Count, min, max, mean, standard deviation and percentiles (within 2 %) of the values given.
+    """The count, min, max, mean, standard deviation and percentiles (within 2 %) of the added values.
 
     >>> distribution = Distribution()
     >>> for value in (1, 2, 3): distribution.update(value)
@@ -184,7 +187,7 @@ class Distribution(Metric):
             self._fold()
 
     def histogram(self) -> LogHistogram:
-        """Everything since the metric was made."""
+        """Return all values since the metric was created."""
         self._fold()
         return self._histogram
 
@@ -194,18 +197,18 @@ class Distribution(Metric):
 
 
 class MetricGroup(ABC):
-    """A named set of metrics and further groups. Asking twice for a name gives the same metric or group."""
+    """A named set of metrics and further groups. A second call with the same name returns the same metric or group."""
 
     @abstractmethod
     def add_group(self, name: str, extra: str | None = None) -> MetricGroup:
-        """A group below this one. With `extra`, `name` becomes a variable (a label in Prometheus) with that value."""
+        """Return a group below this one. If `extra` is set, `name` becomes a variable (a label in Prometheus) with that value."""
 
     @abstractmethod
     def counter(self, name: str) -> Counter: ...
 
     @abstractmethod
     def gauge(self, name: str, obj: Callable[[], object]) -> None:
-        """Report what `obj()` returns. A gauge of the same name is replaced."""
+        """Report the result of `obj()`. A gauge of the same name is replaced."""
 
     @abstractmethod
     def meter(self, name: str, time_span_in_seconds: int = 60) -> Meter: ...
@@ -215,12 +218,12 @@ class MetricGroup(ABC):
 
     @abstractmethod
     def get_scope_components(self) -> Sequence[str]:
-        """System scope and user scope, such as `["host-7", "taskmanager", "tm-2", "count", "my-map", "0"]`."""
+        """Return system scope and user scope, such as `["host-7", "taskmanager", "tm-2", "count", "my-map", "0"]`."""
 
     @abstractmethod
     def get_all_variables(self) -> Mapping[str, str]:
-        """Every variable of the scope, such as `{"<host>": "host-7", "<tm_id>": "tm-2"}`."""
+        """Return every variable of the scope, such as `{"<host>": "host-7", "<tm_id>": "tm-2"}`."""
 
     @abstractmethod
     def get_metric_identifier(self, metric_name: str) -> str:
-        """`<system scope>.<user scope>.<name>`."""
+        """Return `<system scope>.<user scope>.<name>`."""

@@ -1,13 +1,13 @@
-"""Prometheus' text format (version 0.0.4) of everything in a `MetricStore`.
+"""The content of a `MetricStore` in Prometheus' text format (version 0.0.4).
 
 Names follow Flink's reporter: `penstock_<scope>_<groups>_<name>`, with all scope variables as labels:
 
     penstock_taskmanager_job_task_numRecordsIn{job_id="…",job_name="…",task_name="…",subtask_index="0",…} 1234
     penstock_taskmanager_job_task_operator_MyMetrics_hits{…,operator_id="f-1",operator_name="Filter"} 3
 
-Two metrics never share a name by accident. Prometheus allows fewer characters than we do, so `a.b` and `a_b` would both
-become `a_b`; and a name cannot be a gauge here and a summary there. In such a case the one whose name needed no
-change keeps it, and the others get a suffix made from their real name and type, always the same.
+Two metrics never share a name by accident. Prometheus allows fewer characters than Penstock, so `a.b` and `a_b` would both
+become `a_b`. A name also cannot be a gauge and a summary at the same time. In such a case, the metric whose name needed no
+change keeps the name. The others get a suffix from their real name and type, which is always the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUANTILES = (("0.5", "p50"), ("0.75", "p75"), ("0.95", "p95"), ("0.98", "p98"), 
 
 
 class _Family(NamedTuple):
-    """Series that share a name, before it is made fit for Prometheus."""
+    """Series that share a name, before the name is converted for Prometheus."""
 
     parts: tuple[str, ...]
     kind: str
@@ -47,7 +47,7 @@ class _Family(NamedTuple):
         return f"{self.plain_name}_{digest[:8]}"
 
     def occupies(self, name: str) -> set[str]:
-        """The names of its series, if the family is called `name`."""
+        """Return the names of the family's series if the family has the name `name`."""
         return {name, f"{name}_sum", f"{name}_count"} if self.kind == "summary" else {name}
 
 
@@ -58,7 +58,7 @@ class _Point(NamedTuple):
 
 
 def exposition(scopes: Iterable[ScopeReadings], *, prefix: str = "penstock") -> str:
-    """The page that Prometheus scrapes. Values that are no numbers are left out; true and false are 1 and 0."""
+    """Return the page that Prometheus scrapes. Values that are not numbers are omitted. True and false become 1 and 0."""
     families: dict[_Family, list[_Point]] = defaultdict(list)
     for scope in scopes:
         for reading in scope.readings:
@@ -89,7 +89,7 @@ def _names(families: Iterable[_Family]) -> dict[_Family, str]:
 
 
 def scope_parts(scope: ScopeReadings, reading: AnyReading) -> tuple[str, ...]:
-    """What stands in front of a metric's own name."""
+    """Return the parts in front of a metric's own name."""
     if isinstance(scope.scope, JobManagerScope):
         return ("jobmanager",)
     if isinstance(scope.scope, TaskManagerScope):
@@ -113,7 +113,7 @@ def _points(reading: AnyReading, labels: Mapping[str, str]) -> Iterator[_Point]:
 
 
 def labels_of(scope: ScopeReadings, reading: AnyReading) -> dict[str, str]:
-    """All variables, by names that Prometheus takes."""
+    """Return all variables as labels with names that Prometheus allows."""
     labels = dict(scope.labels)
     operator = reading.key.operator
     if operator:
@@ -126,7 +126,7 @@ def labels_of(scope: ScopeReadings, reading: AnyReading) -> dict[str, str]:
 
 
 def _label_name(variable: str, taken: Mapping[str, str]) -> str:
-    """A label's name that is allowed and not taken; names with two underscores in front belong to Prometheus."""
+    """Return a label name that is allowed and unused. Names that start with two underscores belong to Prometheus."""
     name = re.sub(r"[^a-zA-Z0-9_]", "_", variable)
     if not re.match(r"[a-zA-Z]", name) or name in ("quantile", "le"):
         name = f"user_{name}"

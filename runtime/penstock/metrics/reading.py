@@ -1,4 +1,4 @@
-"""What a metric reads at a moment, what it belongs to, and under which names REST shows it."""
+"""The reading of a metric at a moment, its scope, and its name in REST."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ if TYPE_CHECKING:
     from penstock.metrics.metricbase import Scalar
 
 Kind = Literal["counter", "gauge"]
-"""A counter only grows within an attempt. A user's `Counter` can go down, so it reads as a gauge."""
+"""Kind of a reading. A counter only grows within an attempt. A user's `Counter` can go down, so it reads as a gauge."""
 
 
 class JobManagerScope(NamedTuple):
-    """Metrics of the JobManager itself."""
+    """The scope of the JobManager's metrics."""
 
 
 class TaskManagerScope(NamedTuple):
-    """Metrics of a TaskManager."""
+    """The scope of a TaskManager's metrics."""
 
     tm_id: str
 
 
 class JobScope(NamedTuple):
-    """Metrics of a job as a whole."""
+    """The scope of a job's metrics."""
 
     job_id: str
 
 
 class SubtaskScope(NamedTuple):
-    """Metrics of one subtask of one vertex, with those of its operators."""
+    """The scope of the metrics of one subtask of one vertex, and of its operators."""
 
     job_id: str
     vertex_id: str
@@ -55,7 +55,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class DistributionReading:
-    """A distribution: its last minute, with count and sum since the start of the attempt."""
+    """The values of a distribution in the last minute, and its count and sum since the start of the attempt."""
 
     key: MetricKey
     recent: Summary
@@ -67,7 +67,7 @@ AnyReading = Reading | DistributionReading
 
 
 def values_of(readings: Iterable[AnyReading], operator_names: Mapping[str, str]) -> dict[str, Scalar]:
-    """Readings by the names REST uses: `<operator name>.<groups>.<name>`, without operator for the task's own.
+    """Return the readings by their REST names: `<operator name>.<groups>.<name>`. The task's own metrics have no operator.
 
     >>> from penstock.metrics.key import MetricKey
     >>> values_of([Reading(MetricKey("f-1", (("MyMetrics", None),), "hits"), 3)], {"f-1": "Source: x"})
@@ -95,7 +95,7 @@ def values_of(readings: Iterable[AnyReading], operator_names: Mapping[str, str])
 
 
 def rest_name(key: MetricKey, operator_names: Mapping[str, str]) -> str:
-    """The name of a metric within its scope. Blanks, dots, colons and commas of the parts become `_`, as in Flink."""
+    """Return the name of a metric within its scope. Blanks, dots, colons and commas in its parts become `_`, as in Flink."""
     parts = [operator_names.get(key.operator, key.operator)] if key.operator else []
     for name, value in key.groups:
         parts += [name] if value is None else [name, value]

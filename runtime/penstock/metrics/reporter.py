@@ -1,12 +1,12 @@
-"""What sends metrics, traces and logs elsewhere: reporters, which users may write, too.
+"""Reporters, which send metrics, traces and logs to other systems. Users may write their own reporters.
 
-A package offers one by an entry point; `metrics.reporters`, `traces.reporters` and `logs.reporters` choose by its name ([metrics.md]):
+A package offers a reporter as an entry point. `metrics.reporters`, `traces.reporters` and `logs.reporters` select it by its name ([metrics.md]):
 
     [project.entry-points."penstock.metrics.reporters"]
     graphite = "my_package:GraphiteReporter"
 
-A reporter lives in the JobManager's process, and is called from one thread of its own: what it waits for keeps nobody else.
-What it raises is logged, and the next report is tried as if nothing had happened.
+A reporter lives in the JobManager's process, and a separate thread calls it. So a reporter that waits does not delay other work.
+An exception of the reporter is logged, and the next report runs as usual.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ LOGS_GROUP = "penstock.logs.reporters"
 
 
 class Reporter:
-    """What all kinds have in common."""
+    """The base of all kinds of reporters."""
 
     def open(self, settings: Mapping[str, str]) -> None:
-        """Called first.
+        """Start the reporter. It is the first call.
 
         Args:
-            settings: `metrics.reporter.<name>.*`, `traces.reporter.<name>.*` or `logs.reporter.<name>.*`, without that beginning.
+            settings: `metrics.reporter.<name>.*`, `traces.reporter.<name>.*` or `logs.reporter.<name>.*`, without this prefix.
 
         Raises:
-            InvalidJob: a setting makes no sense; the job does not start. After another error it starts without this reporter.
+            InvalidJob: a setting is not valid. The job does not start. After any other error it starts without this reporter.
         """
 
     def close(self) -> None:
-        """Called last, after a report of how things ended."""
+        """Stop the reporter. It is the last call, after a report of the final values."""
 
 
 class MetricReporter(Reporter, ABC):
-    """Gets all metrics every `metrics.reporter.<name>.interval` (10 s).
+    """A reporter that gets all metrics every `metrics.reporter.<name>.interval` (10 s).
 
     >>> class Shown(MetricReporter):
     ...     def report(self, scopes):
@@ -54,18 +54,19 @@ class MetricReporter(Reporter, ABC):
 
     @abstractmethod
     def report(self, scopes: Sequence[ScopeReadings]) -> None:
-        """
+        """Send all metrics.
+
         Args:
-            scopes: all there are at this moment: the JobManager's, those of TaskManagers, jobs and subtasks, each with its
-                variables (`labels`) and readings.
+            scopes: all current scopes: those of the JobManager, TaskManagers, jobs and subtasks. Each has its variables (`labels`)
+                and readings.
         """
 
 
 @dataclass(frozen=True)
 class Span:
-    """Something that took time. Times in ms since the epoch; `error`: empty, or what it failed with.
+    """An operation with a duration. Times are in ms since the epoch. `error` is empty, or the reason of the failure.
 
-    `attributes` have Flink's names where Flink has the thing. `steps` are its parts, in order.
+    `attributes` have Flink's names if Flink has the attribute. `steps` are the parts of the operation, in order.
     """
 
     name: str
@@ -77,7 +78,7 @@ class Span:
 
 
 class TraceReporter(Reporter, ABC):
-    """Gets spans soon after they have ended: of checkpoints, starts of jobs (with what they restore), rescales."""
+    """A reporter that gets spans soon after their end: checkpoints, starts of jobs (with their restores), rescales."""
 
     @abstractmethod
     def report(self, spans: Sequence[Span]) -> None: ...
@@ -85,9 +86,13 @@ class TraceReporter(Reporter, ABC):
 
 @dataclass(frozen=True)
 class LogEntry:
-    """A record of a log. `time`: ms since the epoch; `level` as logging or the JVM calls it; `details`: a traceback, or other lines below the
-    message; `labels`: whose it is, under the names that metrics have: `tm_id` (none: the JobManager's), and where a job's code or
-    the engine for it has logged, `job_id`, `job_name`, `task_attempt_num`, `operator_name`, `operator_id`, `subtask_index`."""
+    """A record of a log.
+
+    `time`: ms since the epoch. `level`: the name in logging or in the JVM. `details`: a traceback, or other lines after the message.
+
+    `labels`: the origin, with the names that metrics use. `tm_id` is missing for the JobManager. Records of a job's code, or of the
+    engine for the job, also have `job_id`, `job_name`, `task_attempt_num`, `operator_name`, `operator_id`, `subtask_index`.
+    """
 
     time: int
     level: str
@@ -98,7 +103,7 @@ class LogEntry:
 
 
 class LogReporter(Reporter, ABC):
-    """Gets what the JobManager's process and TaskManagers have logged since the last time. Secrets are masked already."""
+    """A reporter that gets new log records of the JobManager's process and the TaskManagers. Secrets are already masked."""
 
     @abstractmethod
     def report(self, entries: Sequence[LogEntry]) -> None: ...

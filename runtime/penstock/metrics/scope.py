@@ -1,8 +1,8 @@
-"""Scope formats: how the identifier of a metric begins (O21-O23).
+"""Scope formats, which define the beginning of a metric's identifier.
 
-A metric's identifier is `<system scope>.<user scope>.<name>`. The system scope is made from a format of the
+The identifier of a metric is `<system scope>.<user scope>.<name>`. The system scope comes from a format in the
 configuration, in which `<variables>` are replaced. If two running copies of a job must not share identifiers, put
-`<job_id>` into the formats; in Prometheus and in REST the job id is always there.
+`<job_id>` into the formats. Prometheus and REST always have the job id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"<([a-z_]+)>")
 
 
 class ScopeKind(Enum):
-    """What a metric belongs to. The value is the configuration key's end."""
+    """The owner of a metric. The value is the end of the configuration key."""
 
     JOB_MANAGER = "jm"
     JOB_MANAGER_JOB = "jm-job"
@@ -71,10 +71,10 @@ class ScopeFormats:
 
     @classmethod
     def from_configuration(cls, configuration: Mapping[str, str]) -> ScopeFormats:
-        """Read `metrics.scope.*`. The older spelling of two keys (`jm.job`, `tm.job`) is understood as well.
+        """Read `metrics.scope.*`. Two keys may also have their older spelling (`jm.job`, `tm.job`).
 
         Raises:
-            InvalidJob: a format uses a variable that there is not, or the delimiter is empty.
+            InvalidJob: a format uses an unknown variable, or the delimiter is empty.
         """
         formats: dict[ScopeKind, str] = {}
         for kind in ScopeKind:
@@ -84,18 +84,18 @@ class ScopeFormats:
             _check(key, formats[kind], VARIABLES[kind])
         delimiter = configuration.get("metrics.scope.delimiter", ".")
         if not delimiter:
-            raise InvalidJob("metrics.scope.delimiter is empty", remedy="give one character, such as '.'")
+            raise InvalidJob("metrics.scope.delimiter is empty", remedy="set it to one character, such as '.'")
         return cls(formats, delimiter)
 
     def components(self, kind: ScopeKind, variables: Mapping[str, str]) -> list[str]:
-        """The parts of the system scope; a variable without a value stays as it is written."""
+        """Return the parts of the system scope. A variable without a value remains as it is."""
         return [
             _VARIABLE.sub(lambda match: variables.get(match[1], match[0]), part)
             for part in self.formats[kind].split(".")
         ]
 
     def identifier(self, components: Sequence[str], name: str) -> str:
-        """The full identifier. The delimiter inside a part becomes `_`, so that parts stay apart.
+        """Return the full identifier. The delimiter inside a part becomes `_`, so that the parts remain separate.
 
         >>> ScopeFormats.from_configuration({}).identifier(["host-7", "v1.2"], "count")
         'host-7.v1_2.count'
@@ -107,6 +107,6 @@ def _check(key: str, text: str, known: Sequence[str]) -> None:
     unknown = [name for name in _VARIABLE.findall(text) if name not in known]
     if unknown:
         raise InvalidJob(
-            f"{key} is '{text}', but there is no variable <{unknown[0]}> for it",
+            f"{key} is '{text}', but the variable <{unknown[0]}> does not exist",
             remedy="use " + ", ".join(f"<{name}>" for name in known),
         )

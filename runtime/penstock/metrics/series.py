@@ -1,4 +1,4 @@
-"""The counts of one subtask over the last minute or so."""
+"""The metrics of one subtask over about the last minute."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from penstock.metrics.metricbase import Scalar
 
 RECENT_SECONDS = 10.0
-"""Time over which the engine's own rates are computed."""
+"""Seconds over which the engine's own rates are computed."""
 DISTRIBUTION_SECONDS = 60.0
-"""Time that a distribution's percentiles speak of."""
+"""Seconds that a distribution's percentiles cover."""
 
 PER_SECOND = {
     "numRecordsIn": "numRecordsInPerSecond",
@@ -34,12 +34,12 @@ PER_SECOND = {
 
 _COPIES = 30
 _QUIET_SECONDS = 2.0
-"""Reports may be that old before the time since the last one counts as time in which nothing happened."""
+"""Maximum age of the last report in seconds. Beyond it, the time since the report counts as time without events."""
 
 
 @dataclass
 class _Counts:
-    """What only grows. A copy of it is the base of a rate."""
+    """Counts that only grow. A copy of them is the base of a rate."""
 
     time: float
     io: dict[str, float] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class _Counts:
 
 
 class SubtaskSeries:
-    """Metrics of one attempt of one subtask."""
+    """The metrics of one attempt of one subtask."""
 
     def __init__(self, attempt: int, host: str = "", tm_id: str = "") -> None:
         self.attempt = attempt
@@ -72,7 +72,7 @@ class SubtaskSeries:
         gauges: Mapping[str, Scalar],
         user: Mapping[str, Mapping[str, Any]],
     ) -> None:
-        """Take in a report (see `store.SubtaskReport`) at the time `now` (s)."""
+        """Add a report (see `store.SubtaskReport`) at the time `now` (s)."""
         counts = self._now
         counts.time = now
         for name, n in io.items():
@@ -89,15 +89,15 @@ class SubtaskSeries:
         self._keep_copy(now)
 
     def set_gauges(self, values: Mapping[str, Scalar]) -> None:
-        """What others than the subtask know of it."""
+        """Set gauges of the subtask whose values come from elsewhere."""
         self._gauges.update(values)
 
     def io_total(self, name: str) -> float:
-        """A counter of the engine since the attempt's start."""
+        """Return a counter of the engine since the attempt's start."""
         return self._now.io.get(name, 0)
 
     def io_rate(self, name: str, now: float, seconds: float = RECENT_SECONDS) -> float:
-        """A counter of the engine per second, over the last `seconds`."""
+        """Return the rate per second of a counter of the engine, over the last `seconds`."""
         base, elapsed = self._base(now, seconds)
         return _rate(self._now.io.get(name, 0) - base.io.get(name, 0), elapsed)
 
@@ -105,7 +105,7 @@ class SubtaskSeries:
         return self._gauges.get(name)
 
     def load(self, subtask: int, now: float) -> SubtaskLoad:
-        """What the subtask does, at the time `now` (s)."""
+        """Return the load of the subtask at the time `now` (s)."""
         base, elapsed = self._base(now, RECENT_SECONDS)
         io = self._now.io
 
@@ -127,7 +127,7 @@ class SubtaskSeries:
         )
 
     def readings(self, now: float) -> Iterator[AnyReading]:
-        """Everything, as it is at the time `now` (s)."""
+        """Yield all readings at the time `now` (s)."""
         for name, total in self._now.io.items():
             yield Reading(MetricKey("", (), name), _whole(total), "counter")
             if name in PER_SECOND:
@@ -158,7 +158,7 @@ class SubtaskSeries:
             copies.popleft()
 
     def _base(self, now: float, seconds: float) -> tuple[_Counts, float]:
-        """The counts of `seconds` ago, or the oldest there are, and the time since them (s)."""
+        """Return the counts of `seconds` ago, or the oldest available counts, and their age (s)."""
         if not self._copies:
             return self._now, 0.0
         end = self._now.time if now - self._now.time < _QUIET_SECONDS else now

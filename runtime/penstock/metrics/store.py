@@ -1,14 +1,14 @@
-"""The JobManager's side: the metrics of all jobs, as REST and Prometheus read them.
+"""The JobManager's side of metrics: the metrics of all jobs, for REST and Prometheus.
 
-Two kinds of input. A subtask's *report* comes with each epoch's ack: what the engine counted since the report before
-(`io`), and what changed of the user's metrics (`task.TaskMetrics.snapshot`). *Facts* are plain values that whoever
-knows them sets: of the JobManager, of a TaskManager, of a job. Counts add up from the start of an attempt, as in Flink;
-a report of a newer attempt starts from zero.
+The store has two kinds of input. Each epoch's ack has a subtask's *report*: the engine's counts since the last report
+(`io`), and the changes of the user's metrics (`task.TaskMetrics.snapshot`). *Facts* are plain values of the JobManager, a
+TaskManager or a job, which other components set. Counts add up from the start of an attempt, as in Flink. The first
+report of a newer attempt starts at zero.
 
-Rates and percentiles are of the recent past. For that a subtask keeps a copy of its counts every few seconds, about a
-minute back: the rate is the difference to the copy of then, so that nothing has to be computed while the job runs.
+Rates and percentiles cover the recent past. A subtask keeps a copy of its counts every few seconds, for about one
+minute. A rate is the difference to an old copy, so nothing has to be computed while the job runs.
 
-Thread-safe: the job's thread writes, REST's threads read.
+The store is thread-safe: the job's thread writes, and REST's threads read.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 class SubtaskReport:
     """One subtask's part of an epoch's ack.
 
-    `io`: what was counted in this epoch, under the names of `series.PER_SECOND` and any other; it is added up here.
+    `io`: the counts of this epoch, with the names of `series.PER_SECOND` and others. The store adds them up.
     `gauges`: the engine's other values, such as `currentInputWatermark` (ms, None = none yet).
-    `user`: what `TaskMetrics.snapshot()` gave.
+    `user`: the result of `TaskMetrics.snapshot()`.
     """
 
     job_id: str
@@ -60,7 +60,7 @@ class SubtaskReport:
 
 @dataclass(frozen=True)
 class ScopeReadings:
-    """Everything of one scope at a moment; `labels` are the values of its scope variables."""
+    """All readings of one scope at a moment. `labels` are the values of its scope variables."""
 
     scope: Scope
     labels: Mapping[str, str]
@@ -68,7 +68,7 @@ class ScopeReadings:
     operator_names: Mapping[str, str] = field(default_factory=dict)
 
     def values(self) -> dict[str, Scalar]:
-        """By REST's names."""
+        """Return the values by their REST names."""
         return values_of(self.readings, self.operator_names)
 
 
@@ -81,7 +81,7 @@ class _Job:
 
 
 class MetricStore:
-    """All metrics by what they belong to.
+    """All metrics by their scope.
 
     >>> now = 100.0
     >>> store = MetricStore(clock=lambda: now)
@@ -93,7 +93,7 @@ class MetricStore:
     (540, 100.0)
     """
 
-    def __init__(self, *, host: str = "", clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, host: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         self.host = host
         self._clock = clock
         self._lock = threading.Lock()
@@ -104,9 +104,9 @@ class MetricStore:
     # writing
 
     def describe_job(self, job_id: str, name: str, vertices: Mapping[str, tuple[str, int]]) -> None:
-        """Say what a job consists of: vertex id -> (name, parallelism). Call it again after a rescale.
+        """Set the vertices of a job: vertex id -> (name, parallelism). Call it again after a rescale.
 
-        What is known of subtasks and vertices that are no more is dropped.
+        The values of subtasks and vertices that no longer exist are dropped.
         """
         with self._lock:
             job = self._jobs.setdefault(job_id, _Job())
@@ -117,12 +117,12 @@ class MetricStore:
                     del job.subtasks[vertex_id, subtask]
 
     def remove_job(self, job_id: str) -> None:
-        """Nobody asks for it any more."""
+        """Drop the values of a job."""
         with self._lock:
             self._jobs.pop(job_id, None)
 
     def report(self, report: SubtaskReport) -> None:
-        """Take in a subtask's report. One of an older attempt than was already seen is left out."""
+        """Add a subtask's report. A report of an older attempt than the newest one is ignored."""
         now = self._clock()
         with self._lock:
             subtasks = self._jobs.setdefault(report.job_id, _Job()).subtasks
@@ -134,7 +134,7 @@ class MetricStore:
                 series.take(now, report.io, report.gauges, report.user)
 
     def set_facts(self, scope: JobManagerScope | TaskManagerScope | JobScope, facts: Mapping[str, Scalar]) -> None:
-        """Set values of the JobManager, a TaskManager or a job; those not named stay as they are."""
+        """Set values of the JobManager, a TaskManager or a job. Other values remain unchanged."""
         with self._lock:
             if isinstance(scope, JobManagerScope):
                 self._job_manager.update(facts)
@@ -144,7 +144,7 @@ class MetricStore:
                 self._jobs.setdefault(scope.job_id, _Job()).facts.update(facts)
 
     def set_gauges(self, scope: SubtaskScope, values: Mapping[str, Scalar]) -> None:
-        """Set values of a subtask that others than itself know; of one that has reported."""
+        """Set values of a subtask that come from elsewhere. Values of a subtask without a report are ignored."""
         with self._lock:
             job = self._jobs.get(scope.job_id, _Job())
             series = job.subtasks.get((scope.vertex_id, scope.subtask))
@@ -152,26 +152,26 @@ class MetricStore:
                 series.set_gauges(values)
 
     def keep_task_managers(self, tm_ids: Collection[str]) -> None:
-        """Those that are left; the others are forgotten."""
+        """Drop the facts of all other TaskManagers."""
         with self._lock:
             self._task_managers = {tm_id: facts for tm_id, facts in self._task_managers.items() if tm_id in tm_ids}
 
     # reading
 
     def values(self, scope: Scope) -> dict[str, Scalar]:
-        """Values by REST's names; empty for a scope of which nothing is known."""
+        """Return the values by their REST names. They are empty for an unknown scope."""
         with self._lock:
             found = self._find(scope)
         return {} if found is None else found.values()
 
     def subtasks(self, job_id: str, vertex_id: str) -> list[SubtaskScope]:
-        """The subtasks of a vertex that have reported, in order."""
+        """Return the subtasks of a vertex that have reported, in order."""
         with self._lock:
             job = self._jobs.get(job_id, _Job())
             return [SubtaskScope(job_id, v, s) for v, s in sorted(job.subtasks) if v == vertex_id]
 
     def loads(self, job_id: str, vertex_id: str) -> list[SubtaskLoad]:
-        """What the subtasks of a vertex that have reported do now, in order."""
+        """Return the current loads of the subtasks of a vertex that have reported, in order."""
         now = self._clock()
         with self._lock:
             job = self._jobs.get(job_id, _Job())
@@ -180,14 +180,14 @@ class MetricStore:
             ]
 
     def total(self, job_id: str, vertices: Iterable[str], counter: str) -> float:
-        """A counter of the engine, such as `numRecordsOut`, over all subtasks of some vertices."""
+        """Return the sum of an engine counter, such as `numRecordsOut`, over all subtasks of some vertices."""
         wanted = set(vertices)
         with self._lock:
             job = self._jobs.get(job_id, _Job())
             return sum(s.io_total(counter) for (v, _), s in job.subtasks.items() if v in wanted)
 
     def rate(self, job_id: str, vertices: Iterable[str], counter: str, *, seconds: float = RECENT_SECONDS) -> float:
-        """That counter per second, over the last `seconds`."""
+        """Return the rate per second of an engine counter over the last `seconds`, summed over all subtasks of some vertices."""
         wanted = set(vertices)
         now = self._clock()
         with self._lock:
@@ -195,7 +195,7 @@ class MetricStore:
             return sum(s.io_rate(counter, now, seconds) for (v, _), s in job.subtasks.items() if v in wanted)
 
     def collect(self) -> list[ScopeReadings]:
-        """Everything there is, for Prometheus."""
+        """Return all readings, for Prometheus."""
         with self._lock:
             scopes: list[Scope] = [JobManagerScope(), *map(TaskManagerScope, self._task_managers)]
             for job_id, job in self._jobs.items():
@@ -234,7 +234,7 @@ def _place(entry: tuple[tuple[str, int], SubtaskSeries]) -> tuple[str, int]:
 
 
 def _facts(facts: Mapping[str, Scalar]) -> tuple[AnyReading, ...]:
-    """Dots in a fact's name are groups: `Status.Process.CPU.Time`."""
+    """Return the facts as readings. Dots in a fact's name separate groups: `Status.Process.CPU.Time`."""
     readings: list[AnyReading] = []
     for text, value in facts.items():
         *groups, name = text.split(".")

@@ -1,6 +1,6 @@
-"""The task's side: the metrics of one subtask, and what of them goes with an ack.
+"""The task's side of metrics: the metrics of one subtask, and the changed values for an ack.
 
-An ack is sent several times a second, so `TaskMetrics.snapshot` holds only what changed since the one before, as
+An ack is sent several times a second. So `TaskMetrics.snapshot` contains only the changes since the last snapshot, as
 plain builtins for msgpack:
 
     {"names": {uid: operator name},    operators that are new
@@ -9,8 +9,8 @@ plain builtins for msgpack:
      "g": {key: value},                gauges
      "d": {key: histogram}}            distributions, see `histogram.Wire`
 
-Leaving out the unchanged is safe because no ack of an attempt is ever lost: an epoch without all acks has failed, and
-with it the attempt. A new attempt has a new `TaskMetrics`, whose first snapshot holds everything.
+Unchanged values can be omitted because no ack of an attempt is ever lost. An epoch with a missing ack has failed, and
+the attempt with it. A new attempt has a new `TaskMetrics`, whose first snapshot contains everything.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TaskMetrics:
 
     Args:
         variables: values of the scope variables that are the same for the whole subtask, without brackets.
-        formats: scope formats; the defaults when None.
+        formats: scope formats, or None for the defaults.
 
     >>> metrics = TaskMetrics({"job_name": "count"})
     >>> dropped = metrics.operator_group("filter-1", "Filter").counter("droppedElements")
@@ -55,7 +55,7 @@ class TaskMetrics:
         self._names: dict[str, str] = {}
 
     def operator_group(self, uid: str, name: str) -> TaskMetricGroup:
-        """The group of an operator: what its user function gets."""
+        """Return the group of an operator, which its user function gets."""
         if uid not in self._groups:
             self._names[uid] = name
         return self._root(uid, ScopeKind.OPERATOR, {"operator_id": uid, "operator_name": name})
@@ -69,10 +69,10 @@ class TaskMetrics:
         return group
 
     def register(self, key: MetricKey, metric: M) -> M:
-        """Keep a metric under its key; a name that is taken gives what stands there, if it is of the same type.
+        """Register a metric under its key. If the name has a metric of the same type, return that metric.
 
-        A name that is taken by another type is logged, and the new metric works but is not reported: no metric is
-        worth a job.
+        If the name has a metric of another type, log a warning. The new metric then works but is not reported, because a
+        metric must not fail a job.
         """
         text = encode_key(key)
         known = self._metrics.get(text)
@@ -91,7 +91,7 @@ class TaskMetrics:
         return metric
 
     def snapshot(self) -> dict[str, dict[str, object]]:
-        """What changed since the last call; see the head of the module. Empty when nothing did."""
+        """Return the changes since the last call, in the form that the module describes. It is empty without changes."""
         sent = self._sent
         result: dict[str, dict[str, object]] = {}
         if self._names:

@@ -1,4 +1,4 @@
 """Records in batches, as Python objects or as Arrow columns.
 
-What operators, connectors and formats hand to each other.
+Operators, connectors and formats exchange these batches.
 """

@@ -1,17 +1,17 @@
-"""Batches: what flows between the operators of one stage.
+"""Batches: the units in which records flow between the operators of one stage.
 
-A record never travels alone inside a stage. Operators hand each other *batches*, because a Python function call
-costs about as much as the work most user functions do; one call per batch and operator makes that cost vanish, and
-it lets an operator that understands columns work on a whole Arrow record batch without touching a Python object.
+Operators exchange *batches* and never single records. A Python function call costs about as much as the work of most
+user functions. One call per batch and operator makes that cost negligible. An operator that works on columns can also
+process a whole Arrow record batch without creating Python objects.
 
-Two physical forms, one meaning:
+A batch has one of two physical forms with the same meaning:
 
 * `RowBatch`: a list of Python values and, if the records have event time, a list of timestamps of the same length.
-* `ColumnBatch`: an Arrow record batch and an int64 numpy array of timestamps. An operator that does not know columns
-  calls `rows()` and gets the same records as a `RowBatch`; the conversion is done at most once.
+* `ColumnBatch`: an Arrow record batch and an int64 numpy array of timestamps. An operator that does not work on columns
+  calls `rows()` and gets the same records as a `RowBatch`. The conversion is done at most once.
 
-Order inside a batch is the order of arrival and must be kept by operators that do not shuffle.
-Timestamps are event time in ms since the epoch (`flink-features` T3); `None` means the records carry none.
+The order inside a batch is the order of arrival. Operators that do not shuffle must keep it. Timestamps are event time
+in ms since the epoch. `None` means that the records have no event time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from penstock.records.fields import Field
 
 _DEEPEST = 4
-_MOST_PARTS = 16
+_MAX_PARTS = 16
 _UNKNOWN_BYTES = 64
 _PLAIN = frozenset({str, bytes, bytearray, int, float, bool, type(None)})
 
@@ -55,12 +55,12 @@ class RowBatch:
         return self
 
     def slice(self, begin: int, end: int) -> RowBatch:
-        """The records from `begin` to `end` (excluded)."""
+        """Return the records from `begin` to `end` (excluded)."""
         timestamps = None if self.timestamps is None else self.timestamps[begin:end]
         return RowBatch(self.values[begin:end], timestamps)
 
     def approximate_bytes(self) -> int:
-        """What the records take in memory, by the look of three of them."""
+        """Return an estimate of the memory of the records, from a sample of three."""
         count = len(self.values)
         if not count:
             return 0
@@ -77,8 +77,8 @@ class ColumnBatch:
     Args:
         columns: one Arrow column per field, all of one length.
         timestamps: int64 array of event times in ms, of the same length, or None.
-        make_rows: turns the record batch into the list of Python values an operator on rows expects (tuples, dicts,
-            Rows, dataclasses: whatever the stream's type says). Must be picklable.
+        make_rows: converts the record batch to the list of Python values that an operator on rows expects (tuples,
+            dicts, Rows, dataclasses, according to the stream's type). Must be picklable.
     """
 
     __slots__ = ("_rows", "columns", "make_rows", "timestamps")
@@ -98,20 +98,20 @@ class ColumnBatch:
         return int(self.columns.num_rows)
 
     def column(self, name: str) -> pa.Array:
-        """One column; a batch whose columns are not made yet makes this one only. Raises KeyError."""
+        """Return one column. If the columns are not created yet, only this one is created. Raise KeyError if it does not exist."""
         return self.columns.column(name)
 
     def find(self, field: Field) -> pa.Array | None:
-        """The column of a field, by name or position, and no other; None if there is none."""
+        """Return the column of a field, by name or position, without creating the others; None if it does not exist."""
         index = self.schema.get_field_index(field) if isinstance(field, str) else field
         return self.column_at(index) if 0 <= index < len(self.schema) else None
 
     def column_at(self, index: int) -> pa.Array:
-        """The column at this position, and no other."""
+        """Return the column at this position without creating the others."""
         return self.columns.column(index)
 
     def select(self, indexes: Iterable[int]) -> pa.RecordBatch:
-        """The columns at these positions, and no others. Raises IndexError."""
+        """Return the columns at these positions without creating the others. Raise IndexError if one does not exist."""
         return self.columns.select(list(indexes))
 
     @property
@@ -120,23 +120,23 @@ class ColumnBatch:
         return self.columns.schema
 
     def with_timestamps(self, timestamps: npt.NDArray[np.int64] | None) -> ColumnBatch:
-        """The same records with other event times."""
+        """Return the same records with other event times."""
         return ColumnBatch(self.columns, timestamps, self.make_rows)
 
     def slice(self, begin: int, end: int) -> ColumnBatch:
-        """The records from `begin` to `end` (excluded)."""
+        """Return the records from `begin` to `end` (excluded)."""
         timestamps = None if self.timestamps is None else self.timestamps[begin:end]
         return ColumnBatch(self.columns.slice(begin, end - begin), timestamps, self.make_rows)
 
     def take(self, positions: npt.NDArray[np.int64]) -> ColumnBatch:
-        """The records at these positions, in their order."""
+        """Return the records at these positions, in their order."""
         import pyarrow as pa
 
         timestamps = None if self.timestamps is None else self.timestamps[positions]
         return ColumnBatch(self.columns.take(pa.array(positions)), timestamps, self.make_rows)
 
-    def goes_with(self, other: ColumnBatch) -> bool:
-        """Whether `joined` takes it: the same columns, and times in both or in none."""
+    def has_same_columns_as(self, other: ColumnBatch) -> bool:
+        """Return whether `joined` accepts the batch: its columns are the same, and both batches have timestamps or neither has."""
         return (
             type(self) is type(other)
             and (self.timestamps is None) == (other.timestamps is None)
@@ -145,18 +145,22 @@ class ColumnBatch:
         )
 
     def joined(self, others: Sequence[ColumnBatch]) -> ColumnBatch:
-        """These records and those of others that go with them, in order."""
+        """Return these records and those of the other batches, in order. The others must fit (`has_same_columns_as`)."""
         import pyarrow as pa
 
         columns = pa.concat_batches([self.columns, *(other.columns for other in others)])
         return ColumnBatch(columns, joined_timestamps([self, *others]), self.make_rows)
 
-    def goes_as_columns(self, *, wanted: bool) -> bool:
-        """Whether columns are the cheaper form to send to another process; `wanted`: somebody there takes columns."""
+    def travels_as_columns(self, *, wanted: bool) -> bool:
+        """Return whether columns are the cheaper form for another process. `wanted`: a receiver works on columns."""
         return True
 
+    def changed_values(self) -> dict[str, Sequence[Any]]:
+        """Return the values that functions on rows see in fields whose columns have other values. This class has none."""
+        return {}
+
     def approximate_bytes(self) -> int:
-        """What the columns take in memory."""
+        """Return the memory of the columns."""
         return int(self.columns.nbytes)
 
     def rows(self) -> RowBatch:
@@ -173,7 +177,7 @@ Batch = RowBatch | ColumnBatch
 
 
 def joined_timestamps(batches: Iterable[ColumnBatch]) -> npt.NDArray[np.int64] | None:
-    """Of all, if the first has some."""
+    """Return the timestamps of all batches, or None if the first batch has none."""
     import numpy as np
 
     times = [batch.timestamps for batch in batches if batch.timestamps is not None]
@@ -181,7 +185,7 @@ def joined_timestamps(batches: Iterable[ColumnBatch]) -> npt.NDArray[np.int64] |
 
 
 def _approximate_bytes(value: Any, depth: int = _DEEPEST) -> int:
-    """Of one value and what it holds; of long collections by the look of their first parts."""
+    """Return an estimate of the memory of a value and its content. Long collections are estimated from their first items."""
     try:
         own = sys.getsizeof(value)
         if type(value) in _PLAIN:
@@ -193,9 +197,9 @@ def _approximate_bytes(value: Any, depth: int = _DEEPEST) -> int:
         else:
             own += int(getattr(value, "nbytes", 0))
             parts = getattr(value, "__dict__", {}).values()
-        looked_at = list(islice(parts, _MOST_PARTS)) if depth else []
+        looked_at = list(islice(parts, _MAX_PARTS)) if depth else []
         return own + sum(_approximate_bytes(part, depth - 1) for part in looked_at) * len(parts) // max(
             1, len(looked_at)
         )
-    except Exception:  # a class of the user's may answer anything
+    except Exception:  # a user's class may return anything
         return _UNKNOWN_BYTES

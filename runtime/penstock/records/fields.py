@@ -1,6 +1,6 @@
-"""Fields of records: read by name or position from tuples, dicts, Rows, dataclasses and other objects; replaced in a copy.
+"""Fields of records: functions that read them from tuples, dicts, Rows, dataclasses and other objects, and replace them in a copy.
 
-A batch is read with one getter chosen by its first record, so that the loop is `map` over a C function.
+A getter is chosen for the first record of a batch, so that the loop is a `map` over a C function.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ PLAIN = (
     np.bool_,
     np.datetime64,
 )
-"""Values without fields: their field 0 is the value, as in PyFlink's aggregates."""
+"""Types of values without fields. Their field 0 is the value itself, as in PyFlink's aggregates."""
 
 _POSITION = re.compile(r"f?(\d+)|_([1-9]\d*)")
 _MISSING = (KeyError, IndexError, TypeError, AttributeError)
 
 
 def getter_for(field: Field, sample: Any) -> Callable[[Any], Any]:
-    """The fastest function that reads `field` from records of `sample`'s type.
+    """Return the fastest function that reads `field` from records of the type of `sample`.
 
     >>> getter_for("t", {"t": 3})({"t": 4}), getter_for(1, (0, 5))((7, 8))
     (4, 8)
@@ -73,7 +73,7 @@ def getter_for(field: Field, sample: Any) -> Callable[[Any], Any]:
 
 
 def position_of(name: str) -> int | None:
-    """The position that a field of a tuple is named by, as Flink spells it: `f1`, `1`, and `_2`, which counts from 1.
+    """Return the position in a tuple's field name. The spellings are Flink's `f1` and `1`, and `_2`, which counts from 1.
 
     >>> position_of("f1"), position_of("1"), position_of("_2"), position_of("name")
     (1, 1, 1, None)
@@ -85,7 +85,7 @@ def position_of(name: str) -> int | None:
 
 
 def field_of(selector: Any) -> Field | None:
-    """The field that a key selector reads, if it does no more than that.
+    """Return the field that a key selector reads, or None if it does more than that.
 
     >>> field_of(itemgetter("id")), field_of(lambda v: v["id"])
     ('id', None)
@@ -95,7 +95,7 @@ def field_of(selector: Any) -> Field | None:
 
 
 def field_names(record: Any) -> tuple[str, ...] | None:
-    """Names of a record's fields in order; None where they have none."""
+    """Return the names of a record's fields in order, or None if they have no names."""
     if isinstance(record, dict):
         return tuple(record)
     if isinstance(record, Row):
@@ -109,10 +109,10 @@ def field_names(record: Any) -> tuple[str, ...] | None:
 
 
 def read_field(values: list[Any], field: Field) -> list[Any]:
-    """The field of every record.
+    """Return the field of every record.
 
     Raises:
-        RecordFormatError: a record has no such field; names it and what it has.
+        RecordFormatError: a record does not have the field. The error names the field and the record's fields.
     """
     if not values:
         return []
@@ -123,7 +123,7 @@ def read_field(values: list[Any], field: Field) -> list[Any]:
 
 
 def read_one(value: Any, field: Field) -> Any:
-    """The field of one record; raises as `read_field`."""
+    """Return the field of one record. It raises the errors of `read_field`."""
     try:
         return getter_for(field, value)(value)
     except _MISSING:
@@ -136,7 +136,7 @@ def read_one(value: Any, field: Field) -> Any:
 
 
 def setter_for(field: Field, sample: Any) -> Callable[[Any, Any], Any]:
-    """A function that copies a record of `sample`'s type and gives the field another value in the copy.
+    """Return a function that copies a record of the type of `sample` and sets the field in the copy.
 
     >>> setter_for(1, (1, 2, 3))((4, 5, 6), 9), setter_for("b", {"b": 2})({"a": 1, "b": 2}, 9)
     ((4, 9, 6), {'a': 1, 'b': 9})
@@ -187,7 +187,7 @@ def _with_attribute(record: Any, name: str, value: Any) -> Any:
 
 
 def shortened(value: Any, limit: int = 300) -> str:
-    """A record's text for a message, cut at `limit` characters."""
+    """Return a record's text for a message, cut off at `limit` characters."""
     try:
         text = repr(value)
     except Exception as error:

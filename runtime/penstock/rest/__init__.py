@@ -1,8 +1,8 @@
-"""The REST API: Flink's paths and shapes over one seam to the engine.
+"""The REST API: Flink's paths and shapes on one interface to the engine.
 
-    facts      what the engine says of itself: small frozen dataclasses, in the engine's words
-    gateway    the seam: `ClusterGateway`, which gives facts and takes requests; the JobManager implements it
-    models     Flink's JSON as pydantic models; also what clients (the command line, the operator) read answers with
+    facts      the engine's description of itself: small frozen dataclasses, in the engine's terms
+    gateway    the interface `ClusterGateway`, which returns facts and accepts requests; the JobManager implements it
+    models     Flink's JSON as pydantic models; clients (the command line, the operator) also parse responses with them
     views      facts -> models, pure functions
     routes     paths -> gateway and views
     app        the application: routes, token, errors, OpenAPI

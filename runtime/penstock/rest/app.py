@@ -1,6 +1,6 @@
 """The web application: routes, token, errors, OpenAPI.
 
-Every path is there twice, as `/jobs` and as `/v1/jobs`: Flink's clients use either. OpenAPI shows it once.
+Every path exists twice, as `/jobs` and as `/v1/jobs`, because Flink's clients use either. OpenAPI shows it once.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from starlette.exceptions import HTTPException
 
 from penstock import __version__
 from penstock.common.errors import NotNow, PenstockError
+from penstock.common.logs.redaction import Redaction, is_secret
 from penstock.metrics import prometheus
 from penstock.rest import models
 from penstock.rest.auth import PROBES, AllowedHosts, check_origin, is_open
+from penstock.rest.body_limit import BodyLimit
 from penstock.rest.errors import error_lines, http_status
 from penstock.rest.metric_facts import refresh_metrics
 from penstock.rest.routes.actions import action_routes
@@ -45,8 +47,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SHOWN = 200
+"""Maximum number of characters of a refused value in an error."""
 _FAILURES: dict[int | str, dict[str, object]] = {
-    "default": {"model": models.Failures, "description": "What went wrong, then the remedy."}
+    "default": {"model": models.Failures, "description": "The failure, then the remedy."}
 }
 
 
@@ -59,24 +63,26 @@ def create_app(
     closing: threading.Event | None = None,
     programs: Programs | None = None,
 ) -> FastAPI:
-    """The application for a gateway; with a token every path but the probes and the page itself asks for it.
+    """Return the application for a gateway. If a token is given, every path except the probes and the page requires it.
 
     Args:
-        hosts: names it may be asked for by; None: any.
-        reader: a token that may only look.
-        closing: set when the server is to stop: what goes on for ever ends then.
-        programs: of a session cluster; None: it takes none.
+        hosts: host names that requests may use. None: any.
+        reader: token that permits only reading.
+        closing: event that is set when the server stops. It ends endless responses.
+        programs: receiver of programs in a session cluster. None: programs are not accepted.
     """
     access = Access(token, reader)
     app = FastAPI(
         title="Penstock REST API",
         version=__version__,
-        description="Flink's REST API, as far as Penstock has the thing. Times and durations are ms, sizes bytes.",
+        description="The subset of Flink's REST API that Penstock supports, and Penstock's own paths. Times and durations are in ms, "
+        "and sizes in bytes.",
         docs_url=None,
         redoc_url=None,
     )
     _add_errors(app)
     _add_checks(app, access, hosts)
+    app.add_middleware(BodyLimit)
     api = APIRouter()
     for make in (
         cluster_routes,
@@ -107,18 +113,18 @@ def create_app(
 def _add_pages(app: FastAPI, gateway: ClusterGateway) -> None:
     @app.get("/metrics", tags=["metrics"], response_class=PlainTextResponse)
     def metrics() -> PlainTextResponse:
-        """All metrics in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         refresh_metrics(gateway)
         return PlainTextResponse(prometheus.exposition(gateway.metrics.collect()), media_type=prometheus.CONTENT_TYPE)
 
     @app.get("/healthz", tags=["probes"], response_class=PlainTextResponse)
     def healthy() -> PlainTextResponse:
-        """200 as long as the process answers."""
+        """Return 200 while the process responds."""
         return PlainTextResponse("ok\n")
 
     @app.get("/readyz", tags=["probes"], response_class=PlainTextResponse)
     def ready() -> PlainTextResponse:
-        """200 when this JobManager leads and can be asked, else 503."""
+        """Return 200 if this JobManager leads and accepts requests, else 503."""
         readiness = gateway.readiness()
         text = "ready" if readiness.ready else f"not ready: {readiness.reason}"
         return PlainTextResponse(f"{text}\n", status_code=200 if readiness.ready else 503)
@@ -142,7 +148,7 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(PenstockError)
     def known(request: Request, error: PenstockError) -> JSONResponse:
         status = http_status(error)
-        if status >= 500 and not isinstance(error, NotNow):  # who asks too much does not fill the log either
+        if status >= 500 and not isinstance(error, NotNow):  # too many requests must not fill the log
             logger.warning("%s %s: %s", request.method, request.url.path, error)
         return _failure(status, error_lines(error), error.code)
 
@@ -158,14 +164,21 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     def unknown(request: Request, error: Exception) -> JSONResponse:
         logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        text = f"internal error: {type(error).__name__}: {error}"
-        return _failure(500, [text, "remedy: see the JobManager's log; this is a defect of Penstock"], "INTERNAL")
+        text = Redaction.of({}).clean(f"internal error: {type(error).__name__}: {error}")
+        return _failure(
+            500,
+            [text, "remedy: this is a defect of Penstock. The log of the JobManager has the stack trace"],
+            "INTERNAL",
+        )
 
 
 def _validation_line(found: dict[str, object]) -> str:
     location = found.get("loc", ())
     where = ".".join(str(part) for part in location) if isinstance(location, (tuple, list)) else str(location)
-    return f"{where}: {found.get('msg')} (given: {found.get('input')!r})"
+    if is_secret(where) or where == "body":
+        return f"{where}: {found.get('msg')}"
+    given = repr(found.get("input"))
+    return Redaction.of({}).clean(f"{where}: {found.get('msg')} (given: {given[:_SHOWN]}{'…' * (len(given) > _SHOWN)})")
 
 
 def _failure(status: int, lines: list[str], code: str) -> JSONResponse:

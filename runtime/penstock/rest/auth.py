@@ -1,8 +1,8 @@
-"""Who may ask: the bearer token (`security.rest.token-file`), and no page of another site.
+"""Authorization of requests: the bearer token (`security.rest.token-file`), and a check against pages of other sites.
 
-A page of another site can have a browser send requests here, which `check_origin` tells from the dashboard's own. And its
-author can let the page's own name point to this machine, once it is loaded (DNS rebinding): to the browser, this API is
-then the page's own site. It still asks for that name, which `AllowedHosts` does not know.
+A page of another site can make a browser send requests to this server. `check_origin` distinguishes them from the dashboard's requests.
+Also, after the page is loaded, its author can change the address of its host name to this machine (DNS rebinding). The browser then
+treats this API as the page's own site. The requests still contain that host name, which `AllowedHosts` refuses.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ if TYPE_CHECKING:
 
 PROBES = frozenset({"/healthz", "/readyz"})
 OPEN = PROBES | {"/", "/login", "/logout", "/session", "/favicon.ico"}
-"""Paths that answer without a token: probes have none, and the page asks a person for it."""
+"""Paths that need no token: probes have none, and the page prompts the user for it."""
 PAGE = "/ui/"
-"""Below it the page's own files lie, the same for everybody."""
+"""Path of the page's files, which are the same for all users."""
 
 
 def is_open(path: str) -> bool:
-    """Whether a path answers without a token."""
+    """Return whether a path needs no token."""
     return path in OPEN or path.startswith(PAGE)
 
 
 def check_origin(method: str, headers: Mapping[str, str]) -> None:
-    """Refuse what another site's page has a browser do here; an API without a token has no other defence against it.
+    """Refuse requests that a page of another site sends through a browser. An API without a token has no other protection against them.
 
     Raises:
-        Forbidden: something is to be changed, and the `Origin` is not the host that was asked.
+        Forbidden: the request changes something, and its `Origin` differs from the requested host.
     """
     origin = headers.get("origin")
     if origin is None or method in ("GET", "HEAD", "OPTIONS"):
         return
-    asked = (headers.get("host"), headers.get("x-forwarded-host"))
-    if origin.rpartition("//")[2] not in asked:
+    hosts = (headers.get("host"), headers.get("x-forwarded-host"))
+    if origin.rpartition("//")[2] not in hosts:
         raise Forbidden(
-            f"a page of {origin} may not change anything here",
-            remedy="open the dashboard at the address it is served from",
+            f"a web page of {origin} may not send changes to this API",
+            remedy="open the dashboard at the address of the JobManager",
         )
 
 
 class AllowedHosts:
-    """Names by which this API may be asked for: addresses, which nobody can rebind, `localhost`, this machine's name, and
+    """Host names that requests may use. IP addresses, which cannot be rebound, `localhost` and this machine's name are always allowed.
 
     Args:
-        names: others; `*.example.com` stands for all below that, `*` for all.
+        names: further names. `*.example.com` allows all names below it, and `*` allows all names.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
@@ -63,9 +63,10 @@ class AllowedHosts:
         self._any = "*" in given
 
     def check(self, header: str | None) -> None:
-        """
+        """Check the host name of a request.
+
         Raises:
-            Forbidden: the `Host` header is another name. Without the header it was no browser that asked.
+            Forbidden: the `Host` header contains another name. A request without the header does not come from a browser and is allowed.
         """
         if header is None or self._any:
             return
@@ -73,13 +74,14 @@ class AllowedHosts:
         if host in self._names or host.endswith(self._domains) or _is_address(host):
             return
         raise Forbidden(
-            f"this API was asked for as {host!r}",
-            remedy="ask for it as localhost or by its address, or add the name to security.rest.allowed-hosts",
+            f"the host name {host!r} in the request is not allowed",
+            remedy="use localhost or an IP address, or add the name to security.rest.allowed-hosts",
         )
 
 
 def _without_port(header: str) -> str:
-    """
+    """Return the host name without the port.
+
     >>> [_without_port(header) for header in ("a:80", "a", "[::1]:80", "[::1]", "")]
     ['a', 'a', '::1', '::1', '']
     """
@@ -97,10 +99,10 @@ def _is_address(host: str) -> bool:
 
 
 class TokenFile:
-    """A token in a file, read again when the file changes, so that a mounted secret can be rotated.
+    """Token in a file, which is read again when the file changes, so that a mounted secret can be rotated.
 
     Raises:
-        ClusterError: the file cannot be read or is empty. Nobody may be let in by a mistake in the set-up.
+        ClusterError: the file cannot be read or is empty. A configuration error must not grant access.
     """
 
     def __init__(self, path: str) -> None:
@@ -110,7 +112,7 @@ class TokenFile:
         self._read()
 
     def is_given(self, header: str | None) -> bool:
-        """Whether the `Authorization` header has this token."""
+        """Return whether the `Authorization` header contains this token."""
         try:
             self.check(header)
         except Unauthorized:
@@ -118,12 +120,13 @@ class TokenFile:
         return True
 
     def key(self) -> bytes:
-        """The token as it is now, to sign with."""
+        """Return the current token as a key for signatures."""
         self._read()
         return self._token
 
     def check(self, header: str | None) -> None:
-        """
+        """Check the token of a request.
+
         Raises:
             Unauthorized: the `Authorization` header is not `Bearer <token>` with the token of the file.
         """
@@ -131,11 +134,13 @@ class TokenFile:
         scheme, _, given = (header or "").partition(" ")
         if scheme.lower() != "bearer" or not given:
             raise Unauthorized(
-                "this API needs a token",
-                remedy="send the header 'Authorization: Bearer <token>' with the cluster's token",
+                "this API requires a token",
+                remedy="send the header 'Authorization: Bearer <token>' with the token of the cluster",
             )
         if not hmac.compare_digest(given.strip().encode(), self._token):
-            raise Unauthorized("the token is not this cluster's", remedy="take it from the secret of this cluster")
+            raise Unauthorized(
+                "the token is not valid for this cluster", remedy="use the token in the Secret of this cluster"
+            )
 
     def _read(self) -> None:
         try:
@@ -147,8 +152,8 @@ class TokenFile:
         except (OSError, UnicodeDecodeError) as error:
             raise ClusterError(
                 f"the token file {self.path} cannot be read: {error}",
-                remedy="let security.rest.token-file name a readable file with one line",
+                remedy="set security.rest.token-file to a readable file with one line",
             ) from None
         if not token:
-            raise ClusterError(f"the token file {self.path} is empty", remedy="write the token into it")
+            raise ClusterError(f"the token file {self.path} is empty", remedy="write the token into the file")
         self._token, self._version = token.encode(), version

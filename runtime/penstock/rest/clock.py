@@ -1,4 +1,4 @@
-"""The time that answers carry."""
+"""The time in responses."""
 
 from __future__ import annotations
 

@@ -19,6 +19,7 @@ from penstock.common.errors import (
     RecoverableError,
     SnapshotNotFound,
 )
+from penstock.common.logs.redaction import Redaction
 
 
 class RestError(PenstockError):
@@ -62,7 +63,7 @@ class Unavailable(RestError):
 
 
 def http_status(error: PenstockError) -> int:
-    """The status of an answer that failed with `error`.
+    """Return the HTTP status of a response that failed with `error`.
 
     >>> http_status(SnapshotNotFound("no savepoint at s3://b/x")), http_status(Conflict("job is FAILED"))
     (404, 409)
@@ -79,10 +80,11 @@ def http_status(error: PenstockError) -> int:
 
 
 def error_lines(error: PenstockError) -> list[str]:
-    """What the answer says: the message, then the remedy if there is one."""
+    """Return the lines of the response: the message, then the remedy if there is one, both without secrets."""
     lines = [error.message]
     if error.operator:
         lines.append(f"operator: {error.operator}")
     if error.remedy:
         lines.append(f"remedy: {error.remedy}")
-    return lines
+    redaction = Redaction.of({})
+    return [redaction.clean(line) for line in lines]

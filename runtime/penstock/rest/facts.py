@@ -1,22 +1,22 @@
-"""What the engine says of itself, in its own words. Times are ms since the epoch, durations ms, sizes bytes.
+"""The engine's description of itself, in its own terms. Times are ms since the epoch, durations ms, sizes bytes.
 
-States of jobs and subtasks are Flink's names (`RUNNING`, `RESTARTING`, …); a subtask may be given its job's state. Ids of
-vertices may be anything that is the same in the metric store; REST shows them as 32 hex digits.
+States of jobs and subtasks are Flink's names (`RUNNING`, `RESTARTING`, …). A subtask may have its job's state. Ids of vertices may have
+any form that is the same in the metric store. REST shows them as 32 hex digits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence  # archives are read by these types
+from collections.abc import Mapping, Sequence  # archives are parsed with these types at run time
 from dataclasses import dataclass, field
 from typing import Literal
 
 NOT_YET = -1
-"""Flink's word for a time that has not come."""
+"""Flink's value for a time that has not come."""
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """Whether this JobManager can be talked to; `reason` is for people."""
+    """Whether this JobManager accepts requests. `reason` is an explanation for users."""
 
     ready: bool
     reason: str = ""
@@ -24,11 +24,11 @@ class Readiness:
 
 @dataclass(frozen=True)
 class TaskManager:
-    """A worker with its slots. 0: not known (yet).
+    """Worker with its slots. 0 means that a value is not known (yet).
 
-    `host` and `port`: of its RPC. `cpu_cores`, `memory`, `memory_free`: of its machine or container. `memory_used`: by the Python
-    processes of its slots, which have had `cpu_seconds` of CPU time. `heap`: of its executor's JVM. `slots_by_job`: job id -> slots in use. `memory_configuration`: how its
-    memory is shared out, by Flink's names (`common.config.memory`).
+    `host` and `port`: address of its RPC. `cpu_cores`, `memory`, `memory_free`: resources of its machine or container. `memory_used` and
+    `cpu_seconds`: memory and CPU time of the Python processes in its slots. `heap`: heap of its executor's JVM. `slots_by_job`: job id ->
+    slots in use. `memory_configuration`: parts of its memory, under Flink's names (`common.config.memory`).
     """
 
     id: str
@@ -49,9 +49,9 @@ class TaskManager:
 
 @dataclass(frozen=True)
 class Measurements:
-    """What the cluster's JVMs read on their gauges now, by Flink's names. Who does not answer is not in it.
+    """Current metrics of the cluster's JVMs, under Flink's names. JVMs that do not respond are left out.
 
-    `task_managers`: by their ids. `subtasks`: by job, vertex and index.
+    `task_managers`: metrics by id. `subtasks`: metrics by job, vertex and index.
     """
 
     job_manager: Mapping[str, float] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Accumulator:
-    """What user functions have added up. `value`: as text."""
+    """Accumulator of user functions. `value` is its value as text."""
 
     name: str
     type: str
@@ -89,7 +89,7 @@ class Subtask:
 
 @dataclass(frozen=True)
 class VertexInput:
-    """An edge that comes in. `ship_strategy`: how records are distributed, such as `HASH` or `REBALANCE`."""
+    """Input edge of a vertex. `ship_strategy`: distribution of records, such as `HASH` or `REBALANCE`."""
 
     vertex_id: str
     ship_strategy: str = "FORWARD"
@@ -97,7 +97,7 @@ class VertexInput:
 
 @dataclass(frozen=True)
 class Vertex:
-    """A stage of the job graph. `operators`: uid -> name, in order. A vertex without inputs is a source."""
+    """Stage of the job graph. `operators`: uid -> name, in order. A vertex without inputs is a source."""
 
     id: str
     name: str
@@ -110,10 +110,10 @@ class Vertex:
 
 @dataclass(frozen=True)
 class Progress:
-    """How the job gets on. `records`: read by the sources since the start of the attempt.
+    """Progress of the job. `records`: number of records that sources have read since the start of the attempt.
 
-    `watermark`: the lowest of any subtask, None = none yet. `lag`: records or bytes that are there but not yet read;
-    None = the sources do not know.
+    `watermark`: lowest watermark of any subtask, None = none yet. `lag`: available records or bytes that are not yet read,
+    None = the sources do not know it.
     """
 
     epoch: int = 0
@@ -126,7 +126,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Failure:
-    """One entry of the exception history. `timestamp`: ms; `location`: `file:line` of the user's code, where known."""
+    """Entry of the exception history. `timestamp`: ms; `location`: `file:line` of the user's code, if known."""
 
     timestamp: int
     name: str
@@ -139,7 +139,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Rescale:
-    """One entry of the rescale history. Times in ms. `trigger`: `request`, `slots`, …"""
+    """Entry of the rescale history. Times in ms. `trigger`: `request`, `slots`, …"""
 
     timestamp: int
     old_parallelism: int
@@ -151,9 +151,9 @@ class Rescale:
 
 @dataclass(frozen=True)
 class JobStart:
-    """How an attempt came to run, or did not. Times in ms; `steps`: in words, each with when it began.
+    """Start of an attempt, or its failure. Times in ms. `steps`: descriptions, each with its start time.
 
-    `restored_from`: a checkpoint's or savepoint's folder, empty: no state. `failure`: empty if it runs.
+    `restored_from`: directory of a checkpoint or savepoint, empty: no state. `failure`: empty if the attempt runs.
     """
 
     began: int
@@ -179,7 +179,7 @@ class StateChange:
 
 @dataclass(frozen=True)
 class PastCheckpoint:
-    """One of the history, in short. `slowest`: vertex and subtask that answered last; empty and -1: not known."""
+    """Short entry of the checkpoint history. `slowest`: vertex and subtask with the last acknowledgement; empty and -1: unknown."""
 
     id: int
     kind: str
@@ -195,7 +195,7 @@ class PastCheckpoint:
 
 @dataclass(frozen=True)
 class MetricHistory:
-    """Samples of the last hour: times, and values by name; NaN: not known."""
+    """Samples of the last hour: times, and values by name. NaN: unknown."""
 
     times: Sequence[int] = ()
     series: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -203,8 +203,10 @@ class MetricHistory:
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """A part of a source's input. `owner`: the subtask that reads it, -1: none; `position` in the source's own words; `lag`: records or
-    bytes not read, None: not known."""
+    """Split of a source. `owner`: subtask that reads it, -1: none. `position`: text in the source's format. `lag`: records or bytes that
+    are
+    not read, None: unknown.
+    """
 
     id: str
     owner: int = -1
@@ -216,7 +218,10 @@ class SplitFacts:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """`splits`: some of them; `split_count`: of those not read to their end; `lag`: records or bytes not read, None: not known."""
+    """Source of a job. `splits`: some of its splits. `split_count`: number of splits that are not read to their end. `lag`: records or
+    bytes
+    that are not read, None: unknown.
+    """
 
     uid: str
     name: str
@@ -234,7 +239,7 @@ class SinkFacts:
 
 @dataclass(frozen=True)
 class Connectors:
-    """`committing`: what is being committed now, in words; empty: nothing."""
+    """Sources and sinks of a job. `committing`: description of the running commit, or empty."""
 
     sources: Sequence[SourceFacts] = ()
     sinks: Sequence[SinkFacts] = ()
@@ -245,8 +250,9 @@ class Connectors:
 
 @dataclass(frozen=True)
 class StateName:
-    """A state of an operator in a checkpoint. `operator_bytes`: of all keyed state of the operator. `queryable`: the name it has for
-    those outside, if any."""
+    """State of an operator in a checkpoint. `operator_bytes`: size of all keyed state of the operator. `queryable`: name for queryable
+    state, if it has one.
+    """
 
     uid: str
     operator: str
@@ -258,20 +264,22 @@ class StateName:
 
 @dataclass(frozen=True)
 class StateEntries:
-    """What a look into a state found; `entries`: columns by name, as JSON has them. `attempt`: whose task answered, with `checkpoint_id`
-    0; 0: it is from a checkpoint."""
+    """Result of a state lookup. `entries`: columns by name, as JSON values.
+
+    `attempt`: attempt of the task that responded, with `checkpoint_id` 0. If it is 0, the result comes from a checkpoint.
+    """
 
     checkpoint_id: int
     timestamp: int
     entries: Sequence[Mapping[str, object]] = ()
     is_truncated: bool = False
-    """There are more."""
+    """Whether more entries exist."""
     attempt: int = 0
 
 
 @dataclass(frozen=True)
 class Job:
-    """A job, running or ended. Lists of history have the oldest entry first."""
+    """Job, running or ended. Lists of history have the oldest entry first."""
 
     id: str
     name: str
@@ -283,30 +291,32 @@ class Job:
     attempt: int = 0
     restarts: int = 0
     end_step: str = ""
-    """In words: what ends the attempt, and how far that has come; empty: nothing does."""
+    """Description of the cause and the stage of the attempt's end, or empty."""
     start_step: str = ""
-    """What it is doing, while it is not RUNNING yet."""
+    """Description of the current step while the job is not yet RUNNING."""
     timestamps: Mapping[str, int] = field(default_factory=dict)
-    """State -> when the job last came into it."""
+    """State -> time at which the job last entered it."""
     vertices: Sequence[Vertex] = ()
     progress: Progress = field(default_factory=Progress)
     restart_strategy: str = ""
     configuration: Mapping[str, str] = field(default_factory=dict)
     failures: Sequence[Failure] = ()
     rescales: Sequence[Rescale] = ()
-    """The last of them."""
+    """Latest rescales."""
     rescale_count: int = 0
     events: Sequence[Event] = ()
     accumulators: Sequence[Accumulator] = ()
     states: Sequence[StateChange] = ()
     bounded: bool = False
+    is_batch: bool = False
+    """Whether the job runs in batch mode, which `execution.runtime-mode: AUTOMATIC` selects for bounded sources."""
     end_of_input: bool = False
-    """It has FINISHED because all of its input was read."""
+    """Whether the job has FINISHED because all of its input was read."""
 
 
 @dataclass(frozen=True)
 class CheckpointSettings:
-    """`interval_ms` 0 = no periodic checkpoints. `externalized`: checkpoints may outlive the job."""
+    """Checkpoint settings. `interval_ms` 0 = no periodic checkpoints. `externalized`: checkpoints may outlive the job."""
 
     interval_ms: int = 0
     timeout_ms: int = 600_000
@@ -317,11 +327,13 @@ class CheckpointSettings:
     delete_on_cancellation: bool = False
     state_backend: str = "hashmap"
     storage: str = ""
+    mode: str = "exactly_once"
+    """`exactly_once` or `at_least_once`."""
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """A log or what was printed, as far as it is kept: bytes, ms."""
+    """Log or standard output, as far as it is kept. Size in bytes, time in ms."""
 
     name: str
     size: int
@@ -333,7 +345,7 @@ OperationKind = Literal["savepoint", "checkpoint", "stop", "rescale", "dispose"]
 
 @dataclass(frozen=True)
 class Operation:
-    """A long action that was asked for. `failure` empty = it succeeded, once it is done."""
+    """Long action that was requested. An empty `failure` means success, once it is done."""
 
     id: str
     kind: OperationKind

@@ -1,9 +1,9 @@
-"""The one seam between REST and the engine. The JobManager implements it; tests use a fake.
+"""The only interface between REST and the engine. The JobManager implements it, and tests use a fake.
 
-All methods may be called from several threads at once and return quickly: the web framework runs them in its thread
-pool. What takes long (savepoint, rescale, …) is started, and its request id returned; `operation` tells how it stands.
-A caller may choose the id (`trigger_id`, 32 hex digits): asking again with the same id gives that id back and starts
-nothing, so that a client that lost the answer can repeat its question.
+All methods may be called from several threads at once and return quickly, because the web framework runs them in its thread
+pool. A long action (savepoint, rescale, …) is started, and its request id is returned. `operation` returns its status.
+A caller may choose the id (`trigger_id`, 32 hex digits). A second request with the same id returns that id and starts
+nothing, so a client that lost the response can repeat its request.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ if TYPE_CHECKING:
 
 
 class Programs(Protocol):
-    """Of a session cluster: it runs what it is sent."""
+    """Programs of a session cluster, which runs the programs that clients send."""
 
     def submit(self, content: bytes, penstock: str, python: str) -> str:
-        """Run a program; waits until it was accepted, and gives the job's id.
+        """Run a program. Wait until it is accepted, and return the job's id.
 
         Args:
-            content: what `penstock.jobmanager.process.shipping` made of it.
-            penstock, python: versions that made it.
+            content: bytes that `penstock.jobmanager.process.master.shipping` created.
+            penstock, python: versions that created them.
         """
         ...
 
     def outcome(self, job_id: str) -> models.ProgramOutcome: ...
 
     def results(self, job_id: str, start: int) -> models.ProgramResults:
-        """Records of `execute_and_collect` from a number on; waits a second for the first."""
+        """Return the records of `execute_and_collect` from a number on. Wait up to one second for the first one."""
         ...
 
 
 class ClusterGateway(Protocol):
-    """What REST asks of the engine.
+    """Methods of the engine for REST.
 
-    Everywhere: an unknown job id raises `rest.errors.NotFound`; a job that is not in a state for an action raises
-    `Conflict`; a JobManager that does not lead raises `Unavailable`. Any other `PenstockError` is shown as it is.
+    In all methods, an unknown job id raises `rest.errors.NotFound`. A job whose state does not allow an action raises `Conflict`. A
+    JobManager that does not lead raises `Unavailable`. Any other `PenstockError` is shown unchanged.
     """
 
     @property
     def metrics(self) -> MetricStore:
-        """Where the engine reports to. Vertex ids in it are those of `facts.Vertex`."""
+        """Return the store of the engine's metrics. Its vertex ids are those of `facts.Vertex`."""
         ...
 
     @property
     def insight(self) -> JobInsight:
-        """What only the dashboard asks for."""
+        """Return the data that only the dashboard needs."""
         ...
 
     # the cluster
@@ -63,66 +63,67 @@ class ClusterGateway(Protocol):
     def cluster(self) -> facts.Cluster: ...
 
     def configuration(self) -> Mapping[str, str]:
-        """The JobManager's configuration, flat. Values of keys that name secrets are hidden by REST."""
+        """Return the JobManager's configuration as a flat mapping. REST hides the values of secret keys."""
         ...
 
     def logs(self, task_manager: str | None) -> Sequence[facts.LogFile]:
-        """What a TaskManager, or with None the JobManager, keeps of its log and of what was printed there.
+        """Return the logs and the standard output of a TaskManager, or of the JobManager for None.
 
         Raises:
-            NotFound: there is no such TaskManager.
-            Unavailable: it does not answer.
+            NotFound: the TaskManager does not exist.
+            Unavailable: it does not respond.
         """
         ...
 
     def read_log(self, task_manager: str | None, name: str, start: int, most: int) -> LogPart:
-        """Whole lines from a position on, a negative one from the end; about `most` bytes at most, without secrets.
+        """Return whole lines from a position on, without secrets. A negative position counts from the end. The maximum is about `most`
+        bytes.
 
         Raises:
-            NotFound: there is no such TaskManager or log.
-            Unavailable: the TaskManager does not answer.
+            NotFound: the TaskManager or the log does not exist.
+            Unavailable: the TaskManager does not respond.
         """
         ...
 
     def stacks(self, task_manager: str | None, seconds: float, hertz: int, of: Place) -> Sequence[Sample]:
-        """What the threads of a TaskManager's Python workers, or with None those of the JobManager's process, do.
+        """Sample the threads of a TaskManager's Python workers, or of the JobManager's process for None.
 
         Args:
-            seconds: to look for, and until it returns; 0: once.
-            of: a job, a vertex of it or a subtask of that; everything by default.
+            seconds: duration of the sampling and of the call. 0: one sample.
+            of: a job, one of its vertices or a subtask. Default: everything.
 
         Raises:
-            NotFound: there is no such TaskManager.
-            Unavailable: it does not answer.
+            NotFound: the TaskManager does not exist.
+            Unavailable: it does not respond.
         """
         ...
 
     def measurements(self) -> facts.Measurements:
-        """What the JVMs say of themselves: asked for now, but not more than once a second."""
+        """Return the current metrics of the JVMs. They are requested at most once per second."""
         ...
 
     def shut_down(self) -> None:
-        """Begin to end the cluster; returns at once."""
+        """Start the shutdown of the cluster and return at once."""
         ...
 
     # jobs
 
     def jobs(self) -> Sequence[facts.Job]:
-        """All jobs, also ended ones that are still remembered."""
+        """Return all jobs, including ended ones that are still kept."""
         ...
 
     def job(self, job_id: str) -> facts.Job: ...
 
     def checkpoints(self, job_id: str) -> models.CheckpointingStatistics:
-        """Counts, summary and history, newest first. `penstock.checkpoint.coordinator.statistics` has them in that shape."""
+        """Return counts, summary and history, newest first. `penstock.checkpoint.coordinator.statistics` creates them."""
         ...
 
     def checkpoint(self, job_id: str, checkpoint_id: int) -> models.CheckpointStatistics:
-        """One checkpoint with its `tasks` by vertex; `NotFound` if the history does not hold it (any more)."""
+        """Return one checkpoint with its `tasks` by vertex. Raise `NotFound` if the history does not contain it."""
         ...
 
     def checkpoint_subtasks(self, job_id: str, checkpoint_id: int, vertex_id: str) -> models.TaskCheckpointDetails:
-        """One vertex's part in a checkpoint, by the engine's vertex id; `NotFound` if it is not known."""
+        """Return a vertex's part of a checkpoint, by the engine's vertex id. Raise `NotFound` if it is unknown."""
         ...
 
     def checkpoint_settings(self, job_id: str) -> facts.CheckpointSettings: ...
@@ -132,10 +133,10 @@ class ClusterGateway(Protocol):
     def trigger_savepoint(
         self, job_id: str, target_directory: str | None, *, cancel_job: bool, trigger_id: str | None
     ) -> str:
-        """Take a savepoint; with `cancel_job` cancel the job when it is complete, and only then.
+        """Take a savepoint. If `cancel_job` is set, cancel the job only after the savepoint is complete.
 
         Raises:
-            InvalidJob: no directory was given and the configuration names none.
+            InvalidJob: no directory was given, and the configuration names none.
         """
         ...
 
@@ -144,19 +145,19 @@ class ClusterGateway(Protocol):
         ...
 
     def stop(self, job_id: str, target_directory: str | None, *, drain: bool, trigger_id: str | None) -> str:
-        """Stop the job with a savepoint; `drain`: fire all windows and timers first. A failure leaves it running."""
+        """Stop the job with a savepoint. `drain`: fire all windows and timers first. If it fails, the job keeps running."""
         ...
 
     def cancel(self, job_id: str) -> None:
-        """Begin to cancel; does nothing if the job is being cancelled already."""
+        """Start to cancel the job. It has no effect if the job is already being cancelled."""
         ...
 
     def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> str:
-        """Change the parallelism of the running job. A failure leaves it as it is."""
+        """Change the parallelism of the running job. If it fails, the parallelism stays the same."""
         ...
 
     def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> str: ...
 
     def operation(self, request_id: str) -> facts.Operation:
-        """How an action stands; `NotFound` if it was never asked for or too long ago."""
+        """Return the status of an action. Raise `NotFound` if it was never requested, or too long ago."""
         ...

@@ -1,4 +1,4 @@
-"""The part of the seam to the engine that only the dashboard needs: what Flink's REST API has no paths for."""
+"""The part of the interface to the engine for the dashboard, for which Flink's REST API has no paths."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ if TYPE_CHECKING:
 
 
 class JobInsight(Protocol):
-    """Everywhere: an unknown job id raises `rest.errors.NotFound`. May be asked from several threads at once."""
+    """Data of a job for the dashboard.
+
+    In all methods, an unknown job id raises `rest.errors.NotFound`. Several threads may call them at once.
+    """
 
     def past_checkpoints(self, job_id: str) -> Sequence[facts.PastCheckpoint]:
-        """Some hundred of the last, the oldest first; those in progress last."""
+        """Return the last few hundred checkpoints, the oldest first. Checkpoints in progress come last."""
         ...
 
     def metric_history(self, job_id: str, vertex_id: str | None) -> facts.MetricHistory:
-        """Of a vertex, by the engine's id, or with None of the job; about the last hour."""
+        """Return the samples of a vertex, by the engine's id, or of the job for None. They cover about the last hour."""
         ...
 
     def connectors(self, job_id: str) -> facts.Connectors: ...
 
     def states(self, job_id: str) -> Sequence[facts.StateName]:
-        """In the newest checkpoint.
+        """Return the states in the newest checkpoint.
 
         Raises:
             StateNotFound: there is no checkpoint yet.
@@ -32,28 +35,28 @@ class JobInsight(Protocol):
         ...
 
     def state_entries(self, job_id: str, name: str, uid: str | None, key: str | None, limit: int) -> facts.StateEntries:
-        """Of one key, or the first ones, in the newest checkpoint.
+        """Return the entries of one key, or the first entries, in the newest checkpoint.
 
         Args:
-            uid: the operator; None: the only one that has such a state.
-            key: as JSON, or as text.
+            uid: uid of the operator. None: the only operator with such a state.
+            key: key as JSON or as text.
 
         Raises:
-            NotFound, StateNotFound: there is no checkpoint, or no such state in it.
-            BadRequest: several operators have such a state, or it is too large to be looked into here.
+            NotFound, StateNotFound: there is no checkpoint, or it does not contain the state.
+            BadRequest: several operators have such a state, or it is too large to be read here.
         """
         ...
 
     def live_entries(self, job_id: str, name: str, uid: str | None, key: str) -> facts.StateEntries:
-        """Of one key, as the task that has it holds it now.
+        """Return the current entries of one key in the task that owns it.
 
         Args:
-            name: that of a queryable state.
-            uid, key: as above.
+            name: name of a queryable state.
+            uid, key: as in `state_entries`.
 
         Raises:
             NotFound: no state is queryable by that name.
-            BadRequest, NotPeekable: tasks do not answer this.
-            NotNow: nor at the moment.
+            BadRequest, NotPeekable: tasks do not support this lookup.
+            NotNow: the lookup is impossible at the moment.
         """
         ...

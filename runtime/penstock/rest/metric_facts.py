@@ -1,4 +1,4 @@
-"""Brings the metrics that are facts up to date, just before they are read."""
+"""The update of metrics that are derived from facts, before they are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def refresh_metrics(gateway: ClusterGateway) -> None:
-    """Set the facts of the JobManager, of all TaskManagers and jobs in the metric store; those of ended jobs stay as they were."""
+    """Set the facts of the JobManager, of all TaskManagers and of jobs in the metric store. The facts of ended jobs are not changed."""
     jobs, cluster = gateway.jobs(), gateway.cluster()
     measured = gateway.measurements()
     of_master = cluster_metrics(cluster, jobs) | process_metrics() | dict(measured.job_manager)
@@ -32,7 +32,7 @@ def refresh_metrics(gateway: ClusterGateway) -> None:
 
 
 def refresh_exchanges(gateway: ClusterGateway) -> None:
-    """Set what waits in front of subtasks and behind them."""
+    """Set the sizes of the buffers at the input and the output of subtasks."""
     _set_gauges(gateway, gateway.measurements())
 
 

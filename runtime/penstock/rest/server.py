@@ -14,8 +14,12 @@ import uvicorn
 from penstock.common.errors import ClusterError
 from penstock.rest.app import create_app
 from penstock.rest.auth import AllowedHosts, TokenFile
+from penstock.rest.connections import BoundedProtocol, Connections
+from penstock.rest.tls import RenewedContext, TlsFiles
+from penstock.rest.tls_listener import accept_tls
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Sequence
 
     from penstock.rest.gateway import ClusterGateway, Programs
@@ -23,25 +27,30 @@ if TYPE_CHECKING:
 START_SECONDS = 15.0
 _TICK_S = 1.0
 KEEP_ALIVE_SECONDS = 75
-"""For an idle connection. More than clients keep one (httpx 5 s): who writes to one that is just being closed gets no answer."""
+"""Time in seconds after which an idle connection is closed. Clients close idle connections earlier (httpx after 5 s). A client that uses a connection
+while it is being closed gets no response.
+"""
 STOP_SECONDS = 5.0
-"""Time for requests under way when the server stops."""
+"""Time in seconds for pending requests when the server stops."""
 
 
 class RestServer:
-    """Serves a gateway. `start()` returns when requests are answered; `stop()` when none is any more.
+    """Server of a gateway. `start()` returns when the server responds to requests, and `stop()` returns when it has ended.
 
     Args:
         host: address to listen on, such as `localhost` or `0.0.0.0`.
-        port: 0 = any free one; see `port` after `start`.
-        token_file: file with the bearer token; None = no token is asked for.
-        allowed_hosts: names it may be asked for by, besides addresses, `localhost`, `host` and this machine's name. With a
-            token any name will do unless some are given: a page of another site has no token.
-        reader_token_file: file with a token that may only look.
-        programs: of a session cluster.
+        port: 0 = any free port; see `port` after `start`.
+        token_file: file with the bearer token. None = no token is required.
+        allowed_hosts: names that requests may use, in addition to addresses, `localhost`, `host` and this machine's name. If a
+            token is set and no names are given, any name is allowed, because a page of another site has no token.
+        reader_token_file: file with a token that permits only reading.
+        programs: receiver of programs in a session cluster.
+        connections: limits of its connections. None: the default limits.
+        tls: certificate and key. None: the server uses plain HTTP.
 
     Raises:
         ClusterError: the token file cannot be read.
+        CertificateError: the certificate or its key cannot be used.
     """
 
     def __init__(
@@ -53,30 +62,38 @@ class RestServer:
         allowed_hosts: Sequence[str] = (),
         reader_token_file: str | None = None,
         programs: Programs | None = None,
+        connections: Connections | None = None,
+        tls: TlsFiles | None = None,
     ) -> None:
         self.host = host
+        self.address = host
+        """Numeric address, once the server listens."""
         self.port = port
         token = None if token_file is None else TokenFile(token_file)
         hosts = AllowedHosts([host, *allowed_hosts]) if token is None or allowed_hosts else None
         reader = None if reader_token_file is None else TokenFile(reader_token_file)
         self._closing = threading.Event()
         self._app = create_app(gateway, token, hosts, reader=reader, closing=self._closing, programs=programs)
+        self._connections = connections or Connections()
+        self._tls = None if tls is None else RenewedContext(tls)
         self._server: _Server | None = None
         self._thread: threading.Thread | None = None
 
     @property
     def url(self) -> str:
-        """Where a client on this machine reaches it."""
+        """Return the URL for clients on this machine."""
         host = "localhost" if self.host in ("", "0.0.0.0", "::") else self.host
-        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
 
     def start(self) -> RestServer:
-        """
+        """Start the server and return it.
+
         Raises:
             ClusterError: the address cannot be used, or the port is taken.
         """
         listener = _listen(self.host, self.port)
-        self.port = listener.getsockname()[1]
+        self.address, self.port = listener.getsockname()[:2]
         config = uvicorn.Config(
             self._app,
             log_level="warning",
@@ -85,8 +102,9 @@ class RestServer:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=int(STOP_SECONDS),
             ws="none",
+            http=self._connections.protocol(),  # type: ignore[arg-type]  # uvicorn calls it as it calls its classes
         )
-        server = _Server(config)
+        server = _Server(config, self._tls, self._connections)
         self._server = server
         self._thread = threading.Thread(target=server.run, args=([listener],), name="rest-server", daemon=True)
         self._thread.start()
@@ -94,14 +112,22 @@ class RestServer:
         while not server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 listener.close()
-                raise ClusterError(f"the REST server on {self.url} did not start", remedy="see the log of this process")
+                raise ClusterError(
+                    f"the REST server on {self.url} did not start", remedy="the log of this process has the reason"
+                )
             time.sleep(0.01)
         return self
 
-    def stop(self) -> None:
-        """Finish what is under way, then close. May be called twice, and from a request's own thread."""
-        self._closing.set()
+    def stop(self, patience_s: float = 0.0) -> None:
+        """Finish pending requests, then close. It may be called twice, and from a request's thread.
+
+        Args:
+            patience_s: time in seconds for clients that poll to read how the job has ended, and to close their connections.
+        """
         server, self._server = self._server, None
+        if server is not None:
+            self._connections.wait_until_closed(patience_s)
+        self._closing.set()
         if server is None:
             return
         server.end()
@@ -116,12 +142,37 @@ class RestServer:
 
 
 class _Server(uvicorn.Server):
-    """Wakes up once a second, for the date that answers bear. uvicorn's own looks ten times a second whether it is to end."""
+    """Server that wakes up once a second, to update the date in responses. uvicorn's own server wakes up ten times a second."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, tls: ssl.SSLContext | None, connections: Connections) -> None:
         super().__init__(config)
         self._ends = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._tls, self._connections = tls, connections
+        self._accepting: list[asyncio.Task[None]] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._tls is None:
+            await super().startup(sockets)
+            return
+        await self.lifespan.startup()
+        self.servers = []
+        self._accepting = [
+            asyncio.create_task(accept_tls(listener, self._tls, self._make_protocol, self._connections))
+            for listener in sockets or ()
+        ]
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        await super().shutdown(sockets)
+
+    def _make_protocol(self) -> BoundedProtocol:
+        return BoundedProtocol(
+            self._connections, config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
 
     async def main_loop(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -130,10 +181,10 @@ class _Server(uvicorn.Server):
                 await asyncio.wait_for(self._ends.wait(), _TICK_S)
 
     def end(self) -> None:
-        """From any thread."""
+        """Stop the server. Any thread may call it."""
         self.should_exit = True
         if self._loop is not None:
-            with suppress(RuntimeError):  # it has ended already
+            with suppress(RuntimeError):  # the loop has already ended
                 self._loop.call_soon_threadsafe(self._ends.set)
 
 
@@ -156,6 +207,6 @@ def _listen(host: str, port: int) -> socket.socket:
         listener.close()
         raise ClusterError(
             f"the REST API cannot listen on {host}:{port}: {error.strerror or error}",
-            remedy="stop what uses the port (another JobManager?), or set rest.port to a free one, or 0 for any",
+            remedy="stop the process that uses the port, or set rest.port to a free port, or to 0 for any free port",
         ) from None
     return listener

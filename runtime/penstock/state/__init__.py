@@ -1,6 +1,6 @@
 """Keyed and operator state: backends, timers, snapshots, restore by key group.
 
-The package knows no operator, no graph and no Spark; it sees descriptors (`penstock.state.descriptors`) on one side and
-file readers and writers (`backend.StateFileWriter`, given by `penstock.checkpoint`) on the other. `docs/state.md` tells
-how a value travels from a user's `update()` to a file and back.
+The package does not know operators, graphs or Spark. Its interfaces are descriptors (`penstock.state.descriptors`) and
+file readers and writers (`backend.StateFileWriter`, implemented by `penstock.checkpoint`). `docs/state.md` describes
+the path of a value from a user's `update()` to a file and back.
 """

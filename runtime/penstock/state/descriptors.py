@@ -1,8 +1,8 @@
-"""State as a user function sees it: descriptors name and type a state, handles read and write it.
+"""State as a user function sees it: descriptors define its name and type, and handles read and write it.
 
-A function asks its runtime context for a handle in `open()` and uses it for every record; the handle always means the
-state of the record's key (S1). Descriptors take a type (type information, an annotation such as `tuple[int, float]`, a
-dataclass …) or none: then any builtin value may be stored.
+A function gets a handle from its runtime context in `open()` and uses it for every record. The handle always refers to
+the state of the record's key. Descriptors take a type (type information, an annotation such as `tuple[int, float]`, a
+dataclass …) or none. Without a type, any builtin value can be stored.
 
     class CountPerKey(KeyedProcessFunction):
         def open(self, runtime_context):
@@ -11,7 +11,7 @@ dataclass …) or none: then any builtin value may be stored.
         def process_element(self, value, ctx):
             self.count.update(self.count.value() + 1)
 
-The classes here are what every backend implements; none of them holds data.
+Every backend implements the handle classes here. None of them holds data.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ IN = TypeVar("IN")
 OUT = TypeVar("OUT")
 
 Entries = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
-"""What `MapState.put_all` takes: PyFlink's takes pairs only, though it says otherwise."""
+"""Argument of `MapState.put_all`. PyFlink accepts only pairs, although its annotation names a dict."""
 
 StateKind = Literal["value", "list", "map", "reducing", "aggregating"]
 
@@ -77,15 +77,15 @@ class ValueState(State, Generic[T]):
 
     @abstractmethod
     def value(self) -> T | None:
-        """The value; the descriptor's default, or None, if there is none."""
+        """Return the value. If there is none, return the descriptor's default, or None."""
 
     @abstractmethod
     def update(self, value: T | None) -> None:
-        """Replace the value; None removes it. A value changed in place counts as changed only after `update`."""
+        """Replace the value; None removes it. A change in place is recorded only by a call of `update`."""
 
 
 class AppendingState(State, Generic[IN, OUT]):
-    """State that elements are added to."""
+    """State to which elements are added."""
 
     __slots__ = ()
 
@@ -97,31 +97,31 @@ class AppendingState(State, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """State of which two can become one, as merging windows need it."""
+    """State that can be merged with another one, as merging windows require."""
 
     __slots__ = ()
 
 
 class ReducingState(MergingState[T, T]):
-    """Elements folded into one of the same type by the descriptor's function; None before the first."""
+    """Elements folded to one of the same type by the descriptor's function; None before the first."""
 
     __slots__ = ()
 
 
 class AggregatingState(MergingState[IN, OUT]):
-    """Elements folded into an accumulator by the descriptor's aggregate function; None before the first."""
+    """Elements folded to an accumulator by the descriptor's aggregate function; None before the first."""
 
     __slots__ = ()
 
 
 class ListState(MergingState[T, Iterable[T]]):
-    """A list per key. Appending is cheap, also for the next checkpoint, which writes only what was added."""
+    """A list per key. Appending is cheap, and the next checkpoint writes only the new elements."""
 
     __slots__ = ()
 
     @abstractmethod
     def get(self) -> list[T]:
-        """A copy of the elements, in order; empty if there are none."""
+        """Return a copy of the elements, in order; empty if there are none."""
 
     @abstractmethod
     def update(self, values: Iterable[T]) -> None:
@@ -135,7 +135,7 @@ class ListState(MergingState[T, Iterable[T]]):
 
 
 class _ReadableMap(State, Generic[K, V]):
-    """What can be read of a map, entry by entry."""
+    """The read methods of a map."""
 
     __slots__ = ()
 
@@ -174,7 +174,7 @@ class _ReadableMap(State, Generic[K, V]):
 
 
 class _WritableMap(_ReadableMap[K, V]):
-    """And what can be changed."""
+    """The write methods of a map."""
 
     __slots__ = ()
 
@@ -183,11 +183,11 @@ class _WritableMap(_ReadableMap[K, V]):
 
     @abstractmethod
     def put_all(self, dict_value: Entries) -> None:
-        """Put every entry of a dict, or of what gives pairs of key and value."""
+        """Put every entry of a dict, or of pairs of key and value."""
 
     @abstractmethod
     def remove(self, key: K) -> None:
-        """Remove the entry; nothing happens if there is none."""
+        """Remove the entry. A missing entry has no effect."""
 
     def __setitem__(self, key: K, value: V) -> None:
         self.put(key, value)
@@ -197,10 +197,11 @@ class _WritableMap(_ReadableMap[K, V]):
 
 
 class MapState(_WritableMap[K, V]):
-    """A dict per key, read and written entry by entry; a checkpoint writes only the entries that changed.
+    """A dict per key, read and written entry by entry. A checkpoint writes only the entries that changed.
 
-    `state[key]` of a missing key is the descriptor's default, or None, as in PyFlink; `counts[url] += 1` works with
-    `MapStateDescriptor("counts", str, int, default=0)`. Do not change the map while iterating over it: take a list first.
+    `state[key]` of a missing key is the descriptor's default, or None, as in PyFlink. For example, `counts[url] += 1`
+    works with `MapStateDescriptor("counts", str, int, default=0)`. Do not change the map during an iteration. Copy its
+    entries to a list first.
     """
 
     __slots__ = ()
@@ -223,34 +224,34 @@ class MapState(_WritableMap[K, V]):
 
 
 class ReadOnlyBroadcastState(_ReadableMap[K, V]):
-    """Broadcast state as `process_element` sees it: the same on every subtask, so nobody may change it there (S18)."""
+    """Broadcast state in `process_element`. It is read-only, because it must be the same on every subtask."""
 
     __slots__ = ()
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V], _WritableMap[K, V]):
-    """Broadcast state as `process_broadcast_element` sees it. Every subtask must make the same changes."""
+    """Broadcast state in `process_broadcast_element`. Every subtask must make the same changes."""
 
     __slots__ = ()
 
 
 class OperatorStateStore(ABC):
-    """Where operator state comes from: it belongs to the subtask, not to a key."""
+    """Access to operator state, which belongs to the subtask and not to a key."""
 
     @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]: ...
 
 
 class StateDescriptor(ABC):
-    """Name and type of a state. The name is unique in its operator and finds the state again after a restore.
+    """Name and type of a state. The name is unique in its operator, and a restore finds the state by its name.
 
     Args:
         name: not empty.
-        type_info: of the values; type information, an annotation, or None for any builtin value.
-        ttl: how long an entry lives after it was written.
+        type_info: type of the values: type information, an annotation, or None for any builtin value.
+        ttl: how long an entry lives after a write.
 
     Raises:
-        InvalidJob: the name is empty, or the ttl no positive length of time.
+        InvalidJob: the name is empty, or the ttl is not a positive length of time.
     """
 
     kind: ClassVar[StateKind]
@@ -275,10 +276,10 @@ class StateDescriptor(ABC):
         self.ttl_config = ttl_config if ttl_config.is_enabled() else None
 
     def set_queryable(self, queryable_state_name: str) -> None:
-        """Have keyed state looked up from outside by this name, which is the job's: `docs/state.md`.
+        """Let clients look up keyed state by this name, which is unique in the job (see `docs/state.md`).
 
         Raises:
-            InvalidJob: the name is empty, or the state has one already.
+            InvalidJob: the name is empty, or the state already has a name for clients.
 
         >>> count = ValueStateDescriptor("count", int)
         >>> count.set_queryable("clicks"); count.get_queryable_state_name(), count.is_queryable()
@@ -291,7 +292,8 @@ class StateDescriptor(ABC):
             )
         if self._queryable_name:
             raise InvalidJob(
-                f"state {self.name!r} is queryable already, as {self._queryable_name!r}", remedy="name it once"
+                f"state {self.name!r} is queryable already, as {self._queryable_name!r}",
+                remedy="set the queryable name once",
             )
         self._queryable_name = queryable_state_name
 
@@ -299,7 +301,7 @@ class StateDescriptor(ABC):
         return bool(self._queryable_name)
 
     def get_queryable_state_name(self) -> str:
-        """Empty: it is not."""
+        """Return the name for clients, or an empty text if the state is not queryable."""
         return self._queryable_name
 
     def __repr__(self) -> str:
@@ -307,7 +309,8 @@ class StateDescriptor(ABC):
 
 
 class ValueStateDescriptor(StateDescriptor):
-    """
+    """Descriptor of value state. `default` is the value of a key without state.
+
     >>> ValueStateDescriptor("count", int, default=0).default
     0
     """
@@ -336,7 +339,7 @@ class ListStateDescriptor(StateDescriptor):
 
 
 class MapStateDescriptor(StateDescriptor):
-    """Descriptor of map state and of broadcast state. `default` is what a missing key reads as."""
+    """Descriptor of map state and of broadcast state. `default` is the value of a missing key."""
 
     kind = "map"
 
@@ -355,7 +358,8 @@ class MapStateDescriptor(StateDescriptor):
 
 
 class ReducingStateDescriptor(StateDescriptor):
-    """
+    """Descriptor of reducing state.
+
     Args:
         reduce_function: a callable (a, b) -> c or a `ReduceFunction`.
     """
@@ -388,7 +392,8 @@ class ReducingStateDescriptor(StateDescriptor):
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """
+    """Descriptor of aggregating state.
+
     Args:
         agg_function: an `AggregateFunction` (create_accumulator, add, get_result, merge).
         state_type_info: type of the accumulator.

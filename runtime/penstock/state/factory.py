@@ -1,4 +1,4 @@
-"""Makes state backends and timer services: the one place that knows them all."""
+"""Factory of state backends and timer services. Only this module knows all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from penstock.metrics import MetricGroup
-    from penstock.state.backend import KeyContext, KeyedStateBackend, KeyGroupRange
+    from penstock.state.backend import KeyedStateBackend
+    from penstock.state.key_context import KeyContext
+    from penstock.state.key_groups import KeyGroupRange
     from penstock.state.timers.internal_timer_service import InternalTimerService
     from penstock.state.ttl.expiry import Clock
 
@@ -30,18 +32,18 @@ def create_backend(
     key_type: Any = None,
     metrics: MetricGroup | None = None,
 ) -> KeyedStateBackend:
-    """The backend of one operator in one subtask.
+    """Return the backend of one operator in one subtask.
 
     Args:
         kind: `hashmap` or `rocksdb`.
-        key_group_range: the key groups the subtask owns.
-        work_dir: a directory of this backend's own, for local files (rocksdb); empty: a temporary one.
-        options: of the backend; see `docs/state.md`.
-        key_type: type of the keys; needed where they are dataclasses, NamedTuples or Enums.
-        metrics: of the operator.
+        key_group_range: key groups that the subtask owns.
+        work_dir: a separate directory of this backend for local files (rocksdb); empty: a temporary one.
+        options: options of the backend; see `docs/state.md`.
+        key_type: type of the keys. It is needed if they are dataclasses, NamedTuples or Enums.
+        metrics: metric group of the operator.
 
     Raises:
-        InvalidJob: there is no such backend, or no such option.
+        InvalidJob: the backend or an option does not exist.
     """
     if kind == "hashmap":
         return HashMapStateBackend(
@@ -67,13 +69,13 @@ def create_backend(
             metrics=metrics,
         )
     raise InvalidJob(
-        f"there is no state backend {kind!r}",
+        f"the state backend {kind!r} does not exist",
         remedy="set state.backend.type to hashmap or rocksdb",
         operator=operator_name,
     )
 
 
 def create_timer_service(backend: KeyedStateBackend) -> InternalTimerService:
-    """The timers of the operator the backend serves; they are part of its snapshots."""
+    """Return the timers of the operator that the backend serves. They are part of the backend's snapshots."""
     owner: Any = backend
     return TimerService(owner.event_time_timers, owner.processing_time_timers, backend.key_context, owner.clock)

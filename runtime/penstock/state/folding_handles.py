@@ -30,7 +30,7 @@ class FoldingReducingState(ReducingState[Any]):
 
 
 class FoldingAggregatingState(AggregatingState[Any, Any]):
-    """`function` is an AggregateFunction: create_accumulator, add(value, accumulator), get_result(accumulator)."""
+    """Aggregating state. `function` is an AggregateFunction: create_accumulator, add(value, accumulator), get_result(accumulator)."""
 
     __slots__ = ("_add", "_create", "_result", "_value")
 

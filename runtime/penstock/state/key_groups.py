@@ -1,19 +1,18 @@
-"""Key groups: the unit in which keyed state moves (S20).
+"""Key groups: the units in which keyed state is distributed and moved.
 
-A key belongs to one of `max_parallelism` groups for ever; a subtask owns a contiguous range of groups. The formulas are
-Flink's (KeyGroupRangeAssignment), so that subtask ranges cover all groups without gap or overlap at any parallelism and
-differ in size by one at most.
+A key always belongs to the same one of `max_parallelism` groups. A subtask owns a contiguous range of groups. The
+formulas are Flink's (KeyGroupRangeAssignment). At any parallelism, the ranges of the subtasks cover all groups without
+gap or overlap and differ in size by at most one.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from penstock.common.errors import InvalidJob
-from penstock.state.backend import KeyGroupRange
 from penstock.state.encoding.key_columns import column_hashes, keys_hashes
 from penstock.state.encoding.key_hash import stable_hash
 
@@ -22,15 +21,29 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+
+class KeyGroupRange(NamedTuple):
+    """Key groups `start` to `end`, both included; empty if end < start."""
+
+    start: int
+    end: int
+
+    def __contains__(self, group: object) -> bool:
+        return isinstance(group, int) and self.start <= group <= self.end
+
+    def overlaps(self, other: KeyGroupRange) -> bool:
+        return self.start <= other.end and other.start <= self.end
+
+
 MAX_PARALLELISM_LIMIT = 1 << 15
-"""Flink's upper bound of max parallelism; a key group fits two bytes."""
+"""Flink's upper bound of max parallelism. A key group fits in two bytes."""
 
 
 def key_group(key: Any, max_parallelism: int) -> int:
-    """The group of a key, 0 to `max_parallelism` - 1.
+    """Return the group of a key, 0 to `max_parallelism` - 1.
 
     Raises:
-        StateTypeError: the key is of a type without a canonical form.
+        StateTypeError: the type of the key has no canonical form.
 
     >>> key_group("sensor_1", 128), key_group(1, 128) == key_group(1.0, 128)
     (61, True)
@@ -39,7 +52,7 @@ def key_group(key: Any, max_parallelism: int) -> int:
 
 
 def key_group_range(subtask: int, parallelism: int, max_parallelism: int) -> KeyGroupRange:
-    """The groups a subtask owns.
+    """Return the groups that a subtask owns.
 
     Raises:
         InvalidJob: parallelism above max parallelism, or max parallelism out of bounds.
@@ -54,7 +67,7 @@ def key_group_range(subtask: int, parallelism: int, max_parallelism: int) -> Key
 
 
 def subtask_for_key_group(group: int, parallelism: int, max_parallelism: int) -> int:
-    """The subtask that owns a group.
+    """Return the subtask that owns a group.
 
     >>> subtask_for_key_group(42, 3, 128), subtask_for_key_group(43, 3, 128)
     (0, 1)
@@ -63,7 +76,8 @@ def subtask_for_key_group(group: int, parallelism: int, max_parallelism: int) ->
 
 
 def check_parallelism(parallelism: int, max_parallelism: int) -> None:
-    """
+    """Check the parallelism.
+
     Raises:
         InvalidJob: see `key_group_range`.
     """
@@ -80,7 +94,7 @@ def check_parallelism(parallelism: int, max_parallelism: int) -> None:
 
 
 class KeyGroupCache(dict[Any, int]):
-    """key -> key group, computed at the first look-up; forgets everything when it holds `limit` keys.
+    """A cache key -> key group, filled at the first look-up of a key. It is cleared when it has `limit` keys.
 
     >>> groups = KeyGroupCache(128)
     >>> groups["sensor_1"], list(map(groups.__getitem__, ["sensor_1", "sensor_2"]))
@@ -102,7 +116,7 @@ class KeyGroupCache(dict[Any, int]):
 
 
 def column_key_groups(column: pa.Array | pa.ChunkedArray, max_parallelism: int) -> npt.NDArray[np.int64]:
-    """The group of every cell of a column of keys, without making Python objects of them.
+    """Return the group of every cell of a column of keys, without Python objects for the keys.
 
     >>> import pyarrow as pa
     >>> column_key_groups(pa.array(["sensor_1", "sensor_2"]), 128).tolist()
@@ -112,7 +126,7 @@ def column_key_groups(column: pa.Array | pa.ChunkedArray, max_parallelism: int) 
 
 
 def keys_key_groups(keys: Sequence[Any], max_parallelism: int) -> npt.NDArray[np.int64]:
-    """The group of every key of a sequence; much faster than one by one where all are strings or all integers.
+    """Return the group of every key of a sequence. This is much faster than single calls if all keys are strings or all are integers.
 
     >>> keys_key_groups(["sensor_1", "sensor_2"], 128).tolist()
     [61, 125]

@@ -1,38 +1,48 @@
-"""Operator state: what belongs to a subtask and to no key (S10-S13).
+"""Operator state: state that belongs to a subtask and not to a key.
 
-List state is split evenly over the subtasks of the new parallelism, in the order of the former subtasks; with fewer items
-than subtasks some start empty. Union list state goes to every subtask whole. Broadcast state is the same everywhere: each
-subtask gets a copy of one of the former ones.
+List state is split evenly over the subtasks of the new parallelism, in the order of the former subtasks. If it has
+fewer items than subtasks, some start empty. Every subtask gets all of union list state. Broadcast state is the same
+everywhere, so each subtask gets a copy from one former subtask.
 
-A snapshot is JSON: {name: {"mode": "split" | "union" | "broadcast", "items": [base64 of the encoded item …], "schema": …}};
-a broadcast state's items are keys and values in turns. Restored items are decoded when the state is first asked for,
-because only then its type is known; a state nobody asks for stays in the next snapshot as it is.
+A snapshot is JSON: {name: {"mode": "split" | "union" | "broadcast", "items": [base64 of the encoded item …], "schema":
+…}}. The items of a broadcast state are alternating keys and values. Restored items are decoded at the first use of the
+state, because its type is not known before. An unused state is unchanged in the next snapshot.
+
+Each item is read with the schema that its snapshot names: one former subtask may have migrated a state that another one
+has not used. If a snapshot holds items of several schemas, "schemas" lists them in order of the items, as [number of
+items, schema].
 """
 
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain, groupby, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, StateNameConflict
+from penstock.state.decoding import decoding
 from penstock.state.descriptors import BroadcastState, ListStateDescriptor
 from penstock.state.encoding.keys import KeyCodec
 from penstock.state.encoding.serializers import codec_for
 from penstock.state.hashmap.handles import fresh
+from penstock.state.owners import FUNCTION, OPERATOR, state_name_conflict
 from penstock.state.registry import key_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from penstock.state.descriptors import Entries, MapStateDescriptor
     from penstock.state.encoding.codec import Codec
+    from penstock.state.encoding.schema import Schema
 
 SPLIT, UNION, BROADCAST = "split", "union", "broadcast"
 
 
 class OperatorListState(list[Any]):
-    """The live list of a subtask; a list, with `ListState`'s methods for those who are used to them.
+    """The live list of a subtask. It also has `ListState`'s methods.
 
     >>> state = OperatorListState([1]); state.add(2); list(state.get())
     [1, 2]
@@ -48,25 +58,41 @@ class OperatorListState(list[Any]):
         self.extend(values)
 
     def update(self, values: Iterable[Any]) -> None:
-        """Holds these values and no others from now on."""
+        """Replace all values."""
         self[:] = values
 
 
 @dataclass
 class _Stored:
-    """A state nobody has asked for since the restore."""
+    """A restored state that was not used yet."""
 
     mode: str
-    items: list[str]
-    schema: dict[str, Any]
+    items: list[tuple[str, Schema]]
+    """Items, each with the schema of its encoding."""
     carries: bool
-    """Whether this subtask's snapshots hold the items; of union state the first subtask's do, not everybody's."""
+    """Whether this subtask's snapshots have the items. Only the first subtask's have those of union state."""
+
+    def to_json(self) -> dict[str, Any]:
+        runs = [(schema, [text for text, _ in run]) for schema, run in groupby(self.items, key=itemgetter(1))]
+        stored = {"mode": self.mode, "items": [text for text, _ in self.items], "schema": runs[0][0] if runs else {}}
+        return stored if len(runs) < 2 else {**stored, "schemas": [[len(texts), schema] for schema, texts in runs]}
+
+    def readable(self, codec: Codec) -> Iterator[tuple[bytes, Codec]]:
+        """Return the items as bytes, each with the codec that reads it."""
+        readers: list[tuple[Schema, Codec]] = []
+        for text, schema in self.items:
+            reader = next((reader for known, reader in readers if known is schema), None)
+            if reader is None:
+                reader = codec.reader_of(schema)
+                readers.append((schema, reader))
+            yield b64decode(text), reader
 
 
 @dataclass
 class _Registered:
     mode: str
     codec: Codec
+    owner: str
     keys: KeyCodec | None = None
     items: OperatorListState = field(default_factory=OperatorListState)
     mapping: dict[Any, Any] = field(default_factory=dict)
@@ -96,36 +122,43 @@ class OperatorStateStore:
         self._operator = operator_name
         self._registered: dict[str, _Registered] = {}
         self._stored: dict[str, _Stored] = {}
+        self._owner = OPERATOR
+
+    def for_functions(self) -> OperatorStateStore:
+        """Return the same states for user code, which may not use those of the operator itself."""
+        shared = copy(self)
+        shared._owner = FUNCTION
+        return shared
 
     def get_list_state(self, name: str | ListStateDescriptor, type_info: Any = None) -> OperatorListState:
-        """The live list; change it in place. A descriptor has the name and the type.
+        """Return the live list. Change it in place. A descriptor has the name and the type.
 
         Raises:
-            InvalidJob: the descriptor is another state's, or has a time to live.
-            StateNameConflict: the name stands for another mode or type.
+            InvalidJob: the descriptor belongs to another kind of state, or has a time-to-live.
+            StateNameConflict: the name is used with another mode or type.
             StateSchemaIncompatible: the restored items cannot be read as that type.
             StateTypeError: values of the type cannot be encoded.
         """
         return self._list(name, SPLIT, type_info)
 
     def get_union_list_state(self, name: str | ListStateDescriptor, type_info: Any = None) -> OperatorListState:
-        """As `get_list_state`; after a restore it holds the items of all subtasks, so keep your own and drop the rest."""
+        """Return a list as `get_list_state` does. After a restore it has the items of all subtasks, so keep your own and drop the rest."""
         return self._list(name, UNION, type_info)
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor) -> MapBroadcastState:
-        """Raises as `get_list_state`."""
+        """Return broadcast state. It raises the errors of `get_list_state`."""
         name = descriptor.name
         keys = KeyCodec(descriptor.key_type_info, f"keys of broadcast state {name!r}", self._operator)
         key_schema(descriptor.key_type_info, keys.what, self._operator)
         state = self._register(name, BROADCAST, descriptor.type_info, keys)
-        return MapBroadcastState(state.mapping, descriptor.default)
+        return MapBroadcastState(state.mapping, keys, descriptor.default)
 
     def _list(self, name: str | ListStateDescriptor, mode: str, type_info: Any) -> OperatorListState:
         if isinstance(name, ListStateDescriptor):
             if name.ttl_config is not None:
                 raise InvalidJob(
-                    f"operator state {name.name!r} has a time to live, which only keyed state has",
-                    remedy="leave the time to live away, and drop what is too old yourself",
+                    f"operator state {name.name!r} has a time to live, but only keyed state supports it",
+                    remedy="remove the time to live, and drop old values in the function",
                     operator=self._operator,
                 )
             type_info, name = name.type_info, name.name
@@ -140,79 +173,89 @@ class OperatorStateStore:
         codec = codec_for(type_info, state=name, operator=self._operator)
         known = self._registered.get(name)
         if known is not None:
+            if known.owner != self._owner:
+                raise state_name_conflict(f"operator state {name!r}", "records and positions", self._operator)
             self._check_mode(name, known.mode, mode)
             if known.codec.schema != codec.schema:
                 raise StateNameConflict(
                     f"operator state {name!r} is registered twice with different types: {known.codec.schema} and {codec.schema}",
-                    remedy="give each state of an operator a name of its own",
+                    remedy="use another name for one of the states",
                     operator=self._operator,
                 )
             return known
-        state = _Registered(mode, codec, keys)
+        state = _Registered(mode, codec, self._owner, keys)
         stored = self._stored.get(name)
         if stored is not None:
             self._check_mode(name, stored.mode, mode)
-            reader = codec.reader_of(stored.schema)
-            encoded = map(b64decode, stored.items)
-            if keys is None:
-                state.items.extend(map(reader.decode, encoded))
-            else:
-                state.mapping.update((keys.decode(key), reader.decode(next(encoded))) for key in encoded)
+            with decoding(f"operator state {name!r}", operator=self._operator):
+                encoded = stored.readable(codec)
+                if keys is None:
+                    state.items.extend(reader.decode(item) for item, reader in encoded)
+                else:
+                    for key, _ in encoded:
+                        value, reader = next(encoded)
+                        state.mapping[keys.decode(key)] = reader.decode(value)
             del self._stored[name]
         self._registered[name] = state
         return state
 
-    def _check_mode(self, name: str, known: str, asked: str) -> None:
-        if known != asked:
+    def _check_mode(self, name: str, known: str, requested: str) -> None:
+        if known != requested:
             raise StateNameConflict(
-                f"operator state {name!r} is {known} state and is asked for as {asked} state",
-                remedy="give each state of an operator a name of its own",
+                f"operator state {name!r} is {known} state, but the function requests {requested} state",
+                remedy="use another name for one of the states",
                 operator=self._operator,
             )
 
     def check(self, name: str, item: Any) -> None:
-        """Encode the item as one of this list state's.
+        """Check that an item of this list state can be encoded.
 
         Raises:
-            StateTypeError: it cannot be encoded.
+            StateTypeError: the item cannot be encoded.
         """
         self._registered[name].codec.encode(item)
 
     def snapshot(self) -> dict[str, Any]:
-        """See the module's head; empty states are left out.
+        """Return the snapshot in the form that the module's docstring describes. Empty states are left out.
 
         Raises:
             StateTypeError: an item cannot be encoded.
         """
-        states = {
-            name: {"mode": stored.mode, "items": stored.items, "schema": stored.schema}
-            for name, stored in self._stored.items()
-            if stored.carries
-        }
+        states = {name: stored.to_json() for name, stored in self._stored.items() if stored.carries}
         for name, state in self._registered.items():
             states[name] = {"mode": state.mode, "items": state.encoded(), "schema": state.codec.schema}
         return {name: state for name, state in states.items() if state["items"]}
 
     def restore(self, snapshots: list[dict[str, Any]], subtask: int, parallelism: int) -> None:
-        """Take this subtask's share of the snapshots of all former subtasks, which come in order."""
+        """Take this subtask's share of the snapshots of all former subtasks, which are in order."""
+        with decoding("the operator state", operator=self._operator):
+            self._restore(snapshots, subtask, parallelism)
+
+    def _restore(self, snapshots: list[dict[str, Any]], subtask: int, parallelism: int) -> None:
         for name in dict.fromkeys(name for snapshot in snapshots for name in snapshot):
             parts = [snapshot[name] for snapshot in snapshots if name in snapshot]
-            mode, schema = parts[0]["mode"], parts[0]["schema"]
-            items = [item for part in parts for item in part["items"]]
+            mode = parts[0]["mode"]
+            if mode == BROADCAST:
+                parts = [parts[subtask % len(parts)]]
+            items = [item for part in parts for item in _with_schemas(part)]
             if mode == SPLIT:
-                items = even_share(items, subtask, parallelism)
-            elif mode == BROADCAST:
-                items = parts[subtask % len(parts)]["items"]
-            self._stored[name] = _Stored(mode, list(items), schema, carries=mode != UNION or subtask == 0)
+                items = even_part(items, subtask, parallelism)
+            self._stored[name] = _Stored(mode, items, carries=mode != UNION or subtask == 0)
 
 
-def even_share(items: list[Any], subtask: int, parallelism: int) -> list[Any]:
-    """A contiguous part; the parts of all subtasks cover the items and differ in length by one at most.
+def even_part(items: list[Any], subtask: int, parallelism: int) -> list[Any]:
+    """Return a contiguous part. The parts of all subtasks cover the items and differ in length by at most one.
 
-    >>> [even_share([1, 2, 3, 4, 5], subtask, 3) for subtask in range(3)]
+    >>> [even_part([1, 2, 3, 4, 5], subtask, 3) for subtask in range(3)]
     [[1], [2, 3], [4, 5]]
     """
     return items[subtask * len(items) // parallelism : (subtask + 1) * len(items) // parallelism]
+
+
+def _with_schemas(part: dict[str, Any]) -> Iterator[tuple[str, Schema]]:
+    """Yield the items of one snapshot, each with its schema."""
+    runs = part.get("schemas") or [[len(part["items"]), part["schema"]]]
+    return zip(part["items"], chain.from_iterable(repeat(schema, count) for count, schema in runs), strict=True)
 
 
 def _text(data: bytes) -> str:
@@ -222,10 +265,11 @@ def _text(data: bytes) -> str:
 class MapBroadcastState(BroadcastState[Any, Any]):
     """Broadcast state over a dictionary."""
 
-    __slots__ = ("_default", "_mapping")
+    __slots__ = ("_default", "_keys", "_mapping")
 
-    def __init__(self, mapping: dict[Any, Any], default: Any = None) -> None:
+    def __init__(self, mapping: dict[Any, Any], keys: KeyCodec, default: Any = None) -> None:
         self._mapping = mapping
+        self._keys = keys
         self._default = default
 
     def get(self, key: Any, default: Any = None) -> Any:
@@ -246,10 +290,12 @@ class MapBroadcastState(BroadcastState[Any, Any]):
         return key in self._mapping
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        return self._mapping.items()
+        keys = self._keys.all_as_restored(self._mapping)
+        return self._mapping.items() if keys is self._mapping else zip(keys, self._mapping.values(), strict=True)
 
     def keys(self) -> Iterable[Any]:
-        return self._mapping.keys()
+        keys = self._keys.all_as_restored(self._mapping)
+        return self._mapping.keys() if keys is self._mapping else keys
 
     def values(self) -> Iterable[Any]:
         return self._mapping.values()

@@ -1,8 +1,8 @@
 """Keyed state of a snapshot as rows, without the program that wrote it.
 
-Values come as builtins: a record (dataclass, model, struct, NamedTuple) as a dict of its fields, everything with a text
-form in msgpack (naive dates, decimals of declared types) as that text. A key that is a structure comes as a `StructKey`.
-One handle is in memory at a time.
+Values are builtins. A record (dataclass, model, struct, NamedTuple) is a dict of its fields. A value with a text form
+in msgpack (naive dates, decimals of declared types) is that text. A key that is a structure is a `StructKey`. Only one
+handle is in memory at a time.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from penstock.common.errors import StateFormatUnsupported
-from penstock.state.backend import KeyGroupRange
+from penstock.common.errors import CorruptStateFile, StateFormatUnsupported
+from penstock.state.decoding import decoding
 from penstock.state.encoding.any_codec import AnyCodec
 from penstock.state.encoding.described import described, described_key
 from penstock.state.encoding.keys import UNTYPED_KEYS
@@ -21,6 +21,8 @@ from penstock.state.hashmap.collection_tables import ListTable, MapTable
 from penstock.state.hashmap.reading import apply_block, check_format, handles_for_range
 from penstock.state.hashmap.table import Table
 from penstock.state.hashmap.tables import ValueTable
+from penstock.state.key_groups import KeyGroupRange
+from penstock.state.registry import have_same_encoding
 from penstock.state.restoring import stored_blocks
 from penstock.state.snapshot_format.segment import StateInfo
 from penstock.state.timers.timer_table import TIMER_TABLES, TimerTable
@@ -29,8 +31,8 @@ from penstock.state.ttl.expiry import TtlCodec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.state.backend import StateFileReader
     from penstock.state.encoding.schema import Schema
+    from penstock.state.files import StateFileReader
     from penstock.state.snapshot_format.segment import StoredBlock
 
 __all__ = ["StateRow", "TimerRow", "handles_for_range", "read_state", "read_timers", "states_of"]
@@ -39,8 +41,11 @@ _TABLES: dict[str, type[Table]] = {"value": ValueTable, "list": ListTable, "map"
 
 
 class StateRow(NamedTuple):
-    """The content of one key in one namespace: a value, a list, or a dict. `expiry`: ms since the epoch at which the value
-    expires; of a list or map the earliest; None without time-to-live."""
+    """The content of one key in one namespace: a value, a list, or a dict.
+
+    `expiry`: time at which the value expires in ms since the epoch. For a list or map it is the earliest one; None
+    without time-to-live.
+    """
 
     key: Any
     namespace: Any
@@ -49,7 +54,7 @@ class StateRow(NamedTuple):
 
 
 class TimerRow(NamedTuple):
-    """`domain`: `event-time` or `processing-time`; `timestamp`: ms."""
+    """A timer. `domain`: `event-time` or `processing-time`; `timestamp`: ms."""
 
     domain: str
     timestamp: int
@@ -58,15 +63,16 @@ class TimerRow(NamedTuple):
 
 
 def states_of(handles: Iterable[dict[str, Any]]) -> dict[str, StateInfo]:
-    """The states of an operator by name.
+    """Return the states of an operator by name.
 
     Raises:
-        StateFormatUnsupported.
+        StateFormatUnsupported: this version cannot read the format.
     """
     states: dict[str, StateInfo] = {}
     for handle in handles:
         check_format(handle)
-        states |= {name: msgspec.convert(info, StateInfo) for name, info in handle["states"].items()}
+        with decoding("a handle of keyed state"):
+            states |= {name: msgspec.convert(info, StateInfo) for name, info in handle["states"].items()}
     return states
 
 
@@ -78,34 +84,50 @@ def read_state(
     named: bool = True,
     within: KeyGroupRange | None = None,
 ) -> Iterator[StateRow]:
-    """What a state holds. Values that have expired and were not cleaned up are there, too.
+    """Yield the content of a state, including expired values that were not yet removed.
 
     Args:
-        handles: of all subtasks of the operator; for keys of few key groups those that `handles_for_range` gives.
-        within: only the keys of these key groups: others are not decoded; None: all.
-        named: whether records stored by position (NamedTuples, array-like structs) come as dicts or as lists.
+        handles: handles of all subtasks of the operator. For a few key groups, `handles_for_range` selects them.
+        within: only decode the keys of these key groups; None: all.
+        named: whether records stored by position (NamedTuples, array-like structs) become dicts. Otherwise they are
+            lists.
 
     Raises:
-        CorruptStateFile.
-        StateFormatUnsupported: of another version; or there are dictionaries in it with records as keys.
+        CorruptStateFile: a file is damaged.
+        StateFormatUnsupported: another version wrote the state, or it has dictionaries with records as keys.
     """
+    with decoding(f"state {name!r}"):
+        yield from _state_rows(handles, name, reader, within, named=named)
+
+
+def _state_rows(
+    handles: Iterable[dict[str, Any]], name: str, reader: StateFileReader, within: KeyGroupRange | None, *, named: bool
+) -> Iterator[StateRow]:
     for handle in handles:
-        table: Table | None = None
-        info: StateInfo | None = None
+        check_format(handle)
+        tables: list[tuple[StateInfo, Table]] = []
         groups = within or _range(handle)
         for block in stored_blocks(handle, groups, reader, {name}):
             if block.info.layout == "timer":
                 continue
-            info = block.info
-            table = table or _table(name, info)
+            table = next((table for info, table in tables if have_same_encoding(info, block.info)), None)
+            if table is None:
+                table = _table(name, block.info)
+                tables.append((block.info, table))
             _apply(table, block, handle, groups)
-        if table is not None and info is not None:
+        for info, table in tables:
             yield from _rows(table, info, _key_schema(handle), named=named)
 
 
 def read_timers(handles: Iterable[dict[str, Any]], reader: StateFileReader) -> Iterator[TimerRow]:
-    """The timers of an operator, per handle in order of time. Raises as `read_state`."""
+    """Yield the timers of an operator, per handle in order of time. It raises the errors of `read_state`."""
+    with decoding("the timers"):
+        yield from _timer_rows(handles, reader)
+
+
+def _timer_rows(handles: Iterable[dict[str, Any]], reader: StateFileReader) -> Iterator[TimerRow]:
     for handle in handles:
+        check_format(handle)
         tables = {domain: TimerTable(domain) for domain in TIMER_TABLES}
         for block in stored_blocks(handle, _range(handle), reader, TIMER_TABLES):
             if block.info.layout == "timer":
@@ -131,11 +153,13 @@ def _table(name: str, info: StateInfo) -> Table:
 def _apply(table: Table, block: StoredBlock, handle: dict[str, Any], groups: KeyGroupRange) -> None:
     try:
         apply_block(table, block, groups, handle["max_parallelism"], UNTYPED_KEYS)
-    except msgspec.DecodeError as error:
+    except CorruptStateFile as error:
+        if not isinstance(error.__cause__, msgspec.DecodeError):
+            raise
         raise StateFormatUnsupported(
-            f"state {block.name!r} cannot be read without the program's classes: {error}; "
+            f"state {block.name!r} cannot be read without the program's classes: {error.__cause__}; "
             f"its values are described as {block.info.schema}",
-            remedy="read it in a job of your own that declares the state",
+            remedy="read the state in a job that declares it",
         ) from error
 
 

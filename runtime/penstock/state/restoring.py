@@ -1,4 +1,4 @@
-"""What keyed state handles hold, whichever backend wrote them."""
+"""The content of keyed state handles of any backend."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from penstock.state.hashmap.snapshot import BACKEND
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from penstock.state.backend import KeyGroupRange, StateFileReader
+    from penstock.state.files import StateFileReader
+    from penstock.state.key_groups import KeyGroupRange
     from penstock.state.snapshot_format.segment import StoredBlock
 
 
 def stored_blocks(
     handle: dict[str, Any], groups: KeyGroupRange, reader: StateFileReader, names: Collection[str] | None = None
 ) -> Iterator[StoredBlock]:
-    """What a handle of any backend holds of these key groups, as blocks.
+    """Yield a handle's content in these key groups as blocks.
 
     Args:
-        names: of the states, timers as in `TIMER_TABLES`; None: all.
+        names: names of the states, and of timers as in `TIMER_TABLES`; None: all.
 
     Raises:
         CorruptStateFile, StateFormatUnsupported.

@@ -1,10 +1,12 @@
-"""What runs in a Python worker: subtasks, operator chains, exchanges. Of pyspark it knows cloudpickle alone: the
-runners call it.
+"""The code that runs in a Python worker: subtasks, operator chains, exchanges.
 
-worker, level, subtask   from the process to the chain: who lives here, one level's task, one subtask of a stage
+The package uses only cloudpickle of pyspark, because the runners call the package.
+
+worker, level, subtask   from the process to the chain: the tasks of a process, one level's task, one subtask of a stage
 operators                the runtime operators, by family
-exchange                 partitioners, buffers, rows on their way, the gate that receives them
-control                  the channel of commands and acks, `protocol` what goes over it
+exchange                 partitioners, buffers, rows, the gate that receives them
+control                  the channel of commands and acks; `protocol` has the messages
+batch_task               the batched form of a level's task
 stream_task              the pipelined form of a level's task
-watchdog, failure        where a task is that does not come back, and what it failed with
+watching, failure        the place where a task hangs, and the error that it failed with
 """

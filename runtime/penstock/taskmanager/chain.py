@@ -1,4 +1,4 @@
-"""Outputs inside a stage: direct calls to the next operators, and to the writers of the exchanges."""
+"""Outputs inside a stage, which directly call the next operators and the writers of the exchanges."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a task failed with, as its ack tells it: the operator, the line of the user's, then how it came there.
+"""The failure of a task in its ack: the operator, the line of user code, and the traceback.
 
-Errors of the engine name their operator. Whatever else user code raises may come out of any hook, at any depth; the
-frames it has passed tell whose hook it was, so that nothing has to be noted while all goes well.
+Errors of the engine name their operator. User code may raise any other exception, in any hook and at any depth. The
+frames of the exception show which operator called the hook, so nothing has to be recorded while no error occurs.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _REMEDIES: dict[type[BaseException], str] = {
 
 
 def failure_of(error: BaseException) -> TaskFailure:
-    """What to tell of an exception that has reached the task."""
+    """Return the failure that reports an exception which has reached the task."""
     context = context_of(frame for frame, _ in traceback.walk_tb(error.__traceback__))
     if isinstance(error, UserFunctionError) and error.__cause__ is not None and " (at " not in error.message:
         error.message += user_line(error.__cause__)
     if isinstance(error, PenstockError):
-        told = TaskFailure(
+        failure = TaskFailure(
             kind=type(error).__name__,
             message="",
             traceback="",
@@ -40,10 +40,10 @@ def failure_of(error: BaseException) -> TaskFailure:
             remedy=error.remedy,
         )
         if context is not None:
-            told.name = error.operator = told.name or context.name
-            told.location = error.location = told.location or context.user_location
+            failure.name = error.operator = failure.name or context.name
+            failure.location = error.location = failure.location or context.user_location
     else:
-        told = TaskFailure(
+        failure = TaskFailure(
             kind=type(error).__name__,
             message="",
             traceback="",
@@ -53,14 +53,14 @@ def failure_of(error: BaseException) -> TaskFailure:
             detail=raised(error),
             remedy=next((of for kind, of in _REMEDIES.items() if isinstance(error, kind)), ""),
         )
-    told.comes_again = isinstance(error, ImportError) or isinstance(error.__cause__, ImportError)
-    told.message = str(error) if isinstance(error, PenstockError) else told.detail
-    told.traceback = user_traceback(error)
-    return told
+    failure.recurs = isinstance(error, ImportError) or isinstance(error.__cause__, ImportError)
+    failure.message = str(error) if isinstance(error, PenstockError) else failure.detail
+    failure.traceback = user_traceback(error)
+    return failure
 
 
 def context_of(frames: Iterable[FrameType]) -> OperatorContext | None:
-    """Of the innermost operator that is at work in these frames, which have the outermost first."""
+    """Return the context of the innermost operator in these frames. The outermost frame comes first."""
     found: OperatorContext | None = None
     for frame in frames:
         operator = frame.f_locals.get("self") if is_engine(frame.f_code.co_filename) else None

@@ -1,4 +1,4 @@
-"""What the machine of this process has: a container's share of it, where there is one."""
+"""The hardware of this process's machine, or the container's share of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REFRESH_S = 1.0
 
 
 class Hardware(msgspec.Struct, frozen=True, array_like=True):
-    """Cores, and memory in bytes; 0: not known. `memory_free` can be had without pushing anything out."""
+    """Number of cores, and memory in bytes; 0 if unknown. `memory_free` is available without evicting anything."""
 
     cpu_cores: int = 0
     memory: int = 0
@@ -22,10 +22,10 @@ class Hardware(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Machine:
-    """Reads the kernel's files.
+    """A reader of the kernel's files.
 
     Args:
-        root: where `/proc` and `/sys` are.
+        root: folder that contains `/proc` and `/sys`.
     """
 
     def __init__(self, root: str | Path = "/") -> None:
@@ -35,7 +35,7 @@ class Machine:
         self._known = Hardware()
 
     def hardware(self) -> Hardware:
-        """As it was at most a second ago."""
+        """Return the hardware. The values are at most one second old."""
         now = time.monotonic()
         if now - self._read_at >= _REFRESH_S:
             self._read_at = now
@@ -62,7 +62,7 @@ class Machine:
 
 @cache
 def this_machine() -> Machine:
-    """One per process."""
+    """Return the machine. A process has one object."""
     return Machine()
 
 
@@ -79,6 +79,6 @@ def _number(file: Path) -> int | None:
 
 
 def _table(file: Path) -> dict[str, int]:
-    """The first number behind every name."""
+    """Return the first number after each name in the file."""
     lines = (line.split() for line in _text(file).splitlines())
     return {words[0]: int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}

@@ -1,8 +1,8 @@
-"""Look-ups of one key that a task answers between two batches, over the control channel: the live part of queryable state.
+"""The live part of queryable state: a task answers look-ups of a key between two batches, over the control channel.
 
-The task's own thread answers, so nothing is locked and an answer is never the half of what a function does to a key. It takes a turn of
-some ms for those that wait, at most every 20 ms while it has other work (`stream_task.StreamTask`); the JobManager bounds how many those can be
-(`jobmanager.runners.live_look_ups`). Nothing that goes wrong with a look-up is a failure of the task.
+The task's thread answers, so no lock is needed, and an answer never shows a half-finished update of a key. It answers
+for a few ms at a time, at most every 20 ms while it has other work (`stream_task.StreamTask`). The JobManager limits the number of waiting
+look-ups (`jobmanager.runners.live_look_ups`). An error in a look-up is never a failure of the task.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ from typing import Any
 import msgspec
 
 from penstock.common.errors import PenstockError
+from penstock.common.logs.redaction import hide_own
 from penstock.state.encoding.keys import UNTYPED_KEYS
 from penstock.state.key_groups import key_group
-from penstock.state.peek import Peeked
+from penstock.state.peek.stored import Peeked
 from penstock.taskmanager.subtask import Subtask
 
 _MARK = b"\xc1"
-"""No msgpack begins with it: it tells these frames from commands and acks."""
+"""First byte of a look-up frame. No msgpack message starts with it, so it separates look-ups from commands and acks."""
 
 
 class LookUp(msgspec.Struct, frozen=True):
-    """`key`: builtin, encoded."""
+    """A request for the value of one key. `key`: the encoded key, of a builtin type."""
 
     id: int
     attempt: int
@@ -33,7 +34,10 @@ class LookUp(msgspec.Struct, frozen=True):
 
 
 class LookUpAnswer(msgspec.Struct, frozen=True):
-    """`refusal`: why there is no answer, in words; `is_later`: another time there may be one. `found`: None if it was refused."""
+    """The answer to a look-up.
+
+    `refusal`: the reason why there is no answer. `is_later`: a retry may succeed. `found`: None after a refusal.
+    """
 
     id: int
     attempt: int
@@ -48,6 +52,8 @@ _decode_answer = msgspec.msgpack.Decoder(LookUpAnswer).decode
 
 
 def encode_look_up(message: LookUp | LookUpAnswer) -> bytes:
+    if isinstance(message, LookUpAnswer) and message.refusal:
+        message = msgspec.structs.replace(message, refusal=hide_own(message.refusal))
     return _MARK + _encode(message)
 
 
@@ -63,26 +69,26 @@ def decode_look_up_answer(frame: bytes) -> LookUpAnswer:
     return _decode_answer(frame[1:])
 
 
-def answer(asked: LookUp, attempt: int, subtasks: Iterable[Subtask]) -> LookUpAnswer:
-    """From the thread that works on these subtasks.
+def answer(request: LookUp, attempt: int, subtasks: Iterable[Subtask]) -> LookUpAnswer:
+    """Answer a look-up. The thread that runs the subtasks must call it.
 
     Args:
-        attempt: the one that they belong to.
+        attempt: the attempt of the subtasks.
     """
-    if asked.attempt != attempt:
-        return LookUpAnswer(asked.id, attempt, refusal=f"attempt {asked.attempt} is over", is_later=True)
-    backend = next((of for task in subtasks if (of := task.backend_of(asked.uid)) is not None), None)
+    if request.attempt != attempt:
+        return LookUpAnswer(request.id, attempt, refusal=f"attempt {request.attempt} is over", is_later=True)
+    backend = next((of for task in subtasks if (of := task.backend_of(request.uid)) is not None), None)
     if backend is None:
-        return LookUpAnswer(asked.id, attempt, refusal="the task is starting", is_later=True)
+        return LookUpAnswer(request.id, attempt, refusal="the task is starting", is_later=True)
     try:
-        key: Any = UNTYPED_KEYS.decode(asked.key)
+        key: Any = UNTYPED_KEYS.decode(request.key)
         if key_group(key, backend.max_parallelism) not in backend.key_group_range:
-            return LookUpAnswer(asked.id, attempt, refusal="another subtask has the key", is_later=True)
-        found = backend.peek(asked.state, key)
+            return LookUpAnswer(request.id, attempt, refusal="another subtask has the key", is_later=True)
+        found = backend.peek(request.state, key)
     except PenstockError as error:
-        return LookUpAnswer(asked.id, attempt, refusal=error.message)
-    except Exception as error:  # what types of the user's do when they are encoded
-        return LookUpAnswer(asked.id, attempt, refusal=f"{type(error).__name__}: {error}")
+        return LookUpAnswer(request.id, attempt, refusal=error.message)
+    except Exception as error:  # encoding a key of a user type may raise anything
+        return LookUpAnswer(request.id, attempt, refusal=f"{type(error).__name__}: {error}")
     if found is None:
-        return LookUpAnswer(asked.id, attempt, refusal="the subtask has not used the state yet", is_later=True)
-    return LookUpAnswer(asked.id, attempt, found)
+        return LookUpAnswer(request.id, attempt, refusal="the subtask has not used the state yet", is_later=True)
+    return LookUpAnswer(request.id, attempt, found)

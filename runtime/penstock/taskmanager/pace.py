@@ -1,63 +1,66 @@
-"""How many records go through a chain of operators at once.
+"""The number of records that go through a chain of operators at once.
 
-Between two batches a task looks at what else there is to do: the JobManager's commands, timers, output for others. So a batch
-must not take long, and nobody knows beforehand how long a function of the user's takes, or how large its records are. A
-`Pace` begins with one record; each batch may have as many as fit into the time at the pace of the one before, but no more
-than eight times as many. So fast functions are at full batches after half a dozen of them, and one that was kept waiting by
-other processes of the machine gets small batches for a moment only. Beyond some hundred records a batch takes no longer than
-`GOOD_S`: more of them cost the same each, or more once they no longer stay in a core's cache from one operator to the next, and
-whatever comes behind them waits for all. What a batch takes whatever it has, a request to an
-object store, is no reason to make it small: that would make a source ever slower. Two batches that have not the same number
-of records tell that part from the one of the records, so where all are of one record a second is tried.
+Between two batches, a task handles the JobManager's commands, timers, and output for other tasks. So a batch
+must be short. How long a user function takes, and how large its records are, is not known in advance. A
+`Pace` starts with one record. The next batch has as many records as fit into the time limit at the last batch's
+speed, but at most eight times as many. So fast functions reach full batches after about six batches. A function that other
+processes slow down gets small batches for a moment only.
 
-What it cannot know is that a function which was fast is slow from now on: the batch in which that happens takes as long as it
-takes, and the ones after it are small.
+A batch of more than some hundred records takes at most `GOOD_S`. A larger batch does not reduce the cost per record. It
+raises the cost if the records no longer fit into a core's cache between operators, and all later work waits for it.
+
+A fixed cost per batch, such as a request to an object store, is no reason for small batches. They would make a source
+ever slower. Two batches with different numbers of records separate the fixed cost from the cost per record. So if all
+batches have one record, `Pace` tries two records.
+
+`Pace` cannot know that a fast function becomes slow. The batch in which this happens takes its full
+time, and the following batches are small.
 """
 
 from __future__ import annotations
 
 LONGEST_S = 0.2
-"""What a batch may take: commands, timers and output wait for so long."""
+"""Maximum time of a batch. Commands, timers and output wait for this long."""
 GOOD_S = 0.005
-"""What a batch should take that has more than `FEW` records."""
+"""Target time of a batch with more than `FEW` records."""
 GOOD_COLUMNS_S = 0.02
-"""The same of columns: a call into Arrow costs as much for few as for many, so that a batch of a thousand records takes twice as long
-for each as one of four thousand."""
+"""Target time of a batch of columns. A call into Arrow costs the same for few and many records. So a batch of 1,000 records takes twice
+as long per record as a batch of 4,000."""
 FEW = 500
-"""Records; what a batch costs by itself is little beside theirs."""
+"""Number of records above which the fixed cost of a batch is small."""
 _GROWTH = 8
 
 
 class Pace:
-    """Of one source or subtask.
+    """The batch size of one source or subtask.
 
     Args:
-        most: records of a batch, however fast they go.
-        most_bytes: of a batch; 0: whatever they have.
+        most: maximum records of a batch.
+        max_bytes: maximum bytes of a batch; 0 means no limit.
 
     >>> pace = Pace(10_000)
-    >>> pace.took(1, seconds=0.001)
+    >>> pace.record_batch(1, seconds=0.001)
     >>> pace.records
     8
-    >>> pace.took(8, seconds=0.8)
+    >>> pace.record_batch(8, seconds=0.8)
     >>> pace.records
     2
     """
 
-    __slots__ = ("_last", "_most", "_most_bytes", "_other", "records")
+    __slots__ = ("_last", "_max_bytes", "_max_records", "_other", "records")
 
-    def __init__(self, most: int, most_bytes: int = 0) -> None:
-        self._most = most
-        self._most_bytes = most_bytes
+    def __init__(self, most: int, max_bytes: int = 0) -> None:
+        self._max_records = most
+        self._max_bytes = max_bytes
         self._last = (0, 0.0)
-        """Records and seconds of the batch before."""
+        """Records and seconds of the last batch."""
         self._other = (0, 0.0)
-        """The same of the last one that had not as many records as the one before."""
+        """Records and seconds of the latest earlier batch that had a different number of records than its successor."""
         self.records = 1
-        """How many the next batch may have."""
+        """Maximum records of the next batch."""
 
-    def took(self, records: int, seconds: float, size: int = 0, *, columns: bool = False) -> None:
-        """So many records, of so many bytes, were a batch (of columns) and took so long."""
+    def record_batch(self, records: int, seconds: float, size: int = 0, *, columns: bool = False) -> None:
+        """Record the number of records, the time and the bytes of a batch, and choose the size of the next batch."""
         if records <= 0:
             return
         last, self._last = self._last, (records, seconds)
@@ -68,18 +71,18 @@ class Pace:
         is_fixed = seconds > good and _is_fixed(self._other, self._last)
         if seconds > LONGEST_S / 2 and (last[0] == records == 1 or is_fixed):
             limit = 2 * records
-        elif fitting < self.records or 2 * records >= self.records:  # readers give about what they are asked for
+        elif fitting < self.records or 2 * records >= self.records:  # readers return about as many records as requested
             limit = min(fitting, _GROWTH * self.records)
         else:
             limit = self.records
         if not is_fixed:
             limit = min(limit, max(FEW, int(records * good / max(seconds, 1e-6))))
-        if self._most_bytes and size > 0:
-            limit = min(limit, self._most_bytes * records // size)
-        self.records = max(1, min(limit, self._most))
+        if self._max_bytes and size > 0:
+            limit = min(limit, self._max_bytes * records // size)
+        self.records = max(1, min(limit, self._max_records))
 
 
 def _is_fixed(one: tuple[int, float], other: tuple[int, float]) -> bool:
-    """Whether most of what the larger of two batches took was not for its records."""
+    """Return whether most of the time of the larger batch was fixed cost, not cost of its records."""
     (few, less_s), (many, more_s) = sorted((one, other))
     return 0 < few < many and (more_s - less_s) / (many - few) * many < more_s / 2

@@ -1,7 +1,7 @@
-"""What the JobMaster and the tasks say to each other: commands down, acks up, once per epoch and slot.
+"""The messages between the JobMaster and the tasks: commands down, acks up, once per epoch and slot.
 
-msgpack by msgspec. The command of a slot travels as the input of its task on level 0 and is handed on, with the rows, to
-the deeper levels; acks travel down the same way and come out of the last level.
+msgspec encodes them as msgpack. The command of a slot is the input of its task on level 0, and travels with the rows to
+the deeper levels. Acks travel down the same way and leave at the last level.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from typing import Any
 
 import msgspec
 
+from penstock.common.logs.redaction import hide_own
 from penstock.state.encoding.tagged import plain_scalar, type_name
 from penstock.taskmanager.hardware import Hardware
 
 
 class SplitAssignment(msgspec.Struct):
-    """A split given to a source subtask, with where to start."""
+    """A split for a source subtask, with its start position."""
 
     id: str
     properties: dict[str, Any]
@@ -28,25 +29,27 @@ class SplitAssignment(msgspec.Struct):
 
 
 class SubtaskRestore(msgspec.Struct):
-    """What one operator of one subtask restores. Paths in `keyed` are resolved by `RestoreCommand.reader_root`."""
+    """The state that one operator of one subtask restores. `RestoreCommand.root` resolves the paths in `keyed`."""
 
     keyed: list[dict[str, Any]] = []
     operator: list[dict[str, Any]] = []
+    meaning: dict[str, Any] = {}
+    """Meaning of the state for the operator that wrote it (`penstock.graph.state_meaning`); empty: not in the snapshot."""
 
 
 class RestoreCommand(msgspec.Struct):
     root: str
-    """URL under which the file paths of the handles are found; empty: start without state."""
+    """URL of the folder that the file paths of the handles are relative to; empty: start without state."""
     subtasks: dict[str, SubtaskRestore] = {}
-    """By uid, for the subtask of this slot."""
+    """State by uid, for the subtask of this slot."""
     is_foreign: bool = False
-    """The files belong to a savepoint or another job: no later checkpoint may refer to them."""
+    """The files belong to a savepoint or another job, so later checkpoints must not refer to them."""
 
 
 class SnapshotCommand(msgspec.Struct):
     checkpoint_id: int
     root: str
-    """URL of the job's checkpoint folder: shared files are written under it."""
+    """URL of the job's checkpoint folder. Shared files are written there."""
     synchronous: bool = False
     """Wait for the uploads within this epoch (the last one of a job, or a savepoint that stops it)."""
 
@@ -55,37 +58,40 @@ class EpochCommand(msgspec.Struct):
     attempt: int
     epoch: int
     is_first: bool = False
-    """First epoch of the attempt: build the subtasks, restore."""
+    """First epoch of the attempt: the task builds and restores the subtasks."""
     restore: RestoreCommand | None = None
     assignments: dict[str, list[SplitAssignment]] = {}
     """New splits by source uid, for the subtask of this slot."""
     aligned: dict[str, int] = {}
-    """Source uid -> watermark (ms) past which a split waits for the other sources of its group."""
-    finished_discovery: list[str] = []
-    """Uids of sources whose enumerator will find nothing more."""
+    """Source uid -> watermark (ms) after which a split waits for the other sources of its group."""
+    ended: list[str] = []
+    """Uids of sources whose subtasks end when they have no split left. A source that never ends is not in the list, even if its
+    enumerator finds no more splits. A subtask of such a source is idle without splits."""
     max_ms: int = 100
-    """How long sources read before they end the epoch; 0: do not read at all (a barrier for its own sake)."""
+    """How long sources read before they end the epoch. 0: they do not read, and the epoch is only a barrier."""
     max_records: int = 0
-    """Upper bound per source subtask; 0 = none."""
+    """Maximum records per source subtask; 0: no limit."""
     max_bytes: int = 0
-    """The same in bytes, of records as they are in memory; about."""
+    """Approximate maximum bytes of records in memory per source subtask; 0: no limit."""
     snapshot: SnapshotCommand | None = None
     completed: list[int] = []
     aborted: list[int] = []
     committed: list[int] = []
-    """Checkpoints whose commits the JobManager has carried out since the last command."""
+    """Checkpoints that the JobManager has committed since the last command."""
     drain: bool = False
     """Stop reading and send the final watermark (stop --drain)."""
     finish: bool = False
     """All sources are done: flush and finish the operators (after the final watermark)."""
     aligns: bool = True
-    """Pipelined runner: what comes behind the barrier waits until it has come from everywhere; False: it is processed (at least once)."""
+    """Pipelined runner: rows behind the barrier wait until all barriers have arrived. False: they are processed (at least once)."""
     terminate: bool = False
     """Pipelined runner: the tasks end after this epoch."""
-    tells: bool = False
-    """Behind the last snapshot of a job: `completed`, `aborted` and `committed` are told, and nothing else is done."""
+    only_notifies: bool = False
+    """The command only delivers `completed`, `aborted` and `committed`, after the last snapshot of a job."""
+    emits_watermarks: bool = False
+    """The epoch ends with periodic watermarks, as if the auto-watermark interval had passed (tests on a manual clock)."""
     processing_time: int | None = None
-    """A manual clock's time (tests); None: the machine's."""
+    """Time of a manual clock (tests), or None for the machine's clock."""
 
 
 class SourceProgress(msgspec.Struct, gc=False):
@@ -95,11 +101,11 @@ class SourceProgress(msgspec.Struct, gc=False):
     finished: list[str] = []
     lag: int | None = None
     lags: dict[str, int] = {}
-    """Of single splits; those that have changed."""
+    """Lags of the splits whose lag has changed."""
     exhausted: bool = False
-    """Every split this subtask has was read to its end."""
+    """All splits of this subtask were read to the end."""
     watermark: int | None = None
-    """Of the subtask, ms; None: idle, or nothing left."""
+    """Watermark of the subtask in ms. None: idle, or nothing left."""
     next_record_at: int | None = None
 
 
@@ -110,19 +116,19 @@ class VertexMetrics(msgspec.Struct, gc=False):
     bytes_out: int = 0
     busy_ms: float = 0.0
     blocked_ms: float = 0.0
-    """Waited for those behind to take what was made."""
+    """Time that the task waited for the next level to accept output."""
     idle_ms: float = 0.0
-    """The rest of the time since the ack before."""
+    """The rest of the time since the last ack."""
     watermark: int | None = None
     user: dict[str, Any] = {}
     accumulators: dict[str, list[Any]] = {}
-    """Name -> [kind, parts as state encodes values]; those of the subtask so far."""
+    """Name -> [kind, parts in the encoding of state]: the totals of the subtask."""
     queryable: dict[str, list[str]] = {}
-    """Names that states are looked up by from outside -> uid and state; those that are new."""
+    """Names of queryable states -> uid and state, only for new names."""
 
 
 class SnapshotAck(msgspec.Struct, gc=False):
-    """Answer of one subtask's operator for one checkpoint; `error` set: the checkpoint fails."""
+    """The answer of one subtask's operator for one checkpoint. The checkpoint fails if `error` is set."""
 
     checkpoint_id: int
     uid: str
@@ -136,11 +142,11 @@ class SnapshotAck(msgspec.Struct, gc=False):
     state_bytes: int = 0
     error: str = ""
     error_code: str = ""
-    """Of a `PenstockError`."""
+    """Code of a `PenstockError`."""
 
 
 STEP_TIMEOUT = "StepTimeout"
-"""Kind of the failure of a task that has been in one step for too long: it will not come back."""
+"""Kind of the failure of a task that has exceeded the time limit of a step and cannot return."""
 
 
 class TaskFailure(msgspec.Struct):
@@ -153,27 +159,27 @@ class TaskFailure(msgspec.Struct):
     location: str = ""
     recoverable: bool = True
     code: str = ""
-    """Of a `PenstockError`; `USER_CODE` for whatever else was raised."""
+    """Code of a `PenstockError`, or `USER_CODE` for any other exception."""
     detail: str = ""
     """Message of a `PenstockError` without code, operator and remedy."""
     remedy: str = ""
-    comes_again: bool = False
-    """Another attempt would meet it, too: an import that failed."""
+    recurs: bool = False
+    """Another attempt would fail too, for example a failed import."""
 
 
 class Whereabouts(msgspec.Struct):
-    """Where a task is that has not come back for a while (see `taskmanager.watching.watchdog`)."""
+    """The place of a task that has not returned for a while (see `taskmanager.watching.watchdog`)."""
 
     step: str
     seconds: float
-    """In the step so far."""
+    """Time in the step so far."""
     operator: str = ""
     location: str = ""
-    """`file:line` where the user's program made the operator."""
+    """`file:line` at which the user's program created the operator."""
     line: str = ""
-    """`file:line in function` of the innermost line of the user's."""
+    """`file:line in function` of the innermost line of user code."""
     stack: str = ""
-    """As in a traceback, from the user's first frame on."""
+    """Stack in the form of a traceback, from the first frame of user code."""
 
 
 class LevelAck(msgspec.Struct, gc=False):
@@ -189,30 +195,30 @@ class LevelAck(msgspec.Struct, gc=False):
     lines: list[str] = []
     failure: TaskFailure | None = None
     is_brief: bool = False
-    """Sent before the end of the epoch: only `failure`, `where`, `snapshots` and `waits` mean something."""
+    """Sent before the end of the epoch. Only `failure`, `where`, `snapshots` and `waits` are valid."""
     waits: bool = False
-    """The sources have read what they may until the next epoch."""
-    works_off: bool = False
-    """Operators of batch mode have not done yet what they do when their input has ended."""
+    """The sources have read all that they may read before the next epoch."""
+    has_remaining_work: bool = False
+    """Operators of batch mode have work left that follows the end of their input."""
     holds_records: bool = False
-    """Operators have records whose results are still to come (requests that are under way)."""
+    """Operators have records without results, such as running requests."""
     where: Whereabouts | None = None
     pid: int = 0
     rss_bytes: int = 0
     cpu_seconds: float = 0.0
-    """Of the process, so far."""
+    """CPU time of the process so far."""
     host: str = ""
     hardware: Hardware | None = None
-    """Of the host."""
+    """Hardware of the host."""
 
     @property
     def is_news(self) -> bool:
-        """It brings what matters between two epochs: answers to snapshots, or that the task waits."""
+        """Return whether the ack only has news between two epochs: answers to snapshots, or that the task waits."""
         return self.is_brief and self.failure is None and self.where is None
 
 
 def _plain(value: Any) -> Any:
-    """What users count and where their readers stand may be numpy's numbers."""
+    """Return numpy's numbers as plain numbers. User metrics and reader positions may contain them."""
     plain = plain_scalar(value)
     if plain is value:
         raise TypeError(f"a {type_name(type(value))} cannot be sent to the JobManager: {value!r}")
@@ -221,5 +227,30 @@ def _plain(value: Any) -> Any:
 
 encode_command = msgspec.msgpack.Encoder().encode
 decode_command = msgspec.msgpack.Decoder(EpochCommand).decode
-encode_ack = msgspec.msgpack.Encoder(enc_hook=_plain).encode
+_encode_ack = msgspec.msgpack.Encoder(enc_hook=_plain).encode
 decode_ack = msgspec.msgpack.Decoder(LevelAck).decode
+
+
+def encode_ack(ack: LevelAck) -> bytes:
+    """Encode an ack. The texts of errors in it lose the secrets of this process's environment.
+
+    Raises:
+        TypeError: a value in it has a type that cannot be sent.
+    """
+    if ack.failure is not None or ack.where is not None or any(snapshot.error for snapshot in ack.snapshots):
+        _hide_secrets(ack)
+    try:
+        return _encode_ack(ack)
+    except TypeError as error:
+        raise TypeError(hide_own(str(error))) from None
+
+
+def _hide_secrets(ack: LevelAck) -> None:
+    failure, where = ack.failure, ack.where
+    if failure is not None:
+        failure.message, failure.traceback = hide_own(failure.message), hide_own(failure.traceback)
+        failure.detail, failure.remedy = hide_own(failure.detail), hide_own(failure.remedy)
+    if where is not None:
+        where.line, where.stack = hide_own(where.line), hide_own(where.stack)
+    for snapshot in ack.snapshots:
+        snapshot.error = hide_own(snapshot.error) if snapshot.error else ""

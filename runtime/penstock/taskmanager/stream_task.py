@@ -1,26 +1,27 @@
 """The pipelined form of a level's task: many epochs in one Spark job, with barriers in the stream.
 
-The Spark job of an attempt runs until the attempt ends. All levels run at once in Python workers of their own; rows flow
-through the pipelined shuffle as they are made. An epoch ends when the JobManager says so: it sends the epoch's command to
-the tasks of level 0 over the control channel. A source task finishes the batch at hand, carries out the command (snapshot,
-notifications, new splits), and puts a *marker* behind its last row to every slot of the next level. A task of a deeper
-level aligns: rows of senders whose marker has come are held back until the markers of all have come; then no record of the
-epoch is in flight in front of it, it carries out the same command, and passes the marker on (Chandy-Lamport as Flink does
-it, S23, S24). Acks go back over the control channel. No record waits for Spark to schedule anything.
+The Spark job of an attempt runs until the attempt ends. All levels run at the same time in separate Python workers. Rows flow
+through the pipelined shuffle as they are made. The JobManager ends an epoch: it sends the epoch's command to
+the tasks of level 0 over the control channel. A source task then finishes its batch and carries out the command (snapshot,
+notifications, new splits). It sends a *marker* behind its last row to every slot of the next level.
 
-With at-least-once checkpoints (S26) markers are *open*: the rows behind them are processed as they come, and the command is carried out
-when the markers of all have come. So a snapshot has all that came before the markers, and some of what came behind: sources
-read that again after a failure. What a task has sent before its snapshot is before its own marker, so nothing is lost.
+A task of a deeper level aligns. It holds back the rows of senders whose marker has arrived until all markers have arrived. No
+record of the epoch is in flight in front of the task then. The task carries out the same command, and passes the marker on
+(Chandy-Lamport, as Flink implements it). Acks return over the control channel. No record waits for Spark to schedule a task.
 
-Where rows come from other processes their reader has aligned them already (`jvm/AlignedRows.java`): what comes behind a
-marker stays in the network's buffers, and its sender waits when its share of them is full.
+Markers of at-least-once checkpoints are *open*. A task processes the rows behind an open marker as they arrive, and carries out the
+command when all markers have arrived. So a snapshot contains all records before the markers and some records behind them. After
+a failure, the sources read the latter again. Rows that a task sent before its snapshot precede its marker, so nothing is lost.
 
-A task that has nothing to do sleeps: until a row or a command comes, a timer is due, a buffer has waited long enough, the next
-record of a source is due. For deeper levels a *tick* among the rows says that it was time that passed
-(`exchange/row_stream.py`). Nothing looks around in between, so a job that does nothing costs next to nothing.
+If rows come from other processes, their reader has aligned them (`jvm/AlignedRows.java`). Rows behind a
+marker remain in the network's buffers, and their sender waits when its share of the buffers is full.
 
-What a task looks at between two batches, commands, timers, output for others, look-ups of state (`look_up`), waits no longer
-than a batch takes: sources read, and buffers are processed, in parts of bounded time (`taskmanager.pace`).
+A task without work sleeps until a row or a command arrives, or until a timer, a buffer or a source's
+next record is due. On deeper levels, a *tick* among the rows shows that only time has passed
+(`exchange/row_stream.py`). A sleeping task does not poll, so an idle job costs almost nothing.
+
+Between two batches, a task handles commands, timers, output, and look-ups of state (`look_up`). They wait at most
+for one batch, because sources and buffers are processed in parts of bounded time (`taskmanager.pace`).
 """
 
 from __future__ import annotations
@@ -40,33 +41,33 @@ from penstock.taskmanager.look_up import decode_look_up, encode_look_up, is_look
 from penstock.taskmanager.protocol import EpochCommand, decode_command, encode_ack, encode_command
 
 TICK_S = 0.02
-"""Processing-time timers are looked at no more often; and uploads, while there are some."""
+"""Minimum seconds between two checks of processing-time timers. Running uploads are checked as often."""
 _IDLE_S = 0.001
 _LONGEST_IDLE_S = 0.01
-"""A source that has nothing to read and cannot say until when is asked again after 1 ms, then ever more rarely."""
+"""Maximum pause between polls of a source that has no records and does not know when the next is due. Pauses start at 1 ms and double."""
 _AGAIN_S = 0.02
-"""A source that had nothing is asked again beside others that always have something."""
-_LONGEST_NAP_S = 0.03
-"""What is due at a source waits at most so long for a buffer that may not go yet; else there would be much to read at once."""
-_LEAST_PAUSE = 0.25
-"""Of a buffer timeout, between two flushes: who is late with one of them does the next at its time, but not at once."""
+"""Seconds between polls of a source without records, if other sources always have records."""
+_LONGEST_SLEEP_S = 0.03
+"""Maximum time that due records of a source wait for a buffer that may not leave yet. It limits how many records collect."""
+_MIN_PAUSE_SHARE = 0.25
+"""Minimum time between two flushes, as a share of the buffer timeout. After a late flush, the next one is on time but not immediate."""
 _LONGEST_WAIT_S = 3600.0
-"""The clock of the machine may be set."""
+"""Maximum wait in seconds, because the machine's clock may be changed."""
 _LOOK_UPS_S = 0.005
-"""For look-ups in a turn: none is begun after that. A single one takes what it takes (`state.peek` has its bounds)."""
+"""Seconds after which the task starts no further look-up before the next batch. `state.peek.stored` limits a single look-up."""
 _MARK = struct.Struct("<BHI")
 _FAR = 1 << 62
 
 
 class StreamTask:
-    """Runs one `LevelTask` for all epochs of an attempt.
+    """A runner of one `LevelTask` for all epochs of an attempt.
 
     Args:
         task: the level's task.
         control: connection to the JobManager.
-        buffer_timeout_s: a partly filled buffer waits at most about that long (D21; a quarter more if the last went late): what is
-            made meanwhile goes with it, and each buffer costs every process on its way some tenths of a millisecond.
-        arriving: where the rows of a deeper level come from; None: ticks come with them (tests).
+        buffer_timeout_s: approximate maximum time that a partly filled buffer waits, or 25% more after a late flush. Later rows
+            join the buffer. Each buffer costs some tenths of a millisecond in every process on its way.
+        arriving: source of a deeper level's rows; None: the rows contain ticks (tests).
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class StreamTask:
             arriving.patience = self._patience
             arriving.also = self._files
         self._buffer_timeout_s = buffer_timeout_s
-        self._least_pause_s = buffer_timeout_s * _LEAST_PAUSE
+        self._least_pause_s = buffer_timeout_s * _MIN_PAUSE_SHARE
         self._slot = task.slot
         self._slots = task.graph.slots
         self._control = control
@@ -92,15 +93,15 @@ class StreamTask:
         self._reported = False
         self._waits = False
         self._reads = True
-        """Behind the last barrier of a stop or a rescale the job stands still: what was read or worked off there would be so again."""
+        """False after the last barrier of a stop or a rescale: later work would be repeated after the restore."""
         self._idle_s = _IDLE_S
         self._leaves: Row = (self._slot, SENT)
-        self._is_asked = arriving is not None and task.level > 0
-        """Whether look-ups may come between two rows; at level 0 they come between two commands."""
+        self._reads_look_ups = arriving is not None and task.level > 0
+        """True if look-ups may arrive between two rows. On level 0 they arrive between two commands."""
         self._has_more = False
-        """Look-ups may wait for which a turn had no time; they may have been received already, so that no file is readable."""
+        """True if look-ups may be left from a turn. They may be received already, so that no file is readable."""
         self._direct = {e.id for e in task.graph.exchanges if task.graph.stages[e.source_stage].level == task.level - 1}
-        """Exchanges whose buffers come straight from their sender; the others were passed on by this slot."""
+        """Exchanges whose buffers come directly from their sender. This slot has passed on the buffers of the others."""
 
     def run(self, rows: Iterator[bytes]) -> Iterator[Row]:
         clock = time.perf_counter
@@ -115,7 +116,7 @@ class StreamTask:
     # --- level 0 ----------------------------------------------------------------------------------------------
 
     def _run_sources(self, rows: Iterator[bytes]) -> Iterator[Row]:
-        """The first command comes as the Spark job's input, the others over the control channel."""
+        """Run level 0. The first command is the Spark job's input, and the others arrive over the control channel."""
         frame = next(rows)[1:]
         for _ in rows:
             pass
@@ -130,7 +131,7 @@ class StreamTask:
             frame = received
 
     def _read_until_command(self) -> Generator[Row, None, bytes | None]:
-        """Read what is there, look for a command after every batch; returns the command or None."""
+        """Read the available records, and check for a command after every batch. Return the command or None."""
         task = self._task
         readers = task.readers(_FAR) if self._reads else []
         sources, again = len(readers), time.monotonic() + _AGAIN_S
@@ -143,7 +144,7 @@ class StreamTask:
                 readers, again = task.readers(_FAR, due=True), time.monotonic() + _AGAIN_S
             yield from self._send_output(self._least_pause_s if readers else 0.0)
             self._send_news()
-            self._ask_for_epoch()
+            self._request_epoch()
             frame = self._control.poll(0.0 if readers else self._pause(), self._waker.files())
             until = time.monotonic() + _LOOK_UPS_S
             while frame is not None and is_look_up(frame):
@@ -152,9 +153,9 @@ class StreamTask:
             if frame is not None or not readers:
                 return frame
 
-    def _ask_for_epoch(self) -> None:
-        """Once an epoch: tell the JobManager when the sources may read no more in it."""
-        if self._task.wants_epoch and not self._waits:
+    def _request_epoch(self) -> None:
+        """Inform the JobManager, once per epoch, that the sources may read no more in this epoch."""
+        if self._task.needs_epoch and not self._waits:
             self._waits = True
             self._send_waits()
 
@@ -164,10 +165,10 @@ class StreamTask:
         self._control.send(encode_ack(ack))
 
     def _pause(self) -> float | None:
-        """Nothing to read: seconds to wait for a command; None: until one comes.
+        """Return how many seconds to wait for a command if there is nothing to read. None: until a command arrives.
 
-        Until the next record, if it is known when that is due; but no shorter than until a buffer may go, for what is read
-        before would only wait there.
+        The wait ends when the next record is due, if this time is known. It is not shorter than the time until a buffer may leave,
+        because earlier records would only wait in the buffer.
         """
         patience = self._patience()
         at = self._task.next_read_at() if self._reads else None
@@ -177,21 +178,21 @@ class StreamTask:
             idle = max(self._until(at), 0.0002)
         else:
             idle, self._idle_s = self._idle_s, min(2 * self._idle_s, _LONGEST_IDLE_S)
-        idle = max(idle, min(self._flush_at - time.monotonic(), _LONGEST_NAP_S))
+        idle = max(idle, min(self._flush_at - time.monotonic(), _LONGEST_SLEEP_S))
         return idle if patience is None else min(idle, patience)
 
     # --- deeper levels ----------------------------------------------------------------------------------------
 
     def _run_deeper(self, rows: Iterator[bytes]) -> Iterator[Row]:
-        """Align markers; a row of a sender whose marker has come belongs to the next epoch and waits, unless the marker is open.
+        """Align markers. A row of a sender whose marker has arrived waits for the next epoch, unless the marker is open.
 
-        Rows may come before the first command, which builds the subtasks: the watermark of a source without splits, what
-        overdue timers gave. They wait for it.
+        Rows may arrive before the first command, which builds the subtasks. Examples are the watermark of a source without splits, and
+        the results of overdue timers. These rows wait for the command.
         """
         arrived: set[int] = set()
         closed: set[int] = set()
-        """Of those that have arrived the ones that hold back what comes behind."""
-        held: deque[bytes] = deque()
+        """Slots among `arrived` whose later rows are held back."""
+        waiting: deque[bytes] = deque()
         early: list[bytes] | None = []
         command: EpochCommand | None = None
         for row in rows:
@@ -202,11 +203,11 @@ class StreamTask:
                     self._answer_look_ups()
                     yield from self._send_output()
                     self._send_news()
-                    yield from self._work_off_a_part()
+                    yield from self._process_remaining_part()
                     continue
                 sender = self._sender_slot(item)
                 if sender in closed:
-                    held.append(item)
+                    waiting.append(item)
                 elif item[0] == LATENCY:
                     if early is None:
                         yield from self._pass_latency(item)
@@ -215,9 +216,9 @@ class StreamTask:
                         yield from self._process(item)
                     else:
                         early.append(item)
-                elif sender in arrived:  # the attempt is ended in the middle of an epoch
+                elif sender in arrived:  # the attempt ends in the middle of an epoch
                     closed.add(sender)
-                    held.append(item)
+                    waiting.append(item)
                 else:
                     arrived.add(sender)
                     if item[0] == MARKER:
@@ -229,19 +230,19 @@ class StreamTask:
                         yield from self._end_epoch(command, early or ())
                         early = None
                         arrived, closed = set(), set()
-                        todo, held = held, deque()
+                        todo, waiting = waiting, deque()
 
     def _sender_slot(self, row: bytes) -> int:
-        """The slot whose marker covers this row. Subtask i of any stage runs in slot i."""
+        """Return the slot whose marker covers this row. Subtask i of any stage runs in slot i."""
         if row[0] in (MARKER, OPEN_MARKER):
             return int(_MARK.unpack_from(row)[1])
         return sender_of(row) if exchange_of(row) in self._direct else self._slot
 
     def _process(self, row: bytes) -> Iterator[Row]:
-        if self._task.passes(exchange_of(row)):
+        if self._task.passes_through(exchange_of(row)):
             yield self._slot, row
             yield self._leaves
-            if not self._task.takes(exchange_of(row)):
+            if not self._task.receives(exchange_of(row)):
                 yield from self._send_output()
                 self._send_news()
         for _ in self._task.process(row):
@@ -249,19 +250,19 @@ class StreamTask:
             self._send_news()
 
     def _pass_latency(self, row: bytes) -> Iterator[Row]:
-        if self._task.passes(exchange_of(row)):
+        if self._task.passes_through(exchange_of(row)):
             yield self._slot, row
             yield self._leaves
         self._task.pass_latency(row)
 
-    def _work_off_a_part(self) -> Iterator[Row]:
-        """Between two rows, so that a barrier is not kept waiting; the JobManager is told of the end, because it waits for that."""
+    def _process_remaining_part(self) -> Iterator[Row]:
+        """Do a part of the remaining work between two rows, so that barriers do not wait. Inform the JobManager when all is done."""
         task = self._task
-        if task.works_off and self._reads:
-            next(task.work_off(), None)
+        if task.has_remaining_work and self._reads:
+            next(task.process_remaining(), None)
             yield from self._send_output()
             self._send_news()
-            if not task.works_off:
+            if not task.has_remaining_work:
                 self._send_waits()
 
     # --- common -----------------------------------------------------------------------------------------------
@@ -276,11 +277,11 @@ class StreamTask:
             for row in early:
                 yield from self._process(row)
             if command.finish:
-                for _ in task.work_off():
+                for _ in task.process_remaining():
                     yield from self._send_output()
                     self._send_news()
             task.end(command)
-            yield from task.take_out()
+            yield from task.take_output()
         if not task.is_last:
             marker = _MARK.pack(MARKER if command.aligns else OPEN_MARKER, self._slot, command.epoch)
             for slot in range(self._slots):
@@ -290,15 +291,15 @@ class StreamTask:
         self._reads = command.max_ms > 0
 
     def _patience(self) -> float | None:
-        """Seconds until there is something to do without input; None: nothing."""
+        """Return the seconds until there is work without input, or None if there is none."""
         task = self._task
-        if self._has_more or (task.works_off and self._reads):
+        if self._has_more or (task.has_remaining_work and self._reads):
             return 0.0
         now = time.monotonic()
         times = []
         if task.uploads:
             times.append(TICK_S)
-        if task.holds_back:
+        if task.has_unflushed:
             times.append(self._flush_at - now)
         if self._reads:
             times.append(task.next_latency_at - now)
@@ -314,12 +315,13 @@ class StreamTask:
         return (moment_ms - self._task.environment.clock.now_ms()) / 1000
 
     def _send_output(self, later: float = 0.0) -> Iterator[Row]:
-        """Full buffers at once, partly filled ones when it is time (`_next_flush`). Timers that are due come first: a task may
-        sleep for long after this, and what they give must be on its way by then.
+        """Send full buffers immediately, and partly filled buffers when they are due (`_next_flush`).
+
+        Due timers run first, because the task may sleep for a long time afterwards and their output must leave before that.
 
         Args:
-            later: s; so long partly filled ones wait for what is read next: else the first split's records would go alone, and those
-                of all others wait for the next time.
+            later: seconds that partly filled buffers wait for the records that are read next. Otherwise the first split's records
+                would leave alone, and the records of all other splits would wait for the next flush.
         """
         now = time.monotonic()
         if self._waker.take():
@@ -332,7 +334,7 @@ class StreamTask:
         is_due = now >= self._flush_at + later
         if is_due:
             self._task.flush()
-        rows = self._task.take_out()
+        rows = self._task.take_output()
         if is_due and rows:
             self._flush_at = self._next_flush(now)
         if rows:
@@ -340,11 +342,10 @@ class StreamTask:
             yield self._leaves
 
     def _next_flush(self, now: float) -> float:
-        """When (on the monotonic clock) buffers that are partly filled may go, after some that went now: at the next multiple of the
-        buffer timeout on the machine's clock.
+        """Return when (monotonic clock) partly filled buffers may leave next: at a multiple of the buffer timeout on the machine's clock.
 
-        So all senders of a job send at the same time, and who receives from several wakes up once for all of them. A task that
-        wakes up takes ten times as long for a row as one that is at work already, because nothing it needs is in the
+        So all senders of a job send at the same time, and a receiver of several senders wakes up once for all of them. A
+        task that wakes up takes ten times as long for a row as a busy task. Its data is not in the
         processor's caches any more.
         """
         timeout = self._buffer_timeout_s
@@ -354,13 +355,13 @@ class StreamTask:
         return now + math.ceil((moment + self._least_pause_s) / timeout) * timeout - moment
 
     def _files(self) -> tuple[int, ...]:
-        """What wakes a task that waits for rows."""
-        return (*self._waker.files(), self._control.fileno()) if self._is_asked else self._waker.files()
+        """Return the file descriptors that wake a task that waits for rows."""
+        return (*self._waker.files(), self._control.fileno()) if self._reads_look_ups else self._waker.files()
 
     def _answer_look_ups(self) -> None:
-        """Those that wait, as far as there is time. A JobManager that is gone ends this task by its sources."""
+        """Answer waiting look-ups while there is time. If the JobManager is gone, the task's sources end the task."""
         self._has_more = False
-        if not self._is_asked:
+        if not self._reads_look_ups:
             return
         until = time.monotonic() + _LOOK_UPS_S
         try:
@@ -369,19 +370,19 @@ class StreamTask:
                     self._answer(frame)
                 self._has_more = time.monotonic() >= until
         except (OSError, NotAuthentic):
-            self._is_asked = False
+            self._reads_look_ups = False
 
     def _answer(self, frame: bytes) -> None:
         self._control.send(encode_look_up(self._task.answer_look_up(decode_look_up(frame))))
 
     def _send_news(self) -> None:
-        """What the JobManager should know before the next barrier: finished uploads, a failure."""
+        """Send news to the JobManager before the next barrier: finished uploads or a failure."""
         task = self._task
         if task.failure is not None and not self._reported:
             self._reported = True
             self._control.send(encode_ack(task.brief_ack()))
         elif task.has_uploaded:
             ack = task.brief_ack()
-            task.answer_uploads(ack)
+            task.report_uploads(ack)
             if task.failure is None:
                 self._control.send(encode_ack(ack))

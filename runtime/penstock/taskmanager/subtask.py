@@ -1,4 +1,4 @@
-"""One subtask of one stage: its operators with their state, its input gate, its exchange writers."""
+"""One subtask of one stage: its operators with their state, its input gate and its exchange writers."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ from functools import partial
 
 from penstock.checkpoint.files.state_files import StateFileReader, StateFileWriter
 from penstock.common.errors import StateTypeError
-from penstock.connectors.sink import StagedCommittable
-from penstock.functions.accumulators import Accumulator
+from penstock.connectors.core.sink import StagedCommittable
 from penstock.functions.operator_context import OperatorContext
 from penstock.graph.job_graph import JobGraph, OperatorNode, Stage
 from penstock.graph.operator import Operator
 from penstock.graph.transformation import Exchange
-from penstock.metrics.task import TaskMetrics
-from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch, ColumnBatch
-from penstock.records.fields import shortened
-from penstock.state.backend import KeyContext, KeyedStateBackend
-from penstock.state.encoding.tagged import Unencodable, pack, type_name
+from penstock.records.batch import Batch, ColumnBatch
+from penstock.state.backend import KeyedStateBackend
 from penstock.state.factory import create_backend, create_timer_service
+from penstock.state.key_context import KeyContext
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
 from penstock.taskmanager.chain import ChainedOutput
@@ -32,7 +29,6 @@ from penstock.taskmanager.exchange.input_gate import InputGate
 from penstock.taskmanager.exchange.rows import Buffer, decode_latency, exchange_of
 from penstock.taskmanager.exchange.writer import Emit, ExchangeWriter
 from penstock.taskmanager.exchange.writers import create_writer
-from penstock.taskmanager.latency import LatencyTracking
 from penstock.taskmanager.local_state.files import LocalStateFiles
 from penstock.taskmanager.operators.connectors.sink import SinkOperator
 from penstock.taskmanager.operators.connectors.source import SourceOperator
@@ -41,6 +37,8 @@ from penstock.taskmanager.pace import Pace
 from penstock.taskmanager.protocol import RestoreCommand, SnapshotAck, SnapshotCommand, VertexMetrics
 from penstock.taskmanager.task_environment import TaskEnvironment
 from penstock.taskmanager.uploads import OperatorUpload, SnapshotUploads
+from penstock.taskmanager.watching.latency import LatencyTracking
+from penstock.taskmanager.watching.subtask_metrics import MetricsCollector, task_metrics
 from penstock.taskmanager.watching.watchdog import CLOSING, OPENING, RESTORING
 
 logger = logging.getLogger(__name__)
@@ -48,12 +46,12 @@ logger = logging.getLogger(__name__)
 STATE_SIZE = "lastCheckpointStateSize"
 """Metric of an operator with keyed state: the bytes of its subtask's files in the newest checkpoint."""
 _DONE = object()
-_LOOK_S = 0.02
-"""While an operator is full its task looks at timers and output so often."""
+_POLL_S = 0.02
+"""Seconds between two checks of timers and output while an operator is full."""
 
 
 class Subtask:
-    """Built at the first epoch of an attempt; driven by `LevelTask` from one thread."""
+    """A subtask. The first epoch of an attempt creates it, and `LevelTask` drives it from one thread."""
 
     def __init__(self, graph: JobGraph, stage: Stage, index: int, environment: TaskEnvironment, emit: Emit) -> None:
         self.graph = graph
@@ -61,41 +59,28 @@ class Subtask:
         self.index = index
         self.environment = environment
         self.metrics = VertexMetrics()
-        self._told_at = time.perf_counter()
-        self._task_metrics = TaskMetrics(
-            {
-                "host": environment.host,
-                "job_id": environment.job_id,
-                "job_name": environment.job_name,
-                "task_name": stage.name,
-                "task_id": str(stage.id),
-                "subtask_index": str(index),
-                "tm_id": environment.task_manager,
-                "task_attempt_num": str(environment.attempt),
-                "task_attempt_id": f"{environment.job_id}_{stage.id}_{index}_{environment.attempt}",
-            },
-            environment.metric_scopes,
-        )
+        self._task_metrics = task_metrics(stage, index, environment)
         self.sources: dict[str, SourceOperator] = {}
         self._contexts: dict[int, OperatorContext] = {}
         self._operators: dict[int, Operator] = {}
         self._backends: dict[int, KeyedStateBackend] = {}
         self._local: dict[int, LocalStateFiles] = {}
-        self._published: set[tuple[str, str]] = set()
-        """Names of queryable states that the JobManager knows, with their operators."""
         self._state_bytes: dict[int, int] = {}
-        """Of each operator, in the snapshot that was written last."""
+        """Bytes of each operator's state in the last snapshot that was written."""
         self._writers: list[ExchangeWriter] = []
         self._writers_of: dict[int, list[ExchangeWriter]] = {}
         self._targets: dict[int, list[tuple[Operator, int]]] = {}
         self._heads: list[Operator] = []
         self._left: deque[Iterator[None]] = deque()
-        """Of final watermarks that have come, what is still to be done."""
+        """Remaining work of final watermarks that have arrived."""
         self._pace = Pace(sys.maxsize)
         self._build(emit)
         self._at_work = [operator for operator in self._operators.values() if operator.capacity is not None]
-        """Operators that go on working on records after `process_batch`."""
+        """Operators that continue to work on records after `process_batch`."""
         self._limit_batches()
+        self._collector = MetricsCollector(
+            self._writers, self._outputs, self.sources, self._contexts, self._backends, self._task_metrics
+        )
         self.gate = self._create_gate()
         self.latency = LatencyTracking(
             graph,
@@ -139,7 +124,7 @@ class Subtask:
                         self._heads.append(operator)
 
     def _limit_batches(self) -> None:
-        """An operator that is nearly full shall not get many times what it can work on."""
+        """Limit the size of batches, so that an operator with limited capacity does not get many times its capacity."""
         if self._at_work:
             self.environment.waker.open()
             most = min(operator.capacity or 1 for operator in self._at_work)
@@ -203,14 +188,17 @@ class Subtask:
     def _create_gate(self) -> InputGate | None:
         if not self.stage.inputs:
             return None
-        channels = []
+        channels, timeless = [], set()
         for exchange_id in self.stage.inputs:
             spec = self.graph.exchanges[exchange_id]
-            if spec.partitioning.exchange is Exchange.FORWARD:
-                channels.append((exchange_id, self.index))
-            else:
-                channels.extend((exchange_id, sender) for sender in range(spec.source_parallelism))
-        return InputGate(channels)
+            is_forward = spec.partitioning.exchange is Exchange.FORWARD
+            senders = [self.index] if is_forward else range(spec.source_parallelism)
+            found = [(exchange_id, sender) for sender in senders]
+            channels += found
+            source = self.graph.operators[self.graph.stages[spec.source_stage].operators[0]].source
+            if source is not None and source.keeps_no_time:
+                timeless.update(found)
+        return InputGate(channels, timeless)
 
     # --- life cycle -------------------------------------------------------------------------------------------
 
@@ -220,6 +208,7 @@ class Subtask:
             if state is None:
                 continue
             context.is_restored = True
+            context.restored_meaning = state.meaning
             node = self.graph.operators[index]
             with self._step(RESTORING, context):
                 if state.operator:
@@ -231,10 +220,15 @@ class Subtask:
                     if local is not None:
                         for handle in state.keyed:
                             local.note(0, handle)
-                        logger.info("%s: %d state files were here, %d in storage", node.name, local.used, local.fetched)
+                        logger.info(
+                            "%s: %d state files came from the local disk and %d from storage",
+                            node.name,
+                            local.used,
+                            local.fetched,
+                        )
 
     def open(self) -> None:
-        """Downstream operators first, so that whatever an operator emits while opening finds them open."""
+        """Open the operators, downstream operators first, so that they can receive what an operator emits in `open`."""
         for index in reversed(self.stage.operators):
             with self._step(OPENING, self._contexts[index]):
                 self._operators[index].open()
@@ -245,10 +239,10 @@ class Subtask:
             yield
 
     def close(self) -> None:
-        """Close every operator, whatever others raise, then the state.
+        """Close every operator, even if others raise, then close the state.
 
         Raises:
-            What the first of them raised that could not.
+            BaseException: the first error that an operator raised.
         """
         first: BaseException | None = None
         for index, operator in self._operators.items():
@@ -257,7 +251,7 @@ class Subtask:
                     operator.close()
             except BaseException as error:
                 if first is not None:
-                    logger.warning("%s cannot be closed, either", self._contexts[index].name, exc_info=error)
+                    logger.warning("%s also failed to close", self._contexts[index].name, exc_info=error)
                 first = first or error
         for backend in self._backends.values():
             backend.close()
@@ -269,7 +263,7 @@ class Subtask:
     # --- processing -------------------------------------------------------------------------------------------
 
     def process_parts(self, buffer: Buffer) -> Iterator[None]:
-        """Process a buffer; yields after each part of it that takes as long as a batch may."""
+        """Process a buffer in parts. Each part takes at most the time of a batch, and the method yields after it."""
         assert self.gate is not None
         batch = self._batch(buffer)
         if batch is not None:
@@ -283,38 +277,38 @@ class Subtask:
         begin, size, clock = 0, len(batch), time.perf_counter
         while begin < size:
             if self.is_full:
-                yield from self._wait_for_room()
+                yield from self._wait_for_capacity()
             end = min(begin + self._pace.records, size)
             part = batch if end - begin == size else batch.slice(begin, end)
             started = clock()
             for operator, input_index in targets:
                 operator.process_batch(part, input_index)
-            self._pace.took(end - begin, clock() - started, columns=isinstance(batch, ColumnBatch))
+            self._pace.record_batch(end - begin, clock() - started, columns=isinstance(batch, ColumnBatch))
             begin = end
             if begin < size:
                 yield
 
     @property
     def is_full(self) -> bool:
-        """An operator has as many records at work as it can."""
+        """Return whether an operator works on as many records as it can."""
         return any(operator.is_full for operator in self._at_work)
 
     @property
     def holds_records(self) -> bool:
-        """Results may still come of what was read, without more input."""
+        """Return whether records that were read may still produce results without more input."""
         return any(operator.holds_records for operator in self._operators.values())
 
     def take_finished(self) -> None:
-        """Emit what operators have worked on since they were given it."""
+        """Emit the results that operators have finished since `process_batch`."""
         for operator in self._at_work:
             operator.take_finished()
 
-    def _wait_for_room(self) -> Iterator[None]:
-        """Timers and output have their turns meanwhile; what is waited for is somebody else's work."""
+    def _wait_for_capacity(self) -> Iterator[None]:
+        """Wait until no operator is full. Yield repeatedly, so that the caller can handle timers and output. The waiting time does not count as busy."""
         while self.is_full:
             started = time.perf_counter()
-            if self.environment.waker.wait(_LOOK_S):
-                self.environment.waker.take()  # else nobody would sleep here any more
+            if self.environment.waker.wait(_POLL_S):
+                self.environment.waker.take()  # else the next wait would return immediately
             waited_ms = (time.perf_counter() - started) * 1e3
             self.metrics.busy_ms -= waited_ms
             self.metrics.blocked_ms += waited_ms
@@ -322,7 +316,7 @@ class Subtask:
             yield
 
     def _advance(self, buffer: Buffer) -> None:
-        """A buffer's records are processed: its watermark counts."""
+        """Apply the watermark of a buffer after its records are processed."""
         assert self.gate is not None
         was_idle = self.gate.is_idle
         watermark = self.gate.advance(buffer)
@@ -337,15 +331,15 @@ class Subtask:
                 operator.process_idle(self.gate.is_idle)
 
     @property
-    def works_off(self) -> bool:
-        """The input has ended, and not all is done that is to be done then."""
+    def has_remaining_work(self) -> bool:
+        """Return whether the input has ended and work that follows its end remains."""
         return bool(self._left)
 
-    def work_off(self) -> Iterator[None]:
-        """Do it, in parts. Who stops between two of them may begin again later."""
+    def process_remaining(self) -> Iterator[None]:
+        """Do the work that remains after the end of the input, in parts. A later call continues."""
         while self._left:
             if self.is_full:
-                yield from self._wait_for_room()
+                yield from self._wait_for_capacity()
             if next(self._left[0], _DONE) is _DONE:
                 self._left.popleft()
             yield
@@ -356,22 +350,22 @@ class Subtask:
         except Exception as error:
             sender = self.graph.exchanges[buffer.exchange]
             raise StateTypeError(
-                f"records sent to another subtask cannot be made again there: {type(error).__name__}: {error}",
-                remedy="an object must come back from what pickle writes of it: give its class a __reduce__ or __getstate__ "
-                "that says how, or send plain values",
+                f"records that were sent to another subtask cannot be created there: {type(error).__name__}: {error}",
+                remedy="let pickle restore the object: give its class a __reduce__ or __getstate__ method, or send plain "
+                "values",
                 operator=sender.name,
                 location=sender.user_location,
             ) from error
 
     def pass_latency(self, row: bytes) -> None:
-        """A latency marker has come."""
+        """Pass on a latency marker that has arrived."""
         marker = decode_latency(row)
         for target in self.graph.exchanges[exchange_of(row)].targets:
             if target.stage == self.stage.id:
-                self.latency.pass_on(marker, target.operator)
+                self.latency.record_marker(marker, target.operator)
 
     def drain_gate(self) -> Iterator[None]:
-        """Process the buffers at hand in watermark order; yields after each so that output can go on its way."""
+        """Process the waiting buffers in watermark order. Yield after each part, so that the caller can send output."""
         assert self.gate is not None
         for buffer in self.gate.drain():
             yield from self.process_parts(buffer)
@@ -380,33 +374,45 @@ class Subtask:
         for operator in self._operators.values():
             operator.advance_processing_time(now)
 
+    def emit_periodic_watermarks(self) -> None:
+        """Emit periodic watermarks before their time (tests on a manual clock)."""
+        for operator in self._operators.values():
+            operator.emit_periodic_watermark()
+
     def keyed_backends(self) -> dict[str, KeyedStateBackend]:
-        """Keyed state by uid, with all that belongs to it."""
+        """Return the keyed state by uid, after the operators have written everything that belongs to it."""
         for index in self._backends:
             self._operators[index].write_state()
         return {self._contexts[index].uid: backend for index, backend in self._backends.items()}
 
     def backend_of(self, uid: str) -> KeyedStateBackend | None:
-        """Of an operator; without what its operator has not written yet."""
+        """Return an operator's state backend, without values that the operator has not written yet."""
         return next((backend for index, backend in self._backends.items() if self._contexts[index].uid == uid), None)
 
     def watermarks(self) -> dict[str, int]:
-        """Each operator's event-time clock, by uid (ms)."""
+        """Return each operator's event-time clock in ms, by uid."""
         return {self._contexts[index].uid: o.current_watermark() for index, o in self._operators.items()}
+
+    @property
+    def is_idle(self) -> bool:
+        """Return whether no input holds event time back: the inputs are idle, or this subtask has no splits."""
+        if self.gate is not None:
+            return self.gate.is_idle
+        return all(source.is_idle for source in self.sources.values())
 
     def next_processing_time(self) -> int | None:
         times = [t for t in (o.next_processing_time() for o in self._operators.values()) if t is not None]
         return min(times, default=None)
 
     def next_wake(self) -> int | None:
-        """When (ms) `advance_processing_time` next has something to do; None: not without input."""
+        """Return when (ms) `advance_processing_time` next has work, or None if only input brings work."""
         times = [t for t in (o.next_wake() for o in self._operators.values()) if t is not None]
         return min(times, default=None)
 
     @property
-    def holds_back(self) -> bool:
-        """Whether records or a watermark wait for a flush."""
-        return any(writer.holds_back for writer in self._writers)
+    def has_unflushed(self) -> bool:
+        """Return whether records or a watermark wait for a flush."""
+        return any(writer.has_unflushed for writer in self._writers)
 
     def notify(self, completed: list[int], aborted: list[int], committed: Sequence[int] = ()) -> None:
         for checkpoint_id in completed:
@@ -445,7 +451,7 @@ class Subtask:
     def snapshot(
         self, command: SnapshotCommand, files: StateFileWriter | None, uploads: SnapshotUploads
     ) -> list[Future[SnapshotAck]]:
-        """Freeze every operator's state now; the files are written by `uploads`."""
+        """Freeze every operator's state now. `uploads` writes the files."""
         futures: list[Future[SnapshotAck]] = []
         for index in self.stage.operators:
             started = time.perf_counter()
@@ -471,64 +477,17 @@ class Subtask:
                 work = OperatorUpload(ack, context, upload, staged, self._local.get(index))
                 future = uploads.submit(partial(work.run, files, uploads.files))
                 if upload is not None:
-                    future.add_done_callback(partial(self._note_state_size, index))
+                    future.add_done_callback(partial(self._record_state_size, index))
             futures.append(future)
         return futures
 
-    def _note_state_size(self, index: int, written: Future[SnapshotAck]) -> None:
-        """From the thread of an upload."""
+    def _record_state_size(self, index: int, written: Future[SnapshotAck]) -> None:
+        """Store the size of the state. The thread of an upload calls this method."""
         if not written.cancelled() and written.exception() is None and not written.result().error:
             self._state_bytes[index] = written.result().state_bytes
 
     def take_metrics(self) -> VertexMetrics:
-        """What happened since the last call."""
-        metrics = self.metrics
-        now = time.perf_counter()
-        metrics.idle_ms = max(0.0, (now - self._told_at) * 1e3 - metrics.busy_ms - metrics.blocked_ms)
-        self._told_at = now
-        metrics.bytes_out = sum(writer.bytes_out for writer in self._writers)
-        metrics.records_out = sum(writer.records_out for writer in self._writers)
-        for writer in self._writers:
-            writer.bytes_out = writer.records_out = 0
-        if not self._writers:
-            metrics.records_out = sum(output.records for output in self._outputs.values())
-        for output in self._outputs.values():
-            output.records = 0
-        for source in self.sources.values():
-            metrics.records_in += source.records_out
-            source.records_out = 0
-            watermark = source.current_watermark()
-            metrics.watermark = None if watermark in (MIN_TIMESTAMP, MAX_TIMESTAMP) else watermark
-        if metrics.watermark == MAX_TIMESTAMP:
-            metrics.watermark = None
-        metrics.user = self._task_metrics.snapshot()
-        metrics.accumulators = {
-            name: [accumulator.kind, _packed(accumulator, name, context)]
-            for context in self._contexts.values()
-            for name, accumulator in context.accumulators.items()
-        }
-        metrics.queryable = self._new_queryable()
+        """Return the metrics since the last call."""
+        metrics = self._collector.complete(self.metrics)
         self.metrics = VertexMetrics(watermark=metrics.watermark)
         return metrics
-
-    def _new_queryable(self) -> dict[str, list[str]]:
-        found = {}
-        for index, backend in self._backends.items():
-            for name, state in backend.queryable.items():
-                uid = self._contexts[index].uid
-                if (name, uid) not in self._published:
-                    self._published.add((name, uid))
-                    found[name] = [uid, state]
-        return found
-
-
-def _packed(accumulator: Accumulator, name: str, context: OperatorContext) -> bytes:
-    try:
-        return pack(accumulator.parts())
-    except Unencodable as error:
-        raise StateTypeError(
-            f"the accumulator {name!r} holds a {type_name(type(error.value))}, which has no encoding: {shortened(error.value)}",
-            remedy="add builtin values or numpy's",
-            operator=context.name,
-            location=context.user_location,
-        ) from None

@@ -1,4 +1,4 @@
-"""What the subtasks of a slot have in common."""
+"""The environment that the subtasks of a slot share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.taskmanager.watching.watchdog import Unwatched
 
 @dataclass
 class TaskEnvironment:
-    """What the process gives all subtasks of a slot."""
+    """The services and settings that the process gives to all subtasks of a slot."""
 
     job_id: str
     job_name: str
@@ -24,13 +24,13 @@ class TaskEnvironment:
     backend_options: dict[str, Any] = field(default_factory=dict)
     work_dir: str = ""
     local_folders: list[str] = field(default_factory=list)
-    """Where copies of state files are kept, the slot's own folder first; empty: nowhere."""
+    """Folders for copies of state files, the slot's folder first. Empty: no copies are kept."""
     metric_scopes: ScopeFormats | None = None
     object_store_options: dict[str, Any] = field(default_factory=dict)
     merged_file_bytes: int = 0
-    """Largest object that small state files are put together in; 0: they are not."""
+    """Maximum bytes of an object that combines small state files; 0: files are not combined."""
     latency_interval_ms: int = 0
-    """Between two latency markers of a source; 0: there are none."""
+    """Time between two latency markers of a source; 0: no markers."""
     latency_granularity: str = "operator"
     print_line: Callable[[str], None] | None = None
     results: Callable[[str, list[Any]], None] | None = None

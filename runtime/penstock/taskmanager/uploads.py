@@ -1,8 +1,8 @@
-"""The uploads of one task for one checkpoint: they run side by side and are answered for together.
+"""The uploads of one task for one checkpoint. They run in parallel, and their results are reported together.
 
-Small files of all operators of the task go into one object (`MergedFileWriter`), and a handle may name it before it is
-there. So no operator's answer is given until every one has written what it has and the object is put; a checkpoint needs
-all of them in any case. If the object cannot be put, everyone who has state declines.
+Small files of all operators of the task go into one object (`MergedFileWriter`). A handle may name the object before it is
+stored. So an operator's result is reported only after all operators have written their files and the object is stored. A
+checkpoint needs all of them in any case. If the object cannot be stored, every operator with state declines the checkpoint.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from typing import Any
 from penstock.checkpoint.files.codec import STAGED_FILE
 from penstock.checkpoint.files.state_files import MergedFileWriter, StateFileWriter
 from penstock.common.errors import PenstockError
-from penstock.connectors.sink import StagedCommittable
+from penstock.connectors.core.sink import StagedCommittable
 from penstock.functions.operator_context import OperatorContext
 from penstock.state.backend import SnapshotUpload
-from penstock.state.backend import StateFileWriter as StateFiles
+from penstock.state.files import StateFileWriter as StateFiles
 from penstock.taskmanager.local_state.files import LocalStateFiles
 from penstock.taskmanager.protocol import SnapshotAck
 
 
 class SnapshotUploads:
-    """`submit` for each operator, then `seal`. Driven by the task's thread; the work is the executor's.
+    """The uploads of a task. Call `submit` for each operator, then `seal`, from the task's thread. The executor does the work.
 
     Args:
-        files: where the task's files go; None: nowhere.
-        largest: bytes of an object with several files; 0: nothing is put together.
+        files: writes the task's files, or None if there is no storage.
+        largest: maximum bytes of an object with several files; 0: files are not combined.
     """
 
     def __init__(self, executor: Executor, files: StateFileWriter | None, largest: int) -> None:
         self._executor = executor
         self._merged = MergedFileWriter(files, largest) if files is not None and largest else None
         self.files: StateFiles | None = self._merged or files
-        """What the work writes state with."""
+        """The writer of the operators' state."""
         self._lock = threading.Lock()
         self._running = 1
-        """Of the work, and one more until it is sealed."""
+        """Number of running uploads, plus one until `seal`."""
         self._ended: list[tuple[Future[SnapshotAck], SnapshotAck | BaseException]] = []
 
     def submit(self, work: Callable[[], SnapshotAck]) -> Future[SnapshotAck]:
@@ -54,23 +54,23 @@ class SnapshotUploads:
         return future
 
     def seal(self) -> None:
-        """Nothing more is submitted."""
-        if self._leave() and self._ended:
+        """Mark the end of the submissions."""
+        if self._finish_one() and self._ended:
             self._executor.submit(self._finish)
 
     def _run(self, work: Callable[[], SnapshotAck], future: Future[SnapshotAck]) -> None:
         outcome: SnapshotAck | BaseException
         try:
             outcome = work()
-        except BaseException as error:  # belongs to whoever asks for the result
+        except BaseException as error:  # raised where the result is read
             outcome = error
         with self._lock:
             self._ended.append((future, outcome))
-        if self._leave():
+        if self._finish_one():
             self._finish()
 
-    def _leave(self) -> bool:
-        """Whether this was the last."""
+    def _finish_one(self) -> bool:
+        """Decrease the count, and return whether it reached 0."""
         with self._lock:
             self._running -= 1
             return self._running == 0
@@ -99,17 +99,17 @@ def _decline(ack: SnapshotAck, error: Exception) -> None:
 
 @dataclass
 class OperatorUpload:
-    """What one operator has for a checkpoint, frozen: its keyed state and what its sink has staged. `ack` is completed by `run`."""
+    """The frozen part of one operator in a checkpoint: its keyed state and its sink's staged content. `run` completes `ack`."""
 
     ack: SnapshotAck
     context: OperatorContext
     state: SnapshotUpload | None
     staged: list[StagedCommittable]
     local: LocalStateFiles | None
-    """Where a copy of the state stays on this machine."""
+    """Keeps a copy of the state on this machine."""
 
     def run(self, files: StateFileWriter | None, state_files: StateFiles | None) -> SnapshotAck:
-        """Staged content goes to `files`, one each; state goes where the small files of the task are put together."""
+        """Write staged content as one file each to `files`, and the state to `state_files`, which combines small files."""
         started = time.perf_counter()
         ack = self.ack
         ack.committables += [self._stage(committable, files) for committable in self.staged]
@@ -132,7 +132,7 @@ class OperatorUpload:
         return keyed
 
     def _stage(self, committable: StagedCommittable, files: StateFileWriter | None) -> dict[str, Any]:
-        """Write the content to a file, or keep it in the committable when that fails: it belongs to the next checkpoint."""
+        """Write the content to a file, or keep it in the committable if that fails, because it belongs to the next checkpoint."""
         content = committable.content()
         if files is not None:
             try:

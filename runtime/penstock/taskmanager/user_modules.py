@@ -1,7 +1,7 @@
-"""The modules of a job in a worker's process: found where the program finds them, and let go with the job.
+"""The modules of a job in a worker's process, with the search path of the program. A later job does not see them.
 
-A process may serve several jobs of a program, one after the other, and they need not have the same modules under the same
-names. So a job that comes brings its path, and modules that only the path of the one before led to are forgotten.
+A process may serve several jobs of a program, one after the other. Their modules may have the same names and different
+contents. So a new job sets its search path, and modules that only the path of the former job contains are removed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ import sys
 
 
 class UserModules:
-    """Of one process."""
+    """The modules of the jobs in one process."""
 
     def __init__(self) -> None:
         self._base: list[str] | None = None
-        """The path that the process was started with."""
+        """The search path that the process was started with."""
         self._job_id: str | None = None
         self._added: list[str] = []
 
     def serve(self, job_id: str, path: list[str]) -> None:
-        """Make the process find what the job's program finds; `path`: the program's."""
+        """Set the search path of the process to `path`, the search path of the job's program."""
         if job_id == self._job_id:
             return
         if self._base is None:
@@ -30,7 +30,7 @@ class UserModules:
         self._forget(base)
         self._job_id = job_id
         self._added = [entry for entry in path if entry not in base]
-        # In the program's order: what it put in front of its packages is to be in front of them here, too.
+        # Keep the program's order: entries that the program put before its packages must come first here too.
         sys.path[:] = [*path, *(entry for entry in base if entry not in path)]
         importlib.invalidate_caches()
 
@@ -38,7 +38,7 @@ class UserModules:
         folders = tuple(os.path.join(entry, "") for entry in self._added)
         if not folders:
             return
-        kept = tuple(os.path.join(entry, "") for entry in base if entry)  # may lie in a folder that a job has added
+        kept = tuple(os.path.join(entry, "") for entry in base if entry)  # may lie inside a folder that a job has added
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
             if file is not None and file.startswith(folders) and not file.startswith(kept):

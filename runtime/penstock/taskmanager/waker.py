@@ -1,4 +1,4 @@
-"""How another thread of the process wakes a task that sleeps."""
+"""A way for another thread of the process to wake a sleeping task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 class Waker:
-    """One task's. Costs nothing until an operator wants it (`open`).
+    """The waker of one task. It costs nothing until an operator calls `open`.
 
     >>> waker = Waker()
     >>> waker.open()
@@ -26,23 +26,23 @@ class Waker:
             self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
     def files(self) -> tuple[int, ...]:
-        """Readable when somebody has called `set`: for `select`."""
+        """Return the file descriptors for `select`. They are readable after a call of `set`."""
         return () if self._fd is None else (self._fd,)
 
     def set(self) -> None:
-        """From any thread; but not after `close`."""
+        """Wake the task. Any thread may call this method, but not after `close`."""
         if self._fd is not None:
             os.eventfd_write(self._fd, 1)
 
     def take(self) -> bool:
-        """Whether `set` was called since the last time."""
+        """Return whether `set` was called since the last call of `take`."""
         if self._fd is not None:
             with suppress(BlockingIOError):
                 return os.eventfd_read(self._fd) > 0
         return False
 
     def wait(self, seconds: float) -> bool:
-        """Whether `set` was, or is within the time."""
+        """Return whether `set` was called, or is called within the timeout."""
         return bool(select.select(self.files(), (), (), seconds)[0])
 
     def close(self) -> None:

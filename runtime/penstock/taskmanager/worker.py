@@ -1,21 +1,18 @@
-"""The process that holds state: which tasks live in this Python worker.
+"""The tasks that live in this Python worker, which holds their state.
 
-`_SLOTS` is the one documented piece of mutable module state (with `_MODULES`, where the job's modules are). Spark hands a task to *a* Python worker of the right
-executor; the state is found because it lives here, in the module, not in the function that Spark sends. A new attempt of
-a job throws away what older attempts left: the state of a half-done attempt is never used again.
+`_SLOTS` is the only mutable module state (with `_MODULES`, which has the paths of the job's modules). Spark gives a task to any
+Python worker of the right executor. The task finds the state because the state is in this module, not in the function that
+Spark sends. A new attempt of a job discards the tasks of older attempts, and never uses the state of an unfinished attempt.
 """
 
 from __future__ import annotations
 
 import gc
-import io
 import os
 import pickle
 import socket
 import struct
 import sys
-import time
-from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
@@ -30,37 +27,37 @@ from penstock.common.logs.log_format import Place
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
 from penstock.common.program.user_frames import user_line
-from penstock.functions.operator_context import Clock
+from penstock.functions.operator_context import Clock, SystemClock
 from penstock.graph.job_graph import JobGraph
 from penstock.metrics.scope import ScopeFormats
 from penstock.state.rocksdb.options import MEMORY
+from penstock.taskmanager.batch_task import BatchTask
+from penstock.taskmanager.code.pickler import dumps
 from penstock.taskmanager.control.channel import ControlConnection, Hello
-from penstock.taskmanager.exchange.records import refuse_to_pickle
 from penstock.taskmanager.exchange.row_stream import ArrivingRows
 from penstock.taskmanager.exchange.rows import ACK, DATA
-from penstock.taskmanager.exchange.segments import in_segments, put_together
+from penstock.taskmanager.exchange.segments import join_segments, split_into_segments
 from penstock.taskmanager.failure import failure_of
-from penstock.taskmanager.level import BatchTask, LevelTask, Row
+from penstock.taskmanager.level import LevelTask, Row
 from penstock.taskmanager.local_state.files import sweep_local_files
 from penstock.taskmanager.local_state.folders import folders_of_slot, new_state_folder
 from penstock.taskmanager.protocol import LevelAck, TaskFailure, Whereabouts, encode_ack
-from penstock.taskmanager.script_classes import reduced_class
 from penstock.taskmanager.stream_task import StreamTask
 from penstock.taskmanager.task_environment import TaskEnvironment
 from penstock.taskmanager.user_modules import UserModules
-from penstock.taskmanager.watching.places import tell_stacks
-from penstock.taskmanager.watching.task_log import log_of_task
+from penstock.taskmanager.watching.places import serve_stacks
+from penstock.taskmanager.watching.task_log import configure_task_log
 from penstock.taskmanager.watching.watchdog import LOADING, Unwatched, Watchdog
 
 if TYPE_CHECKING:
     from penstock.state.rocksdb.memory import SlotMemory
 
 GC_ALLOCATIONS = 200_000
-"""Allocations between two runs of the youngest generation's collector; Python's 700 cost a third of a parser's time."""
+"""Allocations between two collections of the youngest generation. Python's default of 700 cost a third of a parser's time."""
 
 
 class TaskSettings(msgspec.Struct):
-    """What the tasks of one attempt need to know besides the graph. Part of the payload."""
+    """The settings of the tasks of one attempt. The payload consists of them and the graph."""
 
     job_id: str
     job_name: str
@@ -69,44 +66,37 @@ class TaskSettings(msgspec.Struct):
     backend_options: dict[str, Any] = {}
     object_store_options: dict[str, Any] = {}
     merged_file_bytes: int = 0
-    """Largest object that small state files are put together in; 0: they are not."""
+    """Maximum bytes of an object that combines small state files; 0: files are not combined."""
     control_address: str = ""
-    """host:port of the JobManager's control server; empty: the batched runner."""
+    """host:port of the JobManager's control server; empty for the batched runner."""
     report_address: str = ""
-    """Where a task of the batched runner that hangs says so, on a connection made for that."""
+    """Address to which a hanging task of the batched runner connects to report it."""
     control_token: str = ""
+    """Key that encrypts the control channel."""
     step_limits: dict[str, float] = {}
-    """Seconds that the steps of `taskmanager.watching.watchdog` may take."""
-    """The key that seals what goes to and comes from it."""
+    """Maximum seconds of the steps of `taskmanager.watching.watchdog`."""
     buffer_timeout_s: float = 0.0
-    """Of the pipelined runner: a partly filled buffer waits at most that long; infinite: until a barrier."""
+    """Pipelined runner: maximum time that a partly filled buffer waits; infinite: it waits for a barrier."""
     from_local: bool = False
     """Keep copies of state files on the local disk, and restore from them."""
     work_dir: str = ""
-    """Where local state files go unless the backend's own option says; empty: the process's temporary folder."""
+    """Folder of local state files if the backend's option is not set; empty: the process's temporary folder."""
     metric_scopes: ScopeFormats | None = None
-    """How identifiers of metrics begin; None: as by default."""
+    """Beginnings of the identifiers of metrics; None: the defaults."""
     latency_interval_ms: int = 0
     latency_granularity: str = "operator"
-    """See `taskmanager.latency`."""
+    """See `taskmanager.watching.latency`."""
     python_path: list[str] = []
-    """Where the program finds its modules."""
+    """Search path of the program's modules."""
     working_folder: str = ""
-    """With links to the program's archives, as functions find them where they work; empty: there are none."""
+    """Folder with links to the program's archives, in which functions work; empty: no archives."""
     task_managers: list[str] = []
     """Id of the TaskManager of every slot."""
     collect_lines: bool = True
-    """print sinks hand their lines to the JobManager; else they write to this process's stdout."""
+    """Print sinks send their lines to the JobManager; False: they write to this process's stdout."""
     log: LogSettings = LogSettings()
     secrets: list[str] = []
-    """What the job's configuration says under names of secrets: nothing that is logged may have it in it."""
-
-
-class SystemClock:
-    """The machine's clock."""
-
-    def now_ms(self) -> int:
-        return int(time.time() * 1e3)
+    """Secret values in the job's configuration, which the log must not contain."""
 
 
 class ManualClock:
@@ -118,63 +108,46 @@ class ManualClock:
     def now_ms(self) -> int:
         return self._now
 
+    def monotonic_ms(self) -> int:
+        return self._now
+
     def set(self, now_ms: int) -> None:
         self._now = max(self._now, now_ms)
 
 
 def encode_payload(graph: JobGraph, settings: TaskSettings) -> bytes:
-    """The job as it goes to the workers. Code travels by cloudpickle between processes of one job; never to storage.
+    """Return the job for the workers. cloudpickle encodes the code, only between processes of one job and never in storage.
 
     Raises:
-        InvalidJob: something in it cannot be sent; names the operator it belongs to.
+        InvalidJob: a part of the job cannot be sent. The error names its operator.
     """
     try:
-        program = _pickled(graph)
+        program = dumps(graph)
     except BaseException as error:
         raise _not_sendable(graph, error) from error
-    # Apart: a worker that cannot make the program from it must still know whom to tell.
+    # Pickle the settings apart: a worker that cannot load the program must still know the address to report to.
     return pickle.dumps((settings, program), pickle.HIGHEST_PROTOCOL)
 
 
-def _pickled(value: Any) -> bytes:
-    out = io.BytesIO()
-    _PayloadPickler(out, pickle.HIGHEST_PROTOCOL).dump(value)
-    return out.getvalue()
-
-
 def _not_sendable(graph: JobGraph, error: BaseException) -> InvalidJob:
-    """What to tell the author: which operator is the first that cannot be pickled."""
+    """Return the error for the author, with the first operator that cannot be pickled."""
     name = location = ""
     for node in graph.operators:
         try:
-            _pickled(node.operation)
+            dumps(node.operation)
         except BaseException as of_node:
             name, location, error = node.name, node.user_location, of_node
             break
     return InvalidJob(
         f"the job cannot be sent to the workers: {type(error).__name__}: {error}{user_line(error)}",
-        remedy="functions, and the globals they use, must be picklable: make connections, locks and the like in `open`",
+        remedy="use only functions and globals that pickle supports, and create connections, locks and similar objects in `open`",
         operator=name,
         location=location,
     )
 
 
-class _PayloadPickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Leaves out what msgspec remembers on the dataclasses it has seen: it cannot be pickled and comes by itself.
-
-    A `memoryview` is refused: cloudpickle would write it as bytes, and a collection source would give those.
-    """
-
-    dispatch_table = ChainMap({memoryview: refuse_to_pickle}, cloudpickle.Pickler.dispatch_table)
-
-    def reducer_override(self, obj: Any) -> Any:
-        if isinstance(obj, type) and "__msgspec_cache__" in vars(obj):
-            type.__delattr__(obj, "__msgspec_cache__")
-        return reduced_class(obj, super().reducer_override)
-
-
 class _Slot:
-    """The tasks of one slot of one attempt: one graph copy, one task per level that runs in this process."""
+    """The tasks of one slot in one attempt: one copy of the graph, and one task per level that runs in this process."""
 
     def __init__(
         self, program: bytes, settings: TaskSettings, slot: int, clock: Clock, watchdog: Unwatched | None = None
@@ -225,7 +198,10 @@ class _Slot:
         return self.levels[level]
 
     def _backend_options(self, level: int) -> dict[str, Any]:
-        """With the memory that all operators of this process share: the slot's, or, where each level has a process, the part of this one's."""
+        """Return the options with the memory that all operators of this process share.
+
+        The memory is the slot's. If each level has a separate process, it is this level's part.
+        """
         options = self.settings.backend_options
         if self.settings.backend != "rocksdb" or not options.get(MEMORY) or not self.graph.keyed_operators_on(level):
             return options
@@ -236,13 +212,13 @@ class _Slot:
             self._memory = _shared_memory(size, float(options["memory.write-buffer-ratio"]))
         return {**options, MEMORY: self._memory}
 
-    def tell_by(self, level: int, control: ControlConnection | None) -> None:
-        """Another task of the process is at work now."""
+    def report_through(self, level: int, control: ControlConnection | None) -> None:
+        """Let the watchdog report through the control connection of another task, which works now."""
         if isinstance(self.watchdog, Watchdog):
-            self.watchdog.tell = _teller(self.settings, level, self.slot, control)
+            self.watchdog.report = _reporter(self.settings, level, self.slot, control)
 
     def close(self) -> TaskFailure | None:
-        """Close what is open; what could not be closed, if nothing had failed before."""
+        """Close everything. Return the first failure to close, except of tasks that had failed before."""
         failed = None
         for task in self.levels.values():
             had_failed = task.failure is not None
@@ -270,17 +246,17 @@ _SLOTS: dict[tuple[str, int], _Slot] = {}
 _MODULES = UserModules()
 
 
-def _tasks_here() -> list[LevelTask]:
-    return [task for held in list(_SLOTS.values()) for task in list(held.levels.values())]
+def _all_tasks() -> list[LevelTask]:
+    return [task for slot_state in list(_SLOTS.values()) for task in list(slot_state.levels.values())]
 
 
-def _settle_process() -> None:
-    """This process is a worker, with the objects of a job in it; a test's process stays as it is."""
-    # State is many long-lived objects without cycles: fewer looks at them by the cycle collector.
+def _configure_process() -> None:
+    """Configure this process as a worker that holds the objects of a job. Tests do not call it in their process."""
+    # State has many long-lived objects without cycles, so let the cycle collector check them less often.
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, 20, 100)
     _publish_main_classes()
-    tell_stacks(_tasks_here)
+    serve_stacks(_all_tasks)
 
 
 def _publish_main_classes() -> None:
@@ -305,88 +281,90 @@ def run_level(
     clock: Clock | None = None,
     slots: dict[tuple[str, int], _Slot] | None = None,
 ) -> Iterator[Row]:
-    """One level in one slot: one epoch of the batched runner, or all epochs of an attempt of the pipelined one.
+    """Run one level in one slot: one epoch of the batched runner, or all epochs of an attempt of the pipelined runner.
 
     Args:
-        payload: gives the job's payload; called only when this process does not hold the attempt yet.
+        payload: returns the job's payload. It is called only if this process does not hold the attempt yet.
         rows: see `taskmanager.level`.
-        clock: tests; None = the machine's.
-        slots: registry to use instead of the process's own (several slots of one test in one process).
+        clock: a clock for tests; None for the machine's clock.
+        slots: registry to use instead of the process's registry (several slots of one test in one process).
     """
-    received = put_together(rows)
+    received = join_segments(rows)
     arriving = rows if isinstance(rows, ArrivingRows) else None
     registry = _SLOTS if slots is None else slots
-    held = registry.get((job_id, slot))
-    if held is not None and held.settings.attempt == attempt:
-        control = _connect(held.settings, level, slot) if held.settings.control_address else None
-        held.tell_by(level, control)
+    slot_state = registry.get((job_id, slot))
+    if slot_state is not None and slot_state.settings.attempt == attempt:
+        control = _connect(slot_state.settings, level, slot) if slot_state.settings.control_address else None
+        slot_state.report_through(level, control)
         if slots is None and control is not None:
-            _work(held.settings, slot)
-        return _run(held, level, control, received, arriving)
+            _enter_working_folder(slot_state.settings, slot)
+        return _run(slot_state, level, control, received, arriving)
     if slots is None:
         _close_older(registry, job_id, attempt)
-    elif held is not None:
-        held.close()
+    elif slot_state is not None:
+        slot_state.close()
     settings, program = pickle.loads(payload())
     if slots is None:
         place = Place(job_id, settings.job_name, attempt, slot)
-        log_of_task(settings.log, Redaction.of({}, settings.control_token, *settings.secrets), place)
+        configure_task_log(settings.log, Redaction.of({}, settings.control_token, *settings.secrets), place)
         _MODULES.serve(job_id, settings.python_path)
     else:
-        settings.from_local = False  # a process that is only this job's: with it goes what it keeps
+        settings.from_local = False  # only this job uses the process, so no later attempt could find the copies
     control = _connect(settings, level, slot) if settings.control_address else None
-    watchdog = None if slots is not None else Watchdog(_teller(settings, level, slot, control), settings.step_limits)
+    watchdog = None if slots is not None else Watchdog(_reporter(settings, level, slot, control), settings.step_limits)
     try:
         if slots is None:
-            if control is not None or not registry:  # else it works for the job already
-                _work(settings, slot)
+            if control is not None or not registry:  # else the process already works in the job's folder
+                _enter_working_folder(settings, slot)
         elif settings.working_folder:
             raise InvalidJob(
-                "add_python_archive: all slots are in the program's process, whose working directory stays what it is",
-                remedy="run the program as python job.py, or have its functions read the files by absolute paths",
+                "add_python_archive: all slots run in the program's process, whose working directory cannot change",
+                remedy="run the program as python job.py, or use absolute paths in its functions",
             )
-        held = _Slot(program, settings, slot, clock or SystemClock(), watchdog)
-    except BaseException as error:  # imports of the user's modules, his `__setstate__`
+        slot_state = _Slot(program, settings, slot, clock or SystemClock(), watchdog)
+    except BaseException as error:  # imports of user modules, and `__setstate__` of user classes
         if watchdog is not None:
             watchdog.close()
         return _failed_start(error, settings, level, slot, control, received)
-    registry[job_id, slot] = held
+    registry[job_id, slot] = slot_state
     if slots is None:
-        _settle_process()
-    return _run(held, level, control, received, arriving)
+        _configure_process()
+    return _run(slot_state, level, control, received, arriving)
 
 
 def _run(
-    held: _Slot,
+    slot_state: _Slot,
     level: int,
     control: ControlConnection | None,
     received: Iterator[bytes],
     arriving: ArrivingRows | None,
 ) -> Iterator[Row]:
-    task = held.level(level)
+    task = slot_state.level(level)
     if control is None:
         sent = BatchTask(task).run(received)
     else:
-        sent = _then_leave(StreamTask(task, control, held.settings.buffer_timeout_s, arriving).run(received))
-    return sent if task.is_last else in_segments(sent, held.slot)
+        sent = _leave_folder_after(
+            StreamTask(task, control, slot_state.settings.buffer_timeout_s, arriving).run(received)
+        )
+    return sent if task.is_last else split_into_segments(sent, slot_state.slot)
 
 
-def _then_leave(sent: Iterator[Row]) -> Iterator[Row]:
-    """The task of all epochs has ended, and closed its functions: nothing works in the job's folder here any more."""
+def _leave_folder_after(sent: Iterator[Row]) -> Iterator[Row]:
+    """Leave the job's folder after the task of all epochs has ended and closed its functions."""
     yield from sent
     work_in("")
 
 
-def _work(settings: TaskSettings, slot: int) -> None:
+def _enter_working_folder(settings: TaskSettings, slot: int) -> None:
     work_in(settings.working_folder, lambda: _folder_of(settings, slot, "-work"))
 
 
-def _teller(
+def _reporter(
     settings: TaskSettings, level: int, slot: int, control: ControlConnection | None
 ) -> Callable[[Whereabouts | TaskFailure], None]:
-    """How the watchdog's words get to the JobManager."""
+    """Return the function that sends the watchdog's reports to the JobManager."""
 
-    def tell(what: Whereabouts | TaskFailure) -> None:
+    def report(what: Whereabouts | TaskFailure) -> None:
         ack = LevelAck(slot, level, settings.attempt, -1, is_brief=True, pid=os.getpid(), host=socket.gethostname())
         if isinstance(what, TaskFailure):
             ack.failure = what
@@ -399,7 +377,7 @@ def _teller(
             with closing(ControlConnection(settings.report_address, token, hello)) as connection:
                 connection.send(encode_ack(ack))
 
-    return tell
+    return report
 
 
 def _failed_start(
@@ -410,15 +388,15 @@ def _failed_start(
     control: ControlConnection | None,
     rows: Iterable[bytes],
 ) -> Iterator[Row]:
-    """The job could not be made from its payload: there is no task, but its answer there is."""
+    """Report that the job could not be loaded from its payload, in place of the task that could not be created."""
     failure = failure_of(error)
     if isinstance(error, ImportError | AttributeError):
         failure.code = InvalidJob.code
         failure.remedy = (
-            "what the program imports must be found by the workers, too: on sys.path when execute() is called, by "
+            "make the imports of the program available to the workers: on sys.path when execute() is called, with "
             "add_python_file(), or in the image"
         )
-    failure.comes_again = failure.comes_again or isinstance(error, InvalidJob)
+    failure.recurs = failure.recurs or isinstance(error, InvalidJob)
     failure.detail = failure.message = f"the job cannot be loaded by a worker: {failure.detail}"
     ack = LevelAck(slot, level, settings.attempt, -1, failure=failure, pid=os.getpid(), host=socket.gethostname())
     if control is not None:
@@ -426,7 +404,7 @@ def _failed_start(
             control.send(encode_ack(ack))
         return
     for row in rows:
-        if row[0] != DATA:  # the command, for deeper levels; acks of those above
+        if row[0] != DATA:  # the command for deeper levels, and acks of the levels above
             yield slot, row
     yield slot, bytes((ACK,)) + encode_ack(ack)
 
@@ -436,9 +414,9 @@ def _connect(settings: TaskSettings, level: int, slot: int) -> ControlConnection
 
 
 def _close_older(registry: dict[tuple[str, int], _Slot], job_id: str, attempt: int) -> None:
-    for key, held in list(registry.items()):
-        if held.settings.job_id != job_id or held.settings.attempt != attempt:
-            held.close()
+    for key, slot_state in list(registry.items()):
+        if slot_state.settings.job_id != job_id or slot_state.settings.attempt != attempt:
+            slot_state.close()
             del registry[key]
 
 
@@ -446,10 +424,10 @@ _SLOT_KEY = struct.Struct(">q")
 
 
 class LevelFunction:
-    """What Spark runs for every partition of a level: partition i is slot i.
+    """The function that Spark runs for every partition of a level. Partition i is slot i.
 
-    Rows for the next level go out as pairs (slot, row), which Spark's PairwiseRDD reads as alternating elements; the last
-    level's rows go out as they are.
+    Rows for the next level leave as pairs (slot, row), which Spark's PairwiseRDD reads as alternating elements. The rows of the
+    last level leave without a slot.
     """
 
     def __init__(self, payload: Any, job_id: str, attempt: int, level: int, *, is_last: bool) -> None:
@@ -480,9 +458,9 @@ class LevelFunction:
 
 
 class CloseFunction:
-    """What Spark runs for every slot when an attempt of the batched runner is over: functions are closed, state is let go.
+    """The function that Spark runs for every slot after an attempt of the batched runner. It closes functions and drops state.
 
-    One ack for each slot; its failure is what could not be closed.
+    It yields one ack per slot. The ack's failure is the first failure to close.
     """
 
     def __init__(self, job_id: str, attempt: int) -> None:
@@ -493,10 +471,10 @@ class CloseFunction:
         for _ in rows:
             pass
         ack = LevelAck(partition, 0, self.attempt, -1, pid=os.getpid(), host=socket.gethostname())
-        held = _SLOTS.get((self.job_id, partition))
-        if held is not None and held.settings.attempt == self.attempt:
+        slot_state = _SLOTS.get((self.job_id, partition))
+        if slot_state is not None and slot_state.settings.attempt == self.attempt:
             del _SLOTS[self.job_id, partition]
-            ack.failure = held.close()
+            ack.failure = slot_state.close()
             if not _SLOTS:
                 work_in("")
         yield bytes((ACK,)) + encode_ack(ack)

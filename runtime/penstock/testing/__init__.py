@@ -1,7 +1,7 @@
 """Tests of jobs and operators without Spark, in one process, on a clock that the test moves. See docs/testing.md.
 
-`JobHarness` runs a whole program as the engine does; `OperatorHarness` runs one operator by itself. `CRASH`, pushed into a
-source, makes a job fail over when it gets there.
+`JobHarness` runs a whole program as the engine does. `OperatorHarness` runs one operator alone. Push `CRASH` into a source to let
+the job fail over when it reads the mark.
 """
 
 from __future__ import annotations

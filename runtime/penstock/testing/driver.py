@@ -1,4 +1,4 @@
-"""Steps a JobMaster from the test's thread: starts jobs, runs their epochs, fails over, and sees when nothing is left to do."""
+"""The driver of a JobMaster in the test's thread. It starts jobs, runs epochs, fails over, and detects when no work is left."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.jobmanager.failover.failures import JobFailed, failure_of
 from penstock.jobmanager.job.epoch_loop import EpochLoop
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.job_parts import JobMasterOptions, ResultSink
-from penstock.jobmanager.job.job_requests import BegunAnew, Stopped
+from penstock.jobmanager.job.job_requests import AttemptRestarted, Stopped
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.runners.in_process import InProcessRunner
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 
 SLOTS = 1024
 PAUSE_S = 0.0005
-"""Between epochs, while a checkpoint is uploaded in the background, or an answer is awaited."""
+"""Pause in seconds between epochs while a checkpoint uploads in the background or a request waits for its answer."""
 
 
 class JobDriver:
-    """One job after the other, each a JobMaster on the in-process runner.
+    """The driver of one job after the other. Each job is a JobMaster on the in-process runner.
 
     Args:
-        checkpoints: URL of the folder for the checkpoints of all of them.
+        checkpoints: URL of the folder for the checkpoints of all jobs.
     """
 
     def __init__(self, clock: ManualClock, checkpoints: str) -> None:
@@ -44,11 +44,15 @@ class JobDriver:
         self.outputs = Outputs()
         self.restarts = 0
         self.status: JobStatus | None = None
-        """The final one, once the job has ended."""
+        """Final status of the job after its end."""
         self._checkpoints = checkpoints
         self._journal: Journal
         self._master: JobMaster | None = None
         self._loop: EpochLoop | None = None
+        self._has_unemitted = False
+        """True if records were read since the last periodic watermark."""
+        self._emits_watermarks = True
+        """True if periodic watermarks are enabled."""
 
     @property
     def has_started(self) -> bool:
@@ -56,10 +60,10 @@ class JobDriver:
 
     @property
     def master(self) -> JobMaster:
-        """The running job's.
+        """Return the JobMaster of the running job.
 
         Raises:
-            ClusterError: it has ended.
+            ClusterError: the job has ended.
         """
         if self._master is None or self.status is not None:
             raise ClusterError(f"the job has ended as {'CREATED' if self.status is None else self.status.value}")
@@ -73,7 +77,7 @@ class JobDriver:
         parallelism: int | None = None,
         allow_non_restored: bool | list[str] = False,
     ) -> None:
-        """Start a job, from a snapshot if a location is given; one that runs is left as it is.
+        """Start a job, from a snapshot if a location is given. A running job is suspended.
 
         Raises:
             RestoreRefused: the snapshot does not fit the program.
@@ -82,11 +86,13 @@ class JobDriver:
         values = {options.CHECKPOINT_DIRECTORY.key: self._checkpoints, **program.configuration}
         settings = JobSettings.from_configuration(values)
         sink = ResultSink(on_line=self.lines.append)
-        asked = JobMasterOptions(
+        master_options = JobMasterOptions(
             restore_path=location, allow_non_restored=allow_non_restored, parallelism=parallelism, sink=sink
         )
-        master = JobMaster(program, JobID.generate().digits, settings, self.clock, asked)
+        master = JobMaster(program, JobID.generate().digits, settings, self.clock, master_options)
         master.parts.results = self.outputs
+        self._emits_watermarks = settings.auto_watermark_interval_ms > 0
+        self._has_unemitted = False
         self._journal = journal
         self._master = master.attach(self.runner)
         self.status = None
@@ -98,30 +104,30 @@ class JobDriver:
             raise
 
     def end(self, status: JobStatus) -> None:
-        """Let go of the job, if one runs."""
+        """Shut down the job if one runs."""
         if self._master is not None and self.status is None:
             self._master.shutdown(status)
             self.status = status
 
     def run(self) -> None:
-        """Epochs until nothing is left to do at the clock's time.
+        """Run epochs until no work is left at the clock's time.
 
         Raises:
-            PenstockError: the job has failed for good.
+            PenstockError: the job has failed permanently.
         """
         while self.status is None and self._has_work():
             self._step()
 
     def advance(self, target: int) -> None:
-        """Move the clock to `target` (ms), with a stop wherever something is due."""
+        """Move the clock to `target` (ms), and stop at each time at which something is due."""
         self.run()
         while (
             self.status is None
             and self._loop is not None
             and (due := self._loop.next_due()) is not None
-            and due <= target
+            and (left := due - self.clock.monotonic_ms()) <= target - self.clock.now_ms()
         ):
-            self.clock.set(due)
+            self.clock.set(self.clock.now_ms() + max(left, 0))
             self.run()
         self.clock.set(target)
         if self.status is None:
@@ -129,10 +135,10 @@ class JobDriver:
             self.run()
 
     def request(self, operation: Operation) -> Operation:
-        """Have the job do something, and run it until that is done.
+        """Request an operation, and run the job until the operation is done.
 
         Raises:
-            ClusterError: it failed.
+            ClusterError: the operation failed.
         """
         self.master.request(operation)
         while not operation.is_done:
@@ -142,16 +148,20 @@ class JobDriver:
         return operation
 
     def restart(self, reason: str) -> None:
-        """All state in tasks is lost; go on from the last completed checkpoint."""
+        """Drop all state in tasks, and continue from the last completed checkpoint."""
         self.restarts += 1
-        self.master.lose_attempt(reason)
+        self.master.discard_attempt(reason)
         self._begin_attempt()
 
     def _has_work(self) -> bool:
         if self._loop is None or self._journal.has_unread or not self._loop.is_settled:
             return True
         due = self._loop.next_due()
-        return (due is not None and due <= self.clock.now_ms()) or self._journal.move_horizon()
+        if (due is not None and due <= self.clock.monotonic_ms()) or self._journal.move_horizon():
+            return True
+        emits, self._has_unemitted = self._has_unemitted and self._emits_watermarks, False
+        self._loop.emits_watermarks = emits
+        return emits
 
     def _begin_attempt(self) -> None:
         self._loop = None
@@ -164,8 +174,8 @@ class JobDriver:
                 self._journal.begin_attempt()
                 self._loop = master.begin_attempt()
             master.step(self._loop)
-        except BegunAnew as anew:
-            master.begin_anew(anew)
+        except AttemptRestarted as restart:
+            master.restart_attempt(restart)
             self._loop = None
         except Stopped as stopped:
             self.end(stopped.status)
@@ -175,8 +185,9 @@ class JobDriver:
             else:
                 self._fail_over(error)
         else:
+            self._has_unemitted = self._has_unemitted or self._loop.had_input
             due = self._loop.next_due()
-            if master.checkpoints.coordinator.is_in_progress or (due is not None and due <= self.clock.now_ms()):
+            if master.checkpoints.coordinator.is_in_progress or (due is not None and due <= self.clock.monotonic_ms()):
                 time.sleep(PAUSE_S)
 
     def _fail_over(self, error: Exception) -> None:

@@ -1,8 +1,8 @@
 """`JobHarness`: a whole job in one process, without Spark, on a clock that the test moves.
 
-It is a JobMaster, stepped from the test's thread, on the in-process runner: job graph, chaining, exchanges, epochs,
-checkpoints, failover and rescaling are those of a cluster. What the harness puts in place of the world outside is a journal
-in place of Kafka, lists in place of sinks, and a clock that stands still until the test moves it.
+It is a JobMaster on the in-process runner, and the test's thread steps it. Job graph, chaining, exchanges, epochs,
+checkpoints, failover and rescaling are those of a cluster. The harness only replaces the external parts: a journal
+replaces Kafka, lists replace sinks, and the test moves the clock.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from penstock.graph.program import Program
 
 RETAINED = 1_000_000
-"""Checkpoints kept: every snapshot that a test has taken can be restored."""
+"""Number of checkpoints to keep, so that every snapshot of a test can be restored."""
 
 
 class _CrashMark:
@@ -43,18 +43,18 @@ class _CrashMark:
 
 
 CRASH = _CrashMark()
-"""Push it into a source, and the job fails over when it reaches it: once, not again when the source is rewound."""
+"""Mark that lets the job fail over when a source reads it. It works once, and not again after the source is rewound."""
 
 
 class JobHarness:
     """A job under test.
 
     Args:
-        parallelism: of operators that set none.
+        parallelism: parallelism of operators that set none.
         max_parallelism: number of key groups.
-        configuration: more settings, by key; checkpoints at an interval of the manual clock, say.
+        configuration: more settings, by key, such as a checkpoint interval on the manual clock.
         backend: `hashmap` or `rocksdb`.
-        start_time: what the clock shows at first (ms).
+        start_time: initial time of the clock (ms).
 
     >>> with JobHarness() as harness:
     ...     numbers = harness.source("numbers")
@@ -63,8 +63,8 @@ class JobHarness:
     ...     harness.outputs("doubled")
     [2, 4, 6]
 
-    The job starts with the first call that needs it running; sources and outputs are declared before. Records are
-    processed in the order of the pushes, over all sources.
+    The job starts with the first call that needs a running job. Declare sources and outputs before that call. The job processes
+    records in the order of the pushes, over all sources.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class JobHarness:
         self._journal = Journal()
         self._folder = SnapshotFolder()
         self._driver = JobDriver(self.clock, self._folder.url)
-        self._restored: JobSnapshot | None = None  # keeps its files for as long as they may be restored
+        self._restored: JobSnapshot | None = None  # keeps the snapshot's files, because they may be restored later
         self._program: Program | None = None
         self._splits: dict[str, int] = {}
         self._names: list[str] = []
@@ -102,34 +102,34 @@ class JobHarness:
         self.shutdown()
 
     def shutdown(self) -> None:
-        """Leave the job where it is; the end of the `with` block does it. Snapshots stay good."""
+        """Suspend the job. The end of the `with` block calls this method. Snapshots remain valid."""
         self._driver.end(JobStatus.SUSPENDED)
         self._driver.runner.close()
 
     # --- the program ------------------------------------------------------------------------------------------
 
     def environment(self) -> StreamExecutionEnvironment:
-        """For whatever the program needs of it: other sources, settings. The harness calls `execute` in its place."""
+        """Return the environment, for other sources and for settings. The harness calls `execute` instead of the program."""
         return self._environment
 
     def source(
         self, name: str, watermarks: WatermarkStrategy | None = None, type_info: Any = None, *, splits: int = 1
     ) -> DataStream:
-        """A stream of what is pushed under that name; its uid is the name.
+        """Return a stream of the values that are pushed under this name. Its uid is the name.
 
         Args:
-            watermarks: as for any source; without one, event time is what `push` and `advance_watermark` say.
-            splits: each with a watermark of its own; they are spread over the source's subtasks.
+            watermarks: watermark strategy as for any source. Without one, `push` and `advance_watermark` set event time.
+            splits: number of splits, each with a separate watermark. They are distributed over the source's subtasks.
         """
         self._declare(name, list(self._splits), "source")
         if splits < 1:
-            raise InvalidJob(f"source {name!r} with {splits} splits", remedy="give 1 or more")
+            raise InvalidJob(f"source {name!r} with {splits} splits", remedy="pass 1 or more")
         self._splits[name] = splits
         source = HarnessSource(name, self._journal, splits, to_type_info(type_info))
         return self._environment.from_source(source, watermarks, name, type_info).uid(name)
 
     def collect(self, stream: DataStream, name: str) -> None:
-        """Keep what the stream gives, for `outputs`. A side output is collected by its stream, `get_side_output(tag)`."""
+        """Keep the values of a stream for `outputs`. To collect a side output, pass its stream, `get_side_output(tag)`."""
         self._declare(name, self._names, "output")
         self._names.append(name)
         stream.sink_to(HarnessSink(name)).name(name).uid(_uid_of_output(name))
@@ -141,16 +141,16 @@ class JobHarness:
                 remedy="declare sources and outputs before the first push",
             )
         if name in known:
-            raise InvalidJob(f"there are two {what}s {name!r}", remedy="name each its own")
+            raise InvalidJob(f"the {what} {name!r} already exists", remedy="use another name")
 
     # --- input ------------------------------------------------------------------------------------------------
 
     def push(self, source: str, *values: Any, timestamp: int | None = None, split: int = 0) -> None:
-        """Put values into a source; they are processed by `run`, or when an output is looked at.
+        """Push values into a source. `run` processes them, and so does a call that reads an output.
 
         Args:
             values: records, or `CRASH`.
-            timestamp: event time of the values (ms); None: they carry none, unless the source's strategy gives one.
+            timestamp: event time of the values (ms). None: no event time, unless the source's strategy assigns one.
         """
         self._check_split(source, split)
         for value in values:
@@ -160,46 +160,48 @@ class JobHarness:
                 self._journal.append(Entry(source, split, Kind.RECORD, encode(value), timestamp))
 
     def advance_watermark(self, source: str, timestamp: int, *, split: int | None = None) -> None:
-        """Event time of a source moves to `timestamp` (ms): no earlier record follows. `split` None: in all its splits."""
+        """Move event time of a source to `timestamp` (ms): no earlier record follows. `split` None: in all its splits."""
         self._check_split(source, split)
         self._journal.append(Entry(source, split, Kind.WATERMARK, timestamp=timestamp))
 
     def set_idle(self, source: str, *, is_idle: bool = True, split: int | None = None) -> None:
-        """An idle source does not hold the event time of the job back."""
+        """Mark a source as idle. An idle source does not hold the event time of the job back."""
         self._check_split(source, split)
         self._journal.append(Entry(source, split, Kind.IDLE if is_idle else Kind.ACTIVE))
 
     def close(self, source: str) -> None:
-        """The source ends here, as a bounded one does; when all have, the job finishes."""
+        """End the source here, like a bounded source. The job finishes when all sources have ended."""
         self._check_split(source, None)
         self._journal.append(Entry(source, None, Kind.CLOSE))
 
     def _check_split(self, source: str, split: int | None) -> None:
         if source not in self._splits:
             raise InvalidJob(
-                f"there is no source {source!r}", remedy=f"sources are: {', '.join(self._splits) or 'none'}"
+                f"source {source!r} does not exist", remedy=f"sources are: {', '.join(self._splits) or 'none'}"
             )
         if split is not None and not 0 <= split < self._splits[source]:
-            raise InvalidJob(f"source {source!r} has {self._splits[source]} splits, not a split {split}")
+            raise InvalidJob(f"source {source!r} has {self._splits[source]} splits; split {split} does not exist")
 
     # --- output -----------------------------------------------------------------------------------------------
 
     def outputs(self, name: str) -> list[Any]:
-        """The values of an output so far. Runs what is left to run."""
+        """Return the values of an output so far, after all pending work."""
         return [value for value, _ in self.outputs_with_timestamps(name)]
 
     def outputs_with_timestamps(self, name: str) -> list[Record]:
-        """As `outputs`, each with its event time (ms), or None."""
+        """Return the values of `outputs`, each with its event time (ms) or None."""
         self._check_output(name)
         self.run()
         return self._driver.outputs.of(name)
 
     def _check_output(self, name: str) -> None:
         if name not in self._names:
-            raise InvalidJob(f"there is no output {name!r}", remedy=f"outputs are: {', '.join(self._names) or 'none'}")
+            raise InvalidJob(
+                f"output {name!r} does not exist", remedy=f"outputs are: {', '.join(self._names) or 'none'}"
+            )
 
     def take(self, name: str) -> list[Any]:
-        """The values since the last `take`."""
+        """Return the values since the last `take`."""
         values = self.outputs(name)
         begin, self._taken[name] = min(self._taken.get(name, 0), len(values)), len(values)
         return values[begin:]
@@ -207,16 +209,16 @@ class JobHarness:
     # --- time and progress ------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run epochs until nothing is left to do at this time.
+        """Run epochs until no work is left at this time.
 
         Raises:
-            UserFunctionError: the job has failed for good.
+            UserFunctionError: the job has failed permanently.
         """
         self._start()
         self._driver.run()
 
     def advance_processing_time(self, to: int | None = None, by: int | timedelta | None = None) -> None:
-        """Move the clock to a time, or by a time (ms). It stops wherever a timer or a checkpoint is due."""
+        """Move the clock to a time, or by a time (ms). It stops at each time at which a timer or a checkpoint is due."""
         self._start()
         now = self.clock.now_ms()
         self._driver.advance(max(now, to) if to is not None else now + (0 if by is None else as_millis(by)))
@@ -233,7 +235,7 @@ class JobHarness:
     # --- snapshots, crashes, rescaling ------------------------------------------------------------------------
 
     def snapshot(self) -> JobSnapshot:
-        """Process what was pushed, then take a checkpoint. A crash goes back to the last one."""
+        """Process the pushed values, then take a checkpoint. A crash restores the last checkpoint."""
         self.run()
         number = self._driver.request(Operation("checkpoint")).result
         master = self._driver.master
@@ -245,15 +247,15 @@ class JobHarness:
         )
 
     def crash(self) -> None:
-        """Every task is lost, with its state. The job goes back to its last snapshot, or to the beginning.
+        """Drop all tasks with their state. The job restarts from its last snapshot, or from the beginning.
 
-        Outputs since then are taken back; sources read again what came since then.
+        Outputs since the snapshot are removed, and sources read the entries since the snapshot again.
         """
         self._start()
         self._driver.restart("the test crashed it")
 
     def rescale(self, parallelism: int) -> None:
-        """Another parallelism, live."""
+        """Rescale the running job to another parallelism."""
         self.run()
         self._driver.request(Operation("rescale", {"parallelism": parallelism}))
         self.run()
@@ -265,9 +267,9 @@ class JobHarness:
         *,
         allow_non_restored: bool | list[str] = False,
     ) -> None:
-        """Start the same program anew from a snapshot of it, at this or another parallelism.
+        """Restart the same program from a snapshot of it, at this or another parallelism.
 
-        Outputs are again what they were then; what was pushed after the snapshot is read again.
+        Outputs return to their state in the snapshot. The entries that were pushed after the snapshot are read again.
 
         Raises:
             RestoreRefused: the snapshot does not fit.
@@ -287,11 +289,13 @@ class JobHarness:
         backend: str = "hashmap",
         allow_non_restored: bool | list[str] = False,
     ) -> JobHarness:
-        """Start another program from a snapshot: an upgrade. It reads the snapshot's sources on, and has no outputs yet.
+        """Start another program from a snapshot, as in an upgrade.
+
+        It continues the snapshot's sources, and has no outputs yet.
 
         Args:
-            program_builder: declares sources, streams and outputs on the harness it is given.
-            allow_non_restored: uids whose state may be dropped; True: any.
+            program_builder: declares sources, streams and outputs on the harness that it receives.
+            allow_non_restored: uids whose state may be dropped; True: all uids.
 
         Raises:
             RestoreRefused: the snapshot does not fit the program.
@@ -309,12 +313,12 @@ class JobHarness:
 
     @property
     def status(self) -> JobStatus | None:
-        """How the job has ended; None while it runs."""
+        """Return the final status of the job, or None while it runs."""
         return self._driver.status
 
     @property
     def restarts(self) -> int:
-        """How often the job failed over."""
+        """Return the number of failovers."""
         return self._driver.restarts
 
     @property
@@ -324,12 +328,12 @@ class JobHarness:
 
     @property
     def lines(self) -> list[str]:
-        """What `print` printed. Unlike outputs, lines are not taken back by a crash."""
+        """Return the lines that `print` printed. A crash does not remove lines, unlike outputs."""
         self.run()
         return self._driver.lines
 
     def state_size(self, uid: str) -> int:
-        """Entries of keyed state an operator holds, over all subtasks."""
+        """Return the number of entries of keyed state of an operator in all subtasks."""
         self.run()
         return sum(
             backend.entry_count()
@@ -339,12 +343,16 @@ class JobHarness:
         )
 
     def watermark(self, name: str) -> int:
-        """The event time (ms) that has come to an output: the lowest of its subtasks; MIN_TIMESTAMP at first."""
+        """Return the event time (ms) at an output: the lowest of its subtasks that are not idle.
+
+        It is the highest if all subtasks are idle, and MIN_TIMESTAMP at first.
+        """
         self._check_output(name)
         self.run()
         uid = _uid_of_output(name)
-        marks = [marks[uid] for subtask in self._driver.runner.subtasks() if uid in (marks := subtask.watermarks())]
-        return min(marks, default=MIN_TIMESTAMP)
+        known = [(s.is_idle, marks[uid]) for s in self._driver.runner.subtasks() if uid in (marks := s.watermarks())]
+        active = [mark for is_idle, mark in known if not is_idle]
+        return min(active) if active else max((mark for _, mark in known), default=MIN_TIMESTAMP)
 
 
 def _uid_of_output(name: str) -> str:

@@ -1,10 +1,10 @@
-"""The journal of a test: what was pushed into the sources of a job, in order, for as long as the test runs.
+"""The journal of a test: all entries that were pushed into the sources of a job, in order, for the whole test.
 
-It plays the part of Kafka: it remembers everything, sources read it from positions, and after a crash they read again what
-came after the snapshot. Records are kept encoded, so that a function that changes its input does not change the journal.
+The journal replaces Kafka. It keeps all entries, sources read it from positions, and after a crash they read the entries
+after the snapshot again. Records are encoded, so that a function that changes its input does not change the journal.
 
-A job takes records in the order in which they were pushed, also over several sources: readers may go only as far as the
-*horizon*, and the harness moves it on from one run of entries of one source to the next.
+A job takes records in the order of the pushes, also over several sources. Readers may only read up to the
+*horizon*. The harness moves the horizon past one run of entries of the same source at a time.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from pyspark import cloudpickle
+from penstock.taskmanager.code.pickler import dumps
 
 
 class Kind(Enum):
-    """What an entry of the journal is."""
+    """The kind of a journal entry."""
 
     RECORD = "record"
     WATERMARK = "watermark"
@@ -32,11 +32,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """
+    """An entry of the journal.
+
     Args:
-        split: of the source; None: for all of them.
+        split: split of the source, or None for all splits.
         payload: the encoded record.
-        timestamp: of the record, or the watermark (ms).
+        timestamp: timestamp of the record, or the watermark (ms).
     """
 
     source: str
@@ -47,7 +48,7 @@ class Entry:
 
 
 class Journal:
-    """See the module's head. Pickling one gives the same one: the copies of a source in the tasks all read it."""
+    """A journal of entries, as the module describes it. Pickling keeps its identity, so all copies of a source read one journal."""
 
     def __init__(self, entries: list[Entry] | None = None) -> None:
         self.id = uuid.uuid4().hex
@@ -61,7 +62,7 @@ class Journal:
         return _journal, (self.id,)
 
     def copy(self) -> Journal:
-        """The same entries for a job of its own; marks that were met stay met."""
+        """Return a journal with the same entries for a separate job. Crash marks that were reached remain reached."""
         copy = Journal(list(self.entries))
         copy._crashed = set(self._crashed)
         return copy
@@ -72,15 +73,15 @@ class Journal:
     # --- readers ----------------------------------------------------------------------------------------------
 
     def read_to(self, source: str, split: int, position: int) -> None:
-        """A reader has come this far."""
+        """Set the position of a reader."""
         self._read_to[source, split] = position
 
     def closed(self, source: str, split: int) -> None:
-        """A reader has come to its end."""
+        """Remove a reader that has reached its end."""
         self._read_to.pop((source, split), None)
 
     def meets_crash(self, position: int) -> bool:
-        """The first time a crash mark is reached."""
+        """Return whether the crash mark is reached for the first time."""
         if position in self._crashed:
             return False
         self._crashed.add(position)
@@ -89,17 +90,17 @@ class Journal:
     # --- the harness ------------------------------------------------------------------------------------------
 
     def begin_attempt(self) -> None:
-        """Readers are opened anew; none may read yet."""
+        """Reset the readers, which the new attempt opens again. They may not read until the horizon moves."""
         self.horizon = 0
         self._read_to = {}
 
     @property
     def has_unread(self) -> bool:
-        """Readers may go on."""
+        """Return whether a reader has entries left before the horizon."""
         return any(position < self.horizon for position in self._read_to.values())
 
     def move_horizon(self) -> bool:
-        """Let readers have the next entries of one source; False if everything was read."""
+        """Move the horizon past the next entries of one source. Return False if everything was read."""
         start = min(self._read_to.values(), default=len(self.entries))
         if start >= len(self.entries):
             return False
@@ -112,7 +113,7 @@ class Journal:
 
 
 _JOURNALS: weakref.WeakValueDictionary[str, Journal] = weakref.WeakValueDictionary()
-"""Journals of this process by id: a source travels to its tasks as a copy, its journal must not."""
+"""Journals of this process by id. A source travels to its tasks as a copy, but its journal must not be copied."""
 
 
 def _journal(journal_id: str) -> Journal:
@@ -120,11 +121,11 @@ def _journal(journal_id: str) -> Journal:
 
 
 def encode(value: Any) -> bytes:
-    """A copy of a value that nobody can change; of any class, also one made inside a test."""
+    """Return an immutable copy of a value. The value may have any class, even a class defined inside a test."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        return bytes(cloudpickle.dumps(value))
+        return dumps(value)
 
 
 def decode(encoded: bytes) -> Any:

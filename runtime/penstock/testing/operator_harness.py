@@ -1,4 +1,4 @@
-"""`OperatorHarness`: one operator by itself, in as many subtasks as a test wants, without exchanges and epochs around it."""
+"""`OperatorHarness`: one operator alone, in any number of subtasks, without exchanges and epochs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from pyspark import cloudpickle
-
 from penstock.common.errors import InvalidJob
 from penstock.common.program.user_location import user_location
 from penstock.common.type_info.type_inference import to_type_info
@@ -19,6 +17,7 @@ from penstock.functions.process_functions import KeyedProcessFunction, ProcessFu
 from penstock.graph.operator import Operator
 from penstock.records.batch import MAX_TIMESTAMP
 from penstock.state.key_groups import key_group, subtask_for_key_group
+from penstock.taskmanager.code.pickler import dumps
 from penstock.taskmanager.operators.process import KeyedProcessOperator, ProcessOperator
 from penstock.taskmanager.operators.user_code import refuse_key, select_keys
 from penstock.testing.operator_run import Files, ManualClock, OperatorRun, Snapshot
@@ -27,20 +26,20 @@ from penstock.testing.outputs import Record
 
 @dataclass(frozen=True)
 class OperatorHarnessSnapshot:
-    """Of all subtasks of an operator."""
+    """The snapshots of all subtasks of an operator."""
 
     subtasks: list[Snapshot]
 
 
 class OperatorHarness:
-    """An operator under test, or a process function, which is made one.
+    """A test of one operator, or of a process function, for which it creates an operator.
 
     Args:
-        operator: one of `penstock.taskmanager.operators`, or a ProcessFunction or KeyedProcessFunction.
+        operator: an operator of `penstock.taskmanager.operators`, a ProcessFunction or a KeyedProcessFunction.
         key_selector: value -> key, for a KeyedProcessFunction.
-        key_type: of keys that are dataclasses, NamedTuples or Enums.
+        key_type: type of keys that are dataclasses, NamedTuples or Enums.
         backend: `hashmap` or `rocksdb`.
-        start_time: what the clock shows at first (ms).
+        start_time: initial time of the clock (ms).
 
     >>> from penstock.taskmanager.operators.aggregate.reduce import ReduceOperator
     >>> sums = ReduceOperator(lambda a, b: (a[0], a[1] + b[1]), lambda pair: pair[0])
@@ -83,7 +82,7 @@ class OperatorHarness:
         prepared = _operator_of(operator, self._key_selector)
         if self._key_type is not None:
             prepared.key_type = to_type_info(self._key_type)
-        return bytes(cloudpickle.dumps(prepared))
+        return dumps(prepared)
 
     def _open(self, parallelism: int, snapshot: OperatorHarnessSnapshot | None) -> list[OperatorRun]:
         return [
@@ -119,13 +118,13 @@ class OperatorHarness:
     def push(
         self, *values: Any, timestamp: int | list[int] | None = None, input_index: int = 0, subtask: int | None = None
     ) -> None:
-        """One batch of records.
+        """Push one batch of records.
 
         Args:
-            timestamp: event time (ms) of all, or a list with that of each.
+            timestamp: event time (ms) of all records, or a list with the event time of each.
             input_index: 1 for the second input of a two-input operator.
-            subtask: where the records go. None: by key; all subtasks, for the broadcast input of a keyed operator; in
-                turn, without keys.
+            subtask: target of the records. None: by key, or in turn without keys. The broadcast input of a keyed operator goes to
+                all subtasks.
         """
         stamps = [timestamp] * len(values) if isinstance(timestamp, int) else timestamp
         batches: dict[int, list[int]] = defaultdict(list)
@@ -152,13 +151,13 @@ class OperatorHarness:
         return [(self._next - 1) % parallelism]
 
     def advance_watermark(self, timestamp: int) -> None:
-        """Event time moves to `timestamp` (ms), in all subtasks."""
+        """Move event time to `timestamp` (ms) in all subtasks."""
         for run in self._runs:
             run.watermark(timestamp)
         self._gather()
 
     def advance_processing_time(self, to: int) -> None:
-        """The clock moves to `to` (ms), with a stop at every timer on the way."""
+        """Move the clock to `to` (ms), and stop at every timer before that time."""
         while True:
             dues = [due for run in self._runs if (due := run.operator.next_processing_time()) is not None and due <= to]
             now = max(self.clock.now, min(dues, default=to))
@@ -169,7 +168,7 @@ class OperatorHarness:
                 return
 
     def end(self) -> None:
-        """Bounded input has ended: the final watermark, then `finish`."""
+        """End a bounded input: send the final watermark, then call `finish`."""
         self.advance_watermark(MAX_TIMESTAMP)
         for run in self._runs:
             run.operator.finish()
@@ -190,34 +189,34 @@ class OperatorHarness:
             output.sides.clear()
 
     def outputs(self) -> list[Any]:
-        """Values of the main output so far."""
+        """Return the values of the main output so far."""
         return [value for value, _ in self._outputs]
 
     def outputs_with_timestamps(self) -> list[Record]:
-        """As `outputs`, each with its event time (ms), or None."""
+        """Return the values of `outputs`, each with its event time (ms) or None."""
         return list(self._outputs)
 
     def side_outputs(self, tag: OutputTag | str) -> list[Any]:
-        """Values of a side output so far."""
+        """Return the values of a side output so far."""
         return [value for value, _ in self._sides.get(tag if isinstance(tag, str) else tag.tag_id, ())]
 
     def watermarks(self) -> list[int]:
-        """What the first subtask sent on (ms)."""
+        """Return the watermarks (ms) that the first subtask emitted."""
         return list(self._watermarks)
 
     def take(self) -> list[Any]:
-        """Values of the main output since the last call; `outputs` forgets them."""
+        """Return the values of the main output since the last call, and remove them from `outputs`."""
         taken, self._outputs = self._outputs, []
         return [value for value, _ in taken]
 
     # --- state ------------------------------------------------------------------------------------------------
 
     def state_size(self) -> int:
-        """Entries of keyed state over all subtasks."""
+        """Return the number of entries of keyed state in all subtasks."""
         return sum(run.backend.entry_count() for run in self._runs if run.backend is not None)
 
     def snapshot(self) -> OperatorHarnessSnapshot:
-        """The state of all subtasks; the operator goes on."""
+        """Return the state of all subtasks. The operator continues."""
         files = Files()
         return OperatorHarnessSnapshot([run.snapshot(files) for run in self._runs])
 
@@ -227,7 +226,7 @@ class OperatorHarness:
         parallelism: int | None = None,
         operator: Operator | ProcessFunction | KeyedProcessFunction | None = None,
     ) -> None:
-        """Give up what runs, and start from the snapshot: the same operator or a new version, at any parallelism."""
+        """Close the running subtasks, and start from the snapshot: the same operator or a new version, at any parallelism."""
         parallelism = len(self._runs) if parallelism is None else parallelism
         self.close()
         if operator is not None:
@@ -245,6 +244,7 @@ def _operator_of(
         return KeyedProcessOperator(operator, key_selector)
     if isinstance(operator, KeyedProcessFunction):
         raise InvalidJob(
-            f"{type(operator).__name__} is a KeyedProcessFunction, and there is no key", remedy="give key_selector"
+            f"{type(operator).__name__} is a KeyedProcessFunction, but the harness has no key",
+            remedy="give key_selector",
         )
     return ProcessOperator(operator)

@@ -1,6 +1,6 @@
-"""`OperatorRun`: one subtask of one operator, on a real state backend: what `OperatorHarness` is made of.
+"""`OperatorRun`: one subtask of one operator on a real state backend, which `OperatorHarness` uses.
 
-Tests of the engine's own operators use it as it is, because they look at the order of records, watermarks and idleness.
+Tests of the engine's own operators use it directly, because they check the order of records, watermarks and idleness.
 """
 
 from __future__ import annotations
@@ -9,18 +9,20 @@ import pickle
 import time
 import zlib
 from dataclasses import dataclass, field
+from itertools import count
 from tempfile import TemporaryDirectory
 from typing import Any
-
-from pyspark import cloudpickle
 
 from penstock.functions.operator_context import OperatorContext
 from penstock.graph.operator import Operator
 from penstock.records.batch import MAX_TIMESTAMP, Batch, RowBatch
-from penstock.state.backend import FileRef, KeyContext, KeyedStateBackend, KeyGroupRange
+from penstock.state.backend import KeyedStateBackend
 from penstock.state.factory import create_backend, create_timer_service
-from penstock.state.key_groups import key_group_range
+from penstock.state.files import FileRef
+from penstock.state.key_context import KeyContext
+from penstock.state.key_groups import KeyGroupRange, key_group_range
 from penstock.state.operator_state import OperatorStateStore
+from penstock.taskmanager.code.pickler import dumps
 
 NAME = "operator under test"
 WATERMARK = "watermark"
@@ -30,7 +32,7 @@ PAUSE_S = 0.0005
 
 
 class ManualClock:
-    """A clock that tests set; unlike the job's it can go back."""
+    """A clock that tests set. It can go back, unlike the job's manual clock."""
 
     def __init__(self, now: int = 0) -> None:
         self.now = now
@@ -38,9 +40,12 @@ class ManualClock:
     def now_ms(self) -> int:
         return self.now
 
+    def monotonic_ms(self) -> int:
+        return self.now
+
 
 class Counter:
-    """Counts."""
+    """A counter."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -60,13 +65,14 @@ class Metrics:
 
 
 class Files:
-    """State files in memory: writer and reader."""
+    """A writer and reader of state files in memory."""
 
     def __init__(self) -> None:
         self.contents: dict[str, bytes] = {}
+        self._numbers = count()  # thread-safe, because several threads upload
 
     def write(self, content: bytes) -> FileRef:
-        path = f"shared/{len(self.contents)}"
+        path = f"shared/{next(self._numbers)}"
         self.contents[path] = content
         return FileRef(path, len(content), f"crc32:{zlib.crc32(content):08x}")
 
@@ -84,7 +90,7 @@ class Files:
 
 @dataclass
 class Snapshot:
-    """What one subtask left; `keyed` is None if the operator is not keyed."""
+    """The snapshot of one subtask. `keyed` is None if the operator is not keyed."""
 
     operator_state: dict[str, Any]
     keyed: dict[str, Any] | None
@@ -93,7 +99,7 @@ class Snapshot:
 
 @dataclass
 class CollectingOutput:
-    """Everything an operator emits; `events` in order: (value, timestamp), ("watermark", t), ("idle", flag)."""
+    """Everything that an operator emits. `events` are in order: (value, timestamp), ("watermark", t), ("idle", flag)."""
 
     events: list[tuple[Any, Any]] = field(default_factory=list)
     records: list[tuple[Any, int | None]] = field(default_factory=list)
@@ -126,7 +132,7 @@ def _pairs(batch: Batch) -> list[tuple[Any, int | None]]:
 
 
 class OperatorRun:
-    """One operator in one subtask, opened.
+    """One operator in one subtask. It is open.
 
     Args:
         restored_from: the snapshots of all subtasks of the previous run.
@@ -156,7 +162,7 @@ class OperatorRun:
         self._backend: Any = None
         self._timers: Any = None
         self._is_open = False
-        self._pickled = cloudpickle.dumps(operator)
+        self._pickled = dumps(operator)
         self._work_dir = TemporaryDirectory(prefix="penstock-operator-test-") if backend == "rocksdb" else None
         self._operator_state = OperatorStateStore(NAME)
         self.context = OperatorContext(
@@ -187,13 +193,13 @@ class OperatorRun:
 
     @property
     def backend(self) -> Any:
-        """The keyed state, with all that belongs to it; None if the operator is not keyed."""
+        """Return the keyed state after the operator has written all of it, or None if the operator is not keyed."""
         self._write_state()
         return self._backend
 
     @property
     def timers(self) -> Any:
-        """The timers, with all that belong to them; None if the operator is not keyed."""
+        """Return the timers after the operator has written all of them, or None if the operator is not keyed."""
         self._write_state()
         return self._timers
 
@@ -230,16 +236,16 @@ class OperatorRun:
         return Snapshot(self.context.operator_state.snapshot(), keyed, files)
 
     def restart(self, operator: Operator | None = None) -> OperatorRun:
-        """Snapshot, then a new run of the operator, or of another one in its place, from it."""
+        """Take a snapshot, and return a new run from it, of the same operator or of another one."""
         (again,) = self.rescale([self], 1, operator)
         return again
 
     @staticmethod
     def rescale(old: list[OperatorRun], parallelism: int, operator: Operator | None = None) -> list[OperatorRun]:
-        """Snapshot of all subtasks, then the operator at another parallelism from it."""
+        """Take a snapshot of all subtasks, and return runs of the operator from it at another parallelism."""
         files = Files()
         snapshots = [run.snapshot(files) for run in old]
-        pickled = old[0]._pickled if operator is None else cloudpickle.dumps(operator)
+        pickled = old[0]._pickled if operator is None else dumps(operator)
         runs = [
             OperatorRun(
                 pickle.loads(pickled),
@@ -267,7 +273,7 @@ class OperatorRun:
     # --- input ----------------------------------------------------------------------------------------------------
 
     def push(self, *values: Any, at: list[int] | int | None = None, to: int = 0) -> OperatorRun:
-        """One batch of records; `at`: their timestamps, one for all or one each."""
+        """Push one batch of records. `at`: their timestamps, one for all or one each."""
         stamps = [at] * len(values) if isinstance(at, int) else at
         self.operator.process_batch(RowBatch(list(values), stamps), to)
         return self
@@ -281,13 +287,13 @@ class OperatorRun:
         return self
 
     def at_time(self, now: int) -> OperatorRun:
-        """Processing time moves to `now` (ms)."""
+        """Move processing time to `now` (ms)."""
         self.clock.now = now
         self.operator.advance_processing_time(now)
         return self
 
     def settle(self) -> OperatorRun:
-        """Wait for what the operator still works on (async I/O)."""
+        """Wait until the operator has finished its remaining work (async I/O)."""
         while self.operator.capacity is not None and self.operator.next_processing_time() is not None:
             time.sleep(PAUSE_S)
             self.operator.take_finished()
@@ -308,14 +314,14 @@ class OperatorRun:
 
     @property
     def values(self) -> list[Any]:
-        """Main results so far, without timestamps."""
+        """Return the main results so far, without timestamps."""
         return [value for value, _ in self.results]
 
     def side(self, tag_id: str) -> list[Any]:
         return [value for value, _ in self.output.sides.get(tag_id, [])]
 
     def take(self) -> list[Any]:
-        """Main results since the last call, without timestamps."""
+        """Return the main results since the last call, without timestamps."""
         values = self.values
         self.output.events.clear()
         self.output.records.clear()

@@ -1,4 +1,4 @@
-"""What a job under test gave: a sink, and the lists that a crash cuts back to what the last snapshot covers."""
+"""The output of a job under test: a sink, and lists that a crash cuts back to the last snapshot."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
-from penstock.jobmanager.job.held_results import HeldResults, Results
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
+from penstock.jobmanager.job.pending_results import PendingResults, Results
 from penstock.testing.journal import decode, encode
 
 Record = tuple[Any, int | None]
-"""Value and event time (ms)."""
+"""A value and its event time (ms)."""
 
 
 class HarnessSink(Sink):
-    """Hands every record with its timestamp to the harness."""
+    """A sink that passes every record with its timestamp to the harness."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -37,11 +37,11 @@ class _Writer(SinkWriter):
         self._results(self._name, [encode(record) for record in zip(values, stamps, strict=True)])
 
 
-class Outputs(HeldResults):
-    """Records by output. Seen at once, as a test wants it; what no snapshot covers goes with a crash, and comes again.
+class Outputs(PendingResults):
+    """The records of each output. They are visible immediately. A crash removes records that no snapshot covers.
 
     >>> outputs = Outputs({"out": [("a", 1)]})
-    >>> outputs.hold("out", [encode(("b", 2))]); outputs.barrier(1); outputs.hold("out", [encode(("c", 3))])
+    >>> outputs.add("out", [encode(("b", 2))]); outputs.barrier(1); outputs.add("out", [encode(("c", 3))])
     >>> outputs.completed(1), outputs.of("out")
     ([], [('a', 1), ('b', 2), ('c', 3)])
     >>> outputs.drop(); outputs.of("out")
@@ -63,10 +63,10 @@ class Outputs(HeldResults):
         return list(self._records.get(name, ()))
 
     def all(self) -> dict[str, list[Record]]:
-        """A copy of everything."""
+        """Return a copy of all records."""
         return {name: list(records) for name, records in self._records.items()}
 
-    def hold(self, uid: str, values: list[bytes]) -> None:
+    def add(self, uid: str, values: list[bytes]) -> None:
         self._records[uid].extend(map(decode, values))
 
     def barrier(self, checkpoint_id: int) -> None:

@@ -1,4 +1,4 @@
-"""A snapshot of a job under test, and the folder it lies in."""
+"""A snapshot of a job under test, and its folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.testing.outputs import Record
 
 
 class SnapshotFolder:
-    """A temporary folder that goes when neither a harness nor a snapshot refers to it any more."""
+    """A temporary folder that is removed when no harness and no snapshot refers to it."""
 
     def __init__(self) -> None:
         self.path = tempfile.mkdtemp(prefix="penstock-harness-")
@@ -25,11 +25,11 @@ class SnapshotFolder:
 
 @dataclass(frozen=True)
 class JobSnapshot:
-    """What `JobHarness.snapshot` gives. It stays good when the harness is closed.
+    """The result of `JobHarness.snapshot`. It remains valid after the harness is closed.
 
     Args:
-        location: URL of the checkpoint: all tools for checkpoints and savepoints read it.
-        outputs: what the job had given when the snapshot was taken.
+        location: URL of the checkpoint, which all tools for checkpoints and savepoints can read.
+        outputs: the outputs of the job at the time of the snapshot.
     """
 
     location: str

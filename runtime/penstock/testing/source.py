@@ -1,11 +1,11 @@
-"""The source that a test pushes into: reads the test's journal by splits and positions, like any other source."""
+"""The source that a test pushes into. It reads the test's journal by splits and positions, like any other source."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from penstock.common.errors import RecoverableError
-from penstock.connectors.source import (
+from penstock.connectors.core.source import (
     NotingSplitReader,
     ReadBounds,
     ReaderContext,
@@ -20,13 +20,13 @@ from penstock.testing.journal import Journal, Kind, decode
 
 
 class CrashMarkReached(RecoverableError):
-    """A `CRASH` that was pushed into a source has been reached: the job fails over, once."""
+    """The error that lets the job fail over, once, when a source reaches a `CRASH` mark."""
 
     code = "CRASH_MARK"
 
 
 class HarnessSource(Source):
-    """One named source of a `JobHarness`. Unbounded, until it is closed."""
+    """One named source of a `JobHarness`. It is unbounded until it is closed."""
 
     bounded = False
 
@@ -64,7 +64,7 @@ class _Reader(SourceReader):
 
 
 class _SplitReader(NotingSplitReader):
-    """Returns records up to the next watermark, and the watermark with them."""
+    """A reader that returns records up to the next watermark, together with the watermark."""
 
     def __init__(self, source: str, split: int, journal: Journal, position: int) -> None:
         super().__init__(position)
@@ -101,7 +101,7 @@ class _SplitReader(NotingSplitReader):
         return RowBatch(values, timestamps or None) if values else None
 
     def _take(self, kind: Kind, timestamp: int | None) -> bool:
-        """Something other than a record; True: the task must hear of it before the next record."""
+        """Handle an entry that is not a record. Return True if the task must handle it before the next record."""
         if kind is Kind.CRASH:
             if not self._journal.meets_crash(self._position - 1):
                 return False

@@ -1,6 +1,6 @@
-"""Windows, window assigners, triggers and evictors: what `penstock.datastream.window` gives the user.
+"""Windows, window assigners, triggers and evictors. `penstock.datastream.window` exports them to users.
 
-Everything here is pure: an assigner maps a record to windows, a trigger answers `TriggerResult`s through the context it
-is given, an evictor shortens a list. The state, the timers and the emitting are the window operator's
-(`penstock.taskmanager.operators.window.operator`).
+Everything here is pure. An assigner maps a record to windows, a trigger returns a `TriggerResult` based on its context,
+and an evictor shortens a list. The window operator (`penstock.taskmanager.operators.window.operator`) handles state,
+timers and output.
 """

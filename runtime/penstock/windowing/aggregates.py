@@ -1,21 +1,24 @@
-"""Built-in window aggregates on fields: mean, sum, min, max, count, several of them in one pass (T39).
+"""Built-in aggregates of fields: mean, sum, min, max, count, or several of them in one pass.
 
     readings.key_by("station").window(TumblingEventTimeWindows.of(timedelta(days=1))).aggregate(
         FieldAggregate.of(FieldAggregate.mean("celsius"), FieldAggregate.max("celsius"), FieldAggregate.count())
     )
 
-They are ordinary aggregate functions, and the window operator also knows them by their columns: a field is read once per
-batch, and records that arrive as Arrow columns are aggregated without becoming Python objects.
+They are ordinary aggregate functions. The window operator and the rolling operator also know their fields. They read a
+field once per batch, and aggregate Arrow columns without creating Python objects. Both ways follow one definition,
+which is the docstring of `FieldAggregate`, and return the same values of the same types.
 """
 
 from __future__ import annotations
 
+from decimal import InvalidOperation
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from penstock.common.errors import InvalidJob
 from penstock.functions.record_functions import AggregateFunction
 from penstock.records.fields import Field, read_field, read_one
+from penstock.records.order import greater, lesser, python_number, python_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,10 +26,10 @@ if TYPE_CHECKING:
 Kind = Literal["mean", "sum", "min", "max", "count"]
 
 Stats = tuple[int, int, Any, Any, Any]
-"""What is kept of one field: the number of records, of values that are not None, their sum, minimum and maximum.
+"""The accumulator of one field: the number of records, the number of values that are not None, their sum, minimum and maximum.
 
-A tuple, not a list: a million of them do not slow the garbage collector down, which looks at lists again and again and at
-tuples of numbers once. What is not needed stays 0 or None.
+A sum that no aggregate needs is always 0, and an unneeded minimum or maximum is always None. The accumulator is a tuple
+and not a list, because the garbage collector scans a tuple of numbers only once.
 """
 RECORDS, COUNT, SUM, MIN, MAX = range(5)
 NO_STATS: Stats = (0, 0, 0, None, None)
@@ -38,10 +41,23 @@ class _Part(NamedTuple):
 
 
 class FieldAggregate(AggregateFunction):
-    """One or several aggregates of fields. The result is a plain value for one, a tuple for several.
+    """One or several aggregates of fields. The result is a plain value for one aggregate, and a tuple for several.
 
-    A field that is None does not count; the aggregate of no values is None (count: 0). `count()` without a field counts
-    records.
+    The result depends only on the records of a key or window and on their order. It does not depend on the form of the
+    records (rows or columns), the boundaries of batches, or the state backend. A restore between two records does not
+    change it, either.
+
+    * A field that is None is skipped. The aggregate of no values is None, and `count` is 0. `count()` without a field
+      counts records.
+    * `sum` adds the values in order of arrival, as `0 + a + b + …` in Python. Integers are exact at any size. Floats
+      follow IEEE 754: the sum with NaN is NaN, inf + -inf is NaN, and a sum is never -0.0. Decimals are exact up to the
+      precision of Python's decimal context (28 digits), and cannot be added to floats. A bool counts as 0 or 1.
+    * `mean` is the sum divided by the count: a float, or a Decimal for Decimals.
+    * `min` and `max` put -0.0 below 0.0 and NaN above every other number, as Flink does. So `max` is NaN if any value
+      is NaN, and `min` is NaN only if all values are. If values are equal but have different types, the first one is
+      kept. Values can be of any type that has an order: text, datetimes, Decimals, tuples.
+    * A numpy number counts as the Python number that is equal to it, so it cannot wrap around.
+    * A value that cannot be added or compared fails the job with an error that names the record.
 
     >>> both = FieldAggregate.of(FieldAggregate.mean("t"), FieldAggregate.count())
     >>> accumulator = both.create_accumulator()
@@ -56,7 +72,7 @@ class FieldAggregate(AggregateFunction):
             raise InvalidJob("FieldAggregate needs at least one aggregate", remedy="for example FieldAggregate.mean(…)")
         named = dict.fromkeys(part.field for part in self.parts if part.field is not None)
         self.fields: list[Field | None] = list(named) or [None]
-        """The fields to read; [None] if only records are counted, which the first field's stats tell as well."""
+        """The fields to read. It is [None] if only records are counted, because the stats of any field include that count."""
         self.needs: list[frozenset[str]] = [
             frozenset(part.kind for part in self.parts if part.field == field) for field in self.fields
         ]
@@ -89,15 +105,16 @@ class FieldAggregate(AggregateFunction):
 
     @staticmethod
     def of(*aggregates: FieldAggregate) -> FieldAggregate:
-        """All of them in one pass; the result is a tuple in this order."""
+        """Return an aggregate that computes all of them in one pass. Its result is a tuple in this order."""
         return FieldAggregate([part for aggregate in aggregates for part in aggregate.parts])
 
     def create_accumulator(self) -> tuple[Any, ...]:
-        """`Stats` of the field; a tuple of them if there are several fields."""
+        """Return the empty accumulator: `Stats` of the field, or a tuple of them for several fields."""
         return NO_STATS if self._is_single else (NO_STATS,) * len(self.fields)
 
     def add(self, value: Any, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
         inputs = [value if field is None else read_one(value, field) for field in self.fields]
+        inputs = list(map(python_number, inputs))
         return self.stepper()(inputs[0] if self._is_single else inputs, accumulator)
 
     def get_result(self, accumulator: tuple[Any, ...]) -> Any:
@@ -105,7 +122,7 @@ class FieldAggregate(AggregateFunction):
         return results[0] if len(results) == 1 else results
 
     def results(self, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The result of every part, in order."""
+        """Return the result of every aggregate, in order."""
         if self._is_single:
             return tuple([read(accumulator) for read, _ in self._readers])
         return tuple([read(accumulator[index]) for read, index in self._readers])
@@ -114,16 +131,19 @@ class FieldAggregate(AggregateFunction):
         return _merged(acc_a, acc_b) if self._is_single else tuple(map(_merged, acc_a, acc_b))
 
     def prepare(self, values: list[Any]) -> list[Any]:
-        """What `stepper()` takes for each record: the field's value, or a tuple of them if there are several fields."""
-        columns = [values if field is None else read_field(values, field) for field in self.fields]
+        """Return the input of `stepper()` for each record: the field's value, or a tuple of them for several fields."""
+        columns = [values if field is None else python_numbers(read_field(values, field)) for field in self.fields]
         return columns[0] if self._is_single else list(zip(*columns, strict=True))
 
     def stepper(self) -> Callable[[Any, Any], tuple[Any, ...]]:
-        """(prepared input, accumulator) -> accumulator."""
+        """Return a function from (prepared input, accumulator) to the next accumulator."""
         return self._steps[0] if self._is_single else self._step_fields
 
     def _step_fields(self, values: Sequence[Any], accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple([step(value, stats) for step, value, stats in zip(self._steps, values, accumulator, strict=True)])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.parts,)
 
     def __repr__(self) -> str:
         parts = ", ".join(f"{kind}({'' if field is None else repr(field)})" for kind, field in self.parts)
@@ -131,11 +151,8 @@ class FieldAggregate(AggregateFunction):
 
 
 def _merged(a: Any, b: Any) -> Stats:
-    low, high = a[MIN], a[MAX]
-    if low is None or (b[MIN] is not None and b[MIN] < low):
-        low = b[MIN]
-    if high is None or (b[MAX] is not None and b[MAX] > high):
-        high = b[MAX]
+    low = a[MIN] if b[MIN] is None else lesser(a[MIN], b[MIN])
+    high = a[MAX] if b[MAX] is None else greater(a[MAX], b[MAX])
     return a[RECORDS] + b[RECORDS], a[COUNT] + b[COUNT], a[SUM] + b[SUM], low, high
 
 
@@ -169,30 +186,30 @@ def _step_sum(value: Any, stats: Any) -> Stats:
     return records + 1, count + 1, total + value, low, high
 
 
-def _step_extremes(value: Any, stats: Any) -> Stats:
-    records, count, total, low, high = stats
-    if value is None:
-        return records + 1, count, total, low, high
-    if low is None or value < low:
-        low = value
-    if high is None or value > high:
-        high = value
-    return records + 1, count + 1, total, low, high
-
-
-def _step_all(value: Any, stats: Any) -> Stats:
-    records, count, total, low, high = stats
-    if value is None:
-        return records + 1, count, total, low, high
-    if low is None or value < low:
-        low = value
-    if high is None or value > high:
-        high = value
-    return records + 1, count + 1, total + value, low, high
-
-
 def _step_for(need: frozenset[str]) -> Callable[[Any, Any], Stats]:
-    """The function that counts one value in, for the aggregates that are needed of its field."""
-    if need & {"min", "max"}:
-        return _step_all if need & {"mean", "sum"} else _step_extremes
-    return _step_sum if need & {"mean", "sum"} else _step_count
+    """Return the function that adds one value to the accumulator of its field.
+
+    Args:
+        need: the needed aggregates of the field.
+    """
+    keeps_sum, keeps_low, keeps_high = bool(need & {"mean", "sum"}), "min" in need, "max" in need
+    if not keeps_low and not keeps_high:
+        return _step_sum if keeps_sum else _step_count
+
+    def step(value: Any, stats: Any) -> Stats:
+        records, count, total, low, high = stats
+        if value is None:
+            return records + 1, count, total, low, high
+        if keeps_sum:
+            total = total + value
+        try:  # `lesser` and `greater` are called only if a comparison does not decide
+            if keeps_low and value is not low and (low is None or not value > low):
+                low = lesser(low, value)
+            if keeps_high and value is not high and (high is None or not value < high):
+                high = greater(high, value)
+        except InvalidOperation:  # Python refuses to compare a Decimal NaN with `<`
+            low = lesser(low, value) if keeps_low else None
+            high = greater(high, value) if keeps_high else None
+        return records + 1, count + 1, total, low, high
+
+    return step

@@ -1,4 +1,4 @@
-"""What a window assigner is: it says which windows a record belongs to (T34)."""
+"""The base class of window assigners. An assigner decides to which windows a record belongs."""
 
 from __future__ import annotations
 
@@ -20,55 +20,56 @@ W = TypeVar("W", bound=Window)
 W2 = TypeVar("W2", bound=Window)
 
 NO_TIMESTAMP = -(2**63)
-"""What a record without event time carries."""
+"""Timestamp of a record without event time."""
 
 
 class WindowAssigner(ABC, Generic[T, W]):
-    """Maps a record to no, one or many windows. Write a subclass for windows of your own (E37)."""
+    """An assigner of records to zero, one or many windows. Write a subclass for a new kind of windows."""
 
     class WindowAssignerContext(ABC):
         @abstractmethod
         def get_current_processing_time(self) -> int:
-            """Wall clock in ms."""
+            """Return the wall clock in ms."""
 
         @abstractmethod
         def get_runtime_context(self) -> RuntimeContext:
-            """State asked for here is the key's, not the window's."""
+            """Return the runtime context. Its state belongs to the key, not to the window."""
 
     @abstractmethod
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[W]:
-        """The windows of `element`; `timestamp` in ms, the smallest int64 if the record has none."""
+        """Return the windows of `element`. `timestamp` is in ms, and the smallest int64 if the record has none."""
 
     @abstractmethod
     def get_default_trigger(self, env: object = None) -> Trigger[T, W]:
-        """The trigger where the program names none; an explicit one replaces it (T40). `env` is None."""
+        """Return the trigger for programs that set none. A trigger of the program replaces it. `env` is None."""
 
     def get_window_serializer(self) -> WindowSerializer[Any]:
-        """How the windows are written into state; `TimeWindow`'s unless overridden."""
+        """Return the serializer of the windows in state. The default is that of `TimeWindow`."""
         return TimeWindowSerializer()
 
     @abstractmethod
     def is_event_time(self) -> bool:
-        """True: the window ends by the watermark; False: by the wall clock."""
+        """Return True if the watermark ends the window, False if the wall clock does."""
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
-    """An assigner whose windows may merge: sessions (T30)."""
+    """An assigner whose windows may merge, such as sessions."""
 
     class MergeCallback(ABC, Generic[W2]):
         @abstractmethod
         def merge(self, to_be_merged: Iterable[W2], merge_result: W2) -> None:
-            """The windows `to_be_merged` become `merge_result`."""
+            """Replace the windows `to_be_merged` with `merge_result`."""
 
     @abstractmethod
     def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
-        """Calls `callback.merge` for every group of `windows` that becomes one."""
+        """Call `callback.merge` for every group of `windows` that becomes one window."""
 
 
 def check_merging(assigner: WindowAssigner[Any, Any], trigger: Trigger[Any, Any]) -> None:
-    """
+    """Check that the trigger supports merging if the windows merge.
+
     Raises:
-        InvalidJob: the windows merge, and the trigger cannot.
+        InvalidJob: the windows merge and the trigger cannot.
     """
     if isinstance(assigner, MergingWindowAssigner) and not trigger.can_merge():
         raise InvalidJob(
@@ -78,15 +79,15 @@ def check_merging(assigner: WindowAssigner[Any, Any], trigger: Trigger[Any, Any]
 
 
 def positive_millis(length: TimeLike, what: str) -> int:
-    """Whole ms of a length of time that must be positive; `what` names it in the error."""
+    """Return a positive length of time in whole ms. `what` names it in the error."""
     millis = as_millis(length, what)
     if millis <= 0:
-        raise InvalidJob(f"{what} must be positive, not {millis} ms", remedy="give at least one millisecond")
+        raise InvalidJob(f"{what} must be positive, not {millis} ms", remedy="use at least 1 ms")
     return millis
 
 
 def event_time_of(timestamp: int) -> int:
-    """The timestamp, unless the record has none."""
+    """Return the timestamp. Raise an error if the record has none."""
     if timestamp == NO_TIMESTAMP:
         raise InvalidJob(
             "the record has no timestamp, but its window is an event-time window",

@@ -1,4 +1,4 @@
-"""Count windows and the global window: windows that no clock ends (T32, T33)."""
+"""Count windows and the global window, which no clock ends."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ class _CountWindowAssigner(WindowAssigner[Any, CountWindow]):
     window_size: int
 
     def get_default_trigger(self, env: object = None) -> Trigger[Any, CountWindow]:
-        """A full window never gets another record, and no clock ever ends it: firing must also remove it."""
+        """Return a trigger that purges when it fires. A full window gets no more records, and no clock ends it, so nothing
+        else removes it.
+        """
         return PurgingTrigger(CountTrigger(self.window_size))
 
     def get_window_serializer(self) -> CountWindowSerializer:
@@ -86,7 +88,7 @@ class CountSlidingWindowAssigner(_CountWindowAssigner):
 
 
 def _next_position(context: WindowAssigner.WindowAssignerContext, descriptor: ValueStateDescriptor) -> int:
-    """The number of records of this key so far; counts this one."""
+    """Count this record and return the number of records of this key."""
     count = context.get_runtime_context().get_state(descriptor)
     position = count.value() or 0
     count.update(position + 1)
@@ -94,7 +96,7 @@ def _next_position(context: WindowAssigner.WindowAssignerContext, descriptor: Va
 
 
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
-    """One window for everything. It never ends and never fires unless a trigger is given (T33)."""
+    """One window for all records of a key. It never ends, and fires only with a trigger that the program sets."""
 
     @staticmethod
     def create() -> GlobalWindows:

@@ -1,6 +1,6 @@
-"""Evictors: drop records from a window before or after its function has seen them (T47).
+"""Evictors: they remove records from a window before or after the call of its function.
 
-A window with an evictor keeps all its records, also where reduce or aggregate would keep one value.
+A window with an evictor keeps all its records, even if it could keep one value for reduce or aggregate.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class TimestampedValue(NamedTuple):
 
 
 class Evictor(ABC, Generic[W]):
-    """Base of all evictors. Records are removed from the list that is passed, in place."""
+    """Base of all evictors. An evictor removes records from the given list in place."""
 
     class EvictorContext(ABC):
         @abstractmethod
@@ -39,22 +39,22 @@ class Evictor(ABC, Generic[W]):
 
     @abstractmethod
     def evict_before(self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorContext) -> None:
-        """Called before the window function; `size` is `len(elements)`."""
+        """Evict before the call of the window function. `size` is `len(elements)`."""
 
     @abstractmethod
     def evict_after(self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorContext) -> None:
-        """Called after the window function."""
+        """Evict after the call of the window function."""
 
 
 class _OnceEvictor(Evictor[Window]):
-    """Evicts before the window function, or after it if `do_evict_after`."""
+    """An evictor that runs before the window function, or after it if `do_evict_after` is set."""
 
     def __init__(self, do_evict_after: bool) -> None:
         self._after = do_evict_after
 
     @abstractmethod
     def evict(self, elements: list[TimestampedValue]) -> None:
-        """Take out of the list what the window function, or the next firing, is not to see."""
+        """Remove the records from the list that the window function, or the next firing, must not see."""
 
     def evict_before(
         self, elements: list[TimestampedValue], size: int, window: Window, ctx: Evictor.EvictorContext
@@ -70,7 +70,7 @@ class _OnceEvictor(Evictor[Window]):
 
 
 class CountEvictor(_OnceEvictor):
-    """Keeps the last `max_count` records.
+    """An evictor that keeps the last `max_count` records.
 
     >>> records = [TimestampedValue(v, v) for v in (1, 2, 3)]
     >>> CountEvictor.of(2).evict(records); [value for value, _ in records]
@@ -92,7 +92,7 @@ class CountEvictor(_OnceEvictor):
 
 
 class TimeEvictor(_OnceEvictor):
-    """Keeps the records not older than `window_size` before the newest one; does nothing without timestamps."""
+    """An evictor that keeps records that are at most `window_size` older than the newest one. It has no effect without timestamps."""
 
     def __init__(self, window_size: TimeLike, *, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)
@@ -110,7 +110,7 @@ class TimeEvictor(_OnceEvictor):
 
 
 class DeltaEvictor(_OnceEvictor):
-    """Removes the records whose `delta(record, last record)` reaches `threshold`."""
+    """An evictor that removes records whose `delta(record, last record)` reaches `threshold`."""
 
     def __init__(self, threshold: float, delta: Callable[[Any, Any], float], *, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)

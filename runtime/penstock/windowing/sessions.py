@@ -1,4 +1,4 @@
-"""Session windows: a key's window lasts until nothing has arrived for a gap (T30)."""
+"""Session windows: a key's window ends when no record arrives for a gap."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from penstock.windowing.windows import TimeWindow
 
 
 class SessionWindowTimeGapExtractor(ABC):
-    """The gap after which a session ends, by record. A plain function does as well."""
+    """A function object that returns the gap after which a session ends, for each record. A plain function is accepted, too."""
 
     @abstractmethod
     def extract(self, element: Any) -> TimeLike:
-        """A positive length; an int counts ms."""
+        """Return a positive length; an int is in ms."""
 
 
 GapExtractor = SessionWindowTimeGapExtractor | Callable[[Any], TimeLike]
 
 
 class _SessionAssigner(MergingWindowAssigner[Any, TimeWindow]):
-    """Each record opens the window [t, t + gap); windows that overlap or touch merge (T30)."""
+    """Assigner of session windows. Each record opens the window [t, t + gap). Windows that overlap or touch merge."""
 
     @abstractmethod
     def gap_ms(self, element: Any) -> int:
-        """The session's gap behind this record, ms."""
+        """Return the session's gap after this record in ms."""
 
     def merge_windows(
         self, windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]
@@ -42,7 +42,7 @@ class _SessionAssigner(MergingWindowAssigner[Any, TimeWindow]):
 
 
 def merges_like_sessions(assigner: MergingWindowAssigner[Any, Any]) -> bool:
-    """Whether the assigner's windows are time windows that merge where they overlap or touch, and nowhere else."""
+    """Return whether the assigner's windows are time windows that merge exactly if they overlap or touch."""
     return (
         type(assigner).merge_windows is _SessionAssigner.merge_windows
         and type(assigner).get_window_serializer is _SessionAssigner.get_window_serializer
@@ -117,7 +117,7 @@ class DynamicProcessingTimeSessionWindows(_DynamicGap, _ProcessingTimeSessions):
 
 
 class EventTimeSessionWindows(_FixedGap, _EventTimeSessions):
-    """Sessions by event time: a key's session ends when nothing arrives for `gap`.
+    """Sessions by event time: a key's session ends when no record arrives for `gap`.
 
     >>> EventTimeSessionWindows.with_gap(900_000)
     EventTimeSessionWindows(gap=900000)
@@ -133,7 +133,7 @@ class EventTimeSessionWindows(_FixedGap, _EventTimeSessions):
 
 
 class ProcessingTimeSessionWindows(_FixedGap, _ProcessingTimeSessions):
-    """Sessions by the wall clock: a key's session ends when nothing arrives for `gap`."""
+    """Sessions by the wall clock: a key's session ends when no record arrives for `gap`."""
 
     @staticmethod
     def with_gap(size: TimeLike) -> ProcessingTimeSessionWindows:

@@ -1,4 +1,4 @@
-"""Tumbling and sliding time windows: epoch-aligned, half-open, shifted by an offset (T28, T29)."""
+"""Tumbling and sliding time windows. They are aligned to the epoch, half-open, and shifted by an offset."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _TimeAssigner(WindowAssigner[Any, TimeWindow]):
         self.size_ms, self.slide_ms, self.offset_ms = _aligned(size, slide, offset, type(self).__name__)
 
     def windows_at(self, timestamp: int) -> list[TimeWindow]:
-        """All windows that hold `timestamp`, the latest first; none if it falls between two windows (T29)."""
+        """Return all windows that hold `timestamp`, the latest first. The list is empty if the time is between two windows."""
         size = self.size_ms
         last = timestamp - (timestamp - self.offset_ms) % self.slide_ms
         if last > MAX_LONG - size:
@@ -68,7 +68,7 @@ class _ProcessingTimeAssigner(_TimeAssigner):
 
 
 class TumblingEventTimeWindows(_EventTimeAssigner):
-    """Windows of one size, end to end, by event time. `offset` shifts them: 1 h with 15 min starts at 00:15, 01:15 …
+    """Consecutive windows of one size by event time. `offset` shifts them: 1 h with 15 min starts at 00:15, 01:15 …
 
     >>> TumblingEventTimeWindows.of(5000).windows_at(12_345)
     [TimeWindow(start=10000, end=15000)]
@@ -83,7 +83,7 @@ class TumblingEventTimeWindows(_EventTimeAssigner):
 
 
 class TumblingProcessingTimeWindows(_ProcessingTimeAssigner):
-    """Windows of one size, end to end, by the wall clock."""
+    """Consecutive windows of one size by the wall clock."""
 
     def __init__(self, size: TimeLike, offset: TimeLike | None = None) -> None:
         super().__init__(size, size, offset)
@@ -96,7 +96,7 @@ class TumblingProcessingTimeWindows(_ProcessingTimeAssigner):
 class SlidingEventTimeWindows(_EventTimeAssigner):
     """Windows of one size, a new one every `slide`, by event time.
 
-    With slide < size a record is in several windows; with slide > size some records are in none and are dropped (T29).
+    If slide < size, a record is in several windows. If slide > size, some records are in no window and are dropped.
 
     >>> SlidingEventTimeWindows.of(4000, 2000).windows_at(5000)
     [TimeWindow(start=4000, end=8000), TimeWindow(start=2000, end=6000)]

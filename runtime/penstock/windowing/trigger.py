@@ -1,7 +1,7 @@
-"""Triggers: when a window's contents are evaluated, and when they are dropped (T40-T44).
+"""Triggers: they decide when the content of a window is evaluated and when it is dropped.
 
-A trigger object is shared by all keys and windows, so it keeps no state of its own: what it must remember goes into
-`ctx.get_partitioned_state`, which is scoped to the key and the window, and into timers. `clear` must remove both (T43).
+All keys and windows share a trigger object, so the object itself keeps no state. A trigger keeps its state in
+`ctx.get_partitioned_state`, whose scope is the key and the window, and in timers. `clear` must remove both.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ W = TypeVar("W", bound=Window)
 
 
 class TriggerResult(Enum):
-    """What happens to a window (T41).
+    """The action on a window.
 
-    FIRE evaluates it and keeps its contents; PURGE drops the contents and calls the window function's `clear`;
+    FIRE evaluates the window and keeps its content. PURGE drops the content and calls the window function's `clear`.
     FIRE_AND_PURGE does both, in this order.
     """
 
@@ -43,30 +43,33 @@ class TriggerResult(Enum):
 class Trigger(ABC, Generic[T, W]):
     """Base of all triggers, built-in and user-written.
 
-    A trigger for merging windows (sessions) must answer True in `can_merge` and merge its state in `on_merge`.
+    A trigger for merging windows (sessions) must return True from `can_merge` and merge its state in `on_merge`.
     """
+
+    keeps_state = False
+    """Whether a built-in trigger keeps state for each window. Another trigger class could not read that state."""
 
     class TriggerContext(ABC):
         """The clocks, timers and state of one key and window."""
 
         @abstractmethod
         def get_current_processing_time(self) -> int:
-            """Wall clock in ms."""
+            """Return the wall clock in ms."""
 
         @abstractmethod
         def get_metric_group(self) -> MetricSink | None: ...
 
         @abstractmethod
         def get_current_watermark(self) -> int:
-            """Event-time clock in ms; the smallest int64 before the first watermark."""
+            """Return the watermark in ms; the smallest int64 before the first watermark."""
 
         @abstractmethod
         def register_processing_time_timer(self, time: int) -> None:
-            """`on_processing_time` is called at `time` (ms) for this key and window."""
+            """Request a call of `on_processing_time` at `time` (ms) for this key and window."""
 
         @abstractmethod
         def register_event_time_timer(self, time: int) -> None:
-            """`on_event_time` is called when the watermark reaches `time` (ms), for this key and window."""
+            """Request a call of `on_event_time` for this key and window when the watermark reaches `time` (ms)."""
 
         @abstractmethod
         def delete_processing_time_timer(self, time: int) -> None: ...
@@ -76,12 +79,12 @@ class Trigger(ABC, Generic[T, W]):
 
         @abstractmethod
         def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
-            """The state handle, scoped to this key and window for the duration of the call."""
+            """Return the state handle. Its scope is this key and window during the call."""
 
     class OnMergeContext(TriggerContext):
         @abstractmethod
         def merge_partitioned_state(self, state_descriptor: StateDescriptor) -> None:
-            """Moves the state of the windows that merged into the window they became.
+            """Move the state of the merged windows to the window that results.
 
             Only list, reducing and aggregating state can be merged.
             """
@@ -99,7 +102,7 @@ class Trigger(ABC, Generic[T, W]):
         return False
 
     def on_merge(self, window: W, ctx: OnMergeContext) -> None:
-        """The windows whose state `ctx` can merge have become `window`."""
+        """Merge the state of the windows that have become `window`, with `ctx`."""
         raise InvalidJob(
             f"{type(self).__name__} cannot merge windows",
             remedy="implement can_merge and on_merge, or use a window assigner that does not merge",
@@ -107,11 +110,11 @@ class Trigger(ABC, Generic[T, W]):
 
     @abstractmethod
     def clear(self, window: W, ctx: TriggerContext) -> None:
-        """The window is gone: remove its trigger state and timers."""
+        """Remove the trigger state and timers of a window that has ended."""
 
 
 class EventTimeTrigger(Trigger[Any, TimeWindow]):
-    """Fires when the watermark passes the window's end, and again for every late record that is still allowed."""
+    """A trigger that fires when the watermark passes the window's end, and again for every allowed late record."""
 
     def on_element(
         self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
@@ -141,7 +144,7 @@ class EventTimeTrigger(Trigger[Any, TimeWindow]):
 
 
 class ProcessingTimeTrigger(Trigger[Any, TimeWindow]):
-    """Fires when the wall clock passes the window's end."""
+    """A trigger that fires when the wall clock passes the window's end."""
 
     def on_element(
         self, element: Any, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext

@@ -1,4 +1,4 @@
-"""Triggers that do not follow the window's end alone: early and repeated firing, counts, differences, purging (T44)."""
+"""Triggers with other rules than the window's end: early and repeated firing, counts, differences, purging."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 
 class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
-    """Fires every `interval` of event time, aligned to the epoch, and at the window's end."""
+    """A trigger that fires at every `interval` of event time, aligned to the epoch, and at the window's end."""
+
+    keeps_state = True
 
     def __init__(self, interval: TimeLike) -> None:
         self.interval = positive_millis(interval, "interval of ContinuousEventTimeTrigger")
@@ -74,7 +76,9 @@ class ContinuousEventTimeTrigger(Trigger[Any, TimeWindow]):
 
 
 class ContinuousProcessingTimeTrigger(Trigger[Any, Window]):
-    """Fires every `interval` of the wall clock, aligned to the epoch, until the window's end."""
+    """A trigger that fires at every `interval` of the wall clock, aligned to the epoch, until the window's end."""
+
+    keeps_state = True
 
     def __init__(self, interval: TimeLike) -> None:
         self.interval = positive_millis(interval, "interval of ContinuousProcessingTimeTrigger")
@@ -122,7 +126,9 @@ class ContinuousProcessingTimeTrigger(Trigger[Any, Window]):
 
 
 class CountTrigger(Trigger[Any, Window]):
-    """Fires at every `window_size`-th record of the window. The contents stay; see `PurgingTrigger`."""
+    """A trigger that fires at every `window_size`-th record of the window and keeps the content. `PurgingTrigger` drops it."""
+
+    keeps_state = True
 
     def __init__(self, window_size: int) -> None:
         if window_size <= 0:
@@ -153,7 +159,7 @@ class CountTrigger(Trigger[Any, Window]):
 
 
 class PurgingTrigger(Trigger[Any, Any]):
-    """Fires when the nested trigger does, and then drops the window's contents."""
+    """A trigger that fires when the nested trigger does, and then drops the window's content."""
 
     def __init__(self, nested_trigger: Trigger[Any, Any]) -> None:
         self.nested_trigger = nested_trigger
@@ -186,8 +192,12 @@ def _purging(result: TriggerResult) -> TriggerResult:
 
 
 class DeltaTrigger(Trigger[Any, Window]):
-    """Fires when a record differs from the one that fired last (at first, from the window's first record) by more than
-    `threshold`, as measured by `delta(old, new)`."""
+    """A trigger that fires when `delta(old, new)` exceeds `threshold`.
+
+    `new` is the current record, and `old` the record that fired last. At first, `old` is the window's first record.
+    """
+
+    keeps_state = True
 
     def __init__(self, threshold: float, delta: Callable[[Any, Any], float], element_type: Any = None) -> None:
         self._threshold = threshold
@@ -214,7 +224,7 @@ class DeltaTrigger(Trigger[Any, Window]):
 
 
 class NeverTrigger(Trigger[Any, Any]):
-    """Never fires: the default of `GlobalWindows`."""
+    """A trigger that never fires. It is the default of `GlobalWindows`."""
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: Trigger.TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
@@ -223,7 +233,7 @@ class NeverTrigger(Trigger[Any, Any]):
         return True
 
     def on_merge(self, window: Window, ctx: Trigger.OnMergeContext) -> None:
-        """There is nothing to merge."""
+        """Do nothing, because the trigger has no state."""
 
     def clear(self, window: Window, ctx: Trigger.TriggerContext) -> None:
-        """There is nothing to remove."""
+        """Do nothing, because the trigger has no state."""

@@ -1,7 +1,7 @@
-"""What is done with a window's records: the choice the program made.
+"""The function that the program applies to a window's records.
 
-Reduce and aggregate fold every record into one accumulator as it arrives; process and apply see all records when the
-window fires (T36-T38). A fold may be followed by a window function, which then gets the one folded value.
+Reduce and aggregate fold every record into one accumulator when it arrives. Process and apply get all records when the
+window fires. A window function may follow a fold, and then gets the one folded value.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WindowFunctionSpec:
-    """Made by the static methods; `state_type` is the type of what a window keeps (any builtin type if None).
+    """The window function of a program. The static methods create it. `state_type` is the type of the window's state
+    (None: any builtin type).
 
-    Window functions are function objects or plain callables: `(key, context, elements)` for process,
-    `(key, window, elements)` for apply, without the key on a stream that has none.
+    Window functions are function objects or plain callables: `(key, context, elements)` for process, or `(key, window,
+    elements)` for apply. On a stream without a key they have no key argument.
     """
 
     kind: Literal["reduce", "aggregate", "process", "apply"]
@@ -37,7 +38,7 @@ class WindowFunctionSpec:
 
     @staticmethod
     def field(kind: AggregateKind, field: Field, element_type: Any = None) -> WindowFunctionSpec:
-        """`sum`, `min`, `max`, `min_by`, `max_by` of a field; the result is a record."""
+        """Return `sum`, `min`, `max`, `min_by` or `max_by` of a field. The result is a record."""
         return WindowFunctionSpec("reduce", FieldReduce(kind, field), None, element_type)
 
     @staticmethod

@@ -1,7 +1,7 @@
-"""Windows: finite buckets of records, and how each kind is written into state.
+"""Windows: finite groups of records, and the serialization of each kind in state.
 
 A window is the *namespace* of its state: a tuple of ints. `TimeWindow` is `(start, end)`, `GlobalWindow` `(0,)`,
-`CountWindow` `(id,)`. A `WindowSerializer` maps between the two; a custom window kind brings its own.
+`CountWindow` `(id,)`. A `WindowSerializer` converts between the two. A custom window kind needs its own serializer.
 """
 
 from __future__ import annotations
@@ -9,34 +9,41 @@ from __future__ import annotations
 import struct
 from abc import ABC, abstractmethod
 from io import BytesIO
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from penstock.common.serializer import TypeSerializer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from penstock.windowing.assigner import MergingWindowAssigner
 
 MAX_LONG = 2**63 - 1
 
 W = TypeVar("W", bound="Window")
+AnyWindow = TypeVar("AnyWindow", contravariant=True)
 
 Namespace = tuple[int, ...]
 
 
 class Window(ABC):
-    """A finite bucket of records. Custom windows must be hashable and comparable by value."""
+    """A finite group of records. Custom windows must be hashable and comparable by value."""
 
     __slots__ = ()
 
     @abstractmethod
     def max_timestamp(self) -> int:
-        """The largest timestamp (ms) that still belongs to the window; results are stamped with it (T10)."""
+        """Return the largest timestamp (ms) in the window. It is the timestamp of the results."""
+
+
+class MergeCallback(Protocol[AnyWindow]):
+    """The part of `MergingWindowAssigner.MergeCallback` that merging calls."""
+
+    def merge(self, to_be_merged: Iterable[AnyWindow], merge_result: AnyWindow) -> None:
+        """Replace the windows `to_be_merged` with `merge_result`."""
 
 
 class TimeWindow(Window):
-    """The interval [start, end) in ms: `start` belongs to it, `end` does not (T27).
+    """The interval [start, end) in ms. `start` belongs to it and `end` does not.
 
     >>> window = TimeWindow(0, 5000)
     >>> window.max_timestamp(), window.intersects(TimeWindow(5000, 6000)), window.cover(TimeWindow(7000, 8000))
@@ -53,18 +60,18 @@ class TimeWindow(Window):
         return self.end - 1
 
     def intersects(self, other: TimeWindow) -> bool:
-        """True if the windows overlap or touch; windows that touch are merged, as in Flink."""
+        """Return whether the windows overlap or touch. Windows that touch are merged, as in Flink."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """The smallest window that holds both."""
+        """Return the smallest window that contains both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     @staticmethod
     def of_length(start: int, length: int) -> TimeWindow:
-        """The window that begins at `start`; it ends with time itself at the latest.
+        """Return the window that begins at `start`. Its end is at most the largest timestamp.
 
-        What a count or global window gives has the latest of all timestamps, and may go into time windows.
+        The results of count and global windows have the largest possible timestamp. They may be grouped into time windows.
 
         >>> TimeWindow.of_length(MAX_LONG - 5, 10).end == MAX_LONG
         True
@@ -74,7 +81,7 @@ class TimeWindow(Window):
 
     @staticmethod
     def get_window_start_with_offset(timestamp: int, offset: int, window_size: int) -> int:
-        """Start (ms) of the epoch-aligned window of `window_size` that holds `timestamp`; negative times work too.
+        """Return the start (ms) of the epoch-aligned window of `window_size` that contains `timestamp`, which may be negative.
 
         >>> TimeWindow.get_window_start_with_offset(-1, 0, 5000)
         -5000
@@ -82,8 +89,8 @@ class TimeWindow(Window):
         return timestamp - (timestamp - offset) % window_size
 
     @staticmethod
-    def merge_windows(windows: Iterable[TimeWindow], callback: MergingWindowAssigner.MergeCallback[TimeWindow]) -> None:
-        """Calls `callback.merge(parts, whole)` for every group of windows that overlap or touch."""
+    def merge_windows(windows: Iterable[TimeWindow], callback: MergeCallback[TimeWindow]) -> None:
+        """Call `callback.merge(parts, whole)` for every group of windows that overlap or touch."""
         groups: list[tuple[TimeWindow, list[TimeWindow]]] = []
         for candidate in sorted(windows):
             if groups and groups[-1][0].intersects(candidate):
@@ -135,7 +142,7 @@ class CountWindow(Window):
 
 
 class GlobalWindow(Window):
-    """The one window that holds everything and never ends (T33)."""
+    """The single window that contains all records and never ends."""
 
     __slots__ = ()
 
@@ -160,9 +167,9 @@ _GLOBAL = GlobalWindow()
 
 
 class WindowSerializer(TypeSerializer[W]):
-    """Maps windows of one kind to bytes and back, and through them to the namespace of their state.
+    """A serializer of one kind of windows. It also converts them to the namespace of their state.
 
-    A custom window kind needs `serialize` and `deserialize` only.
+    A custom window kind only needs `serialize` and `deserialize`.
     """
 
 

@@ -1,6 +1,6 @@
-"""The self-verifying job as a FlinkJob: see `checked`, which the image holds beside it.
+"""The self-verifying job as a FlinkJob. See `checked`, which the image has in the same folder.
 
-Every number carries when it was processed, so that the output tells how long it stood still.
+Every number has the time of its processing, so that the output shows how long it paused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from penstock.datastream.window import TumblingEventTimeWindows
 
 
 def stamp(value: dict[str, int]) -> dict[str, int]:
-    """With the wall clock's ms."""
+    """Add the time in ms."""
     return {**value, "at": time.time_ns() // 1_000_000}
 
 
@@ -31,8 +31,8 @@ def refuse(value: dict[str, int]) -> dict[str, int]:
     raise ValueError(f"number {value['number']} is refused")
 
 
-def refuse_when_told(value: dict[str, int]) -> dict[str, int]:
-    """While the file is there."""
+def refuse_if_requested(value: dict[str, int]) -> dict[str, int]:
+    """Refuse the number while the file exists."""
     if os.path.exists(REFUSE):
         raise ValueError(f"number {value['number']} is refused, as {REFUSE} is there")
     return stamp(value)
@@ -41,8 +41,8 @@ def refuse_when_told(value: dict[str, int]) -> dict[str, int]:
 REFUSE = "/tmp/refuse"
 
 
-def hoard(value: dict[str, int]) -> dict[str, int]:
-    """Keeps more with every number, in steps so large that the limit is reached before anything else has to go."""
+def use_up_memory(value: dict[str, int]) -> dict[str, int]:
+    """Keep more memory with every number, in steps so large that the limit is reached before anything else fails."""
     HOARD.append(b"x" * (256 << 20))
     return value
 
@@ -62,23 +62,23 @@ class More(KeyedProcessFunction):
 
 
 class Retyped(checked.CheckSequence):
-    """The same states, one of them with a type that the stored one cannot become."""
+    """The same states. The new type of one of them cannot read the stored state."""
 
     def open(self, runtime_context: Any) -> None:
         self.last = runtime_context.get_state(ValueStateDescriptor("last", str))
         self.count = runtime_context.get_state(ValueStateDescriptor("count", int))
 
 
-def build(env: StreamExecutionEnvironment, plan: checked.Plan, output: str, asked: argparse.Namespace) -> None:
-    if asked.retyped:
+def build(env: StreamExecutionEnvironment, plan: checked.Plan, output: str, arguments: argparse.Namespace) -> None:
+    if arguments.retyped:
         checked.CheckSequence = Retyped
     numbers = checked.checked(env, plan)
-    if asked.more:
+    if arguments.more:
         numbers = numbers.key_by(checked.key_of_checked).process(More()).name("more").uid("more")
-    wish = refuse if asked.refuse else hoard if asked.hoard else refuse_when_told
-    stamped = numbers.map(wish).name("stamp").uid("stamp")
+    function = refuse if arguments.refuse else use_up_memory if arguments.hoard else refuse_if_requested
+    stamped = numbers.map(function).name("stamp").uid("stamp")
     stamped.sink_to(files(f"{output}/numbers")).uid("numbers-sink")
-    if asked.without_windows:
+    if arguments.without_windows:
         return
     windows = (
         numbers.key_by(checked.key_of_checked)
@@ -91,30 +91,28 @@ def build(env: StreamExecutionEnvironment, plan: checked.Plan, output: str, aske
 
 
 def files(url: str) -> FileSink:
-    """Readers see what is new with every checkpoint."""
+    """Return a sink whose output readers see at every checkpoint."""
     sink = FileSink.for_row_format(url, JsonLinesEncoder())
     return sink.with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy()).build()
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--output", required=True, help="folder or URL of the results")
-    arguments.add_argument("--per-key", type=int, required=True)
-    arguments.add_argument("--keys", type=int, required=True)
-    arguments.add_argument("--splits", type=int, required=True)
-    arguments.add_argument("--rate", type=float, required=True)
-    arguments.add_argument("--revision", default="", help="makes one command line different from another")
-    arguments.add_argument("--refuse", action="store_true", help="a revision that never becomes stable")
-    arguments.add_argument("--hoard", action="store_true", help="a revision whose functions use up all memory")
-    arguments.add_argument("--more", action="store_true", help="a revision with one more operator with state")
-    arguments.add_argument("--retyped", action="store_true", help="a revision that cannot read the state")
-    arguments.add_argument(
-        "--without-windows", action="store_true", help="a revision that lacks an operator with state"
-    )
-    asked = arguments.parse_args()
-    plan = checked.Plan(per_key=asked.per_key, keys=asked.keys, splits=asked.splits, rate=asked.rate)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", required=True, help="folder or URL of the results")
+    parser.add_argument("--per-key", type=int, required=True)
+    parser.add_argument("--keys", type=int, required=True)
+    parser.add_argument("--splits", type=int, required=True)
+    parser.add_argument("--rate", type=float, required=True)
+    parser.add_argument("--revision", default="", help="any text, which makes the command line different")
+    parser.add_argument("--refuse", action="store_true", help="a revision that never becomes stable")
+    parser.add_argument("--hoard", action="store_true", help="a revision whose functions use up all memory")
+    parser.add_argument("--more", action="store_true", help="a revision with one more operator with state")
+    parser.add_argument("--retyped", action="store_true", help="a revision that cannot read the state")
+    parser.add_argument("--without-windows", action="store_true", help="a revision that lacks an operator with state")
+    arguments = parser.parse_args()
+    plan = checked.Plan(per_key=arguments.per_key, keys=arguments.keys, splits=arguments.splits, rate=arguments.rate)
     env = StreamExecutionEnvironment.get_execution_environment()
-    build(env, plan, asked.output, asked)
+    build(env, plan, arguments.output, arguments)
     env.execute("self-verifying")
 
 

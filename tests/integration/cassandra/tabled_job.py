@@ -1,9 +1,10 @@
-"""Generated rows -> a table, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+"""Write generated rows to a table in a separate process, which continues from its newest checkpoint each time it is started again.
 
 python -m tests.integration.cassandra.tabled_job FOLDER PORT TABLE COUNT PARALLELISM MODE [MOMENT]
 
-MODE: `direct` or `write-ahead`. MOMENT: where it kills itself, once, at the third time it sends a checkpoint: `before` it, `within` it (rows are sent, nothing
-is noted), or `after` it. Rows have one key in ten, so that each is written ten times: its last number counts.
+MODE: `direct` or `write-ahead`. MOMENT: when the process kills itself, once, at its third checkpoint: `before` it, `within`
+it
+(rows are sent, nothing is noted), or `after` it. Ten rows share each key, so each key is written ten times and its last number must win.
 """
 
 from __future__ import annotations
@@ -16,19 +17,19 @@ from typing import Any
 
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.cassandra.committer import HeldRowsCommitter
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.connectors.cassandra import CassandraTableSink, ClusterBuilder
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
-from tools.cassandraserver import HOST
+from tools.servers.base.server import HOST
 
 JOB_ID = "9057905790579057905790579057905b"
 RATE = 1500.0
 
 
 def dying(folder: Path, moment: str) -> None:
-    """The third checkpoint that is sent ends the process at this moment, unless one has died so before."""
+    """End the process at this moment of the third checkpoint, unless it has already been killed in this way."""
     send, commit, times, died = HeldRowsCommitter._send, HeldRowsCommitter.commit, 0, folder / f"died-{moment}"
 
     def die(here: str) -> None:

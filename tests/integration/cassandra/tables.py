@@ -1,4 +1,4 @@
-"""A table of a test's own in a keyspace of all, and sinks of it."""
+"""A separate table for each test in a shared keyspace, and sinks for it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from penstock.connectors.sink import WriterContext
+from penstock.connectors.core.sink import WriterContext
 from penstock.datastream.connectors.cassandra import CassandraTableSink, ClusterBuilder
-from tools.cassandraserver import HOST, PASSWORD, USER, CassandraServer
+from tools.servers.base.server import HOST
+from tools.servers.cassandra import PASSWORD, USER, CassandraServer
 
 KEYSPACE = "weather"
 COLUMNS = "id int PRIMARY KEY, key text"
@@ -44,6 +45,6 @@ class Table:
 
 
 def ends(sink: CassandraTableSink, job: str = "job", subtask: int = 0) -> tuple[Any, Any]:
-    """A writer and a committer."""
+    """Return a writer and a committer."""
     committer = sink.create_committer({}, job_id=job, uid="sink")
     return sink.create_writer(WriterContext(subtask, 2, 1, "sink", job), []), committer

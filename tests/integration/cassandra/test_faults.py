@@ -1,4 +1,4 @@
-"""Rows -> table, whatever dies and when: each key ends with its last row, and rows that wait for their checkpoint are seen after it only."""
+"""Rows -> table under faults. Each key ends with its last row, and write-ahead rows are visible only after their checkpoint."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pytest
 
 from penstock.common.errors import EpochFailed, SinkError
 from penstock.connectors.cassandra.committer import NOTES, CassandraCommitter
-from penstock.connectors.write_ahead import FileCheckpointCommitter
+from penstock.connectors.core.write_ahead import FileCheckpointCommitter
 from tests.committables import settled
 from tests.integration.cassandra.tabled_job import JOB_ID, keys_of
 from tests.integration.cassandra.tables import KEYSPACE, Table, ends
-from tools.cassandraserver import CassandraServer
+from tools.servers.cassandra import CassandraServer
 
 pytestmark = pytest.mark.cassandra
 COUNT = 3_000
@@ -28,14 +28,14 @@ COUNT = 3_000
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraServer]:
-    """One that is killed and paused."""
+    """Start a separate server that the test kills and pauses."""
     with CassandraServer(tmp_path_factory.mktemp("killed")) as server:
         yield server
 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Any]:
-    """A function that (re)starts the job; it is killed at the end."""
+    """Yield a function that (re)starts the job. The job is killed at the end."""
     running: list[subprocess.Popen[bytes]] = []
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -61,11 +61,9 @@ def wanted(count: int = COUNT) -> dict[int, str]:
 
 
 @pytest.mark.parametrize("moment", ["before", "within", "after"])
-def test_a_job_killed_at_any_moment_of_sending_is_taken_on_by_its_successor(
-    own: CassandraServer, job: Any, moment: str
-) -> None:
+def test_a_successor_sends_the_rows_of_a_job_killed_at_any_moment(own: CassandraServer, job: Any, moment: str) -> None:
     table = Table(own)
-    own.execute(f"DROP TABLE IF EXISTS {KEYSPACE}.{NOTES}")  # the job has the same id in each of them
+    own.execute(f"DROP TABLE IF EXISTS {KEYSPACE}.{NOTES}")  # the job has the same id in each test
     assert job(table, 2, "write-ahead", moment).wait(120) == -signal.SIGKILL
     assert job(table, 1, "write-ahead", moment).wait(120) == 0
     assert table.rows() == wanted()
@@ -75,7 +73,7 @@ def test_a_job_killed_at_any_moment_of_sending_is_taken_on_by_its_successor(
 
 
 @pytest.mark.parametrize("mode", ["direct", "write-ahead"])
-def test_a_server_that_dies_or_stands_still_under_a_job_loses_nothing(
+def test_a_server_that_is_killed_or_paused_during_a_job_loses_nothing(
     own: CassandraServer, job: Any, mode: str
 ) -> None:
     table = Table(own)
@@ -91,7 +89,7 @@ def test_a_server_that_dies_or_stands_still_under_a_job_loses_nothing(
             own.restart()
         else:
             own.pause()
-            time.sleep(1)  # for so long it stands still
+            time.sleep(1)  # the duration of the pause
             own.resume()
     assert process.wait(120) == 0
     assert table.rows() == wanted(3 * COUNT)
@@ -106,7 +104,7 @@ def voted(writer: Any, checkpoint: int, *rows: Any) -> list[Any]:
     return settled(writer.prepare_commit(checkpoint))
 
 
-def test_rows_that_wait_are_seen_after_their_checkpoint_only_and_sent_once(own: CassandraServer) -> None:
+def test_staged_rows_are_visible_only_after_their_checkpoint_and_are_sent_once(own: CassandraServer) -> None:
     table = Table(own)
     sink = table.sink(write_ahead=True)
     writer, committer = ends(sink, table.name)
@@ -133,7 +131,7 @@ def test_rows_that_are_sent_again_after_newer_ones_change_nothing(own: Cassandra
     assert table.rows() == {1: "b"}
 
 
-def test_checkpoints_whose_ids_have_begun_anew_are_sent(own: CassandraServer) -> None:
+def test_checkpoints_are_sent_after_their_ids_restart(own: CassandraServer) -> None:
     table = Table(own)
     sink = table.sink(write_ahead=True)
     writer, committer = ends(sink, table.name)
@@ -154,7 +152,7 @@ def test_a_commit_that_was_given_up_notes_nothing(own: CassandraServer) -> None:
     assert table.rows() == {1: "a"}
 
 
-def test_notes_are_kept_where_one_says(own: CassandraServer, tmp_path: Path) -> None:
+def test_notes_are_stored_in_the_configured_keyspace(own: CassandraServer, tmp_path: Path) -> None:
     table = Table(own)
     own.execute(
         "CREATE KEYSPACE IF NOT EXISTS notes WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}"
@@ -173,7 +171,9 @@ def test_notes_are_kept_where_one_says(own: CassandraServer, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("write_ahead", [False, True])
-def test_a_server_that_is_away_for_some_seconds_is_waited_for(own: CassandraServer, write_ahead: bool) -> None:
+def test_the_sink_waits_for_a_server_that_is_unavailable_for_some_seconds(
+    own: CassandraServer, write_ahead: bool
+) -> None:
     table = Table(own)
     writer, committer = ends(table.sink(write_ahead=write_ahead, patience=60_000), table.name)
     own.kill()
@@ -188,7 +188,7 @@ def test_a_server_that_is_away_for_some_seconds_is_waited_for(own: CassandraServ
     assert len(table.rows()) == 500
 
 
-def test_a_server_that_stays_away_fails_the_job_over(own: CassandraServer) -> None:
+def test_a_server_that_remains_unavailable_fails_the_job_over(own: CassandraServer) -> None:
     table = Table(own)
     writer, _ = ends(table.sink(patience=500))
     writer.write([(0, "a")], None, 0)

@@ -1,4 +1,4 @@
-"""Rows into a table: upserts whose last one stands, values of all types, and what is refused."""
+"""Rows into a table: the last upsert wins, values of all types are stored, and invalid values are rejected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from penstock.datastream.connectors.cassandra import (
 )
 from tests.in_process import environment, run
 from tests.integration.cassandra.tables import KEYSPACE, Table, ends
-from tools.cassandraserver import HOST, PASSWORD, CassandraServer
+from tools.servers.base.server import HOST
+from tools.servers.cassandra import PASSWORD, CassandraServer
 
 pytestmark = pytest.mark.cassandra
 
@@ -50,7 +51,7 @@ def written(sink: CassandraTableSink, *records: Any) -> None:
         writer.close()
 
 
-def test_rows_replace_those_with_their_key_and_the_last_one_stands(table: Table) -> None:
+def test_upserts_replace_rows_with_their_key_and_the_last_one_wins(table: Table) -> None:
     sink = table.sink()
     sink.validate()
     written(sink, *((n % 7, str(n)) for n in range(3_000)))
@@ -71,7 +72,7 @@ def test_a_write_that_was_lost_and_is_sent_again_replaces_nothing_newer(
             with requests._changed:
                 requests._under_way += 1
             later = [(1, "new"), (3, "other")]
-            for record in later if lost == 1 else []:  # they overtake it
+            for record in later if lost == 1 else []:  # later rows overtake the lost ones
                 newer = next(found for found in encoded if found.record == record)
                 ask(requests, prepared, newer)
             requests._missed(OperationTimedOut(), write)
@@ -111,7 +112,7 @@ def test_records_are_tuples_rows_dicts_and_objects(table: Table) -> None:
     assert sorted(table.rows()) == [3, 4, 5, 6, 7]
 
 
-def test_options_say_how_long_rows_live_and_what_becomes_of_none(table: Table) -> None:
+def test_options_set_the_time_to_live_and_the_handling_of_none(table: Table) -> None:
     written(table.sink(options=MapperOptions().ttl(1000)), (1, "a"), (2, "b"), (3, "c"))
     written(table.sink(options=MapperOptions().save_null_fields(False)), (1, None))
     written(table.sink(), (2, None))
@@ -132,12 +133,12 @@ def test_options_say_how_long_rows_live_and_what_becomes_of_none(table: Table) -
         (("x", "a"), "column 'id' is int, not str 'x'"),
         ((2**40, "a"), "column 'id' is int, not int '1099511627776'"),
         ((None, "a"), "column 'id' of the partition key is None"),
-        ((1,), "it has 1 values, the statement takes 2: id, key"),
+        ((1,), "it has 1 values, but the statement takes 2: id, key"),
         ({"id": 1}, "it has no 'key'"),
         (Row.of_kind(RowKind.DELETE, id=1, key="a"), "of kind DELETE"),
     ],
 )
-def test_a_record_that_does_not_fit_is_told_and_nothing_of_its_batch_is_sent(
+def test_a_record_that_does_not_fit_is_an_error_and_its_batch_is_not_sent(
     table: Table, record: Any, message: str
 ) -> None:
     for write_ahead in (False, True):
@@ -152,12 +153,12 @@ def test_a_record_that_does_not_fit_is_told_and_nothing_of_its_batch_is_sent(
     assert table.rows() == {}
 
 
-def test_a_row_that_the_server_refuses_is_told_and_not_tried_again(table: Table) -> None:
-    key = "x" * 70_000  # keys have 65,535 bytes at the most
+def test_a_row_that_the_server_rejects_is_an_error_and_is_not_retried(table: Table) -> None:
+    key = "x" * 70_000  # keys have at most 65,535 bytes
     other = Table(table.server, "id text PRIMARY KEY, key text")
-    with pytest.raises(SinkError, match=r"refuses \('xxx.*65535") as told:
+    with pytest.raises(SinkError, match=r"rejects \('xxx.*65535") as told:
         written(other.sink(), (key, "a"))
-    assert "correct the statement, or the rows" in str(told.value)
+    assert "correct the statement or its rows" in str(told.value)
 
 
 class Everything(NamedTuple):
@@ -245,13 +246,13 @@ def test_values_of_all_types_come_back(cassandra: CassandraServer) -> None:
 
 
 class NAType:
-    """As pandas has one, which is not installed here."""
+    """A stand-in for pandas' NAType, because pandas is not installed here."""
 
 
 NAType.__module__ = "pandas._libs.missing"
 
 
-def test_values_of_numpy_are_taken_for_what_they_are(cassandra: CassandraServer) -> None:
+def test_values_of_numpy_are_stored_by_their_type(cassandra: CassandraServer) -> None:
     table = spotted(cassandra)
     given = value(
         id=str(uuid.UUID(int=7)),
@@ -321,12 +322,12 @@ def refused(sink: CassandraTableSink) -> str:
     return str(told.value)
 
 
-def test_what_does_not_fit_is_refused_at_the_start(table: Table) -> None:
+def test_a_sink_that_does_not_fit_the_table_is_refused_at_the_start(table: Table) -> None:
     def by(statement: str) -> str:
         return refused(table.sink(statement=statement))
 
-    assert "name columns of the table" in refused(table.sink("id", "extra"))
-    assert "names all columns of the primary key" in refused(table.sink("key"))
+    assert "write the column names" in refused(table.sink("id", "extra"))
+    assert "add all columns of the primary key" in refused(table.sink("key"))
     assert "create the table" in by(f"INSERT INTO {KEYSPACE}.nothing (id) VALUES (?)")
     assert "create the keyspace" in by("INSERT INTO nowhere.nothing (id) VALUES (?)")
     assert "correct the statement" in by(f"INSERT INTO {table.name} (id) VALUES ?")
@@ -337,21 +338,21 @@ def test_what_does_not_fit_is_refused_at_the_start(table: Table) -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((), {}, "to a table, or by a statement"),
+        ((), {}, "to a table, or with a statement"),
         (("means", ["id"]), {}, "keyspace.table"),
-        (("w.means", []), {}, "name the columns"),
+        (("w.means", []), {}, "pass the distinct columns"),
         ((), {"statement": "SELECT * FROM w.means"}, "an INSERT, UPDATE or DELETE"),
         ((), {"statement": "INSERT INTO w.means (id) VALUES (1)"}, "takes no values"),
-        ((), {"statement": "INSERT INTO w.m (id) VALUES (?)", "options": MapperOptions().ttl(1)}, "ttl beside"),
+        ((), {"statement": "INSERT INTO w.m (id) VALUES (?)", "options": MapperOptions().ttl(1)}, "ttl in addition to"),
         (("w.means", ["id"]), {"max_in_flight": 0}, "one request"),
     ],
 )
-def test_a_sink_that_makes_no_sense_is_refused(arguments: Any, options: Any, message: str) -> None:
+def test_a_contradictory_sink_is_refused(arguments: Any, options: Any, message: str) -> None:
     with pytest.raises(InvalidJob, match=message):
         CassandraTableSink("localhost", *arguments, **options)
 
 
-def test_servers_and_users_that_are_not_there_are_errors_at_the_start(table: Table, tmp_path: Path) -> None:
+def test_missing_servers_and_users_are_errors_at_the_start(table: Table, tmp_path: Path) -> None:
     port, secret = table.server.port, tmp_path / "password"
     user = table.name.partition(".")[2]
     table.server.execute(f"CREATE ROLE {user} WITH PASSWORD = 'secret' AND LOGIN = true")
@@ -376,7 +377,7 @@ def test_servers_and_users_that_are_not_there_are_errors_at_the_start(table: Tab
     written(sink, (1, "a"))
     waits = CassandraTableSink(mine, table.name, ["id", "key"], write_ahead=True)
     table.server.execute(f"DROP TABLE IF EXISTS {KEYSPACE}.penstock_checkpoints")
-    with pytest.raises(SinkError, match=r"cannot be made or read .*create table") as told:
+    with pytest.raises(SinkError, match=r"cannot be created or read .*create table") as told:
         waits.create_committer({}, job_id="job", uid="sink")
     assert "permission" in str(told.value)
     assert PASSWORD not in str(told.value)
@@ -416,7 +417,7 @@ def test_connections_are_encrypted_and_servers_known_by_their_certificates(tmp_p
 
 
 def certificates(folder: Path) -> dict[str, str]:
-    """A server's, in a store as Java has it, and another one that nobody has signed."""
+    """Create a server's certificate in a Java key store, and an unsigned certificate. Return their paths."""
     for name in ("server", "other"):
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -1,4 +1,4 @@
-"""A real S3 server behind a proxy that loses, delays and refuses: a job is never fenced off by itself, and nothing is lost."""
+"""A real S3 server behind a proxy that loses, delays and refuses requests: a job never fences itself off, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.checkpoint.life import JobManager, Sink, check
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tools.s3server import S3Server
+    from tools.servers.s3 import S3Server
 
 pytestmark = pytest.mark.s3
 
@@ -33,7 +33,7 @@ STEPS = {
     "a deletion": (Target.DELETE, ""),
 }
 USED_UP = 40
-"""More than a request is tried."""
+"""More times than a request is retried."""
 
 
 @pytest.fixture(scope="module")
@@ -42,17 +42,19 @@ def proxy(s3: S3Server) -> Iterator[StorageProxy]:
         yield proxy
 
 
-def test_answers_to_what_decides_who_leads_are_lost(proxy: StorageProxy, s3: S3Server) -> None:
+def test_lost_responses_to_leadership_requests_cause_no_loss(proxy: StorageProxy, s3: S3Server) -> None:
     for step in QUICK_STEPS:
         live(proxy, s3, step, Disorder.LOSE_ANSWER, USED_UP)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("times", [1, USED_UP], ids=["once", "until it is given up"])
+@pytest.mark.parametrize("times", [1, USED_UP], ids=["once", "until the client gives up"])
 @pytest.mark.parametrize(
     "disorder", [Disorder.LOSE_ANSWER, Disorder.LATE, Disorder.REFUSE, Disorder.SLOW_DOWN], ids=lambda d: d.name
 )
-def test_a_job_lives_through_it(proxy: StorageProxy, s3: S3Server, disorder: Disorder, times: int) -> None:
+def test_a_job_survives_every_disorder_at_every_step(
+    proxy: StorageProxy, s3: S3Server, disorder: Disorder, times: int
+) -> None:
     for step in STEPS:
         live(proxy, s3, step, disorder, times)
 
@@ -71,4 +73,4 @@ def live(proxy: StorageProxy, s3: S3Server, step: str, disorder: Disorder, times
     except BaseException as error:
         error.add_note(f"{disorder.name} to {step}, {order.took} times")
         raise
-    assert took, f"nothing was done to {step}"
+    assert took, f"no request was disturbed at {step}"

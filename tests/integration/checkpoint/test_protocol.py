@@ -36,7 +36,7 @@ from penstock.checkpoint.store.object_store import scheme_of
 from penstock.checkpoint.store.retrying_store import RetryingStore, Stores
 from penstock.checkpoint.store.schemes import open_store
 from penstock.common.errors import Fenced, SnapshotNotFound
-from penstock.state.backend import FileRef
+from penstock.state.files import FileRef
 from tests.integration.checkpoint.conftest import QUICK, REQUEST_TIMEOUT
 from tests.unit.checkpoint.support import SOURCES, ack, delayed_put, handle, job, manifest
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tools.s3server import S3Server
+    from tools.servers.s3 import S3Server
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def executor() -> Iterator[concurrent.futures.Executor]:
 
 
 def behind_faults(storage: CheckpointStorage) -> tuple[CheckpointStorage, FaultyStore]:
-    """The same folder through a client of its own that can be stopped."""
+    """Return the same folder through a separate client that can be stopped."""
     faulty = FaultyStore(open_store(storage.root_url, storage.options))
     stores = Stores(storage.options, QUICK)
     stores.use(scheme_of(storage.url), RetryingStore(faulty, QUICK))
@@ -73,7 +73,7 @@ def run_until(coordinator: CheckpointCoordinator, kind: type[Event], now: int = 
     raise AssertionError(f"no {kind.__name__} came: {seen}")
 
 
-def test_the_store_keeps_the_promise(storage: CheckpointStorage) -> None:
+def test_the_store_supports_conditional_writes(storage: CheckpointStorage) -> None:
     assert probe(storage, high_availability=True).conditional_writes
     assert storage.list_objects() == []
 
@@ -85,7 +85,7 @@ def claim(storage: CheckpointStorage) -> int | None:
         return None
 
 
-def test_jobmanagers_in_twelve_processes_one_leads(storage: CheckpointStorage) -> None:
+def test_one_of_the_jobmanagers_in_twelve_processes_leads(storage: CheckpointStorage) -> None:
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(4, mp_context=context) as pool:
         epochs = [epoch for epoch in pool.map(claim, [storage] * 12) if epoch is not None]
@@ -95,7 +95,7 @@ def test_jobmanagers_in_twelve_processes_one_leads(storage: CheckpointStorage) -
 
 @contextmanager
 def a_zombies_delayed_put(storage: CheckpointStorage) -> Iterator[list[object]]:
-    """A leader has stored 1 and is stopped between its look and its put of 2; it is continued behind the block."""
+    """Store 1 with a leader and stop it between its read and its put of 2. It continues after the block."""
     old_storage, faulty = behind_faults(storage)
     zombie = take_over(old_storage)
     zombie.begin()
@@ -105,8 +105,8 @@ def a_zombies_delayed_put(storage: CheckpointStorage) -> Iterator[list[object]]:
         yield outcome
 
 
-def test_a_zombies_delayed_put_loses(storage: CheckpointStorage) -> None:
-    """Stopped between its look and its put; the successor restores, stores and goes on; then the zombie is continued."""
+def test_the_delayed_put_of_a_zombie_loses(storage: CheckpointStorage) -> None:
+    """Stop the leader between its read and its put. Its successor restores and stores. Then the zombie continues."""
     with a_zombies_delayed_put(storage) as outcome:
         successor = take_over(storage)
         successor.begin()
@@ -119,7 +119,7 @@ def test_a_zombies_delayed_put_loses(storage: CheckpointStorage) -> None:
     assert newest.manifest.leader_epoch == 2
 
 
-def test_a_latecomer_that_does_land_is_void(storage: CheckpointStorage) -> None:
+def test_a_late_put_that_succeeds_has_no_effect(storage: CheckpointStorage) -> None:
     with a_zombies_delayed_put(storage) as outcome:
         take_over(storage).begin()
     assert isinstance(outcome[0], Fenced)
@@ -129,7 +129,7 @@ def test_a_latecomer_that_does_land_is_void(storage: CheckpointStorage) -> None:
     assert third.snapshot.manifest.checkpoint_id == 1
 
 
-def test_a_job_checkpoints_fails_over_and_ends(
+def test_a_job_takes_checkpoints_fails_over_and_ends(
     storage: CheckpointStorage, target: str, executor: concurrent.futures.Executor
 ) -> None:
     settings = CheckpointSettings(interval_ms=1, retained=2, savepoint_directory=target)
@@ -181,7 +181,7 @@ def test_a_job_checkpoints_fails_over_and_ends(
     assert [info.url for info in list_savepoints(target, stores=storage.stores)] == [savepoint.url]
 
 
-def test_a_savepoint_moved_elsewhere_is_restored(storage: CheckpointStorage, target: str, tmp_path: Path) -> None:
+def test_a_moved_savepoint_is_restored(storage: CheckpointStorage, target: str, tmp_path: Path) -> None:
     recovery = take_over(storage)
     recovery.begin()
     stored = manifest(1, job_id=storage.job_id, keyed=[handle(storage, (0, 127), b"one", b"two")])
@@ -205,7 +205,7 @@ def test_a_savepoint_moved_elsewhere_is_restored(storage: CheckpointStorage, tar
 
 
 @pytest.mark.s3
-def test_a_savepoint_from_s3_to_a_directory_and_back(s3_options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_savepoint_is_copied_from_s3_to_a_directory_and_back(s3_options: dict[str, Any], tmp_path: Path) -> None:
     storage = CheckpointStorage("s3://checkpoints/cross", "job", s3_options, policy=QUICK)
     stored = manifest(1, job_id="job", keyed=[handle(storage, (0, 127), b"content")])
     url = write_savepoint(stored, storage.url, str(tmp_path / "savepoints"), storage.stores)
@@ -215,10 +215,10 @@ def test_a_savepoint_from_s3_to_a_directory_and_back(s3_options: dict[str, Any],
 
 
 @pytest.mark.s3
-def test_the_store_is_away_while_a_manifest_is_stored(
+def test_a_manifest_is_stored_although_the_store_is_down_for_a_while(
     s3: S3Server, impatient: dict[str, Any], executor: concurrent.futures.Executor
 ) -> None:
-    """The checkpoint waits for the store, and is complete when it is back."""
+    """The checkpoint waits for the store, and completes when the store is back."""
     storage = CheckpointStorage("s3://checkpoints/outage", "job", impatient, policy=QUICK)
     coordinator = CheckpointCoordinator(storage, CheckpointSettings(interval_ms=1), executor)
     recovery = take_over(storage)

@@ -1,4 +1,4 @@
-"""The contract of object stores on a real S3 server, and what only S3 has."""
+"""The contract of object stores on a real S3 server, and the features that only S3 has."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.unit.checkpoint.store.store_contract import ObjectStoreContract
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tools.s3server import S3Server
+    from tools.servers.s3 import S3Server
 
 pytestmark = pytest.mark.s3
 
@@ -44,8 +44,8 @@ class TestS3Store(ObjectStoreContract):
         return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
 
-def test_twelve_processes_worth_of_clients_one_winner(s3_options: dict[str, Any], root: str) -> None:
-    """Each client has connections of its own, as separate JobManagers have."""
+def test_one_of_twelve_concurrent_clients_wins(s3_options: dict[str, Any], root: str) -> None:
+    """Give each client separate connections, like separate JobManagers."""
     clients = [RetryingStore(S3Store(s3_options)) for _ in range(12)]
     for round in range(5):
         url = join_url(root, f"leader/{round}")
@@ -66,7 +66,7 @@ def test_twelve_processes_worth_of_clients_one_winner(s3_options: dict[str, Any]
         assert clients[0].get(url) == b"client %d" % won[0]
 
 
-def test_large_files_go_in_parts(store: S3Store, root: str, tmp_path: Path) -> None:
+def test_large_files_are_uploaded_in_parts(store: S3Store, root: str, tmp_path: Path) -> None:
     content = bytes(range(256)) * (110 << 12)  # 110 MiB: above the size of a single request
     (tmp_path / "up").write_bytes(content)
     url = join_url(root, "shared/large")
@@ -78,13 +78,13 @@ def test_large_files_go_in_parts(store: S3Store, root: str, tmp_path: Path) -> N
     assert store.head(join_url(root, "savepoint/large")).size == len(content)
 
 
-def test_listings_go_on_past_a_page(store: S3Store, root: str) -> None:
+def test_listings_continue_past_a_page(store: S3Store, root: str) -> None:
     for number in range(1005):
         store.put(join_url(root, f"shared/{number:04d}"), b"")
     assert len(store.list_objects(join_url(root, "shared"))) == 1005
 
 
-def test_a_bucket_that_does_not_exist(store: S3Store) -> None:
+def test_a_bucket_that_does_not_exist_is_reported(store: S3Store) -> None:
     retrying = RetryingStore(store)
     for attempt in (
         lambda: retrying.get("s3://no-such-bucket/x"),
@@ -96,19 +96,19 @@ def test_a_bucket_that_does_not_exist(store: S3Store) -> None:
             attempt()
 
 
-def test_wrong_keys(s3_options: dict[str, Any], root: str) -> None:
+def test_wrong_keys_are_reported(s3_options: dict[str, Any], root: str) -> None:
     store = RetryingStore(S3Store({**s3_options, "secret": "wrong"}))
     with pytest.raises(StorageError, match=r"(?s)SignatureDoesNotMatch.*remedy: check .* the credentials"):
         store.put(join_url(root, "x"), b"")
 
 
-def test_nobody_listens(s3_options: dict[str, Any], root: str) -> None:
+def test_a_refused_connection_is_a_transient_failure(s3_options: dict[str, Any], root: str) -> None:
     store = S3Store({**s3_options, "endpoint_url": "http://127.0.0.1:9"})
     with pytest.raises(TransientFailure, match="no answer"):
         store.get(join_url(root, "x"))
 
 
-def test_a_server_that_swallows_requests_is_not_waited_for_for_ever(
+def test_a_request_to_a_server_that_does_not_respond_times_out(
     s3: S3Server, impatient: dict[str, Any], root: str
 ) -> None:
     store = S3Store(impatient)
@@ -130,10 +130,10 @@ def test_a_server_that_swallows_requests_is_not_waited_for_for_ever(
     assert RetryingStore(store).get(join_url(root, "x")) == b"x"
 
 
-def test_a_conditional_put_through_an_outage_is_won_by_who_sent_it(
+def test_a_conditional_put_during_an_outage_is_won_by_its_sender(
     s3: S3Server, impatient: dict[str, Any], root: str
 ) -> None:
-    """The server carries out what it was sent while it was stopped; the retry then meets its own first attempt."""
+    """The server executes requests that it received while it was stopped. The retry then meets its first attempt."""
     store = RetryingStore(S3Store(impatient), RetryPolicy(retry_for=30, pause=0.2))
     store.put(join_url(root, "warm"), b"")
     s3.pause()

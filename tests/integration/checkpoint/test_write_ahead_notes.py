@@ -1,4 +1,4 @@
-"""What a write-ahead sink has sent is noted on a real S3 server, with the job's own object store settings."""
+"""A write-ahead sink records its sent checkpoints on a real S3 server, with the job's object store settings."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import StorageError
-from penstock.connectors.write_ahead import GenericWriteAheadSink, ObjectStoreCheckpointCommitter
+from penstock.connectors.core.write_ahead import GenericWriteAheadSink, ObjectStoreCheckpointCommitter
 from tests.unit.connectors.support import snapshot, writer_context
-from tools.s3server import S3Server
+from tools.servers.s3 import S3Server
 
 pytestmark = pytest.mark.s3
 
@@ -23,7 +23,7 @@ class Lists(GenericWriteAheadSink):
         return True
 
 
-def test_another_machine_does_not_send_what_was_noted_on_s3(s3: S3Server, tmp_path: Path) -> None:
+def test_another_machine_does_not_send_a_checkpoint_that_s3_records_as_sent(s3: S3Server, tmp_path: Path) -> None:
     s3.create_bucket("notes")
     sink = Lists(ObjectStoreCheckpointCommitter(f"s3://notes/{tmp_path.name}"))
     sink.sent = []

@@ -1,4 +1,4 @@
-"""A JobManager in this process with a job that does a bit of everything, for a browser to look at."""
+"""A JobManager in this process with a varied job, for a browser test of the dashboard."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, cast
 from penstock.common.configuration import Configuration
 from penstock.common.time import Duration
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.process_log import log_beside_program
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.process_log import program_log
+from penstock.jobmanager.process.session.session import Session
 from penstock.state.encoding.keys import UNTYPED_KEYS
-from penstock.state.peek import Peeked
+from penstock.state.peek.stored import Peeked
 from penstock.state.snapshot_format.segment import StateInfo
 from tests.in_process import InProcess, environment, until
 
@@ -33,12 +33,12 @@ TOKEN, READER = "the-token-of-the-job", "only-looking"
 
 
 def order(index: int) -> tuple[str, int, int]:
-    """Customer, amount, time in ms; some customers order much more than others."""
+    """Return customer, amount and time in ms. Some customers order much more than others."""
     return (f"customer-{(index * index) % 97 % (1 + index % 40)}", index % 500, int(time.time() * 1000))
 
 
 class Totals(KeyedProcessFunction):
-    """Fails once for each line that a test writes into a file."""
+    """A function that fails once for each file that a test creates."""
 
     def __init__(self, faults: str) -> None:
         self.faults = faults
@@ -97,18 +97,18 @@ def program(folder: Path, rate: float = 3_000.0, **settings: str) -> StreamExecu
 
 
 class Tasks:
-    """What tasks of this process cannot do, since they are called and do not run: they are asked for live state.
+    """Live state of tasks of this process. The real tasks cannot respond, because they are called and do not run.
 
     Attributes:
-        refusal: what they answer instead.
-        sample: some key that they have.
+        refusal: error that they return instead.
+        sample: a key that they have.
     """
 
     def __init__(self) -> None:
         self.refusal: PenstockError | None = None
         self.sample: Any = "customer-1"
 
-    def ask(self, uid: str, state: str, key: Any) -> Peeked:
+    def look_up(self, uid: str, state: str, key: Any) -> Peeked:
         assert (uid, state) == ("totals", "total")
         if self.refusal is not None:
             raise self.refusal
@@ -119,7 +119,7 @@ class Tasks:
 
 
 class Site:
-    """The job's REST server. With a token, pages ask for it."""
+    """The job's REST server. If it has a token, pages ask for it."""
 
     def __init__(self, folder: Path, *, token: bool = False, slots: int = 16, **settings: str) -> None:
         self.folder = folder
@@ -133,7 +133,7 @@ class Site:
             }
         self.session = Session(InProcess(slots))
         self.session.on_line = None
-        self._logging = log_beside_program(Configuration(conf))
+        self._logging = program_log(Configuration(conf))
         self.session.logs = self._logging.__enter__()
         with executing_on(self.session):
             program(folder, **settings).execute_async("orders")

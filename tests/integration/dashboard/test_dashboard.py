@@ -1,7 +1,7 @@
-"""Every page of the dashboard in a real browser, against a job that fails, is rescaled and ends meanwhile.
+"""Every page of the dashboard in a real browser, with a job that fails, is rescaled and ends during the tests.
 
-Screenshots go to `build/dashboard`. It needs Chromium (Debian's package `chromium`) and, for the check of accessibility, axe-core
-(`npm install --prefix build/axe axe-core@4.14.1`); what is missing is named.
+Screenshots go to `build/dashboard`. The tests need Chromium (Debian's package `chromium`). The accessibility check needs axe-core
+(`npm install --prefix build/axe axe-core@4.14.1`). An error names a missing program.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHOTS = ROOT / "build" / "dashboard"
 AXE = Path(os.environ.get("PENSTOCK_TEST_AXE", ROOT / "build/axe/node_modules/axe-core/axe.min.js"))
 PAGES = ["graph", "timeline", "checkpoints", "exceptions", "connectors", "state/totals/total", "configuration"]
 PAINT_MS = 300
-"""Until the first paint, on loopback and a machine that does nothing else; here it may take some times as long."""
+"""Limit in ms until the first paint, on loopback and an idle machine. `SLOWER` raises it for a busy machine."""
 SLOWER = float(os.environ.get("PENSTOCK_TEST_SLOWER", "5"))
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -50,7 +50,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A job that has failed once, so that there is something to see."""
+    """Return a site whose job has failed once, so that all pages have content."""
     made = Site(tmp_path_factory.mktemp("site"), token=True)
     _until(lambda: made.job.checkpoints.coordinator.history.overview()["counts"]["completed"] > 1)
     made.fail_once()
@@ -67,7 +67,7 @@ def _until(condition: Any, seconds: float = 60.0) -> None:
 
 @pytest.fixture(params=["light", "dark"])
 def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """Logged in. A script that fails, or anything asked for elsewhere, fails the test."""
+    """Yield a page after the login. A failing script or a request to another site fails the test."""
     yield from _page(browser, site, request.param, TOKEN)
 
 
@@ -124,7 +124,7 @@ def test_every_page_shows_the_job_and_is_accessible(page: Page, site: Site, name
     _accessible(page)
 
 
-def test_the_graph_is_alive_and_a_vertex_leads_to_its_subtasks(page: Page, site: Site) -> None:
+def test_the_graph_is_live_and_a_vertex_links_to_its_subtasks(page: Page, site: Site) -> None:
     _open(page, site, "graph")
     expect(page.locator(".node")).to_have_count(4)
     expect(page.locator(".edge").first).to_contain_text("by key")
@@ -142,7 +142,7 @@ def test_the_graph_is_alive_and_a_vertex_leads_to_its_subtasks(page: Page, site:
 def test_a_flame_graph_has_the_users_line_and_a_bar_fills_the_width(page: Page, site: Site) -> None:
     _open(page, site, "graph")
     page.locator(".node", has_text="Totals by customer").click()
-    page.get_by_role("button", name="Look", exact=True).click()
+    page.get_by_role("button", name="Sample", exact=True).click()
     graph = page.get_by_label("Flame graph", exact=True).last
     mine = graph.locator("[data-whose=user]", has_text="process_element").first
     expect(mine).to_be_visible(timeout=30_000)
@@ -152,13 +152,13 @@ def test_a_flame_graph_has_the_users_line_and_a_bar_fills_the_width(page: Page, 
     _accessible(page)
 
 
-def test_the_stacks_of_a_taskmanager_are_a_click_away(page: Page, site: Site) -> None:
+def test_the_stacks_of_a_taskmanager_are_shown_on_request(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/#/taskmanagers/{site.session.cluster.task_managers()[0].id}")
-    page.get_by_role("button", name="Look at the stacks").click()
+    page.get_by_role("button", name="Show the stacks").click()
     expect(page.get_by_text("MainThread").first).to_be_visible()
 
 
-def test_the_timeline_has_the_failure_and_its_bar_leads_to_it(page: Page, site: Site) -> None:
+def test_the_timeline_shows_the_failure_and_links_to_it(page: Page, site: Site) -> None:
     _open(page, site, "timeline")
     page.locator(".it.fail").last.click()
     expect(page.locator("main")).to_contain_text("cannot be right")
@@ -176,15 +176,15 @@ def test_state_is_found_by_key(page: Page, site: Site) -> None:
     expect(entries.first).to_contain_text("customer-1")
 
 
-def test_state_is_looked_up_as_it_is_now(page: Page, site: Site) -> None:
+def test_live_state_is_shown_for_a_key(page: Page, site: Site) -> None:
     _open(page, site, "state/totals/total")
-    about, now = page.locator(".about"), page.get_by_role("button", name="As it is now")
+    about, now = page.locator(".about"), page.get_by_role("button", name="Current value")
     expect(about).to_contain_text("As of checkpoint")
     places = [page.locator(of).bounding_box() for of in ("#key", ".seg", ".entries")]
     now.focus()
     page.keyboard.press("Enter")
     expect(now).to_have_attribute("aria-pressed", "true")
-    expect(page.locator(".entries")).to_contain_text("give one")
+    expect(page.locator(".entries")).to_contain_text("Enter a key")
     expect(page.get_by_role("button", name="Scan")).to_be_disabled()
     page.keyboard.press("Shift+Tab")
     page.keyboard.press("Shift+Tab")
@@ -200,50 +200,50 @@ def test_state_is_looked_up_as_it_is_now(page: Page, site: Site) -> None:
     _accessible(page)
     page.get_by_label("Key", exact=True).fill("nobody")
     page.keyboard.press("Enter")
-    expect(page.locator(".entries")).to_contain_text("This key has none")
+    expect(page.locator(".entries")).to_contain_text("The key has no entries")
     page.get_by_role("button", name="As of the newest checkpoint").click()
     expect(about).to_contain_text("As of checkpoint")
 
 
-def test_what_tasks_refuse_is_told_in_place(browser: Browser, site: Site) -> None:
+def test_refusals_of_tasks_are_shown_in_place(browser: Browser, site: Site) -> None:
     late = NotNow("the task has not answered within 2 s", remedy="ask again, or with consistency=checkpoint")
     for page in _page(browser, site, "light", TOKEN, refused=("400", "404", "503")):
         _open(page, site, "state/totals/total")
-        page.get_by_role("button", name="As it is now").click()
+        page.get_by_role("button", name="Current value").click()
         key, error = page.get_by_label("Key", exact=True), page.locator(".entries .error")
         key.fill("nobody")
         site.tasks.sample = 7
         page.keyboard.press("Enter")
-        expect(error).to_contain_text("keys of state 'total' are of another type")
+        expect(error).to_contain_text("keys of state 'total' have another type")
         key.fill("customer-1")
         try:
             site.tasks.refusal = late
             page.keyboard.press("Enter")
             expect(error).to_contain_text("has not answered within 2 s")
             expect(error).to_contain_text("ask again, or as of the newest checkpoint")
-            expect(page.locator(".about")).to_contain_text("No answer at")
+            expect(page.locator(".about")).to_contain_text("No response at")
             page.screenshot(path=SHOTS / "state-refused.png")
             _accessible(page)
         finally:
             site.tasks.refusal = None
         page.keyboard.press("Enter")
         expect(error).to_have_count(0)
-        expect(page.locator(".about")).to_contain_text("As it was at")
+        expect(page.locator(".about")).to_contain_text("Value at")
 
 
-def test_a_state_without_a_queryable_name_says_how_to_give_it_one(page: Page, site: Site) -> None:
+def test_a_state_without_a_queryable_name_shows_how_to_set_one(page: Page, site: Site) -> None:
     _open(page, site, "state/totals/by amount")
     expect(page.get_by_text('set_queryable("a name")')).to_be_visible()
-    expect(page.get_by_role("button", name="As it is now")).to_have_count(0)
+    expect(page.get_by_role("button", name="Current value")).to_have_count(0)
     _accessible(page)
 
 
-def test_an_exception_stands_with_the_users_line(page: Page, site: Site) -> None:
+def test_an_exception_is_shown_with_the_users_line(page: Page, site: Site) -> None:
     _open(page, site, "exceptions")
     expect(page.locator("pre .user", has_text="cannot be right").first).to_be_visible()
 
 
-def test_the_log_has_places_and_no_secret(page: Page, site: Site) -> None:
+def test_the_log_shows_places_and_no_secret(page: Page, site: Site) -> None:
     page.evaluate("location.hash = '#/jobmanager'")
     expect(page.locator("pre.log")).to_contain_text("[orders: Totals by customer #")
     assert SECRET not in page.locator("pre.log").inner_text()
@@ -251,7 +251,7 @@ def test_the_log_has_places_and_no_secret(page: Page, site: Site) -> None:
     _accessible(page)
 
 
-def test_it_is_readable_at_twice_the_size_and_by_keyboard(page: Page, site: Site) -> None:
+def test_the_dashboard_is_readable_at_double_size_and_usable_by_keyboard(page: Page, site: Site) -> None:
     page.set_viewport_size({"width": 680, "height": 430})
     for name in PAGES:
         _open(page, site, name)
@@ -265,12 +265,12 @@ def test_it_is_readable_at_twice_the_size_and_by_keyboard(page: Page, site: Site
     expect(page.get_by_role("heading", name="Timeline")).to_be_visible()
 
 
-def test_a_rescale_says_what_it_does_and_is_watched_to_its_end(page: Page, site: Site) -> None:
+def test_a_rescale_is_explained_and_followed_to_its_end(page: Page, site: Site) -> None:
     _open(page, site, "graph")
     to = 2 if site.job.parallelism == 4 else 4
     page.get_by_role("button", name="Rescale").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("Nothing is lost or done twice")
+    expect(dialog).to_contain_text("No record is lost or processed twice")
     slider = dialog.get_by_label("Parallelism")
     slider.fill(str(to))
     expect(dialog).to_contain_text(f"to {to}:")
@@ -283,7 +283,7 @@ def test_a_rescale_says_what_it_does_and_is_watched_to_its_end(page: Page, site:
     assert site.job.parallelism == to
 
 
-def test_a_savepoint_that_cannot_be_taken_leaves_the_job_as_it_is(page: Page, site: Site) -> None:
+def test_a_savepoint_that_fails_does_not_change_the_job(page: Page, site: Site) -> None:
     page.get_by_role("button", name="Savepoint").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_label("Folder").fill("nowhere://x")
@@ -292,32 +292,32 @@ def test_a_savepoint_that_cannot_be_taken_leaves_the_job_as_it_is(page: Page, si
     assert not site.job.is_done
 
 
-def test_who_only_looks_has_no_actions(browser: Browser, site: Site) -> None:
+def test_readers_have_no_actions(browser: Browser, site: Site) -> None:
     for page in _page(browser, site, "light", READER):
         _open(page, site, "graph")
         expect(page.locator("#head")).to_contain_text("orders")
         expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
 
 
-def test_a_wrong_token_is_told(browser: Browser, site: Site) -> None:
+def test_a_wrong_token_is_reported(browser: Browser, site: Site) -> None:
     page = browser.new_page()
     page.goto(site.url)
     page.get_by_label("Token of the job").fill("wrong")
     page.get_by_role("button", name="Log in").click()
-    expect(page.locator("main")).to_contain_text("not this cluster's token")
+    expect(page.locator("main")).to_contain_text("is not valid for this cluster")
     page.screenshot(path=SHOTS / "login.png")
     _accessible(page)
     page.close()
 
 
-def test_the_first_paint_comes_soon(page: Page, site: Site) -> None:
+def test_the_first_paint_is_fast(page: Page, site: Site) -> None:
     page.reload()
     expect(page.locator("#head")).to_contain_text("orders")
     paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
     assert paint <= PAINT_MS * SLOWER
 
 
-def test_thousands_of_subtasks_do_not_make_it_slow(browser: Browser, tmp_path: Path) -> None:
+def test_thousands_of_subtasks_do_not_slow_the_dashboard_down(browser: Browser, tmp_path: Path) -> None:
     site = Site(
         tmp_path, slots=700, **{"parallelism.default": "500", "pipeline.max-parallelism": "512"}
     )  # four vertices: 2,000 subtasks
@@ -340,7 +340,7 @@ def test_thousands_of_subtasks_do_not_make_it_slow(browser: Browser, tmp_path: P
         site.close()
 
 
-def test_the_end_of_the_job_is_seen(browser: Browser, tmp_path: Path) -> None:
+def test_the_end_of_the_job_is_shown(browser: Browser, tmp_path: Path) -> None:
     site = Site(tmp_path)
     try:
         page = browser.new_page()

@@ -1,4 +1,4 @@
-"""Settings and folders of the self-verifying job; see `selfcheck`."""
+"""Settings and folders of the self-verifying job. See `selfcheck`."""
 
 from __future__ import annotations
 

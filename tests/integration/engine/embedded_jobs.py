@@ -1,8 +1,8 @@
-"""Jobs in one JVM, on both runners, with what may happen to them; see `test_embedded`.
+"""Jobs in one JVM, on both runners, with faults and rescales. See `test_embedded`.
 
     python -m tests.integration.engine.embedded_jobs FOLDER
 
-A process of its own, because there is one cluster per process at most.
+It is a separate process, because a process can have only one cluster.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 from tests.integration.engine.selfcheck import processes
 from tests.integration.engine.selfcheck.driver import Driver, configuration, environment, start
 from tests.integration.engine.selfcheck.job import Plan
@@ -58,7 +58,7 @@ def with_dataframes(executor: EmbeddedExecutor, folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Exits with an AssertionError that says what is there."""
+    """Run the jobs. An AssertionError shows files that are left."""
     (folder / "tmp").mkdir()
     tempfile.tempdir = str(folder / "tmp")
     executor = EmbeddedExecutor()

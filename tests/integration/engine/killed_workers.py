@@ -1,8 +1,8 @@
-"""Kills the workers of a cluster again and again, and looks at what is left of them on the disk; see `test_left_behind`.
+"""Kill the workers of a cluster repeatedly, and check the files that they leave on the disk. See `test_left_behind`.
 
     python -m tests.integration.engine.killed_workers FOLDER [DISK]
 
-A process of its own, because there is one cluster per process at most.
+It is a separate process, because a process can have only one cluster.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.process.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 from tests.in_process import environment, until
 
-ATTEMPTS = 4
+KILLS = 2
 
 
 def state_folders(below: Path) -> list[Path]:
@@ -52,7 +52,7 @@ def end(master: JobMaster) -> None:
 
 
 def main(folder: Path, disk: Path | None) -> None:
-    """Exits with an AssertionError that says what is there."""
+    """Run the check. An AssertionError shows files that are left."""
     (folder / "tmp").mkdir()
     tempfile.tempdir = str(folder / "tmp")
     executor = EmbeddedExecutor()
@@ -60,7 +60,7 @@ def main(folder: Path, disk: Path | None) -> None:
     try:
         master = start(executor, folder, **({"state.backend.rocksdb.localdir": str(disk)} if disk is not None else {}))
         below = disk if disk is not None else folder / "tmp"
-        for _ in range(ATTEMPTS):
+        for _ in range(KILLS):
             attempt = master.attempt
             until(lambda: len(state_folders(below)) == 1, master)
             cluster = executor.provider.cluster

@@ -1,4 +1,4 @@
-"""Running programs that must not run, and what they are refused with."""
+"""Helpers that run invalid programs and return the error."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess
 
 
 class Refused:
-    """What a program was refused with."""
+    """The error of a program that was refused."""
 
     def __init__(self, error: PenstockError, *, was_accepted: bool = False) -> None:
         self.was_accepted = was_accepted
-        """Somebody was told that the job runs."""
+        """Whether the program was reported as running before."""
         self.code = error.code
         self.message = error.message
         self.operator = error.operator
         self.location = error.location
         self.remedy = error.remedy
-        self.told = str(error)
+        self.text = str(error)
 
     def points_to(self, test_file: str) -> bool:
-        """Whether the location is a line of that file."""
+        """Return whether the location is a line of this file."""
         file, _, line = self.location.rpartition(":")
         return file == test_file and line.isdigit()
 
@@ -38,7 +38,7 @@ class Refused:
 def refused(
     env: StreamExecutionEnvironment, submit: SubmitOptions | None = None, *, slots: int = 8, slot_timeout_s: float = 300
 ) -> Refused:
-    """Run a program that must not run. The restart strategy is the default one: it must not be tried again either."""
+    """Run a program that must be refused. It uses the default restart strategy, because a retry is not allowed either."""
     session = Session(InProcess(slots), submit)
     session.on_started = lambda master: setattr(master.options, "slot_timeout_s", slot_timeout_s)
     accepted: list[object] = []
@@ -49,7 +49,7 @@ def refused(
 
 
 def nothing_touched(folder: Path) -> bool:
-    """No file: neither a checkpoint nor a claim to lead nor a record."""
+    """Return whether no file exists: no checkpoint, no claim to lead and no record."""
     written = [path for where in ("checkpoints", "output") for path in (folder / where).rglob("*") if path.is_file()]
     return not written
 

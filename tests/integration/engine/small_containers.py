@@ -1,8 +1,8 @@
-"""Runs a keyed job with both runners in a cluster whose containers are just large enough; see `test_memory`.
+"""Run a keyed job with both runners in a cluster of minimal containers. See `test_memory`.
 
     python -m tests.integration.engine.small_containers FOLDER
 
-A process of its own, because there is one cluster per process at most.
+It is a separate process, because a process can have only one cluster.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from pathlib import Path
 
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 from tests.integration.engine.selfcheck.driver import environment
 
-RECORDS = 50_000
+RECORDS = 10_000
 SETTINGS = {
     "taskmanager.memory.process.size": "608mb",
     "taskmanager.numberOfTaskSlots": "2",
@@ -37,7 +37,7 @@ def run(executor: EmbeddedExecutor, runner: str, folder: Path) -> None:
 
 
 def main(folder: Path) -> None:
-    """Exits with an AssertionError that says what is there."""
+    """Run the job. An AssertionError shows the difference."""
     executor = EmbeddedExecutor()
     executor.provider.least_workers = 1
     try:

@@ -1,4 +1,4 @@
-"""Functions find a program's archives by relative paths, in the Python workers of its jobs and of no others."""
+"""Functions find a program's archives under relative paths, only in the Python workers of its jobs."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from penstock.common.serialization import Encoder
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(autouse=True)
 def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of archives only: a cluster that starts meanwhile goes on to find the engine's classes where they are."""
+    """Use a separate cache for archives only. A cluster that starts during the test still finds the engine's classes."""
     monkeypatch.setattr("penstock.common.program.archives.cache_folder", lambda name: private_folder(tmp_path / name))
 
 
 def with_archive(folder: Path) -> StreamExecutionEnvironment:
-    """As in PyFlink's own test."""
+    """Return an environment with an archive, like PyFlink's test."""
     (folder / "content").mkdir()
     (folder / "content" / "data.txt").write_text("2")
     archive = shutil.make_archive(str(folder / "archive"), "zip", folder / "content")
@@ -55,9 +55,7 @@ def results(executor: EmbeddedExecutor, stream: Any) -> list[Any]:
         return sorted(stream.execute_and_collect())
 
 
-def test_functions_read_an_archive_and_other_jobs_work_where_they_did(
-    executor: EmbeddedExecutor, tmp_path: Path
-) -> None:
+def test_functions_read_an_archive_and_other_jobs_keep_their_folder(executor: EmbeddedExecutor, tmp_path: Path) -> None:
     plain = StreamExecutionEnvironment.get_execution_environment
     before = results(executor, plain().from_collection([1]).map(lambda _: os.getcwd()))
     env = with_archive(tmp_path)
@@ -68,7 +66,7 @@ def test_functions_read_an_archive_and_other_jobs_work_where_they_did(
     assert results(executor, plain().from_collection([1]).map(lambda _: os.getcwd())) == before
 
 
-def test_what_functions_write_is_their_processs_alone_and_goes_with_the_task(
+def test_files_that_functions_write_are_private_to_their_process_and_removed_with_the_task(
     executor: EmbeddedExecutor, tmp_path: Path
 ) -> None:
     found = results(
@@ -85,7 +83,7 @@ def test_what_functions_write_is_their_processs_alone_and_goes_with_the_task(
         time.sleep(0.05)
 
 
-def test_files_of_relative_paths_are_where_the_program_runs(executor: EmbeddedExecutor, tmp_path: Path) -> None:
+def test_relative_paths_of_files_start_at_the_programs_folder(executor: EmbeddedExecutor, tmp_path: Path) -> None:
     env = with_archive(tmp_path)
     out = os.path.relpath(tmp_path / "out")
     sink = FileSink.for_row_format(out, Encoder.simple_string_encoder()).build()
@@ -95,10 +93,10 @@ def test_files_of_relative_paths_are_where_the_program_runs(executor: EmbeddedEx
     assert [part.read_text() for part in (tmp_path / "out").rglob("*part*") if part.is_file()] == ["('a', 2)\n"]
 
 
-def test_an_archive_that_is_not_where_workers_run_is_said_at_once(
+def test_an_archive_that_workers_cannot_reach_is_reported_immediately(
     executor: EmbeddedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = with_archive(tmp_path)
-    monkeypatch.setattr("penstock.jobmanager.process.session.working_folder", lambda _: "/only/elsewhere")
-    with pytest.raises(InvalidJob, match="/only/elsewhere is not where this worker runs"):
+    monkeypatch.setattr("penstock.jobmanager.process.session.session.working_folder", lambda _: "/only/elsewhere")
+    with pytest.raises(InvalidJob, match="/only/elsewhere, which this worker cannot read"):
         results(executor, env.from_collection([("a", 0)]).map(add_from_file))

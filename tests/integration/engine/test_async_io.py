@@ -1,5 +1,4 @@
-"""A slow service behind an async function: requests are under way at every checkpoint, and a killed worker neither loses nor repeats a
-result."""
+"""A slow service behind an async function: every checkpoint has pending requests, and a killed worker loses and repeats no result."""
 
 from __future__ import annotations
 
@@ -10,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream import AsyncDataStream
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.functions import AsyncFunction
 from tests.integration.engine.selfcheck.driver import Driver, environment, submitted
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 
@@ -27,7 +26,7 @@ ANSWER_S = 1.5
 
 
 class SlowService(AsyncFunction):
-    """Takes longer than the time between two checkpoints."""
+    """A function that takes longer than the time between two checkpoints."""
 
     async def async_invoke(self, value: int) -> list[str]:
         await asyncio.sleep(ANSWER_S * (1 + value % 3) / 3)
@@ -35,7 +34,7 @@ class SlowService(AsyncFunction):
 
 
 def in_flight(driver: Driver) -> int:
-    """Inputs that the newest checkpoint has."""
+    """Return the number of inputs in the newest checkpoint."""
     attempt = driver.master.checkpoints.coordinator._attempt
     assert attempt is not None
     assert attempt.completed.newest is not None
@@ -43,7 +42,10 @@ def in_flight(driver: Driver) -> int:
     return sum(len(part["async-in-flight"]["items"]) for part in parts if part)
 
 
-def test_requests_under_way_survive_a_killed_worker(
+@pytest.mark.parametrize(
+    "runner", [pytest.param("batched", marks=pytest.mark.slow), "pipelined"], indirect=True, scope="session"
+)
+def test_pending_requests_survive_a_killed_worker(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
     env = environment(settings, 2)
@@ -52,7 +54,7 @@ def test_requests_under_way_survive_a_killed_worker(
     folder = tmp_path / "output"
     asked.sink_to(FileSink.for_row_format(f"file://{folder}", str).build()).uid("end")
     driver = submitted(executor, env, "asks").running(2)
-    driver.wait_for(lambda: in_flight(driver) > 0, "a checkpoint had requests")
+    driver.wait_for(lambda: in_flight(driver) > 0, "a checkpoint with requests")
     driver.hurt(driver.kill_python_worker)
     driver.finished()
     lines = Counter(line for path in folder.rglob("part-*") for line in path.read_text().splitlines())

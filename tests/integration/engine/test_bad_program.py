@@ -1,6 +1,6 @@
-"""A job that cannot be built or started fails before it touches anything, and says who must do what about it.
+"""A job that cannot be built or started fails before it changes anything, and reports who must act and how.
 
-These run in one process: what refuses them stands in front of every cluster.
+These tests run in one process, because the checks come before any cluster.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RemembersTwice(KeyedProcessFunction):
         yield value
 
 
-def test_no_sink(tmp_path: Path) -> None:
+def test_a_program_without_a_sink_is_refused(tmp_path: Path) -> None:
     env = environment(tmp_path)
     env.from_collection([1, 2]).map(str)
     refusal = refused(env)
@@ -40,7 +40,7 @@ def test_no_sink(tmp_path: Path) -> None:
     assert nothing_touched(tmp_path)
 
 
-def test_a_uid_used_twice(tmp_path: Path) -> None:
+def test_a_uid_used_twice_is_refused(tmp_path: Path) -> None:
     env = environment(tmp_path)
     env.from_collection([1]).map(str).name("first").uid("same").map(str).name("second").uid("same").print()
     refusal = refused(env)
@@ -49,11 +49,11 @@ def test_a_uid_used_twice(tmp_path: Path) -> None:
     assert "'first'" in refusal.message
     assert refusal.operator == "second"
     assert refusal.points_to(__file__)
-    assert "uid of its own" in refusal.remedy
+    assert "give each operator another uid" in refusal.remedy
     assert nothing_touched(tmp_path)
 
 
-def test_keyed_state_without_key_by(tmp_path: Path) -> None:
+def test_keyed_state_without_key_by_is_refused(tmp_path: Path) -> None:
     env = environment(tmp_path)
     with pytest.raises(PenstockError) as caught:
         env.from_collection([1]).process(Remembers())  # type: ignore[arg-type]
@@ -65,7 +65,7 @@ def test_keyed_state_without_key_by(tmp_path: Path) -> None:
     assert nothing_touched(tmp_path)
 
 
-def test_keyed_state_in_a_map_without_key_by(tmp_path: Path) -> None:
+def test_keyed_state_in_a_map_without_key_by_is_refused(tmp_path: Path) -> None:
     class Counts(MapFunction):
         def open(self, runtime_context: Any) -> None:
             self.seen = runtime_context.get_state(ValueStateDescriptor("seen", int))
@@ -76,19 +76,19 @@ def test_keyed_state_in_a_map_without_key_by(tmp_path: Path) -> None:
     env = environment(tmp_path)
     env.from_collection([1]).map(Counts()).name("counts").print()
     refusal = refused(env)
-    assert "KEYED_STATE_NOT_AVAILABLE" in refusal.told
+    assert "KEYED_STATE_NOT_AVAILABLE" in refusal.text
     assert refusal.operator == "counts"
     assert refusal.points_to(__file__)
-    assert "key_by" in refusal.told
+    assert "key_by" in refusal.text
     assert not refusal.was_accepted
     assert nothing_touched(tmp_path)
 
 
-def test_a_state_name_used_twice(tmp_path: Path) -> None:
+def test_a_state_name_used_twice_is_refused(tmp_path: Path) -> None:
     env = environment(tmp_path)
     env.from_collection([1]).key_by(str).process(RemembersTwice()).name("twice").print()
     refusal = refused(env)
-    assert "STATE_NAME_CONFLICT" in refusal.told
+    assert "STATE_NAME_CONFLICT" in refusal.text
     assert "'seen'" in refusal.message
     assert refusal.operator == "twice"
     assert refusal.points_to(__file__)
@@ -97,7 +97,7 @@ def test_a_state_name_used_twice(tmp_path: Path) -> None:
 
 
 class Opaque:
-    """Nothing says how it could be stored."""
+    """A class without a known encoding."""
 
 
 class KeepsOpaque(KeyedProcessFunction):
@@ -113,7 +113,7 @@ class KeepsOpaque(KeyedProcessFunction):
 
 
 @pytest.mark.parametrize("declared", [Opaque, None])
-def test_a_type_without_encoding(tmp_path: Path, declared: Any) -> None:
+def test_a_type_without_encoding_is_refused(tmp_path: Path, declared: Any) -> None:
     env = environment(tmp_path)
     env.from_collection([1]).key_by(str).process(KeepsOpaque(declared)).name("keeps").print()
     refusal = refused(env)
@@ -124,12 +124,12 @@ def test_a_type_without_encoding(tmp_path: Path, declared: Any) -> None:
     assert refusal.points_to(__file__)
     assert "dataclass" in refusal.remedy
     assert not any(tmp_path.rglob("_metadata"))
-    if declared is not None:  # else nothing tells before the first value
+    if declared is not None:  # without a declared type, the first value is needed to detect it
         assert not refusal.was_accepted
         assert nothing_touched(tmp_path)
 
 
-def test_a_function_that_cannot_travel(tmp_path: Path) -> None:
+def test_a_function_that_cannot_be_pickled_is_refused(tmp_path: Path) -> None:
     lock = threading.Lock()
     env = environment(tmp_path)
     env.from_collection([1]).map(lambda value: (lock, value)).name("locks").print()
@@ -141,16 +141,16 @@ def test_a_function_that_cannot_travel(tmp_path: Path) -> None:
     assert "`open`" in refusal.remedy
 
 
-def test_an_error_of_the_users_code_ends_with_his_frames_and_nothing_else(tmp_path: Path) -> None:
+def test_an_error_in_user_code_ends_with_its_frames_only(tmp_path: Path) -> None:
     env = environment(tmp_path, **{"restart-strategy.type": "none"})
     env.from_collection([1]).map(lambda value: value // 0).name("divides").print()
     refusal = refused(env)
     assert refusal.code == "USER_FUNCTION"
-    assert refusal.told.count("USER_FUNCTION") == 1
+    assert refusal.text.count("USER_FUNCTION") == 1
     assert "record 0" in refusal.message
     assert refusal.operator == "divides"
     assert refusal.points_to(__file__)
-    assert refusal.told.rstrip().endswith("ZeroDivisionError: integer division or modulo by zero")
+    assert refusal.text.rstrip().endswith("ZeroDivisionError: integer division or modulo by zero")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_an_error_of_the_users_code_ends_with_his_frames_and_nothing_else(tmp_pa
         ("execution.checkpointing.interval", "soon", "10s"),
     ],
 )
-def test_a_setting_that_makes_no_sense(tmp_path: Path, key: str, value: str, choices: str) -> None:
+def test_an_invalid_setting_is_refused(tmp_path: Path, key: str, value: str, choices: str) -> None:
     with pytest.raises(PenstockError) as caught:
         environment(tmp_path, **{key: value})
     refusal = Refused(caught.value)
@@ -171,7 +171,7 @@ def test_a_setting_that_makes_no_sense(tmp_path: Path, key: str, value: str, cho
     assert nothing_touched(tmp_path)
 
 
-def test_checkpoint_storage_that_cannot_be_written(tmp_path: Path) -> None:
+def test_checkpoint_storage_that_is_not_writable_is_refused(tmp_path: Path) -> None:
     env = environment(tmp_path, **{"execution.checkpointing.dir": "file:///proc/nowhere"})
     env.from_collection([1]).print()
     refusal = refused(env)
@@ -181,16 +181,16 @@ def test_checkpoint_storage_that_cannot_be_written(tmp_path: Path) -> None:
     assert refusal.remedy
 
 
-class LooksAndThenWrites(MemoryFileSystem):
-    """A store whose driver knows no conditional put."""
+class ReadsThenWrites(MemoryFileSystem):
+    """A store whose driver has no conditional put."""
 
     protocol = "looksandwrites"
     store: dict[str, Any] = {}
     pseudo_dirs: list[str] = [""]
 
 
-def test_a_store_without_conditional_writes_in_ha_mode(tmp_path: Path) -> None:
-    fsspec.register_implementation("looksandwrites", LooksAndThenWrites, clobber=True)
+def test_a_store_without_conditional_writes_is_refused_in_ha_mode(tmp_path: Path) -> None:
+    fsspec.register_implementation("looksandwrites", ReadsThenWrites, clobber=True)
     settings = {"execution.checkpointing.dir": "looksandwrites://checkpoints", "high-availability.type": "file"}
     env = environment(tmp_path, **settings)
     env.from_collection([1]).print()
@@ -198,10 +198,10 @@ def test_a_store_without_conditional_writes_in_ha_mode(tmp_path: Path) -> None:
     assert refusal.code == "CONDITIONAL_WRITES_UNSUPPORTED"
     assert "looksandwrites://checkpoints" in refusal.message
     assert "If-None-Match" in refusal.remedy
-    assert not [path for path in LooksAndThenWrites.store if "chk-" in path]
+    assert not [path for path in ReadsThenWrites.store if "chk-" in path]
 
 
-def test_parallelism_above_the_max_parallelism(tmp_path: Path) -> None:
+def test_a_parallelism_above_the_max_parallelism_is_refused(tmp_path: Path) -> None:
     env = environment(tmp_path)
     env.set_max_parallelism(4)
     stream = env.from_collection([1]).key_by(str).process(Remembers()).name("wide")
@@ -216,11 +216,11 @@ def test_parallelism_above_the_max_parallelism(tmp_path: Path) -> None:
     assert nothing_touched(tmp_path)
 
 
-def test_too_few_slots(tmp_path: Path) -> None:
+def test_too_few_slots_are_reported(tmp_path: Path) -> None:
     env = environment(tmp_path)
     build(env.set_parallelism(3), Plan(), str(tmp_path / "output"))
     refusal = refused(env, slots=2, slot_timeout_s=0.3)
     assert refusal.code == "NOT_ENOUGH_SLOTS"
-    assert "needs 3 slots, the cluster has 2" in refusal.message
+    assert "needs 3 slots, but the cluster has 2" in refusal.message
     assert "lower the parallelism" in refusal.remedy
     assert nothing_touched(tmp_path)

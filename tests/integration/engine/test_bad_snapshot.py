@@ -1,4 +1,4 @@
-"""A job is not started from a snapshot that is missing, torn, damaged or of another job, and says so before it touches anything."""
+"""A job refuses to start from a snapshot that is missing, incomplete, damaged or of another job, before it changes anything."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.launch import check, run_script
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.session import SubmitOptions
 from tests.in_process import PATIENCE_S, InProcess, environment, run, started, until
 from tests.integration.engine.refusals import Remembers, nothing_touched, refused
 from tests.integration.engine.selfcheck.job import CheckSequence, Numbers, Plan, build, checked, key_of
 
 PLAN = Plan(per_key=5_000, rate=2_000)
-"""Takes 50 s: whatever is done to the job, it is done before its end."""
+"""A plan that takes 50 s, so that every fault happens before the end of the job."""
 
 
 @pytest.fixture
 def savepoint(tmp_path: Path) -> Path:
-    """The folder of a savepoint of the self-verifying job, with state in all its operators."""
+    """Return the folder of a savepoint of the self-verifying job, with state in all of its operators."""
     env = environment(tmp_path / "first").set_parallelism(2)
     build(env, PLAN, str(tmp_path / "first-output"))
     master = started(env)
@@ -44,14 +44,14 @@ def savepoint(tmp_path: Path) -> Path:
 
 
 def has_state(master: JobMaster, uid: str) -> bool:
-    """Whether the newest checkpoint has some of the operator's."""
+    """Return whether the newest checkpoint has state of the operator."""
     latest = master.checkpoints.coordinator.latest
     handles = [] if latest is None else latest.states[uid].keyed
     return any(file["entries"] for handle in handles for file in handle["files"])
 
 
 def again(folder: Path, program: Callable[[StreamExecutionEnvironment, str], object] | None = None) -> Any:
-    """The self-verifying job, or another program, to be started in `folder`."""
+    """Return the environment of the self-verifying job or another program, to start in `folder`."""
     env = environment(folder).set_parallelism(2)
     output = str(folder / "output")
     if program is None:
@@ -61,7 +61,7 @@ def again(folder: Path, program: Callable[[StreamExecutionEnvironment, str], obj
     return env
 
 
-def test_a_savepoint_that_does_not_exist(tmp_path: Path) -> None:
+def test_a_missing_savepoint_is_refused(tmp_path: Path) -> None:
     path = f"file://{tmp_path}/savepoints/savepoint-abcdef-0123456789ab"
     refusal = refused(again(tmp_path), SubmitOptions(restore_path=path))
     assert refusal.code == "SNAPSHOT_NOT_FOUND"
@@ -71,7 +71,7 @@ def test_a_savepoint_that_does_not_exist(tmp_path: Path) -> None:
     assert nothing_touched(tmp_path)
 
 
-def test_a_savepoint_without_its_manifest(tmp_path: Path, savepoint: Path) -> None:
+def test_a_savepoint_without_its_manifest_is_refused(tmp_path: Path, savepoint: Path) -> None:
     (savepoint / "_metadata").unlink()
     refusal = refused(again(tmp_path / "second"), SubmitOptions(restore_path=f"file://{savepoint}"))
     assert refusal.code in ("SNAPSHOT_TORN", "SNAPSHOT_NOT_FOUND")
@@ -81,7 +81,7 @@ def test_a_savepoint_without_its_manifest(tmp_path: Path, savepoint: Path) -> No
     assert nothing_touched(tmp_path / "second")
 
 
-def test_something_else_than_a_savepoint(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_savepoint_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "foreign"
     folder.mkdir()
     (folder / "_metadata").write_bytes(b"\x00\x01 some other system's file")
@@ -93,26 +93,26 @@ def test_something_else_than_a_savepoint(tmp_path: Path) -> None:
     assert nothing_touched(tmp_path)
 
 
-def test_a_state_file_that_is_missing(tmp_path: Path, savepoint: Path) -> None:
+def test_a_missing_state_file_is_reported(tmp_path: Path, savepoint: Path) -> None:
     victim = _state_file(savepoint)
     victim.unlink()
     refusal = refused(again(tmp_path / "second"), SubmitOptions(restore_path=f"file://{savepoint}"))
-    assert "SNAPSHOT_TORN" in refusal.told
+    assert "SNAPSHOT_TORN" in refusal.text
     assert victim.name in refusal.message
-    assert "restore another" in refusal.told
+    assert "restore another" in refusal.text
     assert nothing_touched(tmp_path / "second")
 
 
-def test_a_state_file_that_is_damaged_is_found_by_its_checksum(tmp_path: Path, savepoint: Path) -> None:
+def test_a_damaged_state_file_is_found_by_its_checksum(tmp_path: Path, savepoint: Path) -> None:
     victim = _state_file(savepoint)
     content = bytearray(victim.read_bytes())
     content[len(content) // 2] ^= 0xFF
     victim.chmod(0o644)
     victim.write_bytes(content)
     refusal = refused(again(tmp_path / "second"), SubmitOptions(restore_path=f"file://{savepoint}"))
-    assert "CORRUPT_STATE_FILE" in refusal.told
+    assert "CORRUPT_STATE_FILE" in refusal.text
     assert victim.name in refusal.message
-    assert "restore an earlier checkpoint" in refusal.told
+    assert "restore an earlier checkpoint" in refusal.text
 
 
 def _state_file(savepoint: Path) -> Path:
@@ -135,7 +135,7 @@ def test_a_removed_operator_is_refused_then_allowed_by_its_uid(tmp_path: Path, s
     assert run(again(tmp_path / "third", without_windows), allowed).history.status is JobStatus.FINISHED
 
 
-def test_a_savepoint_of_another_job(tmp_path: Path, savepoint: Path) -> None:
+def test_a_savepoint_of_another_job_is_refused(tmp_path: Path, savepoint: Path) -> None:
     def another(env: StreamExecutionEnvironment, output: str) -> None:
         env.from_collection([1]).uid("in").key_by(str).process(Remembers()).uid("mine").print().uid("out")
 
@@ -166,7 +166,7 @@ def with_another_type(env: StreamExecutionEnvironment, output: str) -> None:
 
 
 def main() -> None:
-    """For `penstock check`."""
+    """Build the program for `penstock check`."""
     env = environment(Path(sys.argv[1]))
     with_another_type(env, sys.argv[1])
     env.execute("another type")
@@ -188,7 +188,7 @@ def test_a_state_of_another_type_is_refused_before_the_start(tmp_path: Path, sav
 
 
 def test_a_state_of_another_type_is_found_by_penstock_check(tmp_path: Path, savepoint: Path) -> None:
-    told = check(
+    result = check(
         entry=f"{__name__}:main",
         args=[str(tmp_path / "second")],
         parallelism=2,
@@ -196,13 +196,13 @@ def test_a_state_of_another_type_is_found_by_penstock_check(tmp_path: Path, save
         configuration={},
         allow_non_restored_state=GONE,
     )
-    (problem,) = told["problems"]
+    (problem,) = result["problems"]
     assert (problem["code"], problem["operator"]) == ("STATE_SCHEMA_INCOMPATIBLE", "check")
     assert "was int and is str" in problem["message"]
 
 
-def test_another_graph_does_not_stop_the_master_that_runs(tmp_path: Path) -> None:
-    """A master of the same job id whose program does not fit the checkpoints must not take over first."""
+def test_another_graph_does_not_stop_the_running_master(tmp_path: Path) -> None:
+    """Start a master of the same job id whose program does not fit the checkpoints. It must not take over."""
 
     def another(folder: Path) -> StreamExecutionEnvironment:
         env = environment(folder)
@@ -223,11 +223,11 @@ def test_another_graph_does_not_stop_the_master_that_runs(tmp_path: Path) -> Non
     assert master.wait(PATIENCE_S) is JobStatus.CANCELED
 
 
-def test_the_command_line_does_not_say_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.jobmanager.process.embedded.LocalClusterProvider", InProcess)
+def test_the_command_line_does_not_report_a_submission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.jobmanager.process.session.embedded.LocalClusterProvider", InProcess)
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
-    told: list[str] = []
+    submitted: list[str] = []
 
     def run_with(savepoint: str | None) -> None:
         run_script(
@@ -237,14 +237,14 @@ def test_the_command_line_does_not_say_submitted(tmp_path: Path, monkeypatch: py
             savepoint_path=savepoint,
             allow_non_restored_state=[],
             configuration={"rest.port": "-1", "execution.checkpointing.dir": f"file://{tmp_path}/checkpoints"},
-            on_submitted=lambda job_id, name, url: told.append(name),
+            on_submitted=lambda job_id, name, url: submitted.append(name),
         )
 
     with pytest.raises(SnapshotNotFound):
         run_with(f"file://{tmp_path}/nowhere")
-    assert told == []
+    assert submitted == []
     run_with(None)
-    assert told == ["ones"]
+    assert submitted == ["ones"]
 
 
 SCRIPT = """
@@ -259,7 +259,7 @@ env.execute_async("ones").get_job_execution_result().result()
 """
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_offered(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_named_and_the_previous_one_is_offered(tmp_path: Path) -> None:
     settings = {"execution.checkpointing.num-retained": "3", "state.backend.type": "rocksdb"}
     job_id = "0123456789abcdef0123456789abcdef"
 
@@ -284,6 +284,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_offered(tmp_path: P
     refusal = refused(start(), SubmitOptions(job_id=job_id))
     assert refusal.code == "CORRUPT_STATE_FILE"
     assert victim.name in refusal.message
+    assert refusal.message.endswith(f"The job was restored from {(root / f'chk-{kept[-1]}').as_uri()}")
     assert f"chk-{kept[-2]}" in refusal.remedy
     assert f"chk-{kept[-1]}" not in refusal.remedy
 

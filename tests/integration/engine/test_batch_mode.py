@@ -1,4 +1,4 @@
-"""A batch job that works off what it holds, on real processes: it is hurt, rescaled and stopped in its middle, and nothing is lost."""
+"""A batch job that processes its stored input, on real processes. Faults, a rescale and a stop in the middle lose nothing."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from penstock.datastream import RuntimeExecutionMode
 from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.session import SubmitOptions
 from tests.integration.engine.selfcheck.driver import Driver, configuration, environment, submitted
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 KEYS, OF_EACH = 40, 60
 DATA = [(key, 7 * n + key) for n in reversed(range(OF_EACH)) for key in range(KEYS)]
 PAUSE_S = 0.02
-"""For each record: half a minute for all."""
+"""Pause per record, half a minute in total."""
 
 
 class Counts(KeyedProcessFunction):
-    """When a key's time ends, gives for each of its records how many there were."""
+    """A function that emits the count of records for each record of a key, at the end of the key's time."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", int))
@@ -46,7 +46,7 @@ class Counts(KeyedProcessFunction):
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_a_batch_job_survives_in_the_middle_of_its_work(
+def test_a_batch_job_survives_faults_in_the_middle_of_its_work(
     executor: EmbeddedExecutor, runner: str, tmp_path: Path, backend: str
 ) -> None:
     def start(submit: SubmitOptions | None = None) -> Driver:
@@ -60,12 +60,12 @@ def test_a_batch_job_survives_in_the_middle_of_its_work(
         return submitted(executor, env, "batch", submit)
 
     driver = start()
-    driver.wait_for(lambda: is_read(driver), "all was read")
+    driver.wait_for(lambda: is_read(driver), "the end of the input")
     driver.running(1)
     driver.hurt(driver.kill_python_worker)
     driver.ask("rescale", parallelism=3)
     driver.running(1)
-    driver.wait_for(lambda: bool(written(tmp_path)), "some of the work is committed")
+    driver.wait_for(lambda: bool(written(tmp_path)), "a first commit")
     savepoint = driver.ask("stop").location
     driver.master.wait(30)
     assert driver.master.history.status is JobStatus.FINISHED

@@ -1,4 +1,4 @@
-"""What an operator of a job does to it: stop with a savepoint and start again elsewhere, rescale while it runs."""
+"""Changes of a job by its operator: stop with a savepoint and start elsewhere, rescale while it runs."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.session import SubmitOptions
 from tests.integration.engine.selfcheck.driver import start
 from tests.integration.engine.selfcheck.job import Plan
 from tests.integration.engine.selfcheck.output import verify
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def test_stopped_with_a_savepoint_and_restored_at_another_parallelism(
+def test_a_job_is_stopped_with_a_savepoint_and_restored_at_another_parallelism(
     executor: EmbeddedExecutor, settings: dict[str, str], output: str
 ) -> None:
     plan = Plan(per_key=1_200)
@@ -33,7 +33,7 @@ def test_stopped_with_a_savepoint_and_restored_at_another_parallelism(
     verify(plan, output)
 
 
-def test_a_savepoint_is_taken_while_the_job_goes_on(
+def test_a_savepoint_is_taken_while_the_job_continues(
     executor: EmbeddedExecutor, settings: dict[str, str], output: str
 ) -> None:
     plan = Plan(per_key=900)
@@ -43,13 +43,13 @@ def test_a_savepoint_is_taken_while_the_job_goes_on(
     driver.finished()
     verify(plan, output)
     assert driver.master.history.restarts == 0
-    # The savepoint is a branch of its own: another output, which begins where it was taken.
+    # The savepoint is a separate branch: another output, which starts at the savepoint.
     branch = start(executor, plan, f"{output}-2", settings, parallelism=1, submit=SubmitOptions(restore_path=location))
     branch.finished()
     assert branch.master.history.restarts == 0
 
 
-def test_rescaled_live(executor: EmbeddedExecutor, settings: dict[str, str], output: str) -> None:
+def test_a_job_is_rescaled_live(executor: EmbeddedExecutor, settings: dict[str, str], output: str) -> None:
     plan = Plan(per_key=1_500)
     driver = start(executor, plan, output, settings, parallelism=2).running()
     for parallelism in (3, 1):
@@ -61,7 +61,9 @@ def test_rescaled_live(executor: EmbeddedExecutor, settings: dict[str, str], out
     assert driver.master.history.restarts == 0
 
 
-def test_rescaled_beyond_the_slots_there_are(executor: EmbeddedExecutor, settings: dict[str, str], output: str) -> None:
+def test_a_job_is_rescaled_beyond_the_available_slots(
+    executor: EmbeddedExecutor, settings: dict[str, str], output: str
+) -> None:
     plan = Plan(per_key=2_000)
     driver = start(executor, plan, output, settings, parallelism=1).running()
     more = sum(len(worker.slots) for worker in executor.provider.task_managers()) + 1

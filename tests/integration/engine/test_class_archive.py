@@ -22,7 +22,7 @@ def test_every_jvm_of_a_cluster_maps_the_archive(tmp_path: Path, monkeypatch: py
     archive = make_archive()
     assert archive.parent == tmp_path / "jvm"
     assert {path.suffix for path in archive.parent.iterdir()} == {".jsa", ".jar"}
-    # In a process of its own: another one's SparkContext may be there in this one.
+    # Use a separate process, because this one may already have another SparkContext.
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         pool.submit(all_map, archive).result()
 

@@ -1,4 +1,4 @@
-"""Spark's DataFrames at the borders of a job, on real processes: nothing lost, nothing twice, whatever happens between."""
+"""Spark's DataFrames as source and sink of a job, on real processes: no fault loses or repeats a row."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from penstock.common.types import Row
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.session import SubmitOptions
 from penstock.taskmanager.protocol import STEP_TIMEOUT
 from tests.integration.engine.selfcheck.driver import Driver, environment, settings_for, submitted
 
 if TYPE_CHECKING:
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
-    from tools.s3server import S3Server
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
+    from tools.servers.s3 import S3Server
 
-pytestmark = pytest.mark.spark
+# Jobs with data frames always run batched, so one cluster is enough.
+pytestmark = [pytest.mark.spark, pytest.mark.parametrize("runner", ["batched"], indirect=True)]
 
 KEYS = 5
 PER_FILE = 4
@@ -35,7 +36,7 @@ PER_FILE = 4
 
 
 class CheckSequence(KeyedProcessFunction):
-    """Next to each number the one before it, as state remembers it."""
+    """A function that adds the previous number in its state to each number."""
 
     def open(self, runtime_context: Any) -> None:
         self.last = runtime_context.get_state(ValueStateDescriptor("last", int))
@@ -47,7 +48,7 @@ class CheckSequence(KeyedProcessFunction):
 
 
 class Target:
-    """Where `to_spark` writes: a file per checkpoint, which a repeated call replaces."""
+    """The target of `to_spark`: a file per checkpoint, which a repeated call replaces."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -102,7 +103,7 @@ def verify(rows: list[dict[str, int]], files: int) -> None:
 
 
 @pytest.mark.slow
-def test_no_row_is_lost_or_repeated_over_lost_processes(
+def test_no_row_is_lost_or_repeated_if_processes_die(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
     files = 40
@@ -118,11 +119,11 @@ def test_no_row_is_lost_or_repeated_over_lost_processes(
     assert set(target.calls.values()) == {1}
     assert driver.master.history.restarts >= 2
     staged = [path for path in (tmp_path / "checkpoints").rglob("shared/*") if path.is_file()]
-    assert len(staged) <= 12, "staged files go when nobody needs them"
+    assert len(staged) <= 12, "staged files that are no longer needed were not removed"
 
 
 @pytest.mark.slow
-def test_a_function_that_does_not_return_is_called_again_by_the_next_attempt(
+def test_the_next_attempt_repeats_a_call_that_does_not_return(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
     files = 4
@@ -143,15 +144,15 @@ def test_a_function_that_does_not_return_is_called_again_by_the_next_attempt(
     assert driver.master.wait(240) is JobStatus.FINISHED, driver.master.error
     go_on.touch()
     assert {failure.name for failure in driver.master.history.failures} == {STEP_TIMEOUT}
-    told = driver.master.history.failures[0].message
+    message = driver.master.history.failures[0].message
     assert "time.sleep(0.1)" in driver.master.history.failures[0].traceback
-    assert "test_dataframes.py" in told
-    assert max(target.calls.values()) >= 3, "the one that hung is called once more; a good call counts twice"
+    assert "test_dataframes.py" in message
+    assert max(target.calls.values()) >= 3, "the call that hung was not repeated; a good call counts twice"
     verify(target.rows(), files)
 
 
 @pytest.mark.slow
-def test_a_savepoint_takes_the_rows_that_wait_with_it(
+def test_a_savepoint_includes_pending_rows(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
     files = 25
@@ -165,7 +166,7 @@ def test_a_savepoint_takes_the_rows_that_wait_with_it(
     Path(operation.location.removeprefix("file://")).rename(moved)
     before = max(target.calls)
     run(executor, settings, tmp_path / "in", target, f"file://{moved}").finished()
-    assert max(target.calls) > before, "numbers of checkpoints go on behind the savepoint's"
+    assert max(target.calls) > before, "checkpoint numbers did not continue after the savepoint's"
     verify(target.rows(), files)
 
 
@@ -184,7 +185,7 @@ def test_rows_are_staged_on_s3(
     verify(target.rows(), 8)
 
 
-def test_rows_come_from_a_query_and_go_out_as_frames(
+def test_rows_of_a_query_are_read_and_written_as_frames(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
     write_files(tmp_path / "in", 3)
@@ -204,7 +205,7 @@ def test_a_table_is_read_once(executor: EmbeddedExecutor, settings: dict[str, st
 
 
 @pytest.mark.slow
-def test_the_pipelined_runner_is_refused_at_once(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
+def test_the_pipelined_runner_is_refused_immediately(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
     env = environment(settings | {"penstock.runner": "pipelined"}, 1)
     env.from_spark(lambda spark: spark.range(1), "rows").print()
     with executing_on(executor), pytest.raises(InvalidJob, match="the tasks of the pipelined runner") as caught:
@@ -214,27 +215,27 @@ def test_the_pipelined_runner_is_refused_at_once(executor: EmbeddedExecutor, set
 
 
 @pytest.mark.slow
-def test_a_query_with_state_of_its_own_is_refused(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
+def test_a_query_with_separate_state_is_refused(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
     env = environment(settings | {"penstock.runner": "batched"}, 1)
     env.from_spark(lambda spark: spark.readStream.format("rate").load().groupBy("value").count(), "counts").print()
-    with executing_on(executor), pytest.raises(InvalidJob, match="keeps state of its own") as caught:
+    with executing_on(executor), pytest.raises(InvalidJob, match="keeps its own state") as caught:
         env.execute("refused")
     assert caught.value.operator == "counts"
     assert "key_by" in caught.value.remedy
 
 
 @pytest.mark.slow
-def test_state_outlives_a_data_frame_that_takes_more_than_a_minute(
+def test_state_survives_a_data_frame_that_takes_more_than_a_minute(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
-    """Spark ends Python workers that had nothing to do for a minute, with the state in them."""
+    """Take more than a minute. After a minute without work, Spark ends Python workers together with their state."""
     files = 3
     write_files(tmp_path / "in", files)
 
     class SlowTarget(Target):
         def write(self, frame: Any, checkpoint_id: int) -> None:
             if not self.calls:
-                # On the executors, as a large write would be.
+                # on the executors, like a large write
                 frame.sparkSession.sparkContext.parallelize([0], 1).foreach(lambda _: time.sleep(80))
             super().write(frame, checkpoint_id)
 

@@ -1,4 +1,4 @@
-"""`python job.py` where settings do not ask for TaskManagers: all tasks run in the driver's JVM."""
+"""`python job.py` without settings for TaskManagers: all tasks run in the driver's JVM."""
 
 from __future__ import annotations
 

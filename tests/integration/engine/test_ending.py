@@ -1,4 +1,4 @@
-"""How jobs end: in bounded time, whatever their functions do, and with everything given back."""
+"""Jobs end in bounded time, whatever their functions do, and release all of their resources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.common.job_status import JobStatus
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.functions import MapFunction
 from penstock.functions.accumulators import Histogram, LongCounter
@@ -20,7 +20,7 @@ from tests.integration.engine.selfcheck.driver import environment
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 
@@ -41,7 +41,7 @@ def control_threads() -> int:
     return sum(1 for thread in threading.enumerate() if thread.name in ("penstock-control", "penstock-stream"))
 
 
-def test_a_job_gives_back_what_it_had_and_says_what_it_counted(
+def test_a_job_releases_its_resources_and_reports_its_accumulators(
     executor: EmbeddedExecutor, settings: dict[str, str]
 ) -> None:
     before = control_threads()
@@ -62,7 +62,7 @@ def test_a_job_gives_back_what_it_had_and_says_what_it_counted(
     assert master.runner.available_slots() == slots >= 2
 
 
-def test_a_function_that_hangs_does_not_keep_its_job_alive(
+def test_a_hung_function_does_not_keep_its_job_alive(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
     reached = tmp_path / "reached"
@@ -90,14 +90,14 @@ def test_a_function_that_hangs_does_not_keep_its_job_alive(
         assert sorted(found) == list(range(1, 11))
 
 
-def test_a_function_that_hangs_is_noticed_by_its_checkpoints(
+def test_a_hung_function_is_detected_by_its_checkpoints(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
-    """Once, when the job has run for a while, a function does not return; its Python worker is killed and the job goes on."""
+    """Let a function hang once while the job runs. Its Python worker is killed, and the job continues."""
     reached = tmp_path / "reached"
 
     def hang_once(value: int) -> int:
-        # Late in whichever split it is, and so behind the first epoch, which has a limit of its own.
+        # This value is late in every split, so it comes after the first epoch, which has a separate limit.
         if value % 1_000 == 900 and not reached.exists():
             reached.touch()
             time.sleep(3600)
@@ -125,7 +125,7 @@ def test_a_function_that_hangs_is_noticed_by_its_checkpoints(
 
 
 class ClosesInItsTime(MapFunction):
-    """Flushes something in the end, well within the time it has for that."""
+    """A function that flushes at the end, well within its time limit."""
 
     def __init__(self, closed: Path) -> None:
         self.closed = closed
@@ -139,7 +139,7 @@ class ClosesInItsTime(MapFunction):
 
 
 @pytest.mark.slow
-def test_functions_that_close_one_after_the_other_are_all_given_their_time(
+def test_functions_that_close_in_turn_each_get_their_time(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
     env = environment(settings | {"task.cancellation.timeout": "1 s"}, 1)

@@ -1,4 +1,4 @@
-"""Faults, one at a time: the job recovers by itself, and its output is exactly once."""
+"""One fault at a time: the job recovers without help, and its output is exactly once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.integration.engine.selfcheck.output import verify, verify_at_least_on
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -28,7 +28,7 @@ FAULTS: dict[str, Callable[[Driver], object]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_recovers_from(
+def test_a_job_recovers_from_a_fault(
     fault: str,
     executor: EmbeddedExecutor,
     settings: dict[str, str],
@@ -56,7 +56,7 @@ def test_state_in_rocksdb_recovers_and_is_rescaled(
     verify(plan, output)
 
 
-def test_with_at_least_once_checkpoints_nothing_is_lost(
+def test_at_least_once_checkpoints_lose_nothing(
     executor: EmbeddedExecutor, settings: dict[str, str], output: str
 ) -> None:
     driver = start(executor, LONG, output, {**settings, "execution.checkpointing.mode": "AT_LEAST_ONCE"}).running()
@@ -68,7 +68,9 @@ def test_with_at_least_once_checkpoints_nothing_is_lost(
     verify_at_least_once(LONG, output)
 
 
-def test_subtasks_in_the_wrong_place_say_so(executor: EmbeddedExecutor, settings: dict[str, str], output: str) -> None:
+def test_subtasks_in_the_wrong_place_are_reported(
+    executor: EmbeddedExecutor, settings: dict[str, str], output: str
+) -> None:
     driver = start(executor, LONG, output, {**settings, "penstock.runner": "batched"}).running()
     driver.hurt(driver.misplace)
     assert any("state after epoch" in failure for failure in driver.failures), driver.failures
@@ -76,7 +78,7 @@ def test_subtasks_in_the_wrong_place_say_so(executor: EmbeddedExecutor, settings
     verify(LONG, output)
 
 
-def test_a_users_exception_is_told_and_survived(
+def test_an_exception_in_user_code_is_reported_and_survived(
     executor: EmbeddedExecutor, settings: dict[str, str], output: str, tmp_path: Path
 ) -> None:
     plan = dataclasses.replace(Plan(per_key=250), crash_at=120, marker=str(tmp_path / "raised"))

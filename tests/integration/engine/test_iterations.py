@@ -1,4 +1,4 @@
-"""Rows that go round in an iteration, while workers are killed and the job is rescaled: each number's way to 1, exactly once."""
+"""Rows in an iteration while workers are killed and the job is rescaled: each number's path to 1, exactly once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.common.typeinfo import Types
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.output_tag import OutputTag
@@ -18,7 +18,7 @@ from penstock.datastream.state import ValueStateDescriptor
 from tests.integration.engine.selfcheck.driver import environment, submitted
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +28,7 @@ MET = OutputTag("met", Types.STRING())
 
 
 class Collatz(KeyedProcessFunction):
-    """A state counts how often each number was met."""
+    """A function whose state counts how often each number was seen."""
 
     def open(self, runtime_context: Any) -> None:
         self._met = runtime_context.get_state(ValueStateDescriptor("met", Types.LONG()))
@@ -51,7 +51,10 @@ def expected() -> Counter[str]:
     return Counter(f"{value} {count}" for value, most in met.items() for count in range(1, most + 1))
 
 
-def test_rows_go_round_exactly_once_over_kills_and_a_rescale(
+@pytest.mark.parametrize(
+    "runner", [pytest.param("batched", marks=pytest.mark.slow), "pipelined"], indirect=True, scope="session"
+)
+def test_rows_iterate_exactly_once_over_kills_and_a_rescale(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
     env = environment(settings, 2)
@@ -62,7 +65,7 @@ def test_rows_go_round_exactly_once_over_kills_and_a_rescale(
     folder = tmp_path / "output"
     stepped.get_side_output(MET).sink_to(FileSink.for_row_format(f"file://{folder}", str).build()).uid("end")
     driver = submitted(executor, env, "collatz").running(2)
-    driver.wait_for(lambda: driver.master.parts.sources["again"].has_splits, "something went round")
+    driver.wait_for(lambda: driver.master.parts.sources["again"].has_splits, "a first iteration")
     driver.hurt(driver.kill_python_worker)
     assert driver.ask("rescale", parallelism=1).result == 1
     driver.running(1)

@@ -1,4 +1,4 @@
-"""Tasks on a cluster are told that their last snapshot is complete, whatever they do with it."""
+"""Tasks on a cluster get a notification that their last snapshot is complete, whatever they do with it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.integration.engine.selfcheck.driver import environment
 
 if TYPE_CHECKING:
     from penstock.jobmanager.job.job_master import JobMaster
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 
 
 class Told(MapFunction, CheckpointedFunction, CheckpointListener):
-    """Writes down which snapshots it has taken, and which it was told of.
+    """A function that records its snapshots and notifications.
 
-    `does`: what becomes of it when it is told of the last one, once there is a file `last`; "hang" and "die" only once.
+    `does` is its action at the last notification, after a file `last` exists. "hang" and "die" happen only once.
     """
 
     def __init__(self, folder: Path, does: str) -> None:
@@ -77,7 +77,7 @@ def job(
     stops: bool = False,
     **more: str,
 ) -> JobMaster:
-    """With checkpoints by hand, so that each one that is told of is the last."""
+    """Start a job whose checkpoints are manual, so that each notification is the last."""
     settings |= {
         "execution.checkpointing.interval": "1 h",
         "restart-strategy.type": "fixed-delay",
@@ -100,7 +100,7 @@ def stopped(master: JobMaster, folder: Path) -> Operation:
 
 
 def last(folder: Path, what: str) -> list[int]:
-    """By subtask, the last checkpoint it has noted that of; 0: none."""
+    """Return the last checkpoint that each subtask has recorded for an event, or 0."""
     found = []
     for index in range(2):
         lines = (folder / f"notes-{index}").read_text().splitlines()
@@ -112,10 +112,10 @@ SLOW_HANG = pytest.param("hang", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("does", ["linger", "die", SLOW_HANG])
-def test_the_end_of_the_input_is_told_whatever_becomes_of_who_is_told(
+def test_a_notification_of_the_last_snapshot_reaches_all_tasks_whatever_they_do(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path, does: str
 ) -> None:
-    """Who takes longer than a cancelled task may is no failure."""
+    """Finish the input. A task that takes longer than the cancellation timeout is no failure."""
     limits = {
         "task_cancellation_timeout": "300 ms",
         "execution_checkpointing_timeout": "3 s" if does == "hang" else "1 min",
@@ -127,7 +127,7 @@ def test_the_end_of_the_input_is_told_whatever_becomes_of_who_is_told(
 
 
 @pytest.mark.parametrize("does", ["", "die", SLOW_HANG])
-def test_a_stop_is_told_and_is_none_the_worse_for_who_is_told(
+def test_a_stop_notifies_all_tasks_and_succeeds_whatever_they_do(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path, does: str
 ) -> None:
     master = job(executor, settings, tmp_path, does, stops=True, task_cancellation_timeout="1 s")
@@ -139,7 +139,7 @@ def test_a_stop_is_told_and_is_none_the_worse_for_who_is_told(
 
 
 @pytest.mark.slow
-def test_who_hangs_when_it_is_told_does_not_keep_a_cancelled_job_alive(
+def test_a_task_that_hangs_in_a_notification_does_not_keep_a_cancelled_job_alive(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path
 ) -> None:
     master = job(executor, settings, tmp_path, "hang", task_cancellation_timeout="1 s")

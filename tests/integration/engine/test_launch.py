@@ -1,4 +1,4 @@
-"""A program as its user starts it: `python job.py`, `penstock run`; the command line asks the JobManager that is there."""
+"""A program as its user starts it: `python job.py`, `penstock run`. The command line uses the running JobManager."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(RUNTIME)}
 
 
 def launched(command: list[str], folder: Path, code: int = 0) -> str:
-    """What it printed, when it has ended so and left no process behind."""
+    """Return the output of a command that ended with this exit code and left no process."""
     log = folder / "printed"
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -72,31 +72,31 @@ def launched(command: list[str], folder: Path, code: int = 0) -> str:
     found = process.wait(180)
     printed = log.read_text()
     assert found == code, printed[-3000:]
-    until(lambda: not members(process.pid), "processes are left")
+    until(lambda: not members(process.pid), "some processes did not end")
     return printed
 
 
 def members(session: int) -> list[str]:
-    """Processes that were started by a process and its children, as far as they left its session alone."""
+    """Return the processes that a process and its children started, as far as they stayed in its session."""
     found = []
     for folder in Path("/proc").iterdir():
         try:
             if folder.name.isdigit() and int((folder / "stat").read_text().rpartition(")")[2].split()[3]) == session:
                 found.append((folder / "cmdline").read_text().replace("\0", " ")[:120])
         except (OSError, IndexError):
-            continue  # it has just ended
+            continue  # the process has just ended
     return found
 
 
 def sums(printed: str) -> dict[int, int]:
-    """The highest sum of each key."""
+    """Return the highest sum of each key."""
     found: dict[int, int] = {}
     for key, value in re.findall(r"^(?:\d+> )?\((\d+), (\d+)\)$", printed, re.MULTILINE):
         found[int(key)] = max(found.get(int(key), 0), int(value))
     return found
 
 
-def test_a_function_that_ends_its_process_is_told_with_its_line_and_nothing_of_java(tmp_path: Path) -> None:
+def test_a_function_that_exits_is_reported_with_its_line_and_no_java_text(tmp_path: Path) -> None:
     script = tmp_path / "exits.py"
     script.write_text(ENDS_ITS_PROCESS)
     printed = launched([sys.executable, str(script)], tmp_path, code=1)
@@ -106,7 +106,13 @@ def test_a_function_that_ends_its_process_is_told_with_its_line_and_nothing_of_j
     assert "Exception in thread" not in printed
 
 
-@pytest.mark.parametrize("way", [["job.py"], ["-m", "penstock.cli", "run", "job.py"]], ids=["python", "penstock-run"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(["job.py"], id="python", marks=pytest.mark.slow),
+        pytest.param(["-m", "penstock.cli", "run", "job.py"], id="penstock-run"),
+    ],
+)
 def test_a_program_runs_and_leaves_nothing_behind(way: list[str], tmp_path: Path) -> None:
     (tmp_path / "job.py").write_text(PROGRAM)
     printed = launched([sys.executable, *way, "3000"], tmp_path)
@@ -123,9 +129,9 @@ def detached(tmp_path: Path) -> Iterator[Detached]:
         port = free.getsockname()[1]
     job = Detached(tmp_path, f"http://127.0.0.1:{port}")
     settings = [f"-Drest.port={port}", f"-Dexecution.checkpointing.dir={tmp_path.as_uri()}/checkpoints"]
-    told = job.penstock("run", "-d", *settings, "-Dexecution.checkpointing.interval=1s", "job.py")
-    job.id = re.findall(r"JobID (\w{32})", told)[0]
-    job.process = int(re.findall(r"process is (\d+)", told)[0])
+    printed = job.penstock("run", "-d", *settings, "-Dexecution.checkpointing.interval=1s", "job.py")
+    job.id = re.findall(r"JobID (\w{32})", printed)[0]
+    job.process = int(re.findall(r"process id is (\d+)", printed)[0])
     yield job
     with contextlib.suppress(ProcessLookupError):
         os.killpg(job.process, signal.SIGKILL)
@@ -133,7 +139,7 @@ def detached(tmp_path: Path) -> Iterator[Detached]:
 
 @dataclass
 class Detached:
-    """A program that `penstock run -d` has started."""
+    """A program that `penstock run -d` started."""
 
     folder: Path
     url: str
@@ -141,7 +147,7 @@ class Detached:
     process: int = 0
 
     def penstock(self, *arguments: str) -> str:
-        """What the command prints; it must end well."""
+        """Return the output of a command, which must succeed."""
         command = [sys.executable, "-m", "penstock.cli", *arguments]
         environment = {**ENVIRONMENT, "PENSTOCK_MASTER": self.url}
         done = subprocess.run(
@@ -158,9 +164,9 @@ def until(reached: Callable[[], bool], message: str) -> None:
         time.sleep(0.2)
 
 
-def test_a_detached_program_answers_the_command_line(detached: Detached) -> None:
+def test_the_command_line_controls_a_detached_program(detached: Detached) -> None:
     penstock, savepoints = detached.penstock, f"{detached.folder.as_uri()}/savepoints"
-    until(lambda: f"{detached.id} : endless (RUNNING)" in penstock("list"), "it does not run")
+    until(lambda: f"{detached.id} : endless (RUNNING)" in penstock("list"), "the job is not running")
     assert "endless" in penstock("info", "endless")
     savepoint = re.findall(r"Path: (\S+)", penstock("savepoint", detached.id, savepoints))[0]
     assert "chk-" in penstock("checkpoints", detached.id)
@@ -168,4 +174,4 @@ def test_a_detached_program_answers_the_command_line(detached: Detached) -> None
     assert stopped != savepoint
     for path in (savepoint, stopped):
         penstock("savepoint", "verify", "--checksums", path)
-    until(lambda: not members(detached.process), "its processes go on although its job has ended")
+    until(lambda: not members(detached.process), "some processes did not end with the job")

@@ -1,6 +1,6 @@
-"""RocksDB's files come from the TaskManager's disk after its process was killed, if they are there and as they were; exactly once in any case.
+"""RocksDB's files come from the TaskManager's disk after a kill, if they are still intact. The output is exactly once in any case.
 
-A whole JobMaster, and tasks in a process of their own that is killed, as a Python worker is, but no Spark between them.
+The test has a whole JobMaster, and tasks in a separate process that is killed like a Python worker, without Spark.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from penstock.common.job_status import JobStatus
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from penstock.jobmanager.runners.runner import Attempt, Watch, unwatched
 from penstock.taskmanager.exchange.rows import ACK, COMMAND
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
 ENDLESS = Plan(per_key=1_000_000, rate=500.0)
 PATIENCE_S = 240.0
 SST = bytes.fromhex("f7cff485b741e288")
-"""What RocksDB's tables end with."""
+"""The last bytes of RocksDB's tables."""
 
 
 def damage_storage(folder: Path) -> int:
-    """Every table in it; how many. What is no longer needed is deleted meanwhile."""
+    """Damage every table in it, and return their number. The job deletes tables that it no longer needs at the same time."""
     count = 0
     for path in folder.glob("checkpoints/*/shared/*"):
         with contextlib.suppress(FileNotFoundError), path.open("r+b") as file:
@@ -56,10 +56,10 @@ def damage_storage(folder: Path) -> int:
 
 
 class OneProcess(InProcessRunner):
-    """All slots in another process; when that is gone the next attempt has a new one.
+    """A runner with all slots in another process. If the process is gone, the next attempt starts a new one.
 
     Args:
-        disk: folder that is the disk of each.
+        disk: folder that is the disk of each process.
     """
 
     def __init__(self, disk: Path) -> None:
@@ -86,7 +86,7 @@ class OneProcess(InProcessRunner):
             raise EpochFailed("a worker was killed") from error
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the process with SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.join()
@@ -144,7 +144,7 @@ class Job:
         deadline = time.monotonic() + PATIENCE_S
         while not condition():
             assert not self.master.is_done, f"the job ended as {self.master.history.status.value}: {self.master.error}"
-            assert time.monotonic() < deadline, f"waited {PATIENCE_S:.0f} s in vain"
+            assert time.monotonic() < deadline, f"the condition was not met within {PATIENCE_S:.0f} s"
             time.sleep(0.02)
 
     @property
@@ -162,13 +162,13 @@ class Job:
         return damage_storage(self.folder)
 
     def killed(self) -> None:
-        """And recovered."""
+        """Kill the process, and wait until the job has recovered."""
         attempt = self.master.attempt
         self.runner.kill()
         self._until(lambda: self.master.attempt > attempt and self.master.history.status is JobStatus.RUNNING)
 
     def goes_on(self) -> None:
-        """More output becomes visible, and all of it is exactly once."""
+        """Wait for more output, and check that all of it is exactly once."""
         before = len(read(f"{self.output}/numbers"))
         self._until(lambda: len(read(f"{self.output}/numbers")) > before)
         self.master.request(Operation("cancel"))
@@ -196,13 +196,13 @@ def test_the_state_of_a_killed_process_comes_from_its_disk(jobs: Any) -> None:
     job = jobs()
     for _ in range(2):
         job.checkpoints(2)
-        assert job.damage_storage(), "or nothing is to be restored"
+        assert job.damage_storage(), "storage has no table to damage"
         job.killed()
         assert job.copies()
     job.goes_on()
 
 
-def test_without_it_the_same_job_needs_its_storage(jobs: Any) -> None:
+def test_the_same_job_without_local_copies_needs_its_storage(jobs: Any) -> None:
     job = jobs(**{"execution.state-recovery.from-local": "false"})
     job.checkpoints(2)
     assert not job.copies()
@@ -213,7 +213,7 @@ def test_without_it_the_same_job_needs_its_storage(jobs: Any) -> None:
     assert "is damaged" in str(job.master.error)
 
 
-def test_copies_that_were_tampered_with_are_not_used(jobs: Any) -> None:
+def test_copies_that_were_modified_are_not_used(jobs: Any) -> None:
     job = jobs()
     job.checkpoints(2)
     for index, path in enumerate(job.copies()):
@@ -225,7 +225,7 @@ def test_copies_that_were_tampered_with_are_not_used(jobs: Any) -> None:
     job.goes_on()
 
 
-def test_a_rescale_takes_what_is_on_the_disk(jobs: Any) -> None:
+def test_a_rescale_uses_the_copies_on_the_disk(jobs: Any) -> None:
     job = jobs()
     job.checkpoints(2)
     assert job.damage_storage()

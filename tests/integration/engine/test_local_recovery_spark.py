@@ -1,6 +1,6 @@
-"""RocksDB's files come from the disk of the TaskManager after its processes were killed, and from storage if they are not there.
+"""RocksDB's files come from the TaskManager's disk after its processes were killed, and from storage if they are missing.
 
-On real processes of Spark's. What it takes when copies are not what was written is in `test_local_recovery`.
+These tests use real Spark processes. `test_local_recovery` tests copies with wrong content.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.integration.engine.test_local_recovery import damage_storage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -48,26 +48,26 @@ def recover(driver: Driver, kill: Callable[[Driver], object]) -> None:
 
 
 def go_on(driver: Driver, output: str) -> None:
-    """More output becomes visible, and all of it is exactly once."""
+    """Wait for more output, and check that all of it is exactly once."""
     before = len(read(f"{output}/numbers"))
-    driver.wait_for(lambda: len(read(f"{output}/numbers")) > before, "there was more output")
+    driver.wait_for(lambda: len(read(f"{output}/numbers")) > before, "more output")
     driver.ask("cancel")
     assert driver.master.wait(PATIENCE_S) is JobStatus.CANCELED
     verify(ENDLESS, output, complete=False)
 
 
 @pytest.mark.parametrize("kill", KILLS)
-def test_the_state_of_what_was_killed_comes_from_its_disk(
+def test_the_state_of_killed_processes_comes_from_their_disk(
     kill: str, driver: Driver, output: str, tmp_path: Path
 ) -> None:
     for _ in range(2):
-        assert damage_storage(tmp_path), "or nothing is to be restored"
+        assert damage_storage(tmp_path), "storage has no table to damage"
         recover(driver, KILLS[kill])
         driver.running()
     go_on(driver, output)
 
 
-def test_without_its_disk_it_comes_from_storage(driver: Driver, output: str) -> None:
+def test_the_state_comes_from_storage_if_the_disk_is_gone(driver: Driver, output: str) -> None:
     cluster = driver.executor.provider.cluster
     assert isinstance(cluster, LocalCluster)
     copies = Path(cluster.state_dir, f"penstock-local-{driver.master.job_id}")

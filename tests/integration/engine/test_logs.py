@@ -1,4 +1,4 @@
-"""What functions log and print in workers is found over REST, with its place in the job and without secrets."""
+"""REST serves the logs and prints of functions in workers, with their place in the job and without secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 from penstock.graph.executor import executing_on
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 SECRET = "do-not-show-this"
@@ -35,7 +35,7 @@ class Telling(MapFunction):
 
 
 def _until(read: httpx.Client, paths: list[str], pattern: str) -> tuple[str, str]:
-    """The path whose text has it, and the text."""
+    """Return the first path whose text matches, and the text."""
     deadline = time.monotonic() + 120
     while True:
         for path in paths:
@@ -48,7 +48,7 @@ def _until(read: httpx.Client, paths: list[str], pattern: str) -> tuple[str, str
         time.sleep(0.2)
 
 
-def test_records_of_functions_have_their_place_and_no_secret(executor: EmbeddedExecutor, runner: str) -> None:
+def test_log_records_of_functions_have_their_place_and_no_secret(executor: EmbeddedExecutor, runner: str) -> None:
     settings = {"penstock.runner": runner, "s3.secret-key": SECRET, "rest.port": "0"}
     env = StreamExecutionEnvironment.get_execution_environment(Configuration(settings))
     env.set_parallelism(1)
@@ -60,7 +60,7 @@ def test_records_of_functions_have_their_place_and_no_secret(executor: EmbeddedE
     with httpx.Client(base_url=server.url) as read, contextlib.ExitStack() as at_end:
         at_end.callback(server.stop)
         task_managers = [worker["id"] for worker in read.get("/taskmanagers").json()["taskmanagers"]]
-        # The function may have been opened in another one before, for an epoch without records.
+        # The function may have been opened in another worker before, for an epoch without records.
         record = rf"\[logs {runner}: Tell it #0, attempt \d+\]: value 7, key \*{{6}}"
         path, log = _until(read, [f"/taskmanagers/{tm}/log" for tm in task_managers], record)
         assert f" INFO telling [logs {runner}: Tell it #0, attempt " in log

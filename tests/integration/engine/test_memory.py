@@ -1,4 +1,4 @@
-"""JVMs with the least heap that the memory model gives: Spark takes it, and a keyed job runs with it and with bounded RocksDB."""
+"""JVMs with the smallest heap of the memory model: Spark accepts it, and a keyed job runs with it and with bounded RocksDB."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 pytestmark = pytest.mark.spark
 
 
-def test_a_job_runs_in_containers_that_are_just_large_enough(tmp_path: Path) -> None:
+def test_a_job_runs_in_minimal_containers(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.integration.engine.small_containers", str(tmp_path)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Several slots are in one executor: what dies with it, what does not, and who finds what is kept in the other's process."""
+"""Several slots in one executor: the effects of its death, and the processes that keep their state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.integration.engine.selfcheck.output import verify
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -32,12 +32,12 @@ def pid_of(driver: Driver, executor: str) -> int:
 
 
 def workers_in(driver: Driver, executor: str) -> list[psutil.Process]:
-    """Python workers of tasks, below that executor."""
+    """Return the Python workers of tasks below this executor."""
     found = [psutil.Process(pid) for pid in processes.python_workers([pid_of(driver, executor)])]
     return [process for process in found if process.environ().get("PENSTOCK_TASKS")]
 
 
-def test_a_killed_executor_takes_all_its_slots(
+def test_a_killed_executor_ends_all_of_its_slots(
     executor: EmbeddedExecutor, settings: dict[str, str], output: str
 ) -> None:
     plan = Plan(per_key=1_000)
@@ -50,7 +50,7 @@ def test_a_killed_executor_takes_all_its_slots(
     verify(plan, output)
 
 
-def test_a_killed_python_worker_leaves_the_executor_and_its_other_slots(
+def test_a_killed_python_worker_does_not_end_the_executor_or_its_other_slots(
     executor: EmbeddedExecutor, settings: dict[str, str], output: str
 ) -> None:
     plan = Plan(per_key=1_000)
@@ -85,10 +85,10 @@ def test_a_job_is_rescaled_over_executors_and_back(
     verify(plan, output)
 
 
-def test_every_slot_has_python_workers_of_its_own(
+def test_every_slot_has_separate_python_workers(
     executor: EmbeddedExecutor, settings: dict[str, str], output: str, tmp_path: Path
 ) -> None:
-    """Batched: one, that is found again in every epoch. Pipelined: one for each level, forked from one process."""
+    """Batched: one worker, which every epoch uses again. Pipelined: one for each level, forked from one process."""
     plan = Plan(per_key=1_500, crash_when=str(tmp_path / "crash"))
     driver = start(executor, plan, output, settings).running(4)
     [used] = set(driver.executors)
@@ -104,6 +104,6 @@ def test_every_slot_has_python_workers_of_its_own(
 
     driver.hurt((tmp_path / "crash").touch)
     after = [p for p in workers_in(driver, used) if batched == ("PENSTOCK_SLOT" in p.environ())]
-    assert len(after) <= count + 1, "a worker of the attempt that has failed is left, besides one that is idle"
+    assert len(after) <= count + 1, "workers of the failed attempt are left, in addition to an idle one"
     driver.finished()
     verify(plan, output)

@@ -1,4 +1,4 @@
-"""What the JVMs of a running job read on their gauges comes to whoever reads metrics."""
+"""The gauges of a running job's JVMs are visible to readers of metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.in_process import until
 from tests.integration.engine.selfcheck.driver import environment
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +36,9 @@ def values(read: httpx.Client, path: str) -> dict[str, float]:
     return {m["id"]: float(m["value"]) for m in read.get(path, params={"get": ",".join(names)}).json()}
 
 
-def test_jvms_exchanges_and_python_workers_are_seen(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
+def test_metrics_of_jvms_exchanges_and_python_workers_are_visible(
+    executor: EmbeddedExecutor, settings: dict[str, str]
+) -> None:
     env = environment(settings | {"metrics.latency.interval": "50 ms"}, 2)
     numbers = env.from_source(DataGeneratorSource(int, None, 1_000.0), None, "numbers")
     numbers.key_by(lambda value: value % 64).map(lambda value: value + 1).name("plus").print()
@@ -52,7 +54,7 @@ def test_jvms_exchanges_and_python_workers_are_seen(executor: EmbeddedExecutor, 
             assert all(driver[name] > 0 for name in JVM), driver
             managers = [worker["id"] for worker in read.get("/taskmanagers").json()["taskmanagers"]]
             every = [values(read, f"/taskmanagers/{manager}/metrics") for manager in managers]
-            of_executors = [one for one in every if JVM[0] in one]  # those that have had a task
+            of_executors = [one for one in every if JVM[0] in one]  # only executors that have had a task
             assert of_executors, every
             for found in of_executors:
                 assert all(found[name] > 0 for name in JVM), found
@@ -68,7 +70,7 @@ def test_jvms_exchanges_and_python_workers_are_seen(executor: EmbeddedExecutor, 
                 assert of_plus["inputQueueLength"] >= 0
                 assert 0.0 <= of_sources["outPoolUsage"] <= 1.0
                 held = [one["Status.Shuffle.Netty.TotalMemory"] for one in of_executors]
-                assert max(held) > 0, "executors without a task of this job, of jobs before, hold none"
+                assert max(held) > 0, "no executor with a task of this job reports memory"
                 assert min(held) >= 0
             of_last = f"/jobs/{master.job_id}/vertices/{vertex_id(str(last.id))}/subtasks/0/metrics"
             [uid] = [node.uid for node in master.graph.operators if node.source is not None]

@@ -1,4 +1,4 @@
-"""Records between real processes: what comes is equal to what went and of the same type."""
+"""Records between real processes arrive with the same value and type."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ import numpy as np
 import pytest
 
 from penstock.graph.executor import executing_on
-from tests import travels
+from tests import round_trips
 from tests.integration.engine.selfcheck.driver import environment
 from tests.strategies import SAMPLES
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_every_record_at_every_stop(executor: EmbeddedExecutor, settings: dict[str, str], parallelism: int) -> None:
+def test_every_record_type_survives_every_transfer(
+    executor: EmbeddedExecutor, settings: dict[str, str], parallelism: int
+) -> None:
     settings |= {"restart-strategy.type": "none"}
-    travels.run(environment(settings, parallelism), executor, SAMPLES, parallelism)
+    round_trips.run(environment(settings, parallelism), executor, SAMPLES, parallelism)
 
 
-def test_classes_that_only_the_program_knows(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
+def test_classes_of_the_main_program_survive_transfers(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
     class Size(Enum):
         SMALL = 1
 

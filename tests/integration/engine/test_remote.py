@@ -1,4 +1,4 @@
-"""Programs of `create_remote_environment` on a session cluster, each a process of its own."""
+"""Programs of `create_remote_environment` on a session cluster, each as a separate process."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from typing import NamedTuple
 import readings
 from penstock.common import Configuration, Types
 from penstock.common.errors import PenstockError
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.functions.accumulators import LongCounter
@@ -114,7 +114,7 @@ env.from_collection([1]).print()
 try:
     env.execute("with files")
 except PenstockError as error:
-    assert "which a remote cluster does not see" in str(error), error
+    assert "which a remote cluster cannot read" in str(error), error
     print("refused")
 """
 
@@ -133,7 +133,7 @@ def ended(process: subprocess.Popen[bytes]) -> int:
 
 
 def address(process: subprocess.Popen[bytes], log: Path) -> tuple[int, Path]:
-    """The port, and the file of the token."""
+    """Return the port, and the file of the token."""
     until = time.monotonic() + 60
     while time.monotonic() < until and process.poll() is None:
         found = re.search(r"at http://localhost:(\d+)\nexport PENSTOCK_TOKEN_FILE=(\S+)\n", log.read_text())

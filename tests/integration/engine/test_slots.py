@@ -1,4 +1,4 @@
-"""Jobs of one cluster hold slots of their own, and REST counts them by worker."""
+"""Jobs of one cluster have separate slots, and REST counts them by worker."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 from penstock.common.job_status import JobStatus
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.gateway import DispatcherGateway
+from penstock.jobmanager.process.session.gateway import DispatcherGateway
 from penstock.jobmanager.runners.spark_runner import SparkRunner
 from tests.in_process import until
 from tests.integration.engine.selfcheck.driver import environment
 
 if TYPE_CHECKING:
     from penstock.jobmanager.job.job_master import JobMaster
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 
 
 def started(executor: EmbeddedExecutor, settings: dict[str, str], parallelism: int) -> JobMaster:
-    """A job without end that has told of its memory."""
+    """Start a job without end, and wait until it has reported its memory."""
     env = environment(settings, parallelism)
     env.from_source(DataGeneratorSource(int, None, 100.0), None, "numbers").rebalance().map(str).print()
     with executing_on(executor):
@@ -37,7 +37,7 @@ def slots_of(master: JobMaster) -> list[str]:
     return [slot.id for slot in master.runner.placement]
 
 
-def test_two_jobs_in_one_cluster(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
+def test_two_jobs_in_one_cluster_have_separate_slots(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
     first, second = started(executor, settings, 2), started(executor, settings, 1)
     assert not set(slots_of(first)).intersection(slots_of(second))
 

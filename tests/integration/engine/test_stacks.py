@@ -1,4 +1,4 @@
-"""The Python workers of a running job are looked into: stacks by subtask, and a flame graph that names the user's line."""
+"""REST shows the Python workers of a running job: stacks by subtask, and a flame graph that names the user's line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.in_process import until
 from tests.integration.engine.selfcheck.driver import environment
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +29,7 @@ def toils(value: int) -> int:
     return value
 
 
-def test_a_subtask_is_seen_at_the_users_line(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
+def test_a_subtask_is_shown_at_the_users_line(executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
     env = environment(settings, 2)
     numbers = env.from_source(DataGeneratorSource(int, None, 1_000.0), None, "numbers")
     numbers.key_by(lambda value: value % 64).map(toils).name("toils").print()

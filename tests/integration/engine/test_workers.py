@@ -1,4 +1,4 @@
-"""A master and a worker as they are deployed: the worker runs executors, for one master after the other."""
+"""A deployed master and worker: the worker runs executors for one master after the other."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from penstock.jobmanager.cluster.spark_cluster import free_port
+from tests.integration.engine.attacker.deployed import Deployed
 from tests.integration.engine.selfcheck import processes
 from tests.integration.engine.selfcheck.job import Plan
 from tests.integration.engine.selfcheck.masters import latest_checkpoint
 from tests.integration.engine.selfcheck.output import verify
-from tests.integration.engine.strangers.deployed import Deployed
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -27,13 +27,13 @@ PATIENCE_S = 240.0
 def wait_for(condition: Callable[[], object], cluster: Deployed) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < deadline, cluster.told()
-        assert cluster.processes["worker"].poll() is None, cluster.told()
+        assert time.monotonic() < deadline, cluster.describe()
+        assert cluster.processes["worker"].poll() is None, cluster.describe()
         time.sleep(0.1)
 
 
 def executors(cluster: Deployed) -> dict[str, int]:
-    """Process id by number, of those under the worker."""
+    """Return the process ids of the executors below the worker, by number."""
     below = processes.descendants([cluster.processes["worker"].pid])
     found = [p for p in below if "CoarseGrainedExecutorBackend" in p.command]
     return {process.command.partition("--executor-id ")[2].split()[0]: process.pid for process in found}
@@ -47,7 +47,7 @@ def is_ready(port: int) -> bool:
         return False
 
 
-def test_a_worker_replaces_its_executor_and_goes_from_one_master_to_the_next(
+def test_a_worker_replaces_its_executor_and_moves_from_one_master_to_the_next(
     settings: dict[str, str], output: str, tmp_path: Path
 ) -> None:
     job_id = uuid.uuid4().hex
@@ -81,10 +81,10 @@ def test_a_worker_replaces_its_executor_and_goes_from_one_master_to_the_next(
         wait_for(lambda: pid not in executors(cluster).values(), cluster)
         another_checkpoint(cluster)
         wait_for(lambda: is_ready(health), cluster)
-        assert cluster.processes["master"].wait(PATIENCE_S) == 0, cluster.told()
+        assert cluster.processes["master"].wait(PATIENCE_S) == 0, cluster.describe()
         wait_for(lambda: not executors(cluster), cluster)
         assert not is_ready(health)
-        assert not list((tmp_path / "work" / "executors").glob("executor-*")), "an executor's folder is left"
+        assert not list((tmp_path / "work" / "executors").glob("executor-*")), "an executor's folder was not removed"
         cluster.processes["worker"].terminate()
-        assert cluster.processes["worker"].wait(30) == 0, cluster.told()
+        assert cluster.processes["worker"].wait(30) == 0, cluster.describe()
     verify(PLAN, output)

@@ -1,9 +1,10 @@
-"""Kafka -> keyed state -> Kafka in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+"""Kafka -> keyed state -> Kafka in a separate process, which continues from its newest checkpoint each time it is started again.
 
 python -m tests.integration.kafka.endless_job FOLDER SERVERS IN OUT PREFIX PARALLELISM [MOMENT [SAVEPOINT]]
 
-MOMENT: where it kills itself, once: `before`, `half` or `after` a commit, or while it aborts what an attempt before it has `left`.
-SAVEPOINT: where it goes on from. What it is asked for is in FOLDER/request.json, and is gone once its outcome is in FOLDER/answer.json.
+MOMENT: when the process kills itself, once: `before`, `half` or `after` a commit, or while it aborts transactions that an earlier attempt
+`left`. SAVEPOINT: the savepoint to start from. FOLDER/request.json has a requested operation. The job deletes it when the operation's
+outcome is in FOLDER/answer.json.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from typing import Any
 from penstock.connectors.kafka.sink.committer import KafkaCommitter
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
 from tests.integration.kafka.support import JOB_ID, counting, sink, source
 
 
 class DyingCommitter:
-    """What becomes of a process at its third commit, or when it aborts what others have left, unless one has died so before."""
+    """A committer that kills the process at its third commit, or when it aborts old transactions, unless this has already happened."""
 
     def __init__(self, folder: Path, moment: str) -> None:
         self._died = folder / f"died-{moment}"
@@ -58,7 +59,7 @@ class DyingCommitter:
 
 
 def ask(folder: Path, kind: str, **arguments: Any) -> None:
-    """Ask the job that runs in this folder for an operation."""
+    """Request an operation from the job that runs in this folder."""
     draft = folder / "request.draft"
     draft.write_text(json.dumps({"kind": kind, "arguments": arguments}))
     (folder / "answer.json").unlink(missing_ok=True)
@@ -66,14 +67,14 @@ def ask(folder: Path, kind: str, **arguments: Any) -> None:
 
 
 def answer(folder: Path) -> dict[str, Any] | None:
-    """What became of it; None: nothing yet."""
+    """Return the outcome of the request, or None if the job has not answered yet."""
     path = folder / "answer.json"
     found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
     return found
 
 
 def do_as_asked(folder: Path, session: Session) -> None:
-    """Forever."""
+    """Execute requested operations forever."""
     request, draft = folder / "request.json", folder / "answer.draft"
     while True:
         time.sleep(0.02)
@@ -97,7 +98,7 @@ def main(
     moment: str = "",
     savepoint: str = "",
 ) -> None:
-    for name in ("request.json", "answer.draft"):  # of one that was killed
+    for name in ("request.json", "answer.draft"):  # left by a killed process
         (Path(folder) / name).unlink(missing_ok=True)
     if moment:
         DyingCommitter(Path(folder), moment).install()

@@ -1,4 +1,4 @@
-"""The endless job in a process of its own that is started again and again, and how far it is."""
+"""The endless job in a separate process that is started repeatedly, and its progress."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.integration.kafka.support import read
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 
 @contextmanager
 def endless(folder: Path, kafka: KafkaServer, reads: str, writes: str, prefix: str) -> Iterator[Any]:
-    """A function that (re)starts the job with a parallelism; the job is killed at the end."""
+    """Yield a function that (re)starts the job with a parallelism. The job is killed at the end."""
     running: list[subprocess.Popen[bytes]] = []
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -41,7 +41,7 @@ def endless(folder: Path, kafka: KafkaServer, reads: str, writes: str, prefix: s
 
 
 def end_offsets(kafka: KafkaServer, name: str) -> int:
-    """Committed records' offsets of a topic, added up; a broker that has just come back is asked again."""
+    """Return the sum of the end offsets of a topic's committed records. Retry while a broker restarts."""
     until = time.monotonic() + 60
     consumer = Consumer(
         {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "x", "isolation.level": "read_committed"}

@@ -1,4 +1,4 @@
-"""Topics filled and read back with the plain client, and a job from topic to topic whose output tells what was lost or repeated."""
+"""Fill and read topics with the plain client. The job between two topics shows in its output which records were lost or repeated."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from tests.in_process import environment
 from tests.integration.engine.selfcheck.masters import latest_checkpoint
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 KEYS = 7
 JOB_ID = "c0ffee00c0ffee00c0ffee00c0ffee00"
-"""Of `endless_job`."""
+"""The job id of `endless_job`."""
 
 
 def new_name(what: str) -> str:
@@ -42,14 +42,14 @@ def new_name(what: str) -> str:
 
 
 def topic(kafka: KafkaServer, partitions: int = 1, what: str = "topic") -> str:
-    """A new, empty one."""
+    """Create a new, empty topic and return its name."""
     name = new_name(what)
     kafka.create_topic(name, partitions)
     return name
 
 
 def fill(servers: str, name: str, values: list[Any], partitions: int = 1, **more: Any) -> None:
-    """Write values (bytes, or what JSON has), the n-th into partition n modulo `partitions`."""
+    """Write values (bytes, or JSON-able values), the n-th into partition n modulo `partitions`."""
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
     for index, value in enumerate(values):
         data = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
@@ -60,7 +60,7 @@ def fill(servers: str, name: str, values: list[Any], partitions: int = 1, **more
 
 
 def read(servers: str, name: str, *, committed: bool = True) -> list[Any]:
-    """All messages, by partition and offset."""
+    """Return all messages, ordered by partition and offset."""
     level = "read_committed" if committed else "read_uncommitted"
     settings = {"group.id": "read-back", "isolation.level": level, "auto.offset.reset": "error"}
     consumer = Consumer({"bootstrap.servers": servers, "enable.partition.eof": True, **settings})
@@ -99,7 +99,7 @@ def sink(
 
 
 class CountPerKey(KeyedProcessFunction):
-    """Gives each record with how many of its key there were: a lost one leaves a gap, a repeated one counts twice."""
+    """A function that adds to each record the count of its key. A lost record leaves a gap, and a repeated one counts twice."""
 
     def open(self, runtime_context: Any) -> None:
         self._count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
@@ -115,14 +115,14 @@ def records(count: int, start: int = 0) -> list[dict[str, int]]:
 
 
 def counting(env: StreamExecutionEnvironment, reads: Any, writes: Any) -> None:
-    """Kafka -> keyed state -> Kafka."""
+    """Build the job: Kafka -> keyed state -> Kafka."""
     stream = env.from_source(reads, WatermarkStrategy.no_watermarks(), "in").uid("in")
     counted = stream.key_by(lambda record: record["key"]).process(CountPerKey()).uid("count")
     counted.sink_to(writes).uid("out")
 
 
 def verdict(servers: str, name: str, count: int) -> str:
-    """What is wrong with the output of `counting` for records 0 to `count`; empty: nothing."""
+    """Return the errors in the output of `counting` for records 0 to `count`, or "" if it is correct."""
     seen = values_of(read(servers, name))
     ids = Counter(value["id"] for value in seen)
     lost = [n for n in range(count) if n not in ids]
@@ -146,7 +146,7 @@ def eventually(condition: Any, seconds: float = 60.0, what: str = "it") -> None:
 
 
 def await_checkpoints(folder: Path, count: int = 2) -> None:
-    """Until the job in `folder` has completed so many more: whatever it writes of what was read is committed by then."""
+    """Wait until the job in `folder` has completed this many more checkpoints. Then it has committed all results of earlier records."""
     wanted = latest_checkpoint(folder, JOB_ID) + count
     eventually(lambda: latest_checkpoint(folder, JOB_ID) >= wanted, 60.0, f"checkpoint {wanted}")
 

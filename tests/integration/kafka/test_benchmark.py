@@ -1,4 +1,4 @@
-"""What the Kafka benchmark holds systems against: readings in a topic, and what readers of committed messages see of another."""
+"""The data of the Kafka benchmark: readings in a topic, and the committed messages of the output topic."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.kafka.systems import COUNTS
 from benchmarks.kafka.topics import PARTITIONS, fill
 from benchmarks.readings import Shape
 from tests.integration.kafka.support import new_name, read, topic
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 READINGS, SENSORS = 1000, 50
@@ -22,7 +22,7 @@ READINGS, SENSORS = 1000, 50
 
 @pytest.fixture
 def producer(kafka: KafkaServer) -> Iterator[Producer]:
-    """A transaction is begun."""
+    """Yield a producer with an open transaction."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": new_name("benchmark")})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -43,7 +43,7 @@ def test_a_sensors_readings_are_in_one_partition_under_its_name(kafka: KafkaServ
     assert found.tolist() == expected.tolist()
 
 
-def test_what_is_not_committed_is_lost_and_what_is_committed_twice_repeated(
+def test_uncommitted_counts_are_lost_and_counts_committed_twice_are_repeated(
     kafka: KafkaServer, producer: Producer
 ) -> None:
     reads, writes = topic(kafka, PARTITIONS), topic(kafka, PARTITIONS)

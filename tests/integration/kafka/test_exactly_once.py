@@ -1,4 +1,4 @@
-"""Kafka -> keyed state -> Kafka: each record once, whatever fails. Readers see what is committed only."""
+"""Kafka -> keyed state -> Kafka: each record exactly once under faults. Readers see only committed messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.integration.kafka.support import (
     topic,
     verdict,
 )
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 
@@ -45,7 +45,7 @@ def test_a_bounded_job_writes_each_record_once(kafka: KafkaServer, tmp_path: Pat
 
 
 class FailsNowAndThen:
-    """A map function that raises, some times, whenever it has met a number of records."""
+    """A map function that raises several times, each time after a number of records."""
 
     count = 0
     failures = 0
@@ -80,7 +80,7 @@ def test_failures_of_functions_lose_and_repeat_nothing(kafka: KafkaServer, tmp_p
     assert verdict(kafka.bootstrap_servers, writes, 30_000) == ""
 
 
-def test_a_killed_job_goes_on_with_nothing_lost_or_repeated_at_any_parallelism(tmp_path: Path) -> None:
+def test_a_killed_job_loses_and_repeats_nothing_at_any_parallelism(tmp_path: Path) -> None:
     with KafkaServer(tmp_path / "kafka") as kafka:
         reads, writes, prefix = topic(kafka, 4, "in"), topic(kafka, 3, "out"), new_name("prefix")
         chance = random.Random(7)
@@ -93,7 +93,7 @@ def test_a_killed_job_goes_on_with_nothing_lost_or_repeated_at_any_parallelism(t
                 total += 3_000
                 eventually(lambda before=before: end_offsets(kafka, writes) > before + 100, 30, "output")
                 assert process.poll() is None
-                time.sleep(chance.random())  # it dies at any moment of its checkpoints
+                time.sleep(chance.random())  # kill the job at a random moment of its checkpoints
                 process.send_signal(signal.SIGKILL)
                 process.wait()
             start(2)
@@ -120,7 +120,7 @@ def test_a_job_killed_at_any_moment_of_a_commit_is_committed_by_its_successor(
         while process.poll() is None:
             fill(kafka.bootstrap_servers, reads, records(200, total), 4)
             total += 200
-            time.sleep(0.1)  # so that the records come in several checkpoints
+            time.sleep(0.1)  # spread the records over several checkpoints
             assert total < 100_000
         assert process.returncode == -signal.SIGKILL
         start(1, moment)
@@ -129,7 +129,7 @@ def test_a_job_killed_at_any_moment_of_a_commit_is_committed_by_its_successor(
     assert verdict(kafka.bootstrap_servers, writes, total) == ""
 
 
-def test_a_broker_that_is_killed_or_stands_still_loses_and_repeats_nothing(tmp_path: Path) -> None:
+def test_a_killed_or_paused_broker_loses_and_repeats_nothing(tmp_path: Path) -> None:
     with KafkaServer(tmp_path / "kafka") as kafka:
         reads, writes, prefix = topic(kafka, 4, "in"), topic(kafka, 3, "out"), new_name("prefix")
         with endless(tmp_path, kafka, reads, writes, prefix) as start:
@@ -147,7 +147,7 @@ def test_a_broker_that_is_killed_or_stands_still_loses_and_repeats_nothing(tmp_p
                     kafka.restart()
                 else:
                     kafka.pause()
-                    time.sleep(5)  # for so long it stands still
+                    time.sleep(5)  # the duration of the pause
                     kafka.resume()
             eventually(lambda: written(kafka, writes) >= total, 120, "the rest")
             await_checkpoints(tmp_path)
@@ -155,7 +155,7 @@ def test_a_broker_that_is_killed_or_stands_still_loses_and_repeats_nothing(tmp_p
 
 
 @pytest.mark.slow
-def test_brokers_that_are_away_for_longer_than_anybody_waits_lose_and_repeat_nothing(tmp_path: Path) -> None:
+def test_brokers_that_are_unavailable_beyond_every_timeout_lose_and_repeat_nothing(tmp_path: Path) -> None:
     with KafkaServer(tmp_path / "kafka") as kafka:
         reads, writes, prefix = topic(kafka, 4, "in"), topic(kafka, 3, "out"), new_name("prefix")
         with endless(tmp_path, kafka, reads, writes, prefix) as start:

@@ -1,4 +1,4 @@
-"""The example does what its page says, on a real broker."""
+"""The example works as its page describes, on a real broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.jobmanager.job.requests import Operation
 from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, started, until
 from tests.integration.kafka.support import read, values_of
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 EXAMPLE = EXAMPLES / "kafka_alerts"
@@ -45,7 +45,7 @@ def test_alerts_and_rejected_messages_come_out_once(tmp_path: Path) -> None:
 
 
 def alerts_of(readings: list[dict[str, Any]]) -> list[tuple[str, int]]:
-    """What plain Python makes of the readings; those of a sensor are in one partition, in order."""
+    """Return the alerts that plain Python computes from the readings. Each sensor's readings are in one partition, in order."""
     hot: dict[str, int] = {}
     found = []
     for reading in readings:

@@ -1,4 +1,4 @@
-"""The example from Kafka into an Iceberg table does what its page says, on a real broker."""
+"""The example from Kafka into an Iceberg table works as its page describes, on a real broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.jobmanager.job.requests import Operation
 from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, started, until
 from tests.integration.kafka.support import fill
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 EXAMPLE = EXAMPLES / "kafka_lake"
@@ -27,7 +27,7 @@ BEGIN = 1_700_000_040_000 // MINUTE_MS * MINUTE_MS
 
 
 def readings(minutes: int) -> list[dict[str, Any]]:
-    """A reading a second of each of five sensors, in order of time."""
+    """Return one reading per second of each of five sensors, ordered by time."""
     moments = range(BEGIN, BEGIN + minutes * MINUTE_MS, 1000)
     return [
         {"sensor": f"s{n}", "time": t + n, "celsius": (t // 1000 * 7 + n) % 40 / 2} for t in moments for n in range(5)
@@ -35,7 +35,7 @@ def readings(minutes: int) -> list[dict[str, Any]]:
 
 
 def rows_of(written: list[dict[str, Any]]) -> list[tuple[str, datetime, float, float, int]]:
-    """What plain Python makes of them; the table has times without a zone."""
+    """Return the rows that plain Python computes. The table has times without a zone."""
     values: dict[tuple[str, int], list[float]] = defaultdict(list)
     for reading in written:
         values[reading["sensor"], reading["time"] // MINUTE_MS * MINUTE_MS].append(reading["celsius"])
@@ -51,7 +51,7 @@ def rows_of(written: list[dict[str, Any]]) -> list[tuple[str, datetime, float, f
     )
 
 
-def test_minutes_come_into_the_table_once(tmp_path: Path) -> None:
+def test_each_minute_is_in_the_table_once(tmp_path: Path) -> None:
     module = job_of("kafka_lake")
     properties = module.catalog_of(str(tmp_path / "lake"), "")
     catalog = load_catalog(**properties)
@@ -68,7 +68,7 @@ def test_minutes_come_into_the_table_once(tmp_path: Path) -> None:
         servers = kafka.bootstrap_servers
         written = readings(minutes=6)
         fill(servers, "readings", [*written[:900], b"no reading", *written[900:]], partitions=3)
-        # what makes the last minute end, in every partition
+        # Late messages end the last minute in every partition.
         fill(servers, "readings", [{"sensor": "late", "time": BEGIN + 7 * MINUTE_MS, "celsius": 0.0}] * 3, partitions=3)
         env = environment(tmp_path)
         env.set_parallelism(2)

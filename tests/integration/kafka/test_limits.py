@@ -1,4 +1,4 @@
-"""What a cluster has only so much of: bytes per second that a client may move, and disk."""
+"""Limits of a cluster: the bytes per second of a client, and disk space."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.integration.kafka.support import (
     topic,
     verdict,
 )
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 
 
-def test_a_quota_makes_a_job_slow_and_nothing_else(tmp_path: Path) -> None:
+def test_a_quota_only_slows_a_job_down(tmp_path: Path) -> None:
     properties = {"quota.window.num": "2"}
     with KafkaServer(tmp_path / "kafka", properties=properties) as kafka:
         reads, writes = topic(kafka, 4, "in"), topic(kafka, 3, "out")
@@ -52,7 +52,7 @@ def fill_up(path: Path) -> None:
 
 
 def test_a_broker_whose_disk_is_full_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    """A small disk is mounted, as root. A broker whose only disk has failed ends itself."""
+    """Mount a small disk, as root. A broker whose only disk has failed shuts down."""
     root = tmp_path / "small"
     root.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=120m", "none", str(root)], check=True)

@@ -1,4 +1,4 @@
-"""Transactions that brokers end by themselves: epochs that are used up, ids that are forgotten, time-outs; and producers that idle."""
+"""Transactions that brokers end: exhausted epochs, forgotten ids and timeouts. Also producers that idle."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.connectors.kafka.client import package
 from penstock.connectors.kafka.sink.transaction import Owner
 from penstock.datastream.connectors.kafka import DeliveryGuarantee
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.session import SubmitOptions
 from tests.in_process import environment, started, until
 from tests.integration.kafka.support import (
     counting,
@@ -30,7 +30,7 @@ from tests.integration.kafka.support import (
     verdict,
 )
 from tests.integration.kafka.test_sink import JOB, UID, committer, numbers, writer
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 HASTY = {
@@ -43,13 +43,13 @@ LAST_EPOCH = 32_766
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    """A broker that forgets ids after two seconds."""
+    """Start a broker that forgets ids after two seconds."""
     with KafkaServer(tmp_path_factory.mktemp("hasty"), properties=HASTY) as server:
         yield server
 
 
 def raise_epoch(commits: Any, id: str, epoch: int) -> None:
-    """Have the broker give the id one epoch after the other."""
+    """Make the broker raise the id's epoch step by step."""
     client = commits._client
     request = package("aiokafka.protocol.transaction").InitProducerIdRequest(id, 10_000)
 
@@ -71,7 +71,7 @@ def written(writes: Any, number: int) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_epochs_that_are_used_up_lose_and_repeat_nothing_and_a_timed_out_last_one_is_told(
+def test_exhausted_epochs_lose_and_repeat_nothing_and_a_timed_out_last_one_is_an_error(
     tmp_path: Path, version: int
 ) -> None:
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "300"}
@@ -106,27 +106,27 @@ def test_epochs_that_are_used_up_lose_and_repeat_nothing_and_a_timed_out_last_on
         late.close()
 
 
-def test_a_savepoint_that_is_restored_after_its_ids_were_forgotten_says_so(hasty: KafkaServer) -> None:
+def test_restoring_a_savepoint_after_the_broker_forgot_its_ids_is_an_error(hasty: KafkaServer) -> None:
     builder = sink(hasty.bootstrap_servers, topic(hasty))
     writes, commits = writer(builder.build()), committer(builder.build())
     committables = written(writes, 1)
     commits.commit(committables)
     eventually(lambda: commits._client.describe(committables[0]["id"]) is None, 30, "the id's end")
-    with pytest.raises(SinkError, match=r"(?s)not known to the cluster any more.*its 1 records"):
+    with pytest.raises(SinkError, match=r"(?s)no longer known to the cluster.*its 1 records"):
         commits.commit(committables)
     committer(builder.set_unknown_transactions("accept").build()).commit(committables)
     writes.close()
 
 
-def test_who_writes_nothing_for_longer_than_a_transaction_may_last_holds_none_open(kafka: KafkaServer) -> None:
+def test_a_writer_that_idles_beyond_the_transaction_timeout_keeps_no_transaction_open(kafka: KafkaServer) -> None:
     name = topic(kafka)
     built = sink(kafka.bootstrap_servers, name).set_property("transaction.timeout.ms", 1_000).build()
     writes, commits = writer(built), committer(built)
     states = commits._client.find(built.prefix)
     assert set(states.values()) <= {"Empty"}
-    time.sleep(3)  # three times as long as one may be open
+    time.sleep(3)  # three times the transaction timeout
     fill(kafka.bootstrap_servers, name, [{"n": 0}])
-    assert numbers(kafka, name) == [0]  # nobody holds readers up
+    assert numbers(kafka, name) == [0]  # no open transaction blocks readers
     commits.commit(written(writes, 1))
     assert numbers(kafka, name) == [0, 1]
     writes.close()
@@ -165,7 +165,7 @@ def test_a_transaction_that_times_out_while_it_is_written_says_how_long_it_was_o
 
 
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.AT_LEAST_ONCE, DeliveryGuarantee.EXACTLY_ONCE])
-def test_a_broker_that_stands_still_for_longer_than_messages_live_loses_nothing(
+def test_a_broker_that_pauses_beyond_the_message_timeout_loses_nothing(
     tmp_path: Path, guarantee: DeliveryGuarantee
 ) -> None:
     with KafkaServer(tmp_path / "kafka") as kafka:
@@ -217,7 +217,7 @@ def test_a_savepoint_is_committed_by_its_stop_and_restored_twice(kafka: KafkaSer
     until(lambda: len(read(kafka.bootstrap_servers, writes)) > 0, master)
     savepoint = stopped(master)
     once = len(read(kafka.bootstrap_servers, writes))
-    time.sleep(0.5)  # nothing comes behind the stop
+    time.sleep(0.5)  # no message follows the stop
     assert len(read(kafka.bootstrap_servers, writes)) == once
     fill(kafka.bootstrap_servers, reads, records(500, 500), 2)
     for times in (1, 2):

@@ -1,4 +1,4 @@
-"""Topics that are deleted or made again under a job that runs: a named error, or the new one from its beginning, each record once."""
+"""Topics that are deleted or created again during a job: a clear error, or each record of the new topic exactly once."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaS
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
 from tests.integration.kafka.support import eventually, fill, new_name, read, records, sink, source, topic, values_of
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 SOON = ("partition.discovery.interval.ms", 200)
 
 
 def job(kafka: KafkaServer, tmp_path: Path, reads: Any, writes: str, attempts: int = 1_000) -> Any:
-    """From a source to a topic; it is tried so many times more."""
+    """Run a job from a source to a topic, with at most this many restarts."""
     settings = {"type": "fixed-delay", "fixed-delay.delay": "50 ms", "fixed-delay.attempts": str(attempts)}
     env = environment(tmp_path, **{f"restart-strategy.{name}": value for name, value in settings.items()})
     env.set_parallelism(2)
@@ -51,7 +51,7 @@ def test_the_new_topic_is_read_from_its_beginning_each_record_once(
 ) -> None:
     name, writes = topic(kafka, 2), topic(kafka)
     fill(kafka.bootstrap_servers, name, records(50), 2)
-    reads: Any = source(kafka.bootstrap_servers, name).set_property(*SOON).set_recreated_topics("start-anew").build()
+    reads: Any = source(kafka.bootstrap_servers, name).set_property(*SOON).set_recreated_topics("restart").build()
     if is_hybrid:
         (tmp_path / "old").mkdir()
         (tmp_path / "old" / "0.jsonl").write_text('{"id": 0, "key": 0}\n')
@@ -82,19 +82,21 @@ def two_topics(kafka: KafkaServer) -> tuple[str, str, str]:
     return stem, one, two
 
 
-def test_a_topic_of_a_pattern_that_goes_is_an_error_that_says_so(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_deleted_topic_of_a_pattern_is_an_error(kafka: KafkaServer, tmp_path: Path) -> None:
     (stem, one, _), writes = two_topics(kafka), topic(kafka)
     master = job(kafka, tmp_path, of_pattern(kafka, stem).build(), writes, attempts=2)
     until(lambda: ids(kafka, writes) == list(range(20)), master)
     kafka.delete_topic(one)
     eventually(lambda: master.is_done, 60, "the job's end")
     assert f"topic '{one}' was deleted while the job reads it" in str(master.error)
-    assert "set_recreated_topics('start-anew')" in str(master.error)
+    assert "set_recreated_topics('restart')" in str(master.error)
 
 
-def test_or_is_read_no_more_and_again_when_it_comes_back(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_deleted_topic_of_a_pattern_is_skipped_and_read_again_when_it_returns(
+    kafka: KafkaServer, tmp_path: Path
+) -> None:
     (stem, one, two), writes = two_topics(kafka), topic(kafka)
-    master = job(kafka, tmp_path, of_pattern(kafka, stem).set_recreated_topics("start-anew").build(), writes)
+    master = job(kafka, tmp_path, of_pattern(kafka, stem).set_recreated_topics("restart").build(), writes)
     until(lambda: ids(kafka, writes) == list(range(20)), master)
     kafka.delete_topic(one)
     fill(kafka.bootstrap_servers, two, records(10, 20))
@@ -105,7 +107,7 @@ def test_or_is_read_no_more_and_again_when_it_comes_back(kafka: KafkaServer, tmp
     ended(master)
 
 
-def test_a_bounded_job_does_not_wait_for_ever_for_a_topic_that_is_gone(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_bounded_job_does_not_wait_forever_for_a_deleted_topic(kafka: KafkaServer, tmp_path: Path) -> None:
     name, writes = topic(kafka), topic(kafka)
     fill(kafka.bootstrap_servers, name, records(10))
     far = KafkaOffsetsInitializer.offsets({(name, 0): 1_000})  # type: ignore[dict-item]

@@ -1,4 +1,4 @@
-"""What a Kafka sink makes of records whose parts are odd: a message that says the same, or an error that names it."""
+"""Kafka messages of records with unusual parts: either an equivalent message, or an error that names the part."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.common.serialization import SerializationSchema
 from penstock.datastream.connectors.kafka import KafkaRecordSerializationSchema, KafkaRecordSerializationSchemaBuilder
 from tests.integration.kafka.support import read, topic
 from tests.integration.kafka.test_sink import plain, strings, writer
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 
@@ -51,12 +51,12 @@ def test_a_record_without_a_time_or_before_1970_has_the_present_and_the_others_t
     assert min(times[1:3]) > (time.time() - 60) * 1_000
 
 
-def test_keys_that_are_empty_have_a_partition_and_keys_that_are_none_have_none(kafka: KafkaServer) -> None:
+def test_an_empty_key_has_a_fixed_partition_and_none_does_not(kafka: KafkaServer) -> None:
     keys = {"none": None, "bytes": b"", "text": ""}
     schema = strings().set_key_serialization_schema(keys.__getitem__)
     name = topic(kafka, 7)
     writes = writer(plain(kafka, schema.set_topic(name)).build())
-    for _ in range(40):  # the client keeps to a partition for a while, as Java's does
+    for _ in range(40):  # like Java's client, this client stays with one partition for a while
         writes.write(list(keys), None, 0)
         writes._producer.flush()
     writes.close()
@@ -85,7 +85,7 @@ def test_headers_are_pairs_a_mapping_or_none(kafka: KafkaServer, headers: Any) -
 
 
 class Makes(SerializationSchema):
-    """This, of any record."""
+    """A schema that returns a fixed value for any record."""
 
     def __init__(self, made: Any) -> None:
         self.made = made
@@ -102,7 +102,7 @@ def test_no_value_is_a_tombstone(kafka: KafkaServer) -> None:
     assert (message.key(), message.value()) == (b"k", None)
 
 
-def test_numbers_of_numpy_are_times_and_partitions(kafka: KafkaServer) -> None:
+def test_numbers_of_numpy_are_valid_times_and_partitions(kafka: KafkaServer) -> None:
     schema = strings().set_partitioner(lambda value: np.int64(2)).set_timestamp_extractor(lambda value: np.int64(5_000))
     (message,) = sent(kafka, schema, ["v"], partitions=4)
     assert (message.partition(), message.timestamp()[1]) == (2, 5_000)
@@ -122,18 +122,18 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_what_is_no_message_is_an_error_that_shows_it(kafka: KafkaServer, what: str) -> None:
+def test_a_record_that_cannot_become_a_message_is_an_error_that_shows_it(kafka: KafkaServer, what: str) -> None:
     schema, shown = WRONG[what]
     with pytest.raises(RecordFormatError, match=rf"(?s)no message for topic 'topic-\w+' can be made.*{shown}"):
         sent(kafka, schema, ["v"])
 
 
-def test_a_partition_that_is_not_there_says_what_to_correct(kafka: KafkaServer) -> None:
+def test_the_error_for_a_missing_partition_has_a_remedy(kafka: KafkaServer) -> None:
     with pytest.raises(SinkError, match=r"(?s)_UNKNOWN_PARTITION.*correct the partitioner"):
         sent(kafka, strings().set_partitioner(lambda value: 9), ["v"], partitions=4)
 
 
-def test_what_a_serializer_raises_comes_as_it_is(kafka: KafkaServer) -> None:
+def test_an_exception_of_a_serializer_is_not_changed(kafka: KafkaServer) -> None:
     schema = KafkaRecordSerializationSchema.builder().set_value_serialization_schema(Makes(ValueError("as ordered")))
     with pytest.raises(ValueError, match="as ordered"):
         sent(kafka, schema, ["v"])

@@ -1,4 +1,4 @@
-"""Offsets are not only of records: where reading begins and ends when those that are named, or those at the end, have none."""
+"""Offsets without records: the beginning and the end of reading if the given offset, or the last offset, has no record."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from penstock.common.errors import InvalidJob, SourceError
-from penstock.connectors.source import ReadBounds, ReaderContext
+from penstock.connectors.core.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.kafka import (
     KafkaOffsetResetStrategy,
     KafkaOffsetsInitializer,
@@ -20,7 +20,7 @@ from penstock.datastream.connectors.kafka import (
 )
 from tests.integration.kafka.support import eventually, fill, new_name, read, source, topic
 from tests.integration.kafka.test_source import END, read_all, texts
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 EARLIEST, LATEST, NONE = (
@@ -31,7 +31,7 @@ EARLIEST, LATEST, NONE = (
 
 
 def transactions(kafka: KafkaServer, name: str, *ends: str) -> Producer:
-    """A record in each: "commit", "abort", or "open"."""
+    """Write one record in each transaction, and end it with "commit", "abort" or "open"."""
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": new_name("t")})
     producer.init_transactions(30)
     for end in ends:
@@ -46,7 +46,7 @@ def transactions(kafka: KafkaServer, name: str, *ends: str) -> Producer:
 
 
 def without_first(kafka: KafkaServer, name: str, count: int) -> None:
-    """Have the broker forget what is before an offset; -1: all there is."""
+    """Make the broker delete the records before an offset. -1 deletes all records."""
     for future in kafka.admin().delete_records([TopicPartition(name, 0, count)]).values():
         future.result(20)
 
@@ -59,7 +59,7 @@ def followed(kafka: KafkaServer, name: str, position: int | None = None) -> Iter
     reader.close()
 
 
-def test_a_position_goes_on_over_what_is_no_record_so_that_nothing_lags_and_retention_takes_nothing(
+def test_a_position_advances_over_offsets_without_records(
     kafka: KafkaServer,
 ) -> None:
     name = topic(kafka)
@@ -83,7 +83,7 @@ def test_a_position_goes_on_over_what_is_no_record_so_that_nothing_lags_and_rete
             again.read(ReadBounds())
             time.sleep(0.01)
         assert again.position == 4
-    with followed(kafka, name, 2) as behind, pytest.raises(SourceError, match="has no record at offset 2"):
+    with followed(kafka, name, 2) as behind, pytest.raises(SourceError, match="no longer has a record at offset 2"):
         eventually(lambda: behind.read(ReadBounds()) is not None)
 
 
@@ -96,7 +96,7 @@ def test_a_position_goes_on_over_what_is_no_record_so_that_nothing_lags_and_rete
         (("commit", "open"), True, ["commit"]),
     ],
 )
-def test_a_bounded_source_ends_where_transactions_do(
+def test_a_bounded_source_ends_at_the_end_of_transactions(
     kafka: KafkaServer, ends: tuple[str, ...], committed: bool, expected: list[str]
 ) -> None:
     name = topic(kafka)
@@ -115,12 +115,14 @@ def test_partitions_without_records_end_at_once(kafka: KafkaServer) -> None:
     assert read_all(texts(kafka, name).build()) == ["only"]
 
 
-def test_a_compacted_topic_is_read_over_its_gaps_to_an_end_that_is_in_one(kafka: KafkaServer) -> None:
+def test_a_compacted_topic_with_gaps_is_read_to_an_end_within_a_gap(kafka: KafkaServer) -> None:
     name = new_name("compacted")
     settings = {"segment_ms": "100", "min_cleanable_dirty_ratio": "0.001", "max_compaction_lag_ms": "100"}
     kafka.create_topic(name, 1, cleanup_policy="compact", **settings)
     fill(kafka.bootstrap_servers, name, [b"first"], key=b"a")
-    time.sleep(0.15)  # so that segments end between records, and the active one, which stays as it is, has no old ones
+    time.sleep(
+        0.15
+    )  # let segments end between records: the active segment is never deleted, so it must have no old records
     for value in range(10):
         fill(kafka.bootstrap_servers, name, [b"%d" % value], key=b"b")
     time.sleep(0.15)
@@ -160,7 +162,7 @@ def test_offsets_that_a_partition_does_not_have_are_reset(
         assert read_all(built) == expected
 
 
-def test_an_end_may_be_where_no_record_is_yet(kafka: KafkaServer) -> None:
+def test_the_end_may_be_an_offset_without_a_record_yet(kafka: KafkaServer) -> None:
     name = topic(kafka)
     fill(kafka.bootstrap_servers, name, [b"0", b"1"])
     until = KafkaOffsetsInitializer.offsets({KafkaTopicPartition(name, 0): 3})
@@ -170,7 +172,7 @@ def test_an_end_may_be_where_no_record_is_yet(kafka: KafkaServer) -> None:
     assert read_all(built, splits) == ["0", "1", "2"]
 
 
-def test_times_before_1970_are_no_times_to_begin_at() -> None:
+def test_reading_cannot_begin_at_times_before_1970() -> None:
     for time_ms in (-1, -2):
         with pytest.raises(InvalidJob, match=rf"timestamp {time_ms} is before 1970"):
             KafkaOffsetsInitializer.timestamp(time_ms)
@@ -184,7 +186,7 @@ def test_topics_of_any_name_are_read(kafka: KafkaServer, begin: str) -> None:
     assert read_all(texts(kafka, name).build()) == ["1"]
 
 
-def test_what_a_message_does_not_have_is_none(kafka: KafkaServer) -> None:
+def test_missing_parts_of_a_message_are_none(kafka: KafkaServer) -> None:
     name = topic(kafka)
     fill(kafka.bootstrap_servers, name, [None, b""])
     fill(kafka.bootstrap_servers, name, [b"v"], key=b"", headers=[("h", None), ("h", b""), ("", b"1")])

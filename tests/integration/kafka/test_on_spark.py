@@ -1,5 +1,6 @@
-"""Kafka -> keyed state -> Kafka in Spark's Python workers: each record once, though a worker and an executor are killed and the job is
-rescaled, stopped with a savepoint, restored from it and drained."""
+"""Kafka -> keyed state -> Kafka in Spark's Python workers, each record exactly once.
+
+A worker and an executor are killed. The job is rescaled, stopped with a savepoint, restored from it and drained."""
 
 from __future__ import annotations
 
@@ -7,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.session import SubmitOptions
 from tests.integration.engine.selfcheck.driver import Driver, configuration, environment, submitted
 from tests.integration.kafka.support import counting, fill, new_name, read, records, sink, source, topic, verdict
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
-    from tools.kafkaserver import KafkaServer
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
+    from tools.servers.kafka import KafkaServer
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.slow]
 
@@ -23,7 +24,7 @@ PART = 2_000
 
 
 class KafkaJob:
-    """The job on a cluster, what was written for it, and what it has committed."""
+    """The job on a cluster, its input, and its committed output."""
 
     def __init__(self, kafka: KafkaServer, executor: EmbeddedExecutor, settings: dict[str, str]) -> None:
         self.servers = kafka.bootstrap_servers
@@ -44,7 +45,7 @@ class KafkaJob:
         return len(read(self.servers, self.writes))
 
     def more(self, driver: Driver) -> None:
-        """Some records, of which those that are written last may be under way when this returns."""
+        """Write some records. The last ones may still be in flight when this returns."""
         before = self.committed
         self._fill()
         driver.wait_for(lambda: self.committed > before, "output was committed")

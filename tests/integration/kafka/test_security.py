@@ -1,4 +1,4 @@
-"""Kafka with passwords, tokens, certificates and rights: a whole exactly-once job with each, and clear errors without."""
+"""Kafka with passwords, tokens, certificates and permissions: an exactly-once job with each of them, and clear errors without them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import PenstockError, SinkError, SourceError
-from penstock.connectors.source import ReadBounds, ReaderContext
+from penstock.connectors.core.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.kafka import DeliveryGuarantee, KafkaOffsetsInitializer
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, run, started, until
@@ -29,7 +29,7 @@ from tests.integration.kafka.support import (
     topic,
     verdict,
 )
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 
@@ -48,7 +48,7 @@ SASL = {
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
-    """A broker that asks who one is; `penstock` may do everything, `nobody` nothing."""
+    """Start a broker that authenticates clients. `penstock` may do everything, and `nobody` nothing."""
     from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
     root = tmp_path_factory.mktemp("guarded")
@@ -62,7 +62,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaServer]:
 
 
 def copied(kafka: KafkaServer, folder: Path, properties: dict[str, str], count: int = 2_000) -> str:
-    """What is wrong with the output of an exactly-once job with these properties."""
+    """Return the errors in the output of an exactly-once job with these properties."""
     reads, writes = topic(kafka, 2, "in"), topic(kafka, 2, "out")
     fill(kafka.inner_servers, reads, records(count), 2)
     env = environment(folder, **{"restart-strategy.type": "none"})
@@ -91,7 +91,7 @@ def test_a_password_from_a_file_opens_the_cluster(guarded: KafkaServer, tmp_path
 
 
 def unsigned_token(user: str) -> str:
-    """A JSON web token that Kafka's unsecured validator takes."""
+    """Return a JSON web token that Kafka's unsecured validator accepts."""
     parts = ({"alg": "none"}, {"sub": user, "iat": int(time.time()), "exp": int(time.time()) + 600})
     return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + "."
 
@@ -138,7 +138,7 @@ def test_wrong_credentials_are_an_error_before_the_job_starts(guarded: KafkaServ
         assert named in refused.value.remedy + refused.value.message
 
 
-def test_a_user_without_rights_is_told_which_right_is_missing(guarded: KafkaServer) -> None:
+def test_the_error_for_a_user_without_permission_names_the_missing_one(guarded: KafkaServer) -> None:
     name = topic(guarded)
     properties = {
         "security.protocol": "SASL_PLAINTEXT",
@@ -153,7 +153,7 @@ def test_a_user_without_rights_is_told_which_right_is_missing(guarded: KafkaServ
 
 
 def allow(kafka: KafkaServer, name: str, *operations: str) -> dict[str, str]:
-    """Give `nobody` rights on a topic, and on nothing else; the properties of that user."""
+    """Grant `nobody` permissions on a topic, and on nothing else. Return the properties of that user."""
     from confluent_kafka.admin import (
         AclBinding,
         AclOperation,
@@ -184,7 +184,7 @@ def allow(kafka: KafkaServer, name: str, *operations: str) -> dict[str, str]:
     }
 
 
-def test_who_may_write_the_topic_and_no_transactions_is_told_so_before_the_job_starts(guarded: KafkaServer) -> None:
+def test_a_missing_permission_for_transactions_is_an_error_before_the_job_starts(guarded: KafkaServer) -> None:
     name = topic(guarded)
     properties = allow(guarded, name, "WRITE", "DESCRIBE")
     plain = sink(guarded.bootstrap_servers, name, DeliveryGuarantee.AT_LEAST_ONCE).set_properties(properties)
@@ -193,10 +193,10 @@ def test_who_may_write_the_topic_and_no_transactions_is_told_so_before_the_job_s
         sink(guarded.bootstrap_servers, name).set_properties(properties).build().validate()
 
 
-def test_who_may_read_the_topic_and_not_commit_to_the_group_is_told_so(
+def test_a_missing_permission_to_commit_to_the_group_is_an_error_at_the_start(
     guarded: KafkaServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Before the job starts; if the right goes later, the job does not: nothing depends on these offsets."""
+    """A missing permission is an error before the start. A running job only logs it, because it does not depend on these offsets."""
     name = topic(guarded)
     fill(guarded.inner_servers, name, records(3))
     builder = source(guarded.bootstrap_servers, name).set_properties(allow(guarded, name, "READ", "DESCRIBE"))
@@ -227,7 +227,7 @@ def _is_valid(built: Any) -> bool:
     return True
 
 
-def test_a_password_that_is_renewed_costs_no_record(tmp_path: Path) -> None:
+def test_a_renewed_password_loses_no_record(tmp_path: Path) -> None:
     from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
     def change(kafka: KafkaServer, secret: str) -> str:
@@ -257,7 +257,7 @@ def test_a_password_that_is_renewed_costs_no_record(tmp_path: Path) -> None:
         fill(kafka.inner_servers, reads, records(500), 2)
         until(lambda: len(read(kafka.inner_servers, writes)) >= 500, master)
         change(kafka, "second")
-        kafka.kill()  # with all connections that know the first one
+        kafka.kill()  # this closes all connections that know the first password
         kafka.restart()
         fill(kafka.inner_servers, reads, records(500, 500), 2)
         until(lambda: len(read(kafka.inner_servers, writes)) >= 1_000, master)
@@ -267,7 +267,7 @@ def test_a_password_that_is_renewed_costs_no_record(tmp_path: Path) -> None:
 
 
 def certificates(folder: Path) -> None:
-    """An authority, and what it has signed: `server.pem` (key and certificate), `client.pem` and `client.key`."""
+    """Create an authority and certificates that it has signed: `server.pem` (key and certificate), `client.pem` and `client.key`."""
     openssl = ["openssl"]
 
     def call(*arguments: str) -> None:
@@ -308,7 +308,7 @@ def certificates(folder: Path) -> None:
     (folder / "server.pem").write_text((folder / "server.pk8").read_text() + (folder / "server.crt").read_text())
 
 
-def test_certificates_of_both_sides_open_the_cluster_and_none_does_not(tmp_path: Path) -> None:
+def test_the_cluster_requires_certificates_of_both_sides(tmp_path: Path) -> None:
     certificates(tmp_path)
     listener = {
         "ssl.keystore.type": "PEM",

@@ -1,4 +1,4 @@
-"""What becomes of a Kafka sink's transactions, and of what it cannot write."""
+"""The transactions of a Kafka sink, and records that it cannot write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from penstock.common.errors import InvalidJob, RecordFormatError, SinkError
 from penstock.common.serialization import SimpleStringSchema
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.sink import WriterContext
+from penstock.connectors.core.sink import WriterContext
 from penstock.datastream.connectors.kafka import (
     DeliveryGuarantee,
     KafkaRecordSerializationSchema,
@@ -21,7 +21,7 @@ from penstock.datastream.connectors.kafka import (
 )
 from tests.in_process import environment, started, until
 from tests.integration.kafka.support import eventually, fill, new_name, read, sink, source, topic, values_of
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 JOB, OTHER, UID = "0" * 32, "f" * 32, "uid"
@@ -41,7 +41,7 @@ def numbers(kafka: KafkaServer, name: str, *, committed: bool = True) -> list[in
     return [value["n"] for value in values_of(read(kafka.bootstrap_servers, name, committed=committed))]
 
 
-def test_what_a_dead_writer_pre_committed_is_committed_once_however_often_it_is_asked(kafka: KafkaServer) -> None:
+def test_a_dead_writers_transaction_is_committed_once_although_the_commit_is_repeated(kafka: KafkaServer) -> None:
     name = topic(kafka)
     built = sink(kafka.bootstrap_servers, name).build()
     first = writer(built)
@@ -57,7 +57,7 @@ def test_what_a_dead_writer_pre_committed_is_committed_once_however_often_it_is_
     assert numbers(kafka, name) == [1]
 
 
-def test_ids_are_used_again_once_committed_and_a_late_commit_touches_nothing_else(kafka: KafkaServer) -> None:
+def test_ids_are_reused_after_their_commit_and_a_late_commit_changes_nothing_else(kafka: KafkaServer) -> None:
     name = topic(kafka)
     built = sink(kafka.bootstrap_servers, name).build()
     writes, commits = writer(built), committer(built)
@@ -78,7 +78,7 @@ def test_ids_are_used_again_once_committed_and_a_late_commit_touches_nothing_els
     writes.close()
 
 
-def test_an_id_rests_until_its_commit_is_told(kafka: KafkaServer) -> None:
+def test_an_id_is_not_reused_before_its_commit_is_reported(kafka: KafkaServer) -> None:
     name = topic(kafka)
     built = sink(kafka.bootstrap_servers, name).build()
     writes = writer(built)
@@ -92,7 +92,7 @@ def test_an_id_rests_until_its_commit_is_told(kafka: KafkaServer) -> None:
     writes.close()
 
 
-def test_nothing_written_is_no_transaction(kafka: KafkaServer) -> None:
+def test_a_checkpoint_without_records_has_no_transaction(kafka: KafkaServer) -> None:
     writes = writer(sink(kafka.bootstrap_servers, topic(kafka)).build())
     writes.write([], None, 0)
     assert writes.prepare_commit(1) == []
@@ -139,9 +139,7 @@ def test_another_job_with_an_open_transaction_under_the_prefix_is_refused(kafka:
     writes = writer(built)
     writes.write([{"n": 1}], None, 0)
     writes._producer.flush()
-    with pytest.raises(
-        SinkError, match=r"(?s)another job are open under the prefix.*transactional_id_prefix of its own"
-    ):
+    with pytest.raises(SinkError, match=r"(?s)another job are open under the prefix.*separate transactional_id_prefix"):
         committer(built, OTHER).discard_unreferenced([], 1)
     follows = sink(kafka.bootstrap_servers, name, prefix=prefix).set_takes_over(True).build()
     committer(follows, OTHER).discard_unreferenced([], 1)
@@ -150,7 +148,7 @@ def test_another_job_with_an_open_transaction_under_the_prefix_is_refused(kafka:
     writes.close()
 
 
-def test_a_prefix_that_another_one_begins_with_is_another_jobs(kafka: KafkaServer) -> None:
+def test_transactions_of_a_longer_prefix_belong_to_another_job(kafka: KafkaServer) -> None:
     name, prefix = topic(kafka), new_name("pay")
     longer = sink(kafka.bootstrap_servers, name, prefix=f"{prefix}-eu").build()
     writes = writer(longer)
@@ -163,7 +161,7 @@ def test_a_prefix_that_another_one_begins_with_is_another_jobs(kafka: KafkaServe
     writes.close()
 
 
-def test_what_a_cut_off_task_begins_late_is_aborted_at_a_later_commit(
+def test_a_transaction_that_a_disconnected_task_begins_late_is_aborted_at_a_later_commit(
     kafka: KafkaServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = topic(kafka)
@@ -187,7 +185,7 @@ def test_what_a_cut_off_task_begins_late_is_aborted_at_a_later_commit(
 
 
 def numbers_before_open_transactions(kafka: KafkaServer, name: str) -> list[int]:
-    """As a reader gets them that waits for what is not decided."""
+    """Return the numbers that a reader gets if it waits at open transactions."""
     deadline = time.monotonic() + 5
     while not (found := numbers(kafka, name)) and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -204,7 +202,7 @@ def test_transactions_are_found_though_a_broker_has_just_died(tmp_path: Path) ->
             each._producer.flush()
             each.close()
         commits = committer(built)
-        assert len(commits._client.find("")) >= 8  # it knows all three brokers
+        assert len(commits._client.find("")) >= 8  # the client knows all three brokers
         kafka.kill(2)
         commits.discard_unreferenced([], 2)
         states = commits._client.find(built.prefix)
@@ -253,7 +251,7 @@ def test_a_transaction_that_timed_out_says_what_is_lost_and_what_to_do(tmp_path:
         writes.close()
 
 
-def test_a_transaction_that_somebody_aborted_says_so(kafka: KafkaServer) -> None:
+def test_the_error_for_an_aborted_transaction_says_that_another_client_aborted_it(kafka: KafkaServer) -> None:
     built = sink(kafka.bootstrap_servers, topic(kafka)).build()
     writes = writer(built)
     writes.write([{"n": 1}], None, 0)
@@ -268,7 +266,7 @@ def test_a_transaction_that_somebody_aborted_says_so(kafka: KafkaServer) -> None
 def test_a_transaction_that_the_cluster_has_forgotten_is_an_error_or_accepted(kafka: KafkaServer) -> None:
     builder = sink(kafka.bootstrap_servers, topic(kafka))
     gone = {"id": new_name("gone"), "producer_id": 1, "epoch": 0, "records": 3, "began_ms": 0, "timeout_ms": 1}
-    with pytest.raises(SinkError, match=r"(?s)not known to the cluster any more.*set_unknown_transactions"):
+    with pytest.raises(SinkError, match=r"(?s)no longer known to the cluster.*set_unknown_transactions"):
         committer(builder.build()).commit([gone])
     committer(builder.set_unknown_transactions("accept").build()).commit([gone])
 
@@ -276,10 +274,10 @@ def test_a_transaction_that_the_cluster_has_forgotten_is_an_error_or_accepted(ka
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_every_transaction_version_commits_aborts_and_fences_alike(tmp_path: Path, version: int) -> None:
     with KafkaServer(tmp_path, transaction_version=version) as kafka:
-        test_what_a_dead_writer_pre_committed_is_committed_once_however_often_it_is_asked(kafka)
-        test_ids_are_used_again_once_committed_and_a_late_commit_touches_nothing_else(kafka)
+        test_a_dead_writers_transaction_is_committed_once_although_the_commit_is_repeated(kafka)
+        test_ids_are_reused_after_their_commit_and_a_late_commit_changes_nothing_else(kafka)
         test_open_transactions_of_wider_attempts_are_aborted_and_their_writers_fenced(kafka)
-        test_a_transaction_that_somebody_aborted_says_so(kafka)
+        test_the_error_for_an_aborted_transaction_says_that_another_client_aborted_it(kafka)
 
 
 def plain(kafka: KafkaServer, schema: KafkaRecordSerializationSchemaBuilder) -> KafkaSinkBuilder:
@@ -291,7 +289,7 @@ def strings() -> KafkaRecordSerializationSchemaBuilder:
     return KafkaRecordSerializationSchema.builder().set_value_serialization_schema(SimpleStringSchema())
 
 
-def test_messages_have_the_topic_key_headers_time_and_partition_that_are_asked_for(kafka: KafkaServer) -> None:
+def test_messages_have_the_requested_topic_key_headers_time_and_partition(kafka: KafkaServer) -> None:
     one, two = topic(kafka, 3), topic(kafka, 3)
     schema = strings().set_topic_selector(lambda value: one if value < "b" else two)
     schema = schema.set_key_serialization_schema(lambda value: f"key of {value}")
@@ -318,7 +316,7 @@ def test_messages_have_the_event_time_of_their_records(kafka: KafkaServer) -> No
     writes.close()
 
 
-def test_more_than_the_queue_holds_waits_and_is_not_lost(kafka: KafkaServer) -> None:
+def test_more_messages_than_the_queue_holds_wait_and_are_not_lost(kafka: KafkaServer) -> None:
     name = topic(kafka)
     schema = strings().set_topic(name)
     for timestamps in (None, [1_000] * 5_000):
@@ -345,7 +343,7 @@ def _write_and_flush(writes: Any, value: str) -> None:
     writes.prepare_commit(1)
 
 
-def test_a_lost_transaction_that_a_snapshot_names_is_not_taken_for_a_committed_one_later(tmp_path: Path) -> None:
+def test_a_lost_transaction_of_a_snapshot_does_not_count_as_committed_later(tmp_path: Path) -> None:
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
     with KafkaServer(tmp_path, properties=properties) as kafka:
         built = sink(kafka.bootstrap_servers, topic(kafka)).set_property("transaction.timeout.ms", 1_000).build()
@@ -354,10 +352,8 @@ def test_a_lost_transaction_that_a_snapshot_names_is_not_taken_for_a_committed_o
         (named,) = writes.prepare_commit(1)
         commits = committer(built)
         eventually(lambda: commits._client.describe(named["id"]).state == "CompleteAbort")
-        for attempt in (
-            2,
-            3,
-        ):  # of the same job from an older checkpoint: the savepoint that names it may be restored still
+        # These are attempts of the same job from an older checkpoint, whose savepoint can still be restored.
+        for attempt in (2, 3):
             commits.discard_unreferenced([named], attempt)
         with pytest.raises(SinkError, match="aborted by the broker"):
             commits.commit([named])
@@ -376,7 +372,7 @@ def test_keys_go_to_the_partitions_that_the_java_client_chooses(kafka: KafkaServ
     writes.close()
 
 
-def test_messages_of_megabytes_are_written_in_transactions_where_the_topic_takes_them(kafka: KafkaServer) -> None:
+def test_messages_of_megabytes_are_written_in_transactions_if_the_topic_allows_them(kafka: KafkaServer) -> None:
     name = new_name("large")
     kafka.create_topic(name, 1, max_message_bytes="4000000")
     schema = strings().set_topic(name).build()
@@ -426,7 +422,7 @@ def test_checkpoints_must_fit_the_transactions(kafka: KafkaServer) -> None:
         built.check_checkpoints(400_000, bounded=False)
 
 
-def test_what_cannot_be_written_is_refused_before_the_job_starts(kafka: KafkaServer) -> None:
+def test_a_sink_that_cannot_write_is_refused_before_the_job_starts(kafka: KafkaServer) -> None:
     with pytest.raises(SinkError, match=r"(?s)topic 'absent-\w+' cannot be written.*make the topic"):
         sink(kafka.bootstrap_servers, new_name("absent")).build().validate()
     with pytest.raises(SinkError, match=r"(?s)at 127.0.0.1:1: .*bootstrap.servers"):

@@ -1,4 +1,4 @@
-"""What a Kafka source reads: where it begins and ends, what its records know, what happens to partitions, topics and bad messages."""
+"""Reading from Kafka: its beginning and end, the records' metadata, and changed partitions, changed topics and bad messages."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from confluent_kafka.admin import NewPartitions
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
 from penstock.common.serialization import SimpleStringSchema
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.core.source import ReadBounds, ReaderContext
 from penstock.connectors.formats.json_lines import JsonLinesFormat
-from penstock.connectors.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.file_system import FileSource
 from penstock.datastream.connectors.hybrid_source import HybridSource
 from penstock.datastream.connectors.kafka import (
@@ -44,7 +44,7 @@ from tests.integration.kafka.support import (
     values_of,
     verdict,
 )
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 END = KafkaOffsetsInitializer.latest()
@@ -57,7 +57,7 @@ def texts(kafka: KafkaServer, name: str = "") -> KafkaSourceBuilder:
 
 
 def read_all(built: KafkaSource, splits: Any = None, positions: dict[str, Any] | None = None) -> list[Any]:
-    """All records, read as one subtask would."""
+    """Return all records that one subtask reads."""
     enumerator = built.create_enumerator()
     found = enumerator.discover() if splits is None else splits
     enumerator.close()
@@ -76,7 +76,7 @@ def read_all(built: KafkaSource, splits: Any = None, positions: dict[str, Any] |
 
 
 def test_changes_that_debezium_has_written_are_rows_with_their_kind(kafka: KafkaServer) -> None:
-    """With the tombstones behind deletes, which are no rows."""
+    """Read the tombstones after deletes too: they are not rows."""
     name = topic(kafka)
     before, after = {"id": 1, "name": "scooter"}, {"id": 1, "name": "car"}
     events = [
@@ -90,7 +90,7 @@ def test_changes_that_debezium_has_written_are_rows_with_their_kind(kafka: Kafka
     assert [f"{row.get_row_kind()} {row.name}" for row in rows] == ["+I scooter", "-U scooter", "+U car", "-D car"]
 
 
-def test_partitions_are_read_in_order_to_the_end_as_it_was(kafka: KafkaServer) -> None:
+def test_partitions_are_read_in_order_to_the_end_at_the_start(kafka: KafkaServer) -> None:
     name = topic(kafka, 3)
     fill(kafka.bootstrap_servers, name, [b"%d" % n for n in range(300)], 3)
     values = read_all(texts(kafka, name).build())
@@ -100,7 +100,7 @@ def test_partitions_are_read_in_order_to_the_end_as_it_was(kafka: KafkaServer) -
         assert mine == sorted(mine)
 
 
-def test_reading_begins_where_it_is_told_to(kafka: KafkaServer) -> None:
+def test_reading_begins_at_the_configured_offsets(kafka: KafkaServer) -> None:
     name, group = topic(kafka), new_name("group")
     fill(kafka.bootstrap_servers, name, [b"0", b"1"], timestamp=1_000)
     fill(kafka.bootstrap_servers, name, [b"2", b"3"], timestamp=2_000)
@@ -125,7 +125,7 @@ def test_reading_begins_where_it_is_told_to(kafka: KafkaServer) -> None:
         assert "".join(read_all(built)) == expected, what
 
 
-def test_a_group_without_offsets_is_an_error_unless_told_where_to_begin(kafka: KafkaServer) -> None:
+def test_a_group_without_offsets_is_an_error_unless_a_start_is_configured(kafka: KafkaServer) -> None:
     name = topic(kafka)
     fill(kafka.bootstrap_servers, name, [b"0"])
     builder = texts(kafka, name).set_group_id(new_name("group"))
@@ -147,7 +147,7 @@ def test_topics_partitions_and_patterns_choose_what_is_read(kafka: KafkaServer) 
     assert sorted(read_all(texts(kafka).set_partitions(some).build())) == ["a1", "a3", "b0", "b2"]
 
 
-def test_a_reader_goes_on_behind_its_position(kafka: KafkaServer) -> None:
+def test_a_reader_continues_after_its_position(kafka: KafkaServer) -> None:
     name = topic(kafka)
     fill(kafka.bootstrap_servers, name, [b"%d" % n for n in range(10)])
     built = texts(kafka, name).build()
@@ -155,7 +155,7 @@ def test_a_reader_goes_on_behind_its_position(kafka: KafkaServer) -> None:
     assert read_all(built, splits, {splits[0].id: 7}) == ["7", "8", "9"]
 
 
-def test_what_transactions_abort_is_not_read_committed(kafka: KafkaServer) -> None:
+def test_read_committed_skips_records_of_aborted_transactions(kafka: KafkaServer) -> None:
     from confluent_kafka import Producer
 
     name = topic(kafka)
@@ -173,7 +173,7 @@ def test_what_transactions_abort_is_not_read_committed(kafka: KafkaServer) -> No
     assert read_all(texts(kafka, name).set_property("isolation.level", "read_committed").build()) == ["a", "c"]
 
 
-def test_records_can_have_key_headers_time_and_place(kafka: KafkaServer) -> None:
+def test_records_can_have_key_headers_time_and_offset(kafka: KafkaServer) -> None:
     name = topic(kafka)
     fill(kafka.bootstrap_servers, name, [b"v"], key=b"k", headers=[("h", b"x")], timestamp=12_345)
     whole = KafkaRecordDeserializationSchema.of(lambda record: record)
@@ -268,7 +268,7 @@ def test_new_partitions_are_found_and_read_from_their_beginning(kafka: KafkaServ
     master.wait(30)
 
 
-def test_a_topic_that_was_made_again_is_an_error_or_read_anew(kafka: KafkaServer) -> None:
+def test_a_recreated_topic_is_an_error_or_is_read_from_its_beginning(kafka: KafkaServer) -> None:
     name = topic(kafka)
     fill(kafka.bootstrap_servers, name, [b"old"] * 5)
     first = texts(kafka, name).build().create_enumerator()
@@ -285,16 +285,17 @@ def test_a_topic_that_was_made_again_is_an_error_or_read_anew(kafka: KafkaServer
     again = texts(kafka, name).build().create_enumerator()
     again.restore(state)
     for ask in (again.discover, lambda: again.outdated(splits)):
-        with pytest.raises(SourceError, match=r"(?s)deleted and made again.*set_recreated_topics"):
+        with pytest.raises(SourceError, match=r"(?s)deleted and created again.*set_recreated_topics"):
             ask()
-    built = texts(kafka, name).set_recreated_topics("start-anew").build()
-    anew = built.create_enumerator()
-    anew.restore(state)
-    assert anew.outdated(splits) == {split.id for split in splits}
-    assert read_all(built, anew.discover()) == ["new"]
+    for choice in ("restart", "start-anew"):  # the second is the older name of the first
+        built = texts(kafka, name).set_recreated_topics(choice).build()
+        enumerator = built.create_enumerator()
+        enumerator.restore(state)
+        assert enumerator.outdated(splits) == {split.id for split in splits}
+        assert read_all(built, enumerator.discover()) == ["new"]
 
 
-def test_brokers_that_are_away_end_no_attempt_that_has_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unavailable_brokers_do_not_end_a_running_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.connectors.kafka.offsets.CONNECT_S", 1.0)
     with KafkaServer(tmp_path) as kafka:
         name = topic(kafka)
@@ -316,20 +317,20 @@ def test_brokers_that_are_away_end_no_attempt_that_has_begun(tmp_path: Path, mon
         assert sorted(split.properties["partition"] for split in found) == [1, 2]
 
 
-def test_records_that_retention_took_are_an_error_that_says_so(kafka: KafkaServer) -> None:
+def test_records_that_retention_removed_are_an_error(kafka: KafkaServer) -> None:
     name = topic(kafka)
     fill(kafka.bootstrap_servers, name, [b"%d" % n for n in range(10)])
     built = texts(kafka, name).build()
     splits = built.create_enumerator().discover()
     for future in kafka.admin().delete_records([TopicPartition(name, 0, 6)]).values():
         future.result(20)
-    with pytest.raises(SourceError, match=r"(?s)has no record at offset"):
+    with pytest.raises(SourceError, match=r"(?s)no longer has a record at offset"):
         read_all(built, splits, {splits[0].id: 2})
     assert read_all(built, splits, {splits[0].id: 6}) == ["6", "7", "8", "9"]
 
 
-def test_what_cannot_be_read_is_refused_before_the_job_starts(kafka: KafkaServer) -> None:
-    with pytest.raises(SourceError, match=r"(?s)no topic 'absent-\w+'.*make it"):
+def test_a_source_that_cannot_read_is_refused_before_the_job_starts(kafka: KafkaServer) -> None:
+    with pytest.raises(SourceError, match=r"(?s)no topic 'absent-\w+'.*create it"):
         texts(kafka, new_name("absent")).build().validate()
     with pytest.raises(SourceError, match=r"(?s)at 127.0.0.1:1: .*bootstrap.servers"):
         texts(kafka, "any").set_bootstrap_servers("127.0.0.1:1").build().validate()
@@ -343,7 +344,7 @@ def test_what_cannot_be_read_is_refused_before_the_job_starts(kafka: KafkaServer
         texts(kafka, "any").set_starting_offsets(KafkaOffsetsInitializer.committed_offsets()).build()
 
 
-def test_lag_is_what_is_left_of_each_partition(kafka: KafkaServer) -> None:
+def test_lag_is_the_number_of_unread_records_of_each_partition(kafka: KafkaServer) -> None:
     name = topic(kafka)
     fill(kafka.bootstrap_servers, name, records(50))
     built = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics(name)

@@ -1,4 +1,5 @@
-"""Three brokers of which each in turn is lost: leaders of partitions and coordinators of transactions and groups move, nothing is lost or repeated."""
+"""Three brokers, each of which is lost in turn. Partition leaders and coordinators of transactions and groups move. No record is lost or
+repeated."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from penstock.connectors.kafka.sink.coordinator_client import CoordinatorClient
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
 from tests.integration.kafka.support import counting, fill, new_name, read, records, sink, source, topic, verdict
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 BROKERS = 3
@@ -29,7 +30,7 @@ def brokers(tmp_path: Path) -> Iterator[KafkaServer]:
 
 
 class Places:
-    """Which broker does what for a job."""
+    """The roles of the brokers for one job."""
 
     def __init__(self, kafka: KafkaServer, reads: str, writes: str, group: str, prefix: str) -> None:
         self._servers = kafka.inner_servers
@@ -38,7 +39,7 @@ class Places:
         self._client = Consumer({"bootstrap.servers": self._servers, "group.id": group, "log_level": 0})
 
     def _partitions(self) -> dict[tuple[str, int], Any]:
-        """Of all topics, also Kafka's own; none while nobody can tell."""
+        """Return all partitions of all topics, including Kafka's own. Return none while the cluster cannot answer."""
         try:
             topics = self._client.list_topics(timeout=5).topics
         except KafkaException:
@@ -46,21 +47,21 @@ class Places:
         return {(name, number): about for name, of in topics.items() for number, about in of.partitions.items()}
 
     def led_by(self, node: int) -> set[tuple[str, int]]:
-        """Partitions of the job's topics."""
+        """Return the job's partitions that this broker leads."""
         return {at for at, about in self._partitions().items() if at[0] in self._topics and about.leader == node}
 
     def are_in_step(self) -> bool:
-        """Whether each broker may lead every partition: one that is not in step yet must not, so another one is not to be lost."""
+        """Return whether each broker is in sync for every partition. Only then, another broker may be stopped."""
         found = self._partitions()
         return bool(found) and all(len(about.isrs) == BROKERS for about in found.values())
 
     def have_left(self, node: int) -> bool:
-        """Whether every partition has a leader, and none this one."""
+        """Return whether every partition has a leader other than this broker."""
         leaders = [about.leader for about in self._partitions().values()]
         return bool(leaders) and node not in leaders and min(leaders) > 0
 
     def coordinated_by(self, node: int) -> set[str]:
-        """Transactional ids."""
+        """Return the transactional ids that this broker coordinates."""
         client = CoordinatorClient({"bootstrap.servers": self._servers}, 60, lambda: None)
         kind = package("aiokafka.client").CoordinationType.TRANSACTION
 
@@ -71,7 +72,7 @@ class Places:
             return {id for id in client.find(f"{self._prefix}-") if client._run(ask(id)) == node}
 
     def committed(self) -> int:
-        """Offsets of the group, added up; 0 while nobody can tell."""
+        """Return the sum of the group's offsets, or 0 while the cluster cannot answer."""
         asked = [TopicPartition(self._topics[0], number) for number in range(PARTITIONS)]
         try:
             return sum(max(0, at.offset) for at in self._client.committed(asked, timeout=5))

@@ -1,4 +1,4 @@
-"""What is told of a Kafka source while it reads: lag of each partition, and event time, which each partition has of its own."""
+"""The metrics of a Kafka source while it reads: the lag and the event time of each partition."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from confluent_kafka import Producer
 from penstock.common.serialization import SimpleStringSchema
 from penstock.common.time import Duration
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.core.source import ReadBounds, ReaderContext
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.kafka.source.reader import MOST_WAITING
-from penstock.connectors.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
 from penstock.datastream.functions import KeyedProcessFunction, ProcessFunction
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
 from tests.integration.kafka.support import fill, new_name, records, sink, source, topic
-from tools.kafkaserver import KafkaServer
+from tools.servers.kafka import KafkaServer
 
 pytestmark = pytest.mark.kafka
 
@@ -32,20 +32,20 @@ def ended(master: Any) -> None:
 
 
 def gauges(master: Any, name: str) -> dict[str, float]:
-    """Of the source's partitions, by their numbers, as REST has them."""
+    """Return a gauge's values of the source's partitions by number, as REST reports them."""
     form = re.compile(rf".*KafkaSourceReader\.topic\.in-\w+\.partition\.(\d+)\.{name}")
     values = [one for scope in master.metrics.store.collect() for one in scope.values().items()]
     return {found[1]: value for id, value in values if (found := form.fullmatch(id))}
 
 
 def lag(master: Any) -> int | None:
-    """Of the whole source, as the dashboard has it; None: nothing was told yet."""
+    """Return the lag of the whole source, as the dashboard shows it. None: no lag was reported yet."""
     coordinator = master.parts.sources.get("in")
     found: int | None = None if coordinator is None else coordinator.describe(1).lag
     return found
 
 
-def test_each_partition_tells_its_lag_and_what_the_group_knows(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_each_partition_reports_its_lag_and_committed_offset(kafka: KafkaServer, tmp_path: Path) -> None:
     reads, writes = topic(kafka, 2, "in"), topic(kafka)
     fill(kafka.bootstrap_servers, reads, records(100), 2)
     env = environment(tmp_path)
@@ -61,7 +61,7 @@ def test_each_partition_tells_its_lag_and_what_the_group_knows(kafka: KafkaServe
     ended(master)
 
 
-def test_what_is_not_read_yet_lags(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_unread_records_count_as_lag(kafka: KafkaServer, tmp_path: Path) -> None:
     reads = topic(kafka, 1, "in")
     fill(kafka.bootstrap_servers, reads, records(20_000))
     env = environment(tmp_path)
@@ -78,13 +78,13 @@ def test_what_is_not_read_yet_lags(kafka: KafkaServer, tmp_path: Path) -> None:
 
 
 class Stays:
-    """A map function that takes its time until it may go on."""
+    """A map function that is slow until it may continue."""
 
     may_go_on = False
 
     def __call__(self, value: Any) -> Any:
         if not Stays.may_go_on:
-            time.sleep(0.001)  # so slow it is
+            time.sleep(0.001)  # the delay per record
         return value
 
 
@@ -93,9 +93,9 @@ class Lateness(ProcessFunction):
         yield ctx.timestamp(), ctx.timer_service().current_watermark()
 
 
-def test_a_partition_that_is_ahead_makes_no_record_of_another_late(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_partition_that_is_ahead_does_not_make_records_of_others_late(kafka: KafkaServer, tmp_path: Path) -> None:
     reads = topic(kafka, 2, "in")
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "enable.idempotence": True})
     for n in range(25_000):
         for partition in range(2):
             producer.produce(reads, b'{"id": %d}' % n, partition=partition, timestamp=1 + n * 10 + 10**6 * partition)
@@ -112,7 +112,7 @@ def test_a_partition_that_is_ahead_makes_no_record_of_another_late(kafka: KafkaS
 
 
 class Waits(KeyedProcessFunction):
-    """Until event time is just before that of the records."""
+    """A function that waits until event time is just before that of the records."""
 
     until_ms: int | None = None
 
@@ -139,8 +139,8 @@ def test_a_partition_without_messages_holds_the_clock_back_only_until_it_counts_
     ended(master)
 
 
-def test_a_partition_that_nobody_reads_is_fetched_no_more_and_then_read_without_a_gap(kafka: KafkaServer) -> None:
-    """As watermark alignment leaves one alone."""
+def test_a_partition_without_a_reader_is_paused_and_later_read_without_a_gap(kafka: KafkaServer) -> None:
+    """Watermark alignment pauses a partition like this."""
     reads, count = topic(kafka, 2, "in"), 120_000
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "queue.buffering.max.messages": 1_000_000})
     for n in range(count):

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.kinesisserver import KEYS
+from tools.servers.kinesis import KEYS
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""A stream -> keyed state -> files, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+"""A stream -> keyed state -> files, in a separate process, which continues from its newest checkpoint each time it is started again.
 
 python -m tests.integration.kinesis.streamed_job FOLDER ENDPOINT STREAM PARALLELISM
 """
@@ -17,14 +17,14 @@ from penstock.datastream.formats.json import JsonLinesEncoder
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
 
 JOB_ID = "9057905790579057905790579057905d"
 
 
 class InOrder(KeyedProcessFunction):
-    """Numbers of a key, with the one before."""
+    """A function that returns each number of a key together with the previous one."""
 
     def open(self, runtime_context: Any) -> None:
         self._last = runtime_context.get_state(ValueStateDescriptor("last", int))

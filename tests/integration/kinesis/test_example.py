@@ -1,4 +1,4 @@
-"""The example does what its page says, on a kinesis-mock."""
+"""The example works as its page describes, on a kinesis-mock."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from penstock.jobmanager.job.requests import Operation
 from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, started, until
 from tests.integration.kinesis.test_kinesis import Stream
-from tools.kinesisserver import KEYS, KinesisServer
+from tools.servers.kinesis import KEYS, KinesisServer
 
 pytestmark = pytest.mark.kinesis
 EXAMPLE = EXAMPLES / "kinesis_readings"
 
 
-def test_means_of_all_windows_that_are_over_come_out(kinesis: KinesisServer, tmp_path: Path) -> None:
+def test_means_of_all_complete_windows_are_written(kinesis: KinesisServer, tmp_path: Path) -> None:
     written = {**os.environ, **KEYS, "AWS_ENDPOINT_URL_KINESIS": kinesis.url}
     subprocess.run([sys.executable, EXAMPLE / "write_readings.py", "1000"], env=written, check=True)
     env = environment(tmp_path)
@@ -33,7 +33,7 @@ def test_means_of_all_windows_that_are_over_come_out(kinesis: KinesisServer, tmp
     expected: dict[tuple[str, int], list[float]] = {}
     for n in range(1000):
         begin = (1764000000000 + 250 * n) // 10_000 * 10_000
-        if begin + 10_000 <= last - 2_000:  # shards have watermarks of their own, which may end a little earlier
+        if begin + 10_000 <= last - 2_000:  # each shard has a separate watermark, which may end a little earlier
             expected.setdefault((f"s{n % 5}", begin), []).append(20 + n % 7 / 2)
     means = Stream.__new__(Stream)
     means.server, means.client, means.name = kinesis, kinesis.client(), "means"

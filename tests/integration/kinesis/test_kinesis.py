@@ -1,4 +1,4 @@
-"""Streams on a kinesis-mock: each record once and in order over killed jobs, split and merged shards and a service that stands still."""
+"""Streams on a kinesis-mock: each record once and in order, in spite of killed jobs, split and merged shards and a paused service."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import pytest
 
 from penstock.common.errors import InvalidJob, PlatformError, RecordFormatError, SourceError
 from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors.core.sink import WriterContext
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Split
 from penstock.connectors.kinesis.aggregated import hash_of
-from penstock.connectors.sink import WriterContext
-from penstock.connectors.source import ReadBounds, ReaderContext, Split
 from penstock.datastream.connectors.kinesis import (
     FlinkKinesisConsumer,
     KinesisRejectedRecord,
@@ -29,13 +29,13 @@ from penstock.datastream.connectors.kinesis import (
 )
 from penstock.datastream.formats.json import JsonLinesEncoder, JsonLinesFormat
 from tests.unit.connectors.kinesis.test_aggregated import aggregated
-from tools.kinesisserver import KEYS, KinesisServer
+from tools.servers.kinesis import KEYS, KinesisServer
 
 pytestmark = pytest.mark.kinesis
 
 
 class Stream:
-    """Of a test."""
+    """The stream of one test."""
 
     count = 0
 
@@ -46,12 +46,12 @@ class Stream:
         self.name = server.create(f"stream-{Stream.count}", shards)
 
     def put(self, *numbers: Any) -> None:
-        """A number's key is its last digit."""
+        """Put numbers. A number's key is its last digit."""
         for number in numbers:
             self.client.put_record(StreamName=self.name, Data=str(number).encode(), PartitionKey=str(number)[-1])
 
     def put_together(self, *numbers: Any) -> None:
-        """As the Kinesis Producer Library does: what is for one shard is one record, in the shard by the hash of its first."""
+        """Put aggregated records as the Kinesis Producer Library does: one record per shard, addressed by its first record's hash."""
         left = [(str(number)[-1], str(number).encode()) for number in numbers]
         for shard in self.open_shards:
             low, high = _range(shard)
@@ -91,7 +91,7 @@ class Stream:
         return builder.set_kinesis_client_properties({"aws.endpoint": self.server.url}).build()
 
     def values(self, count: int, source: KinesisSource | None = None, patience: float = 15.0) -> list[Any]:
-        """What a reader of all shards reads, without a job."""
+        """Return the values that a reader of all shards reads, without a job."""
         source = source or self.source()
         enumerator = source.create_enumerator()
         reader = source.create_reader(ReaderContext(0, 1, "in"))
@@ -130,7 +130,7 @@ def _width(shard: dict[str, Any]) -> int:
 
 
 def in_order(found: list[Any], numbers: list[int]) -> None:
-    """All, each once, and those of a key in the order in which they were put."""
+    """Check that each number was found once, and each key's numbers in the order in which they were put."""
     assert sorted(map(int, found)) == sorted(numbers)
     for digit in "0123456789":
         of_key = [int(value) for value in found if str(value)[-1] == digit]
@@ -152,7 +152,7 @@ def test_shards_that_were_split_and_merged_are_read_before_those_that_follow_the
     in_order(stream.values(120), numbers)
 
 
-def test_a_reader_goes_on_behind_its_position(kinesis: KinesisServer) -> None:
+def test_a_reader_continues_after_its_position(kinesis: KinesisServer) -> None:
     stream = Stream(kinesis)
     stream.put(*range(10))
     source = stream.source()
@@ -174,7 +174,7 @@ def test_a_reader_goes_on_behind_its_position(kinesis: KinesisServer) -> None:
     assert [*found, *rest] == [str(number) for number in range(10)]
 
 
-def test_latest_is_the_time_of_the_first_look_also_after_a_restart(kinesis: KinesisServer) -> None:
+def test_latest_is_the_time_of_the_first_discovery_even_after_a_restart(kinesis: KinesisServer) -> None:
     stream = Stream(kinesis)
     stream.put(1, 2)
     time.sleep(1.1)
@@ -238,7 +238,7 @@ def test_records_that_cannot_be_read_have_a_side_output(kinesis: KinesisServer) 
     assert rejected[0].data == b"{id"
 
 
-def test_what_the_producer_library_has_aggregated_is_read_over_other_shards(kinesis: KinesisServer) -> None:
+def test_aggregated_records_are_read_after_a_reshard(kinesis: KinesisServer) -> None:
     stream = Stream(kinesis, 2)
     numbers = list(range(240))
     for begin in range(0, 240, 40):
@@ -251,8 +251,9 @@ def test_what_the_producer_library_has_aggregated_is_read_over_other_shards(kine
     in_order(stream.values(240), numbers)
 
 
-def test_what_came_by_an_old_map_of_shards_is_read_where_it_belongs(kinesis: KinesisServer) -> None:
-    """The producer does not know of a split: its record lands in one of the new shards, and what is the other's is sent again."""
+def test_an_aggregate_of_an_outdated_shard_map_is_read_from_its_own_shard(kinesis: KinesisServer) -> None:
+    """The producer does not know of a split. Its aggregate lands in one of the new shards, and it sends the other shard's records
+    again."""
     stream = Stream(kinesis)
     stream.split()
     parts = [(str(number)[-1], None, str(number).encode()) for number in range(10)]
@@ -265,8 +266,8 @@ def test_what_came_by_an_old_map_of_shards_is_read_where_it_belongs(kinesis: Kin
     in_order(stream.values(10), list(range(10)))
 
 
-def test_a_last_record_that_is_gone_is_told_of(kinesis: KinesisServer) -> None:
-    """The mock drops nothing by itself: the number is another stream's."""
+def test_a_missing_last_record_is_an_error(kinesis: KinesisServer) -> None:
+    """Use another stream's sequence number, because the mock drops no records by itself."""
     other, stream = Stream(kinesis), Stream(kinesis)
     other.put(0)
     gone = other.client.get_records(ShardIterator=_iterator(other))["Records"][0]["SequenceNumber"]
@@ -278,7 +279,7 @@ def test_a_last_record_that_is_gone_is_told_of(kinesis: KinesisServer) -> None:
         reader = source.create_reader(ReaderContext(0, 1, "in")).open_split(split, position)
         try:
             if on_lost == "fail":
-                with pytest.raises(SourceError, match="keeps records for 24 h: records may be lost"):
+                with pytest.raises(SourceError, match="keeps records for 24 h, so records may be lost"):
                     _read(reader, 2)
             else:
                 assert _read(reader, 2) == ["1", "2"]
@@ -303,19 +304,19 @@ def _read(reader: Any, count: int) -> list[Any]:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"name": "nobody-made-it"}, "there is none of that name"),
+        ({"name": "nobody-made-it"}, "it does not exist"),
         ({"endpoint": "http://127.0.0.1:9"}, "EndpointConnectionError"),
         ({"name": ""}, "a Kinesis stream named ''"),
     ],
 )
-def test_what_is_wrong_is_told_at_the_start(kinesis: KinesisServer, change: dict[str, str], told: str) -> None:
+def test_a_wrong_setting_is_an_error_at_the_start(kinesis: KinesisServer, change: dict[str, str], told: str) -> None:
     stream = Stream(kinesis)
     name, endpoint = change.get("name", stream.name), change.get("endpoint", kinesis.url)
     with pytest.raises((PlatformError, InvalidJob), match=told):
         KinesisSource(name, SimpleStringSchema(), endpoint=endpoint, patience=200).validate()
 
 
-def test_settings_that_mean_nothing_are_refused() -> None:
+def test_invalid_settings_are_refused() -> None:
     for wrong in ("never", 0, -5, True, int(time.time() * 2000)):
         with pytest.raises(InvalidJob, match="start="):
             KinesisSource("a", SimpleStringSchema(), start=wrong)
@@ -337,7 +338,7 @@ def written(sink: KinesisStreamsSink, *values: Any) -> None:
         writer.close()
 
 
-def test_records_are_there_with_the_checkpoint(kinesis: KinesisServer) -> None:
+def test_records_are_written_by_the_checkpoint(kinesis: KinesisServer) -> None:
     stream = Stream(kinesis, 3)
     sink = stream.sink(JsonLinesEncoder(), lambda record: str(record["id"]))
     sink.validate()
@@ -354,7 +355,9 @@ def test_records_are_there_with_the_checkpoint(kinesis: KinesisServer) -> None:
         ("x", "k" * 257, "partition key is"),
     ],
 )
-def test_a_record_that_no_stream_takes_is_told_by_name(kinesis: KinesisServer, value: str, key: str, told: str) -> None:
+def test_the_error_for_a_record_that_no_stream_accepts_shows_the_record(
+    kinesis: KinesisServer, value: str, key: str, told: str
+) -> None:
     with pytest.raises(RecordFormatError, match=told):
         written(Stream(kinesis).sink(key=lambda _: key), value)
 
@@ -363,7 +366,7 @@ def test_a_record_that_no_stream_takes_is_told_by_name(kinesis: KinesisServer, v
 
 
 class Job:
-    """The job in a process of its own, and the files that it has written."""
+    """The job in a separate process, and the files that it has written."""
 
     def __init__(self, folder: Path, stream: Stream) -> None:
         self._folder = folder
@@ -395,7 +398,7 @@ class Job:
             time.sleep(0.05)
 
 
-def test_each_record_once_and_in_order_over_kills_and_other_shards(tmp_path: Path) -> None:
+def test_each_record_is_read_once_and_in_order_across_kills_and_resharding(tmp_path: Path) -> None:
     chance = random.Random(5)
     with KinesisServer(tmp_path / "kinesis") as server:
         stream = Stream(server, 2)

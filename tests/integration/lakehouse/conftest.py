@@ -1,4 +1,4 @@
-"""A lake of each kind, and a job that writes into it."""
+"""A table of each format, and a job that writes to it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
 
 @pytest.fixture
 def job(lake: Lake) -> Iterator[Any]:
-    """A function that (re)starts the job with a parallelism; the job is killed at the end."""
+    """Yield a function that (re)starts the job with a parallelism. The job is killed at the end."""
     running: list[subprocess.Popen[bytes]] = []
     name = next(name for name, kind in LAKES.items() if type(lake) is kind)
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

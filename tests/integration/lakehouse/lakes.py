@@ -1,4 +1,4 @@
-"""A table of each kind, as the sink writes it and as others see it."""
+"""A table of each format, as the sink writes it and as other programs see it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import duckdb
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 
+from penstock.connectors.core.sink import SinkWriter, WriterContext
 from penstock.connectors.lakehouse.commits import TableCommitter
-from penstock.connectors.sink import SinkWriter, WriterContext
 from penstock.datastream.connectors.delta import DeltaSink, DeltaSource
 from penstock.datastream.connectors.iceberg import IcebergSink, IcebergSource
-from tools.icebergcatalog import IcebergCatalog
-from tools.serverprocess import free_port
+from tools.servers.base.process import free_port
+from tools.servers.iceberg_catalog import IcebergCatalog
 
 FIELDS = {"id": int, "key": str}
 COUNT = 6_000
-"""Rows that the job writes."""
+"""Number of rows that the job writes."""
 
 
 class Lake(ABC):
@@ -38,30 +38,30 @@ class Lake(ABC):
 
     @abstractmethod
     def table(self) -> pa.Table:
-        """All rows, read by the format's own library."""
+        """Return all rows, read by the format's own library."""
 
     @abstractmethod
     def commits(self) -> int:
-        """How many there were that added files."""
+        """Return the number of commits that added files."""
 
     @abstractmethod
     def named_files(self) -> list[str]:
-        """Local paths of the files that the table names."""
+        """Return the local paths of the table's files."""
 
     @abstractmethod
     def write(self, rows: pa.Table, mode: str = "append") -> None:
-        """By another writer, with the format's own library."""
+        """Write rows as another writer, with the format's own library."""
 
     @abstractmethod
     def make(self, schema: pa.Schema, partition_by: list[str] | None = None) -> None:
-        """An empty table, by somebody else."""
+        """Create an empty table as another program."""
 
     @abstractmethod
     def delete(self, predicate: str) -> None: ...
 
     @abstractmethod
     def forget_history(self) -> None:
-        """What is done to a table in its old age: the notes of single commits go."""
+        """Remove the notes of single commits, as maintenance of an old table does."""
 
     def rows(self) -> list[dict[str, Any]]:
         return sorted(self.table().to_pylist(), key=lambda row: json.dumps(row, default=str, sort_keys=True))
@@ -70,7 +70,7 @@ class Lake(ABC):
         return sorted(row["id"] for row in self.table().to_pylist())
 
     def by_duckdb(self, question: str) -> list[Any]:
-        """What DuckDB answers about `files`, read from the Parquet files that the table names."""
+        """Return DuckDB's answer to a query of `files`, the Parquet files of the table."""
         with duckdb.connect() as connection:
             return connection.sql(question.replace("files", f"read_parquet({self.named_files()})")).fetchall()
 
@@ -173,7 +173,7 @@ class IcebergLake(Lake):
 
 
 class RestLake(IcebergLake):
-    """Its catalog is a server; see `catalog_of`."""
+    """A table whose catalog is a server; see `catalog_of`."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -181,7 +181,7 @@ class RestLake(IcebergLake):
 
 
 def catalog_of(lake: RestLake) -> IcebergCatalog:
-    """Its server, to be started."""
+    """Return the table's catalog server, which the caller starts."""
     server = IcebergCatalog(lake.folder / "catalog", lake.folder / "warehouse")
     server.port = free_port()
     (lake.folder / "catalog.uri").write_text(server.url)
@@ -190,7 +190,7 @@ def catalog_of(lake: RestLake) -> IcebergCatalog:
 
 LAKES = {"delta": DeltaLake, "iceberg": IcebergLake, "rest": RestLake}
 IN_PROCESS = ("delta", "iceberg")
-"""Those that need no server."""
+"""Formats that need no server."""
 
 
 def writer_of(sink: Any, subtask: int = 0, job: str = "job", attempt: int = 1) -> SinkWriter:
@@ -202,6 +202,6 @@ def committer_of(sink: Any, job: str = "job") -> TableCommitter:
 
 
 def voted(writer: SinkWriter, checkpoint: int, *ids: int) -> list[Any]:
-    """Rows with these ids written, and what the writer votes with, which has travelled as JSON."""
+    """Write rows with these ids. Return the writer's committables after a round trip through JSON."""
     writer.write([{"id": n, "key": f"k{n % 3}"} for n in ids], None, 0)
     return json.loads(json.dumps(writer.prepare_commit(checkpoint)))

@@ -1,9 +1,9 @@
-"""Generated rows -> a table, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+"""Write generated rows to a table in a separate process, which continues from its newest checkpoint each time it is started again.
 
 python -m tests.integration.lakehouse.tabled_job FOLDER LAKE COUNT PARALLELISM [MOMENT [keyed]]
 
-MOMENT: where it kills itself, once, at its third commit: `before` it, `within` it (the table is changed, nobody was told), or `after` it.
-With `keyed` a row replaces, or deletes, the one of its key.
+MOMENT: when the process kills itself, once, at its third commit: `before` it, `within` it (after the change of
+the table), or `after` it. If `keyed` is given, a row replaces or deletes the row with its key.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 from penstock.common.types import Row, RowKind
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
 from penstock.connectors.lakehouse.commits import TableCommitter
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
 from tests.integration.lakehouse.lakes import LAKES
 
@@ -29,7 +29,7 @@ KEYS = 60
 
 
 class DyingCommitter:
-    """What becomes of a process at its third commit, unless one has died so before."""
+    """A committer that kills the process at its third commit, unless this has already happened."""
 
     def __init__(self, folder: Path, moment: str) -> None:
         self._died = folder / f"died-{moment}"
@@ -76,7 +76,7 @@ def row(index: int) -> dict[str, Any]:
 
 
 def change(index: int) -> Row:
-    """Row n of 60, which is deleted at times, and is what it was last, in the end with the greatest index."""
+    """Return change n of one of 60 rows. Some changes are deletes, and the last change has the greatest index."""
     kind = RowKind.DELETE if index % 7 == 3 else RowKind.UPDATE_AFTER
     found = Row(index % KEYS, f"k{index}")
     found.set_row_kind(kind)
@@ -84,7 +84,7 @@ def change(index: int) -> Row:
 
 
 def remaining(count: int) -> list[dict[str, Any]]:
-    """What is left of so many changes."""
+    """Return the rows that remain after this many changes."""
     last = {index % KEYS: index for index in range(count)}
     return [{"id": key, "key": f"k{index}"} for key, index in sorted(last.items()) if index % 7 != 3]
 

@@ -1,4 +1,4 @@
-"""Spark itself, with Delta Lake's and Iceberg's own connectors, reads what the sinks write, and writes what they go on with."""
+"""Spark, with the connectors of Delta Lake and Iceberg, reads the sinks' tables, and the sources read what Spark writes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.common.types import RowKind
 from tests.integration.lakehouse.lakes import DeltaLake, Lake, RestLake, committer_of, voted, writer_of
 from tests.integration.lakehouse.test_sources import read
 from tests.integration.lakehouse.test_upserts import changed, committer, pairs, row
-from tools.icebergcatalog import IcebergCatalog
 from tools.lakespark import LakeSpark
+from tools.servers.iceberg_catalog import IcebergCatalog
 
 pytestmark = pytest.mark.lakespark
 
@@ -46,7 +46,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path, catalog: IcebergCatalog
 
 
 def named(lake: Lake) -> str:
-    """The table in Spark's SQL."""
+    """Return the table's name in Spark's SQL."""
     return f"delta.`{lake.path}`" if isinstance(lake, DeltaLake) else f"lake.{lake.name}"
 
 
@@ -54,7 +54,7 @@ def seen(spark: LakeSpark, lake: Lake, columns: str = "id, key") -> list[dict[st
     return spark.sql(f"select {columns} from {named(lake)} order by id")
 
 
-def test_spark_reads_what_is_added_checkpoint_by_checkpoint(lake: Lake, spark: LakeSpark) -> None:
+def test_spark_reads_the_rows_of_each_checkpoint(lake: Lake, spark: LakeSpark) -> None:
     sink = lake.sink(partition_by=["key"])
     commits, writer = committer_of(sink), writer_of(sink)
     for checkpoint in range(1, 4):
@@ -77,7 +77,7 @@ VALUES: dict[str, tuple[pa.DataType, Any, str]] = {
     "raw": (pa.binary(), b"\x00\xff", "X'00FF'"),
     "some": (pa.list_(pa.int64()), [1, 2], "array(1L, 2L)"),
 }  # fmt: skip
-"""By column: its type, a value, and the same value in SQL."""
+"""Type, value and the value's SQL literal, by column."""
 
 
 def test_spark_reads_every_type_as_it_was_written(lake: Lake, spark: LakeSpark) -> None:
@@ -93,7 +93,7 @@ def test_spark_reads_every_type_as_it_was_written(lake: Lake, spark: LakeSpark) 
         assert spark.sql(f"select id from {named(lake)} where `{name}` is null") == [{"id": 2}], name
 
 
-def test_spark_sees_each_key_once_as_it_was_last(lake: Lake, spark: LakeSpark) -> None:
+def test_spark_reads_each_key_once_with_its_last_row(lake: Lake, spark: LakeSpark) -> None:
     sink = lake.sink(key=["id"], deletes=True, partition_by=["key"])
     commits, writer = committer(sink), writer_of_after(sink)
     commits.commit(changed(writer, 1, *(row(n, "a") for n in range(500))))
@@ -111,7 +111,7 @@ def writer_of_after(sink: Any) -> Any:
     return writer_of(sink)
 
 
-def test_a_job_goes_on_after_spark_compacted_updated_and_deleted(lake: Lake, spark: LakeSpark) -> None:
+def test_a_job_continues_after_spark_has_compacted_updated_and_deleted(lake: Lake, spark: LakeSpark) -> None:
     sink = lake.sink(key=["id"])
     commits, writer = committer(sink), writer_of_after(sink)
     for checkpoint in range(1, 6):
@@ -131,8 +131,8 @@ def test_a_job_goes_on_after_spark_compacted_updated_and_deleted(lake: Lake, spa
     assert {found["id"]: found["key"] for found in seen(spark, lake)} == pairs(lake) == expected
 
 
-def test_rows_that_spark_deleted_without_rewriting_their_files(lake: Lake, spark: LakeSpark) -> None:
-    """Deletion vectors of Delta are refused; Iceberg's deletes by position are taken into account."""
+def test_rows_that_spark_deleted_without_rewriting_files_are_refused_or_skipped(lake: Lake, spark: LakeSpark) -> None:
+    """Deletion vectors of Delta are refused. Iceberg's deletes by position are applied."""
     sink = lake.sink(key=["id"])
     commits, writer = committer(sink), writer_of_after(sink)
     commits.commit(changed(writer, 1, *((n, "a") for n in range(20))))
@@ -157,7 +157,7 @@ def test_rows_that_spark_deleted_without_rewriting_their_files(lake: Lake, spark
     assert [found["id"] for found in there if found["key"] == "b"] == [4]
 
 
-def test_what_spark_writes_is_read(lake: Lake, spark: LakeSpark) -> None:
+def test_rows_that_spark_writes_are_read(lake: Lake, spark: LakeSpark) -> None:
     lake.make(pa.schema([("id", pa.int64()), ("day", pa.date32()), ("key", pa.string())]), ["day"])
     spark.sql(
         f"insert into {named(lake)} select id, date_add(date'2020-01-01', int(id % 3)), concat('k', id) from range(90)"

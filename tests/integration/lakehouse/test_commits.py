@@ -1,4 +1,4 @@
-"""One commit for each checkpoint, whatever becomes of its answer and whoever else writes."""
+"""One commit for each checkpoint, even if answers are lost or other writers commit too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.connectors.lakehouse.commits import TableLog
 from tests.integration.lakehouse.lakes import Lake, committer_of, voted, writer_of
 
 
-def test_rows_of_all_subtasks_are_seen_at_once_and_not_before_their_commit(lake: Lake) -> None:
+def test_rows_of_all_subtasks_become_visible_together_at_their_commit(lake: Lake) -> None:
     sink = lake.sink()
     committer = committer_of(sink)
     pieces = voted(writer_of(sink, 0), 1, 1, 2) + voted(writer_of(sink, 1), 1, 3)
@@ -24,7 +24,7 @@ def test_rows_of_all_subtasks_are_seen_at_once_and_not_before_their_commit(lake:
     assert lake.by_duckdb("select count(*), sum(id), min(key) from files") == [(3, 6, "k0")]
 
 
-def test_what_was_committed_is_not_committed_again_by_whomever(lake: Lake) -> None:
+def test_no_job_commits_a_committed_checkpoint_again(lake: Lake) -> None:
     sink = lake.sink()
     committer, writer = committer_of(sink), writer_of(sink)
     first, second = voted(writer, 1, 1), voted(writer, 2, 2)
@@ -63,7 +63,7 @@ def test_a_commit_without_an_answer_is_made_once(lake: Lake, monkeypatch: pytest
     assert lake.commits() == 2
 
 
-def test_rows_of_another_writer_who_was_faster_stay(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_faster_writer_remain(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = lake.sink()
     committer, writer = committer_of(sink), writer_of(sink)
     look, others = log_of(committer).look, iter(range(100, 103))
@@ -78,8 +78,8 @@ def test_rows_of_another_writer_who_was_faster_stay(lake: Lake, monkeypatch: pyt
     assert lake.ids() == [1, 100]
 
 
-def test_of_two_who_commit_one_checkpoint_at_the_same_time_only_one_does(lake: Lake) -> None:
-    """A JobManager that was given up and stood still between its look and its commit, and its successor."""
+def test_only_one_of_two_concurrent_commits_of_a_checkpoint_succeeds(lake: Lake) -> None:
+    """One JobManager was replaced while it paused between its look and its commit. The other one is its successor."""
     sink = lake.sink()
     zombie, successor = committer_of(sink), committer_of(sink)
     pieces = voted(writer_of(sink), 1, 1)
@@ -109,7 +109,7 @@ def test_a_checkpoint_without_rows_makes_no_commit(lake: Lake) -> None:
     assert lake.commits() == 0
 
 
-def test_files_of_a_checkpoint_that_was_given_up_go_and_committed_ones_stay(lake: Lake) -> None:
+def test_files_of_an_aborted_checkpoint_are_removed_and_committed_ones_remain(lake: Lake) -> None:
     sink = lake.sink()
     committer, writer = committer_of(sink), writer_of(sink)
     kept, lost = voted(writer, 1, 1), voted(writer, 2, 2)
@@ -131,17 +131,17 @@ def test_a_writer_that_ends_without_a_barrier_leaves_no_file(lake: Lake) -> None
 
 
 @pytest.mark.parametrize("again", [1, 2])
-def test_ids_of_checkpoints_that_begin_anew_are_told_from_a_second_try(lake: Lake, again: int) -> None:
+def test_restarted_checkpoint_ids_are_distinguished_from_a_retry(lake: Lake, again: int) -> None:
     sink = lake.sink()
     committer, writer = committer_of(sink), writer_of(sink)
     committer.commit(voted(writer, 1, 1))
     committer.commit(voted(writer, 3, 3))
-    with pytest.raises(SinkError, match="begun anew"):
+    with pytest.raises(SinkError, match="ids have restarted"):
         committer_of(sink).commit(voted(writer_of(sink), again, 2))
     assert lake.ids() == [1, 3]
 
 
-def test_a_commit_is_known_when_the_tables_history_is_gone(lake: Lake) -> None:
+def test_a_commit_is_found_without_the_tables_history(lake: Lake) -> None:
     sink = lake.sink()
     committer, writer = committer_of(sink), writer_of(sink)
     pieces = voted(writer, 1, 1)
@@ -152,7 +152,7 @@ def test_a_commit_is_known_when_the_tables_history_is_gone(lake: Lake) -> None:
     assert lake.ids() == [1, 100]
 
 
-def test_files_that_somebody_has_cleaned_away_meanwhile_are_not_committed(lake: Lake) -> None:
+def test_files_that_another_program_has_removed_are_not_committed(lake: Lake) -> None:
     sink = lake.sink()
     committer, writer = committer_of(sink), writer_of(sink)
     committer.commit(voted(writer, 1, 1))
@@ -170,7 +170,7 @@ def test_files_that_somebody_has_cleaned_away_meanwhile_are_not_committed(lake: 
     assert lake.ids() == [1, 2]
 
 
-def test_ids_that_begin_anew_are_no_commits_of_old_whose_history_is_gone(lake: Lake) -> None:
+def test_restarted_ids_do_not_match_old_commits_without_history(lake: Lake) -> None:
     sink = lake.sink()
     committer, writer = committer_of(sink), writer_of(sink)
     first, second, third = (voted(writer, number, number) for number in (1, 2, 3))
@@ -181,12 +181,12 @@ def test_ids_that_begin_anew_are_no_commits_of_old_whose_history_is_gone(lake: L
     lake.forget_history()
     committer_of(sink).commit(second + third)
     committer_of(sink, job="a job that began from an old savepoint").commit(first)
-    with pytest.raises(SinkError, match="begun anew"):
+    with pytest.raises(SinkError, match="ids have restarted"):
         committer_of(sink).commit(voted(writer_of(sink), 1, 200))
     assert lake.ids() == [1, 2, 3, 100]
 
 
-def test_a_committer_that_was_given_up_begins_nothing_more(lake: Lake) -> None:
+def test_an_abandoned_committer_starts_no_further_commit(lake: Lake) -> None:
     sink = lake.sink()
     committer = committer_of(sink)
     committer.give_up()
@@ -195,7 +195,9 @@ def test_a_committer_that_was_given_up_begins_nothing_more(lake: Lake) -> None:
     assert lake.ids() == []
 
 
-def test_a_table_that_takes_no_commit_fails_with_its_reason(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_accepts_no_commit_is_an_error_with_its_reason(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sink = lake.sink()
     committer = committer_of(sink)
     committer._tries = 2
@@ -210,7 +212,7 @@ def test_a_table_that_takes_no_commit_fails_with_its_reason(lake: Lake, monkeypa
         committer.commit(voted(writer_of(sink), 1, 1))
 
 
-def test_many_small_files_are_told_once(
+def test_many_small_files_are_logged_once(
     lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(commits, "_MANY_FILES", 3)
@@ -219,7 +221,7 @@ def test_many_small_files_are_told_once(
     committer, writer = committer_of(sink), writer_of(sink)
     for number in (1, 2):
         committer.commit(voted(writer, number, number))
-    assert "compact it" not in caplog.text
+    assert "Compact it" not in caplog.text
     for number in (3, 4):
         committer.commit(voted(writer, number, number))
-    assert caplog.text.count("has 3 files of 0 KB on average, which makes it slow to read: compact it") == 1
+    assert caplog.text.count("has 3 files of 0 KB on average, which makes it slow to read. Compact it") == 1

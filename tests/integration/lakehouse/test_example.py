@@ -1,4 +1,4 @@
-"""The example does what its page says: its table has the days that one pass over the readings gives."""
+"""The example works as its page describes: its table has the same days as a single pass over the readings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def table(kind: str, lake: Path) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_the_days_come_into_the_table(kind: str, tmp_path: Path) -> None:
+def test_the_days_are_written_to_the_table(kind: str, tmp_path: Path) -> None:
     program = [sys.executable, str(EXAMPLES / "weather_lake" / "job.py"), "--in-process", "--parallelism", "2"]
     subprocess.run([*program, "--format", kind, "--lake", str(tmp_path / "lake")], check=True, timeout=120)
     found = table(kind, tmp_path / "lake").to_pylist()

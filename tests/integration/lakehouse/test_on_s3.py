@@ -8,15 +8,15 @@ import pytest
 
 from penstock.common.errors import SinkError
 from penstock.common.types import RowKind
+from penstock.connectors.core.source import ReadBounds, ReaderContext
 from penstock.connectors.delta.table import open_table as open_delta
 from penstock.connectors.delta.table import storage_options_of
 from penstock.connectors.iceberg.table import open_table as open_iceberg
-from penstock.connectors.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.delta import DeltaSink, DeltaSource
 from penstock.datastream.connectors.iceberg import IcebergSink, IcebergSource
 from tests.integration.lakehouse.lakes import FIELDS, voted, writer_of
 from tests.integration.lakehouse.test_upserts import changed, committer, row
-from tools.s3server import S3Server
+from tools.servers.s3 import S3Server
 
 pytestmark = pytest.mark.s3
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.s3
 def test_a_table_on_s3_is_written_and_read(
     s3: S3Server, tmp_path: Path, kind: str, said_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The environment is what the operator's pods have from the Secret of the storage."""
+    """The environment is that of the operator's pods, which have the storage Secret's variables."""
     if kind == "delta":
         path = f"s3://engine/{tmp_path.name}/table"
         sink = DeltaSink(path, FIELDS, create=True, partition_by=["key"])
@@ -37,7 +37,7 @@ def test_a_table_on_s3_is_written_and_read(
         sink = IcebergSink(lake, "weather.readings", FIELDS, create=True, partition_by=["key"])  # type: ignore[assignment]
         source = IcebergSource(lake, "weather.readings", FIELDS)  # type: ignore[assignment]
     options = s3.storage_options() if said_by == "the job" else {}
-    for name, value in s3.env().items():
+    for name, value in s3.exports().items():
         if said_by == "the environment":
             monkeypatch.setenv(name, value)
         else:
@@ -90,5 +90,5 @@ def test_rows_of_a_table_on_s3_are_replaced_by_their_key(s3: S3Server, tmp_path:
 
 def test_wrong_keys_are_an_error_at_the_start(s3: S3Server) -> None:
     sink = DeltaSink("s3://engine/table", FIELDS).with_object_store_options({**s3.storage_options(), "secret": "wrong"})
-    with pytest.raises(SinkError, match=r"cannot be opened|there is no Delta table"):
+    with pytest.raises(SinkError, match=r"cannot be opened|has no Delta table"):
         sink.validate()

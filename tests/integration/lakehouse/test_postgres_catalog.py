@@ -1,4 +1,4 @@
-"""Iceberg tables whose SQL catalog is a Postgres: what holds for one in SQLite holds here, and it may be killed."""
+"""Iceberg tables with an SQL catalog in Postgres. They behave like those in SQLite, and the server may be killed."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from penstock.common.errors import SinkError
 from tests.integration.lakehouse.lakes import IcebergLake, committer_of, voted, writer_of
 from tests.integration.lakehouse.test_commits import (  # noqa: F401
     test_a_commit_without_an_answer_is_made_once,
-    test_of_two_who_commit_one_checkpoint_at_the_same_time_only_one_does,
-    test_rows_of_all_subtasks_are_seen_at_once_and_not_before_their_commit,
-    test_rows_of_another_writer_who_was_faster_stay,
+    test_only_one_of_two_concurrent_commits_of_a_checkpoint_succeeds,
+    test_rows_of_a_faster_writer_remain,
+    test_rows_of_all_subtasks_become_visible_together_at_their_commit,
 )
 from tests.integration.lakehouse.test_upserts import (  # noqa: F401
-    test_a_jobmanager_that_was_given_up_changes_nothing_behind_its_successor,
-    test_kinds_of_rows_say_what_becomes_of_them,
+    test_a_replaced_jobmanager_changes_nothing_after_its_successor,
+    test_the_kind_of_a_row_decides_how_it_is_written,
 )
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 
 
 class PostgresLake(IcebergLake):
-    """Its catalog is a database."""
+    """A table whose catalog is a database."""
 
     def __init__(self, folder: Path, server: PostgresServer) -> None:
         super().__init__(folder)
@@ -49,7 +49,7 @@ def mortal(tmp_path: Path) -> Iterator[PostgresServer]:
         yield server
 
 
-def test_a_catalog_that_dies_loses_and_repeats_nothing(mortal: PostgresServer, tmp_path: Path) -> None:
+def test_a_killed_catalog_loses_and_repeats_nothing(mortal: PostgresServer, tmp_path: Path) -> None:
     lake = PostgresLake(tmp_path, mortal)
     sink = lake.sink()
     committer, writer = committer_of(sink), writer_of(sink)
@@ -65,7 +65,7 @@ def test_a_catalog_that_dies_loses_and_repeats_nothing(mortal: PostgresServer, t
     assert lake.commits() == 2
 
 
-def test_a_password_is_not_told(postgres: PostgresServer, tmp_path: Path) -> None:
+def test_an_error_does_not_show_the_password(postgres: PostgresServer, tmp_path: Path) -> None:
     lake = PostgresLake(tmp_path, postgres)
     wrong = {**lake.properties, "uri": lake.properties["uri"].replace(postgres.password, "wrong-secret")}
     with pytest.raises(SinkError, match="cannot be opened") as error:

@@ -1,4 +1,6 @@
-"""Iceberg tables whose catalog is a server (Apache Iceberg's own, by its REST protocol): what holds for others holds here, and it may be killed, stand still or be away."""
+"""Iceberg tables whose catalog is a server: Apache Iceberg's own, with its REST protocol.
+
+They behave like other tables, and the server may be killed, paused or unavailable."""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from tests.integration.lakehouse.lakes import RestLake, catalog_of, committer_of
 from tests.integration.lakehouse.test_commits import (  # noqa: F401
     test_a_commit_without_an_answer_is_made_once,
     test_checkpoints_are_committed_in_their_order_and_abandoned_ones_with_the_next,
-    test_of_two_who_commit_one_checkpoint_at_the_same_time_only_one_does,
-    test_rows_of_all_subtasks_are_seen_at_once_and_not_before_their_commit,
-    test_rows_of_another_writer_who_was_faster_stay,
+    test_only_one_of_two_concurrent_commits_of_a_checkpoint_succeeds,
+    test_rows_of_a_faster_writer_remain,
+    test_rows_of_all_subtasks_become_visible_together_at_their_commit,
 )
 from tests.integration.lakehouse.test_exactly_once import (  # noqa: F401
     assert_each_once,
@@ -25,13 +27,13 @@ from tests.integration.lakehouse.test_exactly_once import (  # noqa: F401
     test_a_job_killed_at_any_moment_of_a_commit_is_committed_once_by_its_successor,
     test_a_snapshot_is_a_bounded_input,
 )
-from tests.integration.lakehouse.test_sources import test_what_is_appended_is_followed_over_restarts  # noqa: F401
+from tests.integration.lakehouse.test_sources import test_a_source_follows_appends_across_restarts  # noqa: F401
 from tests.integration.lakehouse.test_upserts import (  # noqa: F401
-    test_a_jobmanager_that_was_given_up_changes_nothing_behind_its_successor,
-    test_another_writer_who_was_faster_is_taken_into_account,
-    test_kinds_of_rows_say_what_becomes_of_them,
+    test_a_commit_of_a_faster_writer_is_respected,
+    test_a_replaced_jobmanager_changes_nothing_after_its_successor,
+    test_the_kind_of_a_row_decides_how_it_is_written,
 )
-from tools.icebergcatalog import IcebergCatalog
+from tools.servers.iceberg_catalog import IcebergCatalog
 
 pytestmark = pytest.mark.iceberg_rest
 
@@ -47,7 +49,7 @@ def lake(catalog: IcebergCatalog, tmp_path: Path) -> RestLake:
     return RestLake(tmp_path)
 
 
-def test_a_catalog_that_dies_or_stands_still_under_a_job_loses_nothing(
+def test_a_catalog_that_is_killed_or_paused_during_a_job_loses_nothing(
     lake: RestLake, catalog: IcebergCatalog, job: Any
 ) -> None:
     process = job(2)
@@ -62,7 +64,7 @@ def test_a_catalog_that_dies_or_stands_still_under_a_job_loses_nothing(
             catalog.restart()
         else:
             catalog.pause()
-            time.sleep(1)  # for so long it stands still
+            time.sleep(1)  # the duration of the pause
             catalog.resume()
     assert process.wait(120) == 0, log_of(lake)
     assert_each_once(lake)
@@ -82,10 +84,10 @@ def test_a_commit_whose_answer_is_lost_with_the_catalog_is_made_once(lake: RestL
     assert lake.ids() == [1, 2, 3]
 
 
-def test_a_catalog_that_is_away_or_a_stranger_is_told_before_the_job_starts(tmp_path: Path) -> None:
+def test_an_unavailable_or_wrong_catalog_is_an_error_before_the_job_starts(tmp_path: Path) -> None:
     (tmp_path / "catalog.uri").write_text("http://127.0.0.1:1")
     lake = RestLake(tmp_path)
     for kind, part in ((SinkError, lake.sink()), (SourceError, lake.source())):
         with pytest.raises(kind, match=r"Iceberg .* cannot be opened.*") as error:
             part.validate()
-        assert "that it answers" in error.value.remedy or "catalog answers" in error.value.remedy
+        assert "catalog is reachable" in error.value.remedy

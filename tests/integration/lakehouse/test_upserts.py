@@ -1,4 +1,6 @@
-"""Rows that replace, or delete, those with their key: each key once, as it was last, whoever else writes and whatever becomes of the answers."""
+"""Rows that replace or delete rows with the same key.
+
+Each key exists once with its last values, even if other writers commit and answers are lost."""
 
 from __future__ import annotations
 
@@ -25,15 +27,15 @@ from pyiceberg.types import LongType
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SinkError
 from penstock.common.types import Row, RowKind
+from penstock.connectors.core.sink import CommitEnvironment, SinkWriter, StagedCommittable
 from penstock.connectors.iceberg.log import IcebergLog
 from penstock.connectors.lakehouse import commits as lakehouse_commits
-from penstock.connectors.sink import CommitEnvironment, SinkWriter, StagedCommittable
 from penstock.records.batch import ColumnBatch
 from tests.integration.lakehouse.lakes import FIELDS, DeltaLake, IcebergLake, Lake, committer_of, voted, writer_of
 
 
 def votes(writer: SinkWriter, checkpoint: int) -> list[Any]:
-    """What a subtask votes with, as a manifest has it."""
+    """Return a subtask's committables as a manifest stores them."""
     staged = writer.prepare_commit(checkpoint)
     assert all(isinstance(piece, StagedCommittable) for piece in staged)
     pieces = [piece.about | {"content": base64.b64encode(piece.content()).decode()} for piece in staged]
@@ -63,7 +65,7 @@ def pairs(lake: Lake) -> dict[int, str]:
     return {found["id"]: found["key"] for found in rows}
 
 
-def test_rows_replace_those_of_their_key_and_are_seen_at_once(lake: Lake) -> None:
+def test_rows_replace_those_of_their_key_and_become_visible_together(lake: Lake) -> None:
     sink = lake.sink(key=["id"])
     commits, first, second = committer(sink), writer_of(sink, 0), writer_of(sink, 1)
     commits.commit(changed(first, 1, (1, "a"), (3, "a"), (1, "b")) + changed(second, 1, (2, "a")))
@@ -74,7 +76,7 @@ def test_rows_replace_those_of_their_key_and_are_seen_at_once(lake: Lake) -> Non
     assert lake.by_duckdb("select id, key from files order by id") == [(1, "b"), (2, "a"), (3, "c"), (4, "c")]
 
 
-def test_kinds_of_rows_say_what_becomes_of_them(lake: Lake) -> None:
+def test_the_kind_of_a_row_decides_how_it_is_written(lake: Lake) -> None:
     sink = lake.sink(key=["id"], deletes=True)
     commits, writer = committer(sink), writer_of(sink)
     commits.commit(changed(writer, 1, row(1, "a"), row(2, "a"), row(3, "a"), row(4, "a")))
@@ -129,8 +131,8 @@ def test_a_commit_without_an_answer_is_made_once(lake: Lake, monkeypatch: pytest
     assert lake.commits() == 2
 
 
-def test_what_was_committed_is_not_committed_again_also_where_it_changed_nothing(lake: Lake) -> None:
-    """An old checkpoint's rows would go over those of a newer one."""
+def test_a_committed_checkpoint_is_not_committed_again_even_if_it_changed_nothing(lake: Lake) -> None:
+    """An old checkpoint's rows would overwrite those of a newer one."""
     sink = lake.sink(key=["id"], deletes=True)
     commits, writer = committer(sink), writer_of_made(sink)
     pieces = [changed(writer, 1, row(1, "old"))]
@@ -144,7 +146,7 @@ def test_what_was_committed_is_not_committed_again_also_where_it_changed_nothing
     assert pairs(lake) == {1: "new"}
 
 
-def test_another_writer_who_was_faster_is_taken_into_account(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_of_a_faster_writer_is_respected(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = lake.sink(key=["id"])
     commits, writer = committer(sink), writer_of_made(sink)
     commits.commit(changed(writer, 1, (1, "a")))
@@ -160,7 +162,7 @@ def test_another_writer_who_was_faster_is_taken_into_account(lake: Lake, monkeyp
     assert pairs(lake) == {1: "b", 2: "ours", 3: "c"}
 
 
-def test_a_jobmanager_that_was_given_up_changes_nothing_behind_its_successor(lake: Lake) -> None:
+def test_a_replaced_jobmanager_changes_nothing_after_its_successor(lake: Lake) -> None:
     sink = lake.sink(key=["id"])
     zombie, successor, writer = committer(sink), committer(sink), writer_of_made(sink)
     first, second = changed(writer, 1, (1, "old")), changed(writer, 2, (1, "new"))
@@ -235,7 +237,7 @@ def test_a_row_moves_to_another_partition(lake: Lake) -> None:
     assert pairs(lake) == {1: "b", 2: "a"}
 
 
-def test_columns_that_records_do_not_have_stay_as_they_are(lake: Lake) -> None:
+def test_columns_that_records_do_not_have_are_unchanged(lake: Lake) -> None:
     lake.make(pa.schema([("id", pa.int64()), ("note", pa.string()), ("key", pa.string())]))
     lake.write(pa.table({"id": [1, 2], "note": ["kept", "kept"], "key": ["a", "a"]}))
     sink = lake.sink(key=["id"])
@@ -247,7 +249,7 @@ def test_columns_that_records_do_not_have_stay_as_they_are(lake: Lake) -> None:
     ]
 
 
-def test_rows_that_others_deleted_are_not_seen_again(lake: Lake) -> None:
+def test_rows_deleted_by_other_writers_do_not_return(lake: Lake) -> None:
     sink = lake.sink(key=["id"])
     commits, writer = committer(sink), writer_of_made(sink)
     commits.commit(changed(writer, 1, *((n, "a") for n in range(10))))
@@ -265,7 +267,7 @@ def test_a_megabyte_in_a_row(lake: Lake) -> None:
 
 
 def test_a_table_that_was_appended_to_gets_a_key_later(lake: Lake) -> None:
-    """What the sink without a key has promised before is committed as it was promised."""
+    """Rows that the sink without a key has put into a checkpoint are committed without a key."""
     plain = lake.sink()
     committer(plain).commit(voted(writer_of(plain), 1, 1, 2))
     promised = voted(writer_of(plain), 2, 3)
@@ -280,10 +282,10 @@ def test_a_table_that_was_appended_to_gets_a_key_later(lake: Lake) -> None:
         committer(plain).commit(more)
 
 
-def test_records_without_a_key_are_refused_where_they_come(lake: Lake) -> None:
+def test_records_without_a_key_are_refused_by_the_writer(lake: Lake) -> None:
     sink = lake.sink({"id": int | None, "key": str}, key=["id"])
     writer = writer_of_made(sink)
-    with pytest.raises(RecordFormatError, match="nothing for 'id', which is in the table's key"):
+    with pytest.raises(RecordFormatError, match="no value for 'id', which is in the table's key"):
         writer.write([(1, "a"), (None, "b")], None, 0)
 
 
@@ -291,13 +293,13 @@ def test_records_without_a_key_are_refused_where_they_come(lake: Lake) -> None:
     ("fields", "options", "message"),
     [
         (FIELDS, {"key": ["di"]}, r"key=\['di'\] of the fields id, key"),
-        (FIELDS, {"deletes": True}, "deletes=True without a key"),
-        ({"id": float, "key": str}, {"key": ["id"]}, "not found again by being equal"),
-        (pa.schema([("id", pa.uuid()), ("key", pa.string())]), {"key": ["id"]}, "not found again by being equal"),
+        (FIELDS, {"deletes": True}, "deletes=True without key="),
+        ({"id": float, "key": str}, {"key": ["id"]}, "cannot be compared for equality"),
+        (pa.schema([("id", pa.uuid()), ("key", pa.string())]), {"key": ["id"]}, "cannot be compared for equality"),
         ({"id": int, "penstock_gone": bool}, {"key": ["id"]}, "a field is called 'penstock_gone'"),
     ],
 )
-def test_keys_that_cannot_be_are_refused_in_the_program(
+def test_invalid_keys_are_refused_in_the_program(
     lake: Lake, fields: Any, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidJob, match=message):
@@ -316,7 +318,7 @@ def test_a_delta_table_whose_rows_may_not_be_changed_is_refused(tmp_path: Path) 
 def test_an_iceberg_table_with_equality_deletes_is_refused_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No library at hand writes such files; the table says that it has one."""
+    """The table only claims to have equality deletes, because no available library writes such files."""
     lake = IcebergLake(tmp_path)
     sink = lake.sink(key=["id"])
     commits, writer = committer(sink), writer_of_made(sink)
@@ -328,7 +330,7 @@ def test_an_iceberg_table_with_equality_deletes_is_refused_before_anything_is_wr
     assert pairs(lake) == {1: "a"}
 
 
-def test_what_was_promised_is_committed_as_it_was_by_a_sink_with_other_fields_and_another_key(lake: Lake) -> None:
+def test_a_sink_with_other_fields_and_another_key_commits_stored_rows_unchanged(lake: Lake) -> None:
     old = lake.sink({"id": int, "key": str, "count": int}, key=["id"])
     commits, writer = committer(old), writer_of_made(old)
     commits.commit(changed(writer, 1, (1, "a", 1), (2, "a", 1)))
@@ -355,7 +357,7 @@ def test_an_iceberg_column_that_becomes_wider_while_subtasks_open_the_table(tmp_
     assert pairs(lake) == {1: "b", 2: "b", 3: "b"}
 
 
-def test_files_that_cannot_be_counted_do_not_fail_a_commit_that_happened(
+def test_an_error_while_counting_files_does_not_fail_a_successful_commit(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lakehouse_commits, "_HINT_EVERY", 1)
@@ -374,8 +376,8 @@ def test_files_that_cannot_be_counted_do_not_fail_a_commit_that_happened(
     assert pairs(lake) == {1: "a"}
 
 
-def test_rows_that_are_given_up_need_no_table(lake: Lake) -> None:
-    """They were in no file of it."""
+def test_aborted_rows_need_no_table(lake: Lake) -> None:
+    """No file of the table has contained the rows."""
     sink = lake.sink(key=["id"])
     commits, writer = committer(sink), writer_of_made(sink)
     lost = changed(writer, 1, (1, "a"))
@@ -383,7 +385,7 @@ def test_rows_that_are_given_up_need_no_table(lake: Lake) -> None:
     commits.abort(lost)
 
 
-def test_days_that_no_file_could_be_told_by_are_refused_where_they_come(lake: Lake) -> None:
+def test_a_writer_refuses_days_that_python_cannot_represent_as_bounds(lake: Lake) -> None:
     fields = pa.schema([("id", pa.int64()), ("day", pa.date32())])
     sink = lake.sink(fields, key=["id"])
     writer = writer_of_made(sink)
@@ -402,7 +404,7 @@ def test_a_delta_table_that_is_partitioned_by_bytes_is_refused(tmp_path: Path) -
     lake.sink(fields).validate()
 
 
-def test_an_iceberg_table_with_a_column_of_the_name_that_rows_have_for_themselves(tmp_path: Path) -> None:
+def test_an_iceberg_table_may_have_a_column_with_the_reserved_name(tmp_path: Path) -> None:
     lake = IcebergLake(tmp_path)
     lake.make(pa.schema([("id", pa.int64()), ("key", pa.string()), ("penstock_gone", pa.string())]))
     lake.write(pa.table({"id": [1], "key": ["a"], "penstock_gone": ["kept"]}))
@@ -412,7 +414,7 @@ def test_an_iceberg_table_with_a_column_of_the_name_that_rows_have_for_themselve
 
 
 def test_an_iceberg_commit_that_is_sent_twice_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As by a proxy that had no answer: the catalog refuses the second, and the table has the first."""
+    """A proxy without an answer repeats the commit: the catalog refuses the second one, and the table has the first."""
     lake = IcebergLake(tmp_path)
     sink = lake.sink(key=["id"])
     commits, writer = committer(sink), writer_of_made(sink)
@@ -436,7 +438,7 @@ TRANSFORMS = {
 
 @pytest.mark.parametrize(("name", "transform"), [(name, each) for name in TRANSFORMS for each in TRANSFORMS[name]])
 def test_an_iceberg_table_whose_partitions_change(tmp_path: Path, name: str, transform: Any) -> None:
-    """Also its order of rows; files of older partitions are found by their own."""
+    """The order of rows changes too. Files of older partitions are found by their own partition values."""
     lake = IcebergLake(tmp_path)
     fields = pa.schema(
         [("id", pa.int64()), ("at", pa.timestamp("us", "UTC")), ("name", pa.string()), ("value", pa.int64())]
@@ -476,7 +478,7 @@ def test_rows_are_deleted_whose_other_columns_are_required(lake: Lake) -> None:
     assert pairs(lake) == {}
     commits.commit(changed(writer, 4, row(2, "again")))
     assert pairs(lake) == {2: "again"}
-    with pytest.raises(RecordFormatError, match="takes no nulls"):
+    with pytest.raises(RecordFormatError, match="allows no nulls"):
         writer.write([row(3, None)], None, 0)
 
 

@@ -1,4 +1,4 @@
-"""The example does what its page says."""
+"""The example works as its page describes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 
 from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, run
-from tools.mongoserver import MongoServer
+from tools.servers.mongodb import MongoServer
 
 pytestmark = pytest.mark.mongodb
 EXAMPLE = EXAMPLES / "mongodb_orders"

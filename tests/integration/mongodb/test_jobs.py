@@ -1,4 +1,4 @@
-"""Jobs that read and write collections and are killed, and servers that die or stand still under them."""
+"""Jobs that read and write collections and are killed, on servers that crash or pause."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.integration.mongodb.counting_job import DATABASE, KEYS
-from tools.mongoserver import MongoServer
+from tools.servers.mongodb import MongoServer
 
 pytestmark = pytest.mark.mongodb
 PAUSE_S = 1.0
@@ -22,7 +22,7 @@ PAUSE_S = 1.0
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MongoServer]:
-    """One that is killed and paused."""
+    """Start a separate server that the test kills and pauses."""
     with MongoServer(tmp_path_factory.mktemp("killed")) as server:
         yield server
 
@@ -34,7 +34,7 @@ def written() -> str:
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Any]:
-    """A function that (re)starts the job; it is killed at the end."""
+    """Yield a function that (re)starts the job. The job is killed at the end."""
     running: list[subprocess.Popen[bytes]] = []
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -74,9 +74,7 @@ def fill(server: MongoServer, read: str, count: int) -> None:
         client[DATABASE][read].insert_many([{"_id": f"d{n:05}", "n": n} for n in range(count)])
 
 
-def test_a_job_that_is_killed_ends_with_each_document_as_if_it_had_not_been(
-    own: MongoServer, job: Any, written: str
-) -> None:
+def test_a_killed_job_writes_the_same_documents_as_an_undisturbed_one(own: MongoServer, job: Any, written: str) -> None:
     count, reached = 6_000, 0
     for parallelism in (2, 1, 2):
         process = job(own, "-", written, count, parallelism)
@@ -99,7 +97,7 @@ def test_every_document_is_read_once_however_often_the_job_is_killed(own: MongoS
     assert counts(own, written) == expected(count)
 
 
-def test_a_server_that_dies_or_stands_still_under_a_job_loses_nothing(own: MongoServer, job: Any, written: str) -> None:
+def test_a_server_that_is_killed_or_paused_during_a_job_loses_nothing(own: MongoServer, job: Any, written: str) -> None:
     count, read = 1_500, f"{written}-in"
     fill(own, read, count)
     process = job(own, read, written, count, 2)
@@ -108,7 +106,7 @@ def test_a_server_that_dies_or_stands_still_under_a_job_loses_nothing(own: Mongo
     own.restart()
     goes_on(process, own, written, reached)
     own.pause()
-    time.sleep(PAUSE_S)  # for so long it stands still
+    time.sleep(PAUSE_S)  # the duration of the pause
     own.resume()
     assert process.wait(120) == 0
     assert counts(own, written) == expected(count)

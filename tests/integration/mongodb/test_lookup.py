@@ -1,4 +1,4 @@
-"""Documents of a collection for each value of a stream."""
+"""Look up the documents of a collection for each value of a stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from penstock.common.errors import SourceError
 from penstock.datastream.connectors.mongodb import MongoLookup
-from tools.mongoserver import USER, MongoServer
+from tools.servers.mongodb import USER, MongoServer
 
 pytestmark = pytest.mark.mongodb
 DATABASE = "looked_up"
@@ -25,7 +25,7 @@ def collection(mongodb: MongoServer) -> Iterator[Any]:
 
 
 def found(server: MongoServer, collection: str, *keys: Any, **options: Any) -> list[Any]:
-    """What is there of keys that are asked for at the same time."""
+    """Return the results of keys that are looked up at the same time."""
     given = {"key": lambda key: key, "join": lambda key, documents: [(key, documents)], **options}
     lookup = MongoLookup(server.url, DATABASE, collection, **given)
     lookup.open(None)
@@ -58,7 +58,7 @@ def test_documents_are_found_by_another_field_and_items_of_arrays(mongodb: Mongo
     assert [document["_id"] for document in v] == ["b"]
 
 
-def test_what_cannot_be_asked_is_told(mongodb: MongoServer, collection: Any) -> None:
+def test_a_lookup_that_cannot_work_is_an_error(mongodb: MongoServer, collection: Any) -> None:
     with pytest.raises(SourceError, match=f"has no collection {DATABASE}.{collection.name}"):
         found(mongodb, collection.name, "a")
     collection.insert_one({"_id": "a"})
@@ -69,7 +69,7 @@ def test_what_cannot_be_asked_is_told(mongodb: MongoServer, collection: Any) -> 
         wrong.open(None)
 
 
-def test_a_server_that_was_killed_is_asked_again(tmp_path: Any) -> None:
+def test_a_killed_server_is_retried(tmp_path: Any) -> None:
     with MongoServer(tmp_path) as server:
         with server.client() as client:
             client[DATABASE]["c"].insert_one({"_id": "a"})

@@ -1,4 +1,4 @@
-"""What the sink writes to a server of MongoDB's protocol, and what becomes of it when the server refuses or is away."""
+"""The writes of a sink to a server with MongoDB's protocol, and its behaviour if the server rejects writes or is unavailable."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from pymongo import DeleteOne, ReplaceOne, UpdateOne
 
 from penstock.common.errors import InvalidJob, SinkError
-from penstock.connectors.sink import WriterContext
+from penstock.connectors.core.sink import WriterContext
 from penstock.datastream.connectors.mongodb import MongoSink
-from tools.mongoserver import USER, MongoServer
+from tools.servers.mongodb import USER, MongoServer
 
 pytestmark = pytest.mark.mongodb
 CONTEXT = WriterContext(0, 1, 0, "out", "job")
@@ -43,7 +43,7 @@ def found(collection: Any) -> dict[Any, Any]:
     return {document.pop("_id"): document for document in collection.find()}
 
 
-def test_documents_end_as_their_last_writes_say(mongodb: MongoServer, collection: Any) -> None:
+def test_documents_have_the_state_of_their_last_writes(mongodb: MongoServer, collection: Any) -> None:
     writes = [
         {"_id": "a", "n": 1},
         {"_id": "b", "n": 2},
@@ -84,7 +84,7 @@ def test_records_are_documents_by_their_fields(mongodb: MongoServer, collection:
     }
 
 
-def test_documents_may_be_named_by_fields_with_a_unique_index(mongodb: MongoServer, collection: Any) -> None:
+def test_documents_may_be_identified_by_fields_with_a_unique_index(mongodb: MongoServer, collection: Any) -> None:
     sink = MongoSink(mongodb.url, DATABASE, collection.name, key=["station", "hour"])
     collection.create_index([("station", 1)], unique=True)
     with pytest.raises(SinkError, match="has no unique index") as error:
@@ -98,26 +98,28 @@ def test_documents_may_be_named_by_fields_with_a_unique_index(mongodb: MongoServ
     assert sorted((document["hour"], document["n"]) for document in collection.find()) == [(1, 1), (2, 1)]
 
 
-def test_what_the_server_refuses_is_told_with_the_document_and_its_words(mongodb: MongoServer, collection: Any) -> None:
+def test_the_error_for_a_rejected_write_has_the_document_and_the_servers_message(
+    mongodb: MongoServer, collection: Any
+) -> None:
     collection.create_index("mail", unique=True)
     sink = MongoSink(mongodb.url, DATABASE, collection.name)
     put(sink, {"_id": "ada", "mail": "x"})
-    with pytest.raises(SinkError, match=r"document \{_id: 'luna'\} of .* is refused: E11000 duplicate key") as error:
+    with pytest.raises(SinkError, match=r"document \{_id: 'luna'\} of .* is rejected: E11000 duplicate key") as error:
         put(sink, {"_id": "kim", "mail": "y"}, {"_id": "luna", "mail": "x"})
     assert "unique index" in error.value.remedy
     assert found(collection)["ada"] == {"mail": "x"}
-    with pytest.raises(SinkError, match=r"\{_id: 'big'\} has 17,000,\d+ bytes, more than the 16 MB"):
+    with pytest.raises(SinkError, match=r"\{_id: 'big'\} has 17,000,\d+ bytes, more than MongoDB.s limit of 16 MB"):
         put(sink, {"_id": "big", "content": b"x" * 17_000_000})
 
 
-def test_large_documents_go_in_bulks_of_some_megabytes(mongodb: MongoServer, collection: Any) -> None:
+def test_large_documents_are_sent_in_bulks_of_some_megabytes(mongodb: MongoServer, collection: Any) -> None:
     put(MongoSink(mongodb.url, DATABASE, collection.name), *({"_id": f"{n}", "d": b"x" * 1_000_000} for n in range(12)))
     assert {key: len(document["d"]) for key, document in found(collection).items()} == {
         f"{n}": 1_000_000 for n in range(12)
     }
 
 
-def test_a_server_that_is_away_or_does_not_let_us_is_told_before_the_job_starts(
+def test_an_unavailable_server_or_refused_access_is_an_error_before_the_job_starts(
     mongodb: MongoServer, tmp_path: Path
 ) -> None:
     def sink(url: str, **options: Any) -> MongoSink:
@@ -141,8 +143,10 @@ def test_a_server_that_is_away_or_does_not_let_us_is_told_before_the_job_starts(
         sink(mongodb.url_of(), password_file=str(secret))
 
 
-def test_a_connection_that_the_server_cuts_is_borne_for_a_time(mongodb: MongoServer, collection: Any) -> None:
-    """FerretDB cuts it when it sees a decimal."""
+def test_the_sink_retries_a_connection_that_the_server_closes_for_some_time(
+    mongodb: MongoServer, collection: Any
+) -> None:
+    """FerretDB closes the connection when it receives a decimal."""
     from decimal import Decimal
 
     sink = MongoSink(mongodb.url, DATABASE, collection.name, patience=300)

@@ -1,4 +1,4 @@
-"""Collections by ranges of `_id`, of every type that an `_id` may have."""
+"""Read collections by ranges of `_id`, with every type of `_id`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import bson
 import pytest
 
 from penstock.common.errors import RecordFormatError, SourceError
-from penstock.connectors.source import ReadBounds, ReaderContext, Split
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Split
 from penstock.datastream.connectors.mongodb import MongoSource
-from tools.mongoserver import USER, MongoServer
+from tools.servers.mongodb import USER, MongoServer
 
 pytestmark = pytest.mark.mongodb
 BOUNDS = ReadBounds(max_records=7)
@@ -41,7 +41,7 @@ def opened(source: MongoSource, split: Split, position: Any = None) -> Any:
 
 
 def read_split(source: MongoSource, split: Split) -> list[Any]:
-    """With a new reader for every few documents, each in a process of its own as it were."""
+    """Read with a new reader for every few documents, as if each reader ran in a separate process."""
     values: list[Any] = []
     position: Any = None
     finished = False
@@ -67,7 +67,7 @@ def test_every_document_is_read_once_from_any_position_whatever_its_id_is(
     assert sorted(document["n"] for document in seen) == list(range(len(IDS)))
 
 
-def test_ranges_are_of_about_one_length(mongodb: MongoServer, collection: Any) -> None:
+def test_ranges_have_about_the_same_length(mongodb: MongoServer, collection: Any) -> None:
     collection.insert_many([{"_id": f"k{n:03}"} for n in range(100)])
     source = MongoSource(mongodb.url, DATABASE, collection.name)
     enumerator = source.create_enumerator()
@@ -75,7 +75,7 @@ def test_ranges_are_of_about_one_length(mongodb: MongoServer, collection: Any) -
     assert [len(read_split(source, split)) for split in enumerator.discover()] == [25, 25, 25, 25]
 
 
-def test_what_is_added_behind_the_end_meanwhile_is_not_read(mongodb: MongoServer, collection: Any) -> None:
+def test_documents_added_after_the_end_during_the_read_are_not_read(mongodb: MongoServer, collection: Any) -> None:
     collection.insert_many([{"_id": f"k{n}"} for n in range(3)])
     source = MongoSource(mongodb.url, DATABASE, collection.name)
     [split] = source.create_enumerator().discover()
@@ -121,7 +121,7 @@ def test_an_empty_collection_ends(mongodb: MongoServer, collection: Any) -> None
     assert read(MongoSource(mongodb.url, DATABASE, collection.name)) == []
 
 
-def test_pages_of_large_documents_are_of_some_megabytes(mongodb: MongoServer, collection: Any) -> None:
+def test_pages_of_large_documents_have_some_megabytes(mongodb: MongoServer, collection: Any) -> None:
     collection.insert_many([{"_id": f"k{n:02}", "d": b"x" * 100_000} for n in range(60)])
     source = MongoSource(mongodb.url, DATABASE, collection.name, splits=1)
     [split] = source.create_enumerator().discover()
@@ -132,7 +132,7 @@ def test_pages_of_large_documents_are_of_some_megabytes(mongodb: MongoServer, co
     assert lengths == [10, 41, 9]
 
 
-def test_what_cannot_be_read_is_an_error_at_the_start(mongodb: MongoServer, collection: Any) -> None:
+def test_a_source_that_cannot_read_is_an_error_at_the_start(mongodb: MongoServer, collection: Any) -> None:
     def source(url: str, **options: Any) -> MongoSource:
         return MongoSource(url, DATABASE, collection.name, **options)
 
@@ -143,11 +143,11 @@ def test_what_cannot_be_read_is_an_error_at_the_start(mongodb: MongoServer, coll
         source(mongodb.url_of(f"{USER}:wrong")).validate()
     with pytest.raises(SourceError, match=r"cannot be read: .*\$wrong"):
         source(mongodb.url, filter={"n": {"$wrong": 1}}).validate()
-    with pytest.raises(RecordFormatError, match=r"behind _id none do not fit the fields: .*'n'"):
+    with pytest.raises(RecordFormatError, match=r"after _id none do not fit the fields: .*'n'"):
         read(source(mongodb.url, fields={"n": int}))
 
 
-def test_a_server_that_dies_or_stands_still_between_two_pages_is_asked_again(tmp_path: Any) -> None:
+def test_the_reader_retries_a_server_that_is_killed_or_paused_between_two_pages(tmp_path: Any) -> None:
     with MongoServer(tmp_path) as server:
         with server.client() as client:
             client[DATABASE]["c"].insert_many([{"_id": f"k{n:02}"} for n in range(40)])

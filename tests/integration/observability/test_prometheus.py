@@ -1,4 +1,4 @@
-"""Alert rules and dashboards, by a real promtool and a real Prometheus that reads a job and the operator."""
+"""Alert rules and dashboards, tested with a real promtool and a real Prometheus that scrapes a job and the operator."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def programs() -> Path:
     return MODULE.ensure()
 
 
-def test_the_rules_are_rules(programs: Path) -> None:
+def test_the_rules_are_valid(programs: Path) -> None:
     done = subprocess.run(
         [programs / "promtool", "check", "rules", ALERTS], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_each_alert_fires_when_it_should_and_not_before(programs: Path, tmp_path: Path) -> None:
+def test_each_alert_fires_only_under_its_condition(programs: Path, tmp_path: Path) -> None:
     cases = tmp_path / "alerts_test.yaml"
     shutil.copy(ALERTS, tmp_path / "alerts.yaml")
     shutil.copy(Path(__file__).with_name("alerts_test.yaml"), cases)
@@ -56,7 +56,7 @@ def test_each_alert_fires_when_it_should_and_not_before(programs: Path, tmp_path
 
 
 class OperatorsPage(BaseHTTPRequestHandler):
-    """What an operator with one FlinkJob tells."""
+    """The metrics of an operator with one FlinkJob."""
 
     def do_GET(self) -> None:
         metrics = Metrics()
@@ -79,7 +79,7 @@ class OperatorsPage(BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def query(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Asks a Prometheus that has read both some times."""
+    """Yield a query function of a Prometheus that has scraped both several times."""
     folder = tmp_path_factory.mktemp("prometheus")
     site = Site(folder, token=True)
     page = ThreadingHTTPServer(("127.0.0.1", 0), OperatorsPage)
@@ -140,14 +140,14 @@ def _until(reached: Any, seconds: float = 60.0) -> None:
         time.sleep(0.2)
 
 
-def test_both_are_read_with_the_token(query: Any) -> None:
+def test_the_job_and_the_operator_are_scraped_with_the_token(query: Any) -> None:
     found = {series["metric"]["job"]: series["value"][1] for series in query("query", query="up")["result"]}
     assert found == {"job": "1", "operator": "1"}
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_panel_has_an_answer(query: Any, name: str) -> None:
-    """Those for what has not happened there have an empty one."""
+def test_every_panel_has_a_result(query: Any, name: str) -> None:
+    """Compare the empty panels with those whose events never happen in this test."""
     chosen = {"$namespace": "team", "$job": "orders"}
     empty = []
     for panel in DASHBOARDS[name]()["panels"]:
@@ -177,6 +177,6 @@ def test_every_panel_has_an_answer(query: Any, name: str) -> None:
     )
 
 
-def test_the_rules_are_evaluated_and_nothing_is_wrong_here(query: Any) -> None:
+def test_the_rules_are_evaluated_and_no_alert_fires(query: Any) -> None:
     _until(lambda: all(rule["health"] == "ok" for group in query("rules")["groups"] for rule in group["rules"]))
     assert [alert for alert in query("alerts")["alerts"] if alert["state"] == "firing"] == []

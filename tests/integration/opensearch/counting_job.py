@@ -1,4 +1,6 @@
-"""Generated numbers -> a count for each key -> its document, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+"""Count generated numbers by key, and write each count to a document.
+
+The job runs in a separate process, which continues from its newest checkpoint each time it is started again.
 
 python -m tests.integration.opensearch.counting_job FOLDER URL INDEX COUNT PARALLELISM
 """
@@ -10,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.connectors.opensearch import OpenSearchSink
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
 
 JOB_ID = "0be75ea4c40be75ea4c40be75ea4c40b"

@@ -1,4 +1,4 @@
-"""The example does what its page says, on a real Redis and a real OpenSearch."""
+"""The example works as its page describes, on a real Redis and a real OpenSearch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import yaml
 from penstock.jobmanager.job.requests import Operation
 from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, started, until
-from tools.opensearchserver import OpenSearchServer
-from tools.redisserver import RedisServer
+from tools.servers.opensearch import OpenSearchServer
+from tools.servers.redis import RedisServer
 
 pytestmark = pytest.mark.opensearch
 EXAMPLE = EXAMPLES / "redis_opensearch"

@@ -1,4 +1,6 @@
-"""What the sink writes to a real OpenSearch, and what becomes of it when the server refuses, is locked, stands still or dies, or the job does."""
+"""The writes of a sink to a real OpenSearch.
+
+The server rejects writes, is locked, pauses or crashes, or the job is killed."""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import SinkError
-from penstock.connectors.sink import WriterContext
+from penstock.connectors.core.sink import WriterContext
 from penstock.datastream.connectors.elasticsearch import (
     Elasticsearch7SinkBuilder,
     ElasticsearchEmitter,
@@ -23,7 +25,7 @@ from penstock.datastream.connectors.elasticsearch import (
 )
 from penstock.datastream.connectors.opensearch import OpenSearchSink
 from tests.integration.opensearch.counting_job import KEYS
-from tools.opensearchserver import OpenSearchServer
+from tools.servers.opensearch import OpenSearchServer
 
 pytestmark = pytest.mark.opensearch
 CONTEXT = WriterContext(0, 1, 0, "out", "job")
@@ -31,7 +33,7 @@ CONTEXT = WriterContext(0, 1, 0, "out", "job")
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearchServer]:
-    """One that is killed and paused."""
+    """Start a separate server that the test kills and pauses."""
     with OpenSearchServer(tmp_path_factory.mktemp("killed")) as server:
         yield server
 
@@ -51,7 +53,7 @@ def put(sink: Any, *values: Any) -> None:
         writer.close()
 
 
-def test_documents_end_as_their_last_actions_say(opensearch: OpenSearchServer, index: str) -> None:
+def test_documents_have_the_state_of_their_last_actions(opensearch: OpenSearchServer, index: str) -> None:
     actions = [
         {"_id": 1, "n": 1},
         {"_id": 2, "n": 2},
@@ -91,10 +93,10 @@ def test_programs_for_pyflink_write_the_same(opensearch: OpenSearchServer, index
         put(sink, {"id": "1"})
 
 
-def test_what_the_mapping_refuses_is_told_with_index_id_and_reason(opensearch: OpenSearchServer, index: str) -> None:
+def test_the_error_for_a_rejected_document_has_index_id_and_reason(opensearch: OpenSearchServer, index: str) -> None:
     opensearch.ask("PUT", f"/{index}", {"mappings": {"properties": {"n": {"type": "integer"}}, "dynamic": "strict"}})
     sink = OpenSearchSink(opensearch.url, lambda action: action, index=index)
-    with pytest.raises(SinkError, match=f"document 'b' of index '{index}' is refused: mapper_parsing.*'x'") as error:
+    with pytest.raises(SinkError, match=f"document 'b' of index '{index}' is rejected: mapper_parsing.*'x'") as error:
         put(sink, {"_id": "a", "n": 1}, {"_id": "b", "n": "x"})
     assert "mapping" in error.value.remedy
     with pytest.raises(SinkError, match="strict_dynamic_mapping"):
@@ -103,7 +105,7 @@ def test_what_the_mapping_refuses_is_told_with_index_id_and_reason(opensearch: O
         put(OpenSearchSink(opensearch.url, lambda action: action, index="UPPER"), {"_id": 1, "n": 1})
 
 
-def test_a_document_too_large_for_the_server_is_named_and_bulks_that_are_too_large_are_parted(tmp_path: Path) -> None:
+def test_a_too_large_document_is_an_error_and_a_too_large_bulk_is_split(tmp_path: Path) -> None:
     with OpenSearchServer(tmp_path, {"http.max_content_length": "1mb"}) as server:
         text = "x" * 300_000
         sink = OpenSearchSink(server.url, lambda n: {"_id": n, "text": text}, index="i", batch_bytes=64 << 20)
@@ -114,7 +116,7 @@ def test_a_document_too_large_for_the_server_is_named_and_bulks_that_are_too_lar
             put(sink, 11)
 
 
-def test_an_index_that_is_locked_for_lack_of_disk_is_waited_for(opensearch: OpenSearchServer, index: str) -> None:
+def test_the_sink_waits_for_an_index_that_is_locked_for_lack_of_disk(opensearch: OpenSearchServer, index: str) -> None:
     opensearch.ask("PUT", f"/{index}")
 
     def lock(value: bool | None) -> None:
@@ -130,7 +132,7 @@ def test_an_index_that_is_locked_for_lack_of_disk_is_waited_for(opensearch: Open
     assert opensearch.documents(index) == {"1": {"n": 1}, "2": {"n": 2}}
 
 
-def test_a_server_that_is_away_is_told_before_the_job_starts(own: OpenSearchServer) -> None:
+def test_an_unavailable_server_is_an_error_before_the_job_starts(own: OpenSearchServer) -> None:
     sink = OpenSearchSink("http://127.0.0.1:1", lambda n: {"_id": n}, index="i")
     with pytest.raises(SinkError, match=r"OpenSearch 127\.0\.0\.1:1") as error:
         sink.validate()
@@ -140,7 +142,7 @@ def test_a_server_that_is_away_is_told_before_the_job_starts(own: OpenSearchServ
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Any]:
-    """A function that (re)starts the job; it is killed at the end."""
+    """Yield a function that (re)starts the job. The job is killed at the end."""
     running: list[subprocess.Popen[bytes]] = []
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -172,7 +174,7 @@ def goes_on(process: subprocess.Popen[bytes], server: OpenSearchServer, index: s
     return reached
 
 
-def test_a_job_that_is_killed_ends_with_each_document_as_if_it_had_not_been(
+def test_a_killed_job_writes_the_same_documents_as_an_undisturbed_one(
     own: OpenSearchServer, job: Any, index: str
 ) -> None:
     count, reached = 6_000, 0
@@ -185,7 +187,7 @@ def test_a_job_that_is_killed_ends_with_each_document_as_if_it_had_not_been(
     assert own.documents(index) == {str(key): {"count": count // KEYS} for key in range(KEYS)}
 
 
-def test_a_server_that_dies_or_stands_still_under_a_job_loses_nothing(
+def test_a_server_that_is_killed_or_paused_during_a_job_loses_nothing(
     own: OpenSearchServer, job: Any, index: str
 ) -> None:
     count = 12_000
@@ -195,7 +197,7 @@ def test_a_server_that_dies_or_stands_still_under_a_job_loses_nothing(
     own.restart()
     goes_on(process, own, index, reached)
     own.pause()
-    time.sleep(1)  # for so long it stands still
+    time.sleep(1)  # the duration of the pause
     own.resume()
     assert process.wait(120) == 0
     assert own.documents(index) == {str(key): {"count": count // KEYS} for key in range(KEYS)}

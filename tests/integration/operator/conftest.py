@@ -1,4 +1,4 @@
-"""A real control plane for all tests here, and in each test a site of its own."""
+"""A real control plane for all tests here, and a separate site for each test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator[Cluster]:
-    """API server, controllers and scheduler, with the CRDs installed."""
+    """Start API server, controllers and scheduler, and install the CRDs."""
     with Cluster("operator-test", level="control") as cluster:
         install_crds(cluster)
         yield cluster
@@ -25,7 +25,7 @@ def control_plane() -> Iterator[Cluster]:
 
 @pytest.fixture
 def play(control_plane: Cluster, tmp_path: Path) -> Callable[[Callable[[Site], Awaitable[None]]], None]:
-    """Run a scenario on a site of its own."""
+    """Return a function that runs a scenario on a separate site."""
 
     def run(scenario: Callable[[Site], Awaitable[None]]) -> None:
         async def main() -> None:

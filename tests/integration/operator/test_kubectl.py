@@ -1,4 +1,4 @@
-"""What a person meets at the real API server: `kubectl explain`, columns, refusals, `apply --server-side`, `wait`, `scale`."""
+"""The behaviour of a real API server for people: `kubectl explain`, columns, refusals, `apply --server-side`, `wait`, `scale`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def control(control_plane: Cluster) -> Iterator[Cluster]:
 
 
 def flinkjob(name: str = NAME, **parts: Any) -> dict[str, Any]:
-    """A FlinkJob; `parts` are merged into sections of its spec."""
+    """Return a FlinkJob. `parts` are merged into sections of its spec."""
     spec: dict[str, Any] = {
         "image": "job:1",
         "job": {"entry": "job.py", "parallelism": 2},
@@ -62,10 +62,10 @@ def apply(control: Cluster, manifest: dict[str, Any], *options: str) -> str:
     ("path", "words"),
     [
         ("flinkjob", "stateful streaming job in Python that runs on Spark"),
-        ("fj.spec.job.upgradeMode", "takes the newest complete checkpoint"),
-        ("flinkjob.spec.job.parallelism", "what `kubectl scale` sets"),
+        ("fj.spec.job.upgradeMode", "uses the newest complete checkpoint"),
+        ("flinkjob.spec.job.parallelism", "`kubectl scale` sets this field"),
         ("flinkjob.spec.storage.secretName", "AWS_ACCESS_KEY_ID"),
-        ("flinkjob.spec.rollback.after", "Time a new revision has to become stable"),
+        ("flinkjob.spec.rollback.after", "Time within which a new revision must become stable"),
         ("flinkjob.status.operation.step", "FIELD: step"),
         ("flinkjob.status.conditions", "reason"),
         ("fsnap.spec.savepoint.disposeOnDelete", "FIELD: disposeOnDelete"),
@@ -74,7 +74,7 @@ def apply(control: Cluster, manifest: dict[str, Any], *options: str) -> str:
 def test_explain_reads_like_documentation(control: Cluster, path: str, words: str) -> None:
     text = control.kubectl("explain", path)
     assert words in " ".join(text.split())
-    assert "<empty>" not in text, "every field has a description"
+    assert "<empty>" not in text, "a field has no description"
 
 
 def test_every_field_is_explained(control: Cluster) -> None:
@@ -111,14 +111,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_the_api_server_refuses(control: Cluster, case: str) -> None:
+def test_the_api_server_refuses_invalid_specs(control: Cluster, case: str) -> None:
     manifest, words = BAD[case]
     with pytest.raises(KubectlFailed) as refused:
         apply(control, manifest)
     assert words.lower() in refused.value.stderr.lower()
 
 
-def test_what_may_not_be_changed(control: Cluster) -> None:
+def test_immutable_fields_cannot_be_changed(control: Cluster) -> None:
     apply(control, flinkjob("fixed"))
     for changed, words in (
         (flinkjob("fixed", job={"maxParallelism": 256}), "cannot be changed"),
@@ -142,7 +142,7 @@ def test_defaults_are_stored(control: Cluster) -> None:
     assert spec["imagePullPolicy"] == "IfNotPresent"
 
 
-def test_names_and_columns(control: Cluster) -> None:
+def test_kubectl_shows_names_and_columns(control: Cluster) -> None:
     apply(control, flinkjob("columns"))
     header = control.kubectl("-n", SPACE, "get", "fj").splitlines()[0].split()
     assert header == ["NAME", "STATE", "READY", "PARALLELISM", "CHECKPOINT", "RESTARTS", "AGE"]
@@ -156,7 +156,7 @@ def test_names_and_columns(control: Cluster) -> None:
     assert "flinksnapshot.penstock.dev/columns" in everything
 
 
-def test_apply_wait_scale_and_apply_again(play: Play) -> None:
+def test_a_job_is_applied_awaited_scaled_and_applied_again(play: Play) -> None:
     async def scenario(site: Site) -> None:
         site.start_operator()
         manifest = json.dumps(site.manifest())
@@ -170,15 +170,15 @@ def test_apply_wait_scale_and_apply_again(play: Play) -> None:
         after = await site.job() or {}
         assert after["metadata"]["generation"] == before["metadata"]["generation"], "no drift"
         owners = {m["manager"] for m in after["metadata"]["managedFields"] if "f:spec" in m.get("fieldsV1", {})}
-        assert owners == {"kubectl"}, "the operator owns nothing of the spec"
+        assert owners == {"kubectl"}, "the operator must own no field of the spec"
 
         site.kubectl("scale", "fj/weather", "--replicas=3")
-        await site.until(lambda: site.running(parallelism=3), "it is scaled")
+        await site.until(lambda: site.running(parallelism=3), "the job is scaled")
         scale = json.loads(site.kubectl("get", "--raw", scale_path(site)))
         assert (scale["spec"]["replicas"], scale["status"]["replicas"]) == (3, 3)
         selector = scale["status"]["selector"]
         pods = site.kubectl("get", "pods", "-l", selector, "-o", "name").split()
-        assert len(pods) == 3, "an autoscaler finds the workers by the selector"
+        assert len(pods) == 3, "the selector must match the workers"
 
         site.kubectl("apply", "-f", "-", stdin=json.dumps(named(site, "before-release")))
         await asyncio.to_thread(site.kubectl, "wait", "fsnap/before-release", "--for=condition=Ready", "--timeout=240s")

@@ -28,7 +28,7 @@ async def deployed(site: Site, **job: Any) -> None:
     await site.until(site.running, "the first deployment is Ready")
 
 
-def test_deploy_upgrade_rescale_suspend_resume_delete(play: Play) -> None:
+def test_a_job_is_deployed_upgraded_rescaled_suspended_resumed_and_deleted(play: Play) -> None:
     async def scenario(site: Site) -> None:
         await deployed(site)
         site.kubectl("wait", "fj/weather", "--for=condition=Ready", "--timeout=5s")
@@ -39,9 +39,9 @@ def test_deploy_upgrade_rescale_suspend_resume_delete(play: Play) -> None:
         assert len(site.masters.savepoints) == 1
 
         site.kubectl("scale", "fj/weather", "--replicas=4")
-        await site.until(lambda: site.running(parallelism=4), "it is scaled up")
+        await site.until(lambda: site.running(parallelism=4), "the job is scaled up")
         site.kubectl("scale", "fj/weather", "--replicas=1")
-        await site.until(lambda: site.running(parallelism=1), "it is scaled down")
+        await site.until(lambda: site.running(parallelism=1), "the job is scaled down")
         assert len(site.masters.savepoints) == 1
 
         await site.edit(job={"state": "suspended"})
@@ -49,23 +49,23 @@ def test_deploy_upgrade_rescale_suspend_resume_delete(play: Play) -> None:
         async def suspended() -> bool:
             return (await site.job() or {}).get("status", {}).get("phase") == "Suspended"
 
-        await site.until(suspended, "it is suspended")
-        await site.until(lambda: no_pods(site), "its pods are gone")
+        await site.until(suspended, "the job is suspended")
+        await site.until(lambda: no_pods(site), "the job has no pods")
         await site.edit(job={"state": "running"})
-        await site.until(site.running, "it is resumed")
+        await site.until(site.running, "the job is resumed")
         await asyncio.sleep(2)
         assert site.masters.gaps(f"{site.namespace}/{NAME}") == []
 
         site.kubectl("delete", "fj/weather", "--timeout=60s")
-        await site.until(lambda: nothing_left(site), "everything it owned is gone")
+        await site.until(lambda: nothing_left(site), "all objects of the job are gone")
         assert len(site.masters.savepoints) == 2
-        assert await site.cluster.list(FLINKSNAPSHOT, site.namespace), "savepoints outlive their job"
+        assert await site.cluster.list(FLINKSNAPSHOT, site.namespace), "the savepoints must outlive their job"
 
     play(scenario)
 
 
 def test_foreground_deletion_waits_for_the_savepoint(play: Play) -> None:
-    """With Kubernetes' own garbage collector: what the savepoint needs stays, also while the operator is away, and then all of it goes."""
+    """Kubernetes' garbage collector keeps the savepoint's dependencies, also while the operator is down. Then it removes all of them."""
 
     async def scenario(site: Site) -> None:
         site.start_operator()
@@ -83,12 +83,12 @@ def test_foreground_deletion_waits_for_the_savepoint(play: Play) -> None:
             job = await site.job() or {}
             return "foregroundDeletion" not in job["metadata"]["finalizers"]
 
-        await site.until(collected, "the garbage collector has let the FlinkJob go")
+        await site.until(collected, "the garbage collector has removed its finalizer")
         await asyncio.sleep(3)
         assert site.kubectl("get", "pods", "-o", "name") == pods
         assert not site.masters.savepoints
         site.start_operator()
-        await site.until(lambda: nothing_left(site), "everything it owned is gone")
+        await site.until(lambda: nothing_left(site), "all objects of the job are gone")
         assert len(site.masters.savepoints) == 1
         assert site.masters.gaps(f"{site.namespace}/{NAME}") == []
 
@@ -105,17 +105,17 @@ async def nothing_left(site: Site) -> bool:
     return names.strip() == ""
 
 
-def test_a_bad_revision_is_rolled_back_and_the_next_edit_is_taken(play: Play) -> None:
+def test_a_bad_revision_is_rolled_back_and_the_next_edit_is_applied(play: Play) -> None:
     async def scenario(site: Site) -> None:
         site.masters.images["job:bad"] = Behaviour(checkpoints=False)
         await deployed(site)
         await site.edit(image="job:bad", rollback={"after": "20s"})
-        await site.until(lambda: site.stalled("NotStable"), "it is rolled back")
+        await site.until(lambda: site.stalled("NotStable"), "the job is rolled back")
         found = await site.job() or {}
         assert found["status"]["running"]["image"] == "job:1"
         assert found["status"]["phase"] == "Running"
         await site.edit(image="job:3")
-        await site.until(lambda: site.running(image="job:3"), "the next edit is taken")
+        await site.until(lambda: site.running(image="job:3"), "the next edit is applied")
         await asyncio.sleep(2)
         assert site.masters.gaps(f"{site.namespace}/{NAME}") == []
 
@@ -133,29 +133,29 @@ def test_a_bad_revision_is_rolled_back_and_the_next_edit_is_taken(play: Play) ->
     ],
     ids=["does-not-import", "does-not-exist"],
 )
-def test_a_bad_image_never_touches_the_running_job(play: Play, behaviour: Behaviour, reason: str) -> None:
+def test_a_bad_image_does_not_change_the_running_job(play: Play, behaviour: Behaviour, reason: str) -> None:
     async def scenario(site: Site) -> None:
         site.masters.images["job:bad"] = behaviour
         await deployed(site)
         before = site.masters.leading(f"{site.namespace}/{NAME}")
         await site.edit(image="job:bad")
-        await site.until(lambda: site.stalled(reason), f"it is stalled with {reason}")
+        await site.until(lambda: site.stalled(reason), f"the job is stalled with {reason}")
         await asyncio.sleep(3)
         assert site.masters.leading(f"{site.namespace}/{NAME}") is before
         assert site.masters.savepoints == []
         await site.edit(image="job:1")
-        await site.until(site.running, "the revert settles it")
+        await site.until(site.running, "the job is Ready after the revert")
         assert site.masters.leading(f"{site.namespace}/{NAME}") is before
 
     play(scenario)
 
 
-def test_the_job_heals_when_things_are_deleted(play: Play) -> None:
+def test_the_job_recovers_if_its_objects_are_deleted(play: Play) -> None:
     async def scenario(site: Site) -> None:
         await deployed(site)
         for thing in ("deploy/weather-worker", "svc/weather-rest", "deploy/weather-master"):
             site.kubectl("delete", thing)
-            await site.until(lambda thing=thing: exists(site, thing), f"{thing} is made again")  # type: ignore[misc]
+            await site.until(lambda thing=thing: exists(site, thing), f"{thing} exists again")  # type: ignore[misc]
             await site.until(site.running, "the job is Ready again")
         await asyncio.sleep(2)
         assert site.masters.gaps(f"{site.namespace}/{NAME}") == []
@@ -167,7 +167,7 @@ async def exists(site: Site, thing: str) -> bool:
     return site.kubectl("get", thing, "--ignore-not-found", "-o", "name").strip() != ""
 
 
-def test_events_tell_the_story_without_floods_or_secrets(play: Play) -> None:
+def test_events_describe_each_step_without_floods_or_secrets(play: Play) -> None:
     async def scenario(site: Site) -> None:
         await deployed(site)
         await site.edit(image="job:2")
@@ -186,7 +186,7 @@ def test_events_tell_the_story_without_floods_or_secrets(play: Play) -> None:
 
 
 @pytest.mark.parametrize("moment", [0.3, 1.0, 1.8, 2.6, 3.4, 4.5])
-def test_another_replica_finishes_what_a_killed_one_began(play: Play, moment: float) -> None:
+def test_another_replica_completes_the_operation_of_a_killed_one(play: Play, moment: float) -> None:
     async def scenario(site: Site) -> None:
         await deployed(site)
         leader = site.operators[0]
@@ -203,7 +203,7 @@ def test_another_replica_finishes_what_a_killed_one_began(play: Play, moment: fl
     play(scenario)
 
 
-def test_a_stopped_replica_hands_the_lease_over_at_once(play: Play) -> None:
+def test_a_stopped_replica_releases_the_lease_immediately(play: Play) -> None:
     async def scenario(site: Site) -> None:
         await deployed(site)
         site.start_operator()
@@ -211,12 +211,12 @@ def test_a_stopped_replica_hands_the_lease_over_at_once(play: Play) -> None:
         site.operators[0].send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(site.operators[0].wait, 15) == 0
         await site.edit(image="job:2")
-        await site.until(lambda: site.running(image="job:2"), "the other one works")
+        await site.until(lambda: site.running(image="job:2"), "the other replica is the leader")
 
     play(scenario)
 
 
-def test_a_frozen_leader_that_wakes_up_does_nothing(play: Play) -> None:
+def test_a_frozen_leader_does_nothing_after_it_wakes_up(play: Play) -> None:
     async def scenario(site: Site) -> None:
         await deployed(site)
         frozen = site.operators[0]
@@ -224,7 +224,7 @@ def test_a_frozen_leader_that_wakes_up_does_nothing(play: Play) -> None:
         await site.edit(image="job:2")
         await asyncio.sleep(0.6)
         frozen.send_signal(signal.SIGSTOP)
-        await site.until(lambda: site.running(image="job:2"), "the other one takes over")
+        await site.until(lambda: site.running(image="job:2"), "the other replica takes over")
         frozen.send_signal(signal.SIGCONT)
         assert await asyncio.to_thread(frozen.wait, 30) == 1
         await asyncio.sleep(2)
@@ -242,7 +242,7 @@ spec: {hard: {pods: "2"}}
 """
 
 
-def test_a_quota_without_room_is_named_at_once_and_raising_it_is_enough(play: Play) -> None:
+def test_a_quota_without_space_is_named_immediately_and_raising_it_is_enough(play: Play) -> None:
     async def scenario(site: Site) -> None:
         site.start_operator()
         site.kubectl("apply", "-f", "-", stdin=QUOTA)
@@ -252,8 +252,8 @@ def test_a_quota_without_room_is_named_at_once_and_raising_it_is_enough(play: Pl
         async def watched() -> bool:
             return ((await site.job() or {}).get("status", {}).get("operation") or {}).get("step") == "Watch"
 
-        await site.until(watched, "its Deployments are there")
-        await site.until(lambda: site.stalled("QuotaExceeded"), "it is stalled", within=30)
+        await site.until(watched, "the Deployments exist")
+        await site.until(lambda: site.stalled("QuotaExceeded"), "the job is stalled", within=30)
         message = condition(await site.job() or {}, "Stalled")["message"]
         assert "exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2" in message
         assert "Raise the quota" in message
@@ -262,23 +262,23 @@ def test_a_quota_without_room_is_named_at_once_and_raising_it_is_enough(play: Pl
         assert [e["involvedObject"]["name"] for e in told] == [NAME]
         site.kubectl("delete", "quota", "small")
         site.kubectl("delete", "rs", "-l", f"penstock.dev/job={NAME}")
-        await site.until(site.running, "it starts when there is room", within=80)
+        await site.until(site.running, "the job starts after the quota is raised", within=80)
 
     play(scenario)
 
 
-def test_an_invalid_spec_is_explained_and_the_job_runs_on(play: Play) -> None:
+def test_an_invalid_spec_is_explained_and_the_job_keeps_running(play: Play) -> None:
     async def scenario(site: Site) -> None:
         await deployed(site)
         template = {"spec": {"volumes": [{"name": "host", "hostPath": {"path": "/"}}], "serviceAccountName": "admin"}}
         await site.edit(podTemplate=template)
-        await site.until(lambda: site.stalled("InvalidSpec"), "it is stalled")
+        await site.until(lambda: site.stalled("InvalidSpec"), "the job is stalled")
         found = await site.job() or {}
         message = condition(found, "Stalled")["message"]
         assert "spec.podTemplate.spec.volumes[0].hostPath" in message
         assert "serviceAccountName" in message
         assert found["status"]["jobState"] == "RUNNING"
         await site.edit(podTemplate={"spec": None})
-        await site.until(site.running, "it is mended")
+        await site.until(site.running, "the job is Ready again")
 
     play(scenario)

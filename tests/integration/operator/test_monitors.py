@@ -1,4 +1,4 @@
-"""What is made for a Prometheus operator is taken by an API server with that operator's own CRDs, whole, and with the chart's rights."""
+"""An API server with the CRDs of a Prometheus operator accepts the chart's and operator's objects, with the chart's rights."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ API = ["--api-versions", "monitoring.coreos.com/v1"]
 
 @pytest.fixture(scope="module")
 def monitored(control_plane: Cluster) -> Cluster:
-    """With the kinds of a Prometheus operator, as it installs them."""
+    """Install the kinds of a Prometheus operator."""
     crds = module_source(PROMETHEUS_OPERATOR, VERSION, CHECKSUM) / "example" / "prometheus-operator-crd"
     for kind in KINDS:
         text = (crds / f"monitoring.coreos.com_{kind}.yaml").read_text()
@@ -75,7 +75,7 @@ def test_the_charts_service_monitor_finds_the_operators_service(
     play(scenario)
 
 
-def test_each_job_gets_a_pod_monitor_that_goes_with_it(
+def test_each_job_gets_a_pod_monitor_that_is_deleted_with_it(
     monitored: Cluster, play: Callable[[Callable[[Site], Awaitable[None]]], None]
 ) -> None:
     async def scenario(site: Site) -> None:
@@ -91,7 +91,7 @@ def test_each_job_gets_a_pod_monitor_that_goes_with_it(
             KUBECONFIG=str(config), PENSTOCK_LEASE="penstock-penstock-operator", PENSTOCK_JOB_POD_MONITORS=monitors
         )
         site.apply(site.manifest())
-        await site.until(site.running, "it is deployed")
+        await site.until(site.running, "the job is deployed")
         live = stored(site, "podmonitor", "weather")
         assert live["metadata"]["labels"]["release"] == "prometheus"
         (endpoint,) = live["spec"]["podMetricsEndpoints"]

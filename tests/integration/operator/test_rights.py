@@ -1,4 +1,4 @@
-"""The rights that the chart gives are enough for everything the operator does, and it runs with no others."""
+"""The chart's rights are enough for everything the operator does. The operator in this test has no others."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ RBAC = {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding", "ServiceAcco
 
 
 def install_rights(site: Site, *values: str, options: Sequence[str] = ()) -> None:
-    """The RBAC part of the chart."""
+    """Install the RBAC part of the chart."""
     helm = binaries.MODULE.ensure(["helm"]) / "helm"
     options = [*options, *(part for value in values for part in ("--set", value))]
     command = [helm, "template", "penstock", ROOT / "charts/penstock-operator", "-n", site.namespace, *options]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = [m for m in yaml.safe_load_all(text) if m and m["kind"] in RBAC]
     assert not [m for m in found if m["kind"].startswith("ClusterRole")], (
-        "a namespaced installation stays in its namespaces"
+        "a namespaced installation must stay in its namespaces"
     )
     site.control.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(found))
 
 
 def kubeconfig_of(site: Site, account: str) -> Path:
-    """A kubeconfig with nothing but the account's token."""
+    """Write a kubeconfig with only the account's token."""
     token = site.kubectl("create", "token", account, "--duration=1h").strip()
     config = yaml.safe_load(Path(site.control.kubeconfig).read_text())
     config["users"] = [{"name": u["name"], "user": {"token": token}} for u in config["users"]]
@@ -50,21 +50,23 @@ def test_the_charts_rights_are_enough(play: Callable[[Callable[[Site], Awaitable
     async def scenario(site: Site) -> None:
         install_rights(site, f"watchNamespaces={{{site.namespace}}}", "rbac.aggregate=false")
         config = kubeconfig_of(site, "penstock-penstock-operator")
-        site.start_operator(KUBECONFIG=str(config), PENSTOCK_LEASE="penstock-penstock-operator")
+        site.start_operator(
+            KUBECONFIG=str(config), PENSTOCK_LEASE="penstock-penstock-operator", PENSTOCK_INGRESS_DOMAINS="example.com"
+        )
         site.apply(everything_asked_for(site))
-        await site.until(site.running, "it is deployed")
+        await site.until(site.running, "the job is deployed")
         await site.edit(image="job:2")
-        await site.until(lambda: site.running(image="job:2"), "it is upgraded")
+        await site.until(lambda: site.running(image="job:2"), "the job is upgraded")
         await site.edit(job={"parallelism": 3, "savepointTriggerNonce": 1})
-        await site.until(lambda: site.running(parallelism=3), "it is scaled up")
+        await site.until(lambda: site.running(parallelism=3), "the job is scaled up")
         await site.edit(job={"parallelism": 1}, ingress=None, networkPolicy={"enabled": False})
-        await site.until(lambda: site.running(parallelism=1), "it is scaled down")
-        await site.until(lambda: absent(site, "netpol,ingress"), "what is not wanted any more is removed")
+        await site.until(lambda: site.running(parallelism=1), "the job is scaled down")
+        await site.until(lambda: absent(site, "netpol,ingress"), "objects that the spec no longer requests are removed")
         await site.edit(job={"state": "suspended"})
         await asyncio.sleep(5)
         site.kubectl("delete", "fsnap", "--all", "--wait=false")
         site.kubectl("delete", "fj/weather", "--timeout=60s")
-        await site.until(lambda: absent(site, "fsnap"), "the snapshots are disposed of")
+        await site.until(lambda: absent(site, "fsnap"), "the snapshots are deleted")
         log = (site.folder / "operator-0.log").read_text()
         assert "forbidden" not in log, log[-2000:]
         assert "Traceback" not in log, log[-2000:]

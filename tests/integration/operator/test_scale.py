@@ -1,4 +1,4 @@
-"""Two hundred FlinkJobs: how fast the operator is, what an idle fleet costs the API server, how large the process gets."""
+"""Two hundred FlinkJobs: the operator's speed and memory, and the cost of an idle fleet for the API server."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
-def test_two_hundred_jobs(play: Callable[[Callable[[Site], Awaitable[None]]], None]) -> None:
+def test_two_hundred_jobs_meet_the_goals(play: Callable[[Callable[[Site], Awaitable[None]]], None]) -> None:
     async def scenario(site: Site) -> None:
         figures = await measure(site, jobs=200, edits=100)
         print(json.dumps(figures))

@@ -1,4 +1,4 @@
-"""What Kubernetes' own controllers do with Deployments whose pods stand by; `operations.prepare` rests on it."""
+"""The behaviour of Kubernetes' controllers for Deployments with standby pods, on which `operations.prepare` depends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock_operator.api.status import Restore
+from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.resources.deployments import standing_by, worker_deployment
 from penstock_operator.resources.incarnation import Incarnation
 from penstock_operator.resources.names import INCARNATION, Owner
@@ -28,7 +28,7 @@ BEFORE, AFTER, LATER = "a" * 32, "b" * 32, "c" * 32
 
 
 def ordinary(site: Site, job_id: str, pods: int = 2) -> dict[str, Any]:
-    """As a Deployment of workers is applied; without an owner, which there is none of here."""
+    """Return a Deployment of workers, as the operator applies it, but without an owner."""
     incarnation = Incarnation("r", make_spec(), BEFORE, Restore(kind="Fresh", reason="t"), 2)
     owner = Owner(site.namespace, "weather", "uid")
     made = worker_deployment(owner, replace(incarnation, job_id=job_id), pods, timedelta(seconds=30))
@@ -38,7 +38,7 @@ def ordinary(site: Site, job_id: str, pods: int = 2) -> dict[str, Any]:
 
 
 def pods(site: Site) -> dict[str, set[str]]:
-    """Names of those that are not on their way out, by incarnation."""
+    """Return the names of the pods that are not being deleted, by incarnation."""
     found: dict[str, set[str]] = {}
     for pod in json.loads(site.kubectl("get", "pods", "-o", "json"))["items"]:
         if "deletionTimestamp" not in pod["metadata"]:
@@ -47,7 +47,7 @@ def pods(site: Site) -> dict[str, set[str]]:
 
 
 async def settled(site: Site, **expected: int) -> dict[str, set[str]]:
-    """When there are so many pods of each incarnation, and it stays so."""
+    """Wait until each incarnation has this number of pods, and the numbers stay the same."""
 
     async def so() -> bool:
         return {job_id[0]: len(names) for job_id, names in pods(site).items()} == expected
@@ -58,7 +58,7 @@ async def settled(site: Site, **expected: int) -> dict[str, set[str]]:
     return pods(site)
 
 
-def test_pods_come_beside_those_that_run_and_either_go_without_touching_the_others(
+def test_standby_pods_start_and_either_set_is_removed_without_changing_the_other(
     play: Callable[[Callable[[Site], Awaitable[None]]], None],
 ) -> None:
     async def scenario(site: Site) -> None:
@@ -80,16 +80,16 @@ def test_pods_come_beside_those_that_run_and_either_go_without_touching_the_othe
     play(scenario)
 
 
-def test_another_number_of_pods_is_dealt_with_before_everything_else(
+def test_a_changed_number_of_pods_is_handled_first(
     play: Callable[[Callable[[Site], Awaitable[None]]], None],
 ) -> None:
-    """Why nothing stands by with another number of pods, and the number does not change until one of two has gone."""
+    """Show why standby pods keep the number of pods, and why it does not change until one of the two sets is gone."""
 
     async def scenario(site: Site) -> None:
         site.apply(ordinary(site, BEFORE))
         run = await settled(site, a=2)
         site.apply(standing_by(ordinary(site, AFTER, pods=1), BEFORE))
-        assert len((await settled(site, a=1, b=1))[BEFORE] & run[BEFORE]) == 1, "a pod of what runs has gone"
+        assert len((await settled(site, a=1, b=1))[BEFORE] & run[BEFORE]) == 1, "one running pod must be gone"
         site.apply(ordinary(site, AFTER, pods=2))
         await settled(site, a=1, b=1)
 

@@ -1,4 +1,4 @@
-"""A table whose changes are captured, and a reader of them that dies now and then."""
+"""A table whose changes are captured, and a reader of them that crashes now and then."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ import psycopg
 import pytest
 
 from penstock.common.types import Row, RowKind
-from penstock.connectors.source import ReadBounds, ReaderContext, Split
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Split
 from penstock.datastream.connectors.postgres import PostgresCdcSource
 from tests.integration.postgres.tables import Table
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 FIELDS = {"id": int, "key": str, "n": int}
 COLUMNS = "id bigint primary key, key text, n bigint not null default 0"
 
 
 class CapturedTable(Table):
-    """With a publication and a slot of its own."""
+    """A table with a separate publication and slot."""
 
     def __init__(self, server: PostgresServer, columns: str = COLUMNS) -> None:
         super().__init__(server, columns)
@@ -33,12 +33,12 @@ class CapturedTable(Table):
         return builder.set_slot_name(self.name).set_publication(self.name).set_heartbeat_interval(50)
 
     def load(self, chance: random.Random, count: int, most: int = 200) -> None:
-        """Random transactions."""
+        """Execute random transactions."""
         with psycopg.connect(self.server.conninfo) as connection:
             for _ in range(count):
                 try:
                     self.change(connection, chance, most)
-                except psycopg.Error:  # two transactions at the same row
+                except psycopg.Error:  # two transactions changed the same row
                     connection.rollback()
                 if chance.random() < 0.1:
                     connection.rollback()
@@ -65,7 +65,7 @@ class CapturedTable(Table):
         return self.execute(f"select {columns} from {self.name} order by 1")
 
     def forget(self) -> None:
-        """No slot may stay: it keeps the log for ever."""
+        """Drop the table and its slot: a remaining slot would keep the log forever."""
         self.execute(
             "select pg_terminate_backend(active_pid) from pg_replication_slots where slot_name = %s and active",
             [self.name],
@@ -82,7 +82,7 @@ class CapturedTable(Table):
 
 
 class Job:
-    """Reads as a job does: from its newest checkpoint on, whenever it has died."""
+    """A reader that behaves like a job: after each crash it continues from its newest checkpoint."""
 
     def __init__(self, source: Any, parallelism: int = 2) -> None:
         self.source = source
@@ -108,7 +108,7 @@ class Job:
         self.splits[split.id] = travelled, self.reader.open_split(travelled, position)
 
     def step(self, most: int = 50) -> int:
-        """Reads a little of everything; how many records came."""
+        """Read some records of each split. Return the number of records."""
         came = 0
         for split in self.enumerator.discover():
             self._open(split)
@@ -149,7 +149,7 @@ class Job:
 
 
 def applied(records: list[Row]) -> list[tuple[Any, ...]]:
-    """The table that rows of kind "upsert" make; each must fit what is there."""
+    """Return the table that results from rows of kind "upsert". Each row must fit the table's state."""
     table: dict[Any, tuple[Any, ...]] = {}
     for row in records:
         key, kind = row[0], row.get_row_kind()
@@ -170,7 +170,7 @@ def updates(records: list[Row]) -> list[tuple[Any, ...]]:
 
 @pytest.fixture(scope="module")
 def logical(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    """A server whose log has changes."""
+    """Start a server with logical replication."""
     root = tmp_path_factory.mktemp(f"logical-{uuid.uuid4().hex[:6]}")
     with PostgresServer(root, wal_level="logical", max_replication_slots="30", max_wal_senders="30") as server:
         yield server

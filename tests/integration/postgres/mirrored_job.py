@@ -1,4 +1,6 @@
-"""The changes of a table -> keyed state -> another table, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+"""The changes of a table -> keyed state -> another table.
+
+The job runs in a separate process, which continues from its newest checkpoint each time it is started again.
 
 python -m tests.integration.postgres.mirrored_job FOLDER CONNINFO TABLE MIRROR PARALLELISM
 """
@@ -18,7 +20,7 @@ from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
 
 JOB_ID = "7357735773577357735773577357735a"
@@ -26,7 +28,7 @@ FIELDS = {"id": int, "key": str, "n": int}
 
 
 class Checked(KeyedProcessFunction):
-    """Hands on what fits the state of the row; what does not becomes a row that no table has."""
+    """A function that passes on changes that fit the row's state. Any other change becomes a row that no table has."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.there = runtime_context.get_state(ValueStateDescriptor("there", Types.BOOLEAN()))
@@ -40,7 +42,7 @@ class Checked(KeyedProcessFunction):
 
 
 def mirrors(env: StreamExecutionEnvironment, conninfo: str, table: str, mirror: str) -> None:
-    """Changes -> keyed state -> the other table."""
+    """Build the job: changes -> keyed state -> the other table."""
     source = PostgresCdcSource.builder().set_conninfo(conninfo).set_table(table, FIELDS).set_splits(3)
     built = source.set_slot_name(table).set_publication(table).set_heartbeat_interval(200).build()
     changes = env.from_source(built, WatermarkStrategy.no_watermarks(), "in").uid("in")

@@ -1,8 +1,9 @@
-"""Generated rows -> a table, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+"""Write generated rows to a table in a separate process, which continues from its newest checkpoint each time it is started again.
 
 python -m tests.integration.postgres.tabled_job FOLDER CONNINFO TABLE COUNT PARALLELISM [MOMENT]
 
-MOMENT: where it kills itself, once, at its third commit: `before` it, `within` it (rows are written, the transaction is open), or `after` it.
+MOMENT: when the process kills itself, once, at its third commit: `before` it, `within` it (rows are written, the transaction is open), or
+`after` it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
 from penstock.connectors.postgres.committer import PostgresCommitter
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.connectors.postgres import PostgresSink
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
 
 JOB_ID = "9057905790579057905790579057905a"
@@ -26,7 +27,7 @@ RATE = 1500.0
 
 
 def dying(folder: Path, moment: str) -> None:
-    """The third commit ends the process at this moment, unless one has died so before."""
+    """End the process at this moment of the third commit, unless it has already been killed in this way."""
     commit, write, commits, died = PostgresCommitter.commit, PostgresCommitter._write, 0, folder / f"died-{moment}"
 
     def die(here: str) -> None:

@@ -1,4 +1,4 @@
-"""A table of a test's own, and sinks and sources of it."""
+"""A separate table for each test, and sinks and sources for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 
 from penstock.datastream.connectors.postgres import PostgresSink, PostgresSource
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 FIELDS = {"id": int, "key": str}
 

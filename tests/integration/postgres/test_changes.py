@@ -1,4 +1,4 @@
-"""Rows, then their changes: all of them, once, from any position."""
+"""Read rows and then their changes, each one once, from any position."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 
 from penstock.common.errors import SourceError
 from penstock.common.types import RowKind
+from penstock.connectors.core.source import ReadBounds, ReaderContext
 from penstock.connectors.postgres.cdc import enumerator
 from penstock.connectors.postgres.cdc.enumerator import CdcEnumerator
-from penstock.connectors.source import ReadBounds, ReaderContext
 from tests.integration.postgres.captures import CapturedTable, Job, applied, logical
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 __all__ = ["logical"]
 pytestmark = pytest.mark.postgres
@@ -34,7 +34,7 @@ def kinds(records: list[Any]) -> list[str]:
     return [f"{row.get_row_kind()} {tuple(row)}" for row in records]
 
 
-def test_rows_come_first_and_then_what_happens_to_them(table: CapturedTable) -> None:
+def test_rows_come_first_and_then_their_changes(table: CapturedTable) -> None:
     table.add(1, 2, 3)
     job = Job(table.builder().build())
     job.until(lambda: len(job.records) == 3)
@@ -55,7 +55,7 @@ def test_rows_come_first_and_then_what_happens_to_them(table: CapturedTable) -> 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_nothing_is_missing_or_comes_twice_under_load_whenever_the_job_dies(table: CapturedTable, seed: int) -> None:
+def test_no_row_is_lost_or_repeated_under_load_when_the_job_is_killed(table: CapturedTable, seed: int) -> None:
     chance = random.Random(seed)
     table.load(chance, 150)
     loads = [threading.Thread(target=table.load, args=(random.Random(f"{seed}-{n}"), 400)) for n in range(2)]
@@ -81,7 +81,7 @@ def test_nothing_is_missing_or_comes_twice_under_load_whenever_the_job_dies(tabl
     job.close()
 
 
-def test_of_a_transaction_that_was_read_in_part_the_rest_comes(table: CapturedTable) -> None:
+def test_the_rest_of_a_partly_read_transaction_is_read(table: CapturedTable) -> None:
     job = Job(table.builder().build())
     job.step()
     for start in range(0, 60, 20):
@@ -98,7 +98,7 @@ def test_of_a_transaction_that_was_read_in_part_the_rest_comes(table: CapturedTa
     job.close()
 
 
-def test_the_slot_keeps_what_no_checkpoint_has(table: CapturedTable) -> None:
+def test_the_slot_keeps_changes_that_no_checkpoint_has(table: CapturedTable) -> None:
     def confirmed() -> Any:
         found = table.execute(
             "select confirmed_flush_lsn - '0/0' from pg_replication_slots where slot_name = %s", [table.name]
@@ -127,7 +127,7 @@ def test_the_slot_keeps_what_no_checkpoint_has(table: CapturedTable) -> None:
     job.close()
 
 
-def test_changes_tell_both_images_the_transaction_and_when(logical: PostgresServer) -> None:
+def test_changes_have_both_images_the_transaction_and_the_time(logical: PostgresServer) -> None:
     table = CapturedTable(logical, "id int primary key, body text, at timestamptz, tags int[]")
     other = CapturedTable(logical, "code text, part int, primary key (code, part)")
     table.execute(f"alter publication {table.name} add table {other.name}")
@@ -159,7 +159,7 @@ def test_changes_tell_both_images_the_transaction_and_when(logical: PostgresServ
     table.forget()
 
 
-def test_rows_as_they_were_come_in_front_of_an_update(table: CapturedTable) -> None:
+def test_old_rows_come_before_their_updates(table: CapturedTable) -> None:
     table.execute(f"alter table {table.name} replica identity full")
     job = Job(table.builder().set_changelog_mode("all").build())
     table.add(1)
@@ -171,7 +171,7 @@ def test_rows_as_they_were_come_in_front_of_an_update(table: CapturedTable) -> N
     job.close()
 
 
-def test_keys_that_are_no_numbers_are_told_apart_as_well(logical: PostgresServer) -> None:
+def test_keys_that_are_not_numbers_are_distinguished_too(logical: PostgresServer) -> None:
     table = CapturedTable(logical, "code text, part int, n int, primary key (code, part)")
     table.execute(f"insert into {table.name} select chr(60 + n % 50) || 'ä', n, 0 from generate_series(1, 300) n")
     job = Job(table.builder({"code": str, "part": int, "n": int}).build())
@@ -196,9 +196,7 @@ def test_keys_that_are_no_numbers_are_told_apart_as_well(logical: PostgresServer
         ("inet", "('10.0.0.' || n % 3 + 1 || case when n % 2 = 0 then '/24' else '' end)::inet"),
     ],
 )
-def test_keys_that_the_log_writes_in_another_way_than_a_cast_come_once(
-    logical: PostgresServer, kind: str, value: str
-) -> None:
+def test_keys_whose_log_text_differs_from_a_cast_are_read_once(logical: PostgresServer, kind: str, value: str) -> None:
     table = CapturedTable(logical, f"code {kind}, part text, n int, primary key (code, part)")
     table.execute(f"insert into {table.name} select {value}, n, 0 from generate_series(1, 100) n")
     job = Job(table.builder({"code": str, "part": str, "n": int}).build())
@@ -219,7 +217,7 @@ def test_keys_that_the_log_writes_in_another_way_than_a_cast_come_once(
     table.forget()
 
 
-def test_rows_at_the_start_come_in_batches_of_the_size_that_is_asked_for(table: CapturedTable) -> None:
+def test_initial_rows_come_in_batches_of_the_requested_size(table: CapturedTable) -> None:
     table.execute(f"insert into {table.name} select n, repeat('x', 50000) from generate_series(1, 300) n")
     reader = table.builder().build().create_reader(ReaderContext(0, 1, "in"))
     job = Job(table.builder().build(), parallelism=1)
@@ -251,7 +249,7 @@ def test_names_with_a_percent_sign_are_read(logical: PostgresServer) -> None:
 
 
 def latest(records: list[Any]) -> dict[Any, Any]:
-    """By both columns of the key; each change must fit."""
+    """Return the last row by both columns of the key. Each change must fit the row before."""
     found: dict[Any, Any] = {}
     for row in records:
         kind = row.get_row_kind()
@@ -263,15 +261,15 @@ def latest(records: list[Any]) -> dict[Any, Any]:
     return found
 
 
-def test_a_transaction_that_is_open_at_the_start_comes_once(
+def test_a_transaction_that_is_open_at_the_start_is_read_once(
     table: CapturedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server makes a slot when those that were open are over; one that begins while it does is in the rows or in the changes."""
+    """The server creates a slot when all open transactions have ended. A new transaction is then in the rows or in the changes."""
     monkeypatch.setattr(enumerator, "_SLOT_WAITS_MS", 200)
     job = Job(table.builder().build())
     with psycopg.connect(table.server.conninfo) as late:
         late.execute(f"insert into {table.name} values (1, 'late')")
-        with pytest.raises(SourceError, match="was not made within 0 s: the server waits for transactions") as caught:
+        with pytest.raises(SourceError, match="was not created within 0 s, because the server waits") as caught:
             job.step()
         assert "pg_stat_activity" in caught.value.remedy
     assert Job(table.builder().build()).step() == 1
@@ -294,7 +292,7 @@ OPEN: list[psycopg.Connection[Any]] = []
 
 
 def with_one_open(table: CapturedTable, create: Any) -> Any:
-    """A transaction begins when the slot is there, before anything is read."""
+    """Create the slot, and begin a transaction before anything is read."""
 
     def creating(self: CdcEnumerator, connection: Any) -> str:
         lsn: str = create(self, connection)
@@ -305,7 +303,7 @@ def with_one_open(table: CapturedTable, create: Any) -> Any:
     return creating
 
 
-def test_a_job_may_begin_with_what_comes_and_make_its_publication(logical: PostgresServer) -> None:
+def test_a_job_may_start_at_new_changes_and_create_its_publication(logical: PostgresServer) -> None:
     table = CapturedTable(logical)
     table.execute(f"drop publication {table.name}")
     table.add(1)
@@ -320,7 +318,7 @@ def test_a_job_may_begin_with_what_comes_and_make_its_publication(logical: Postg
     table.forget()
 
 
-def test_rows_at_the_start_are_those_that_the_publication_has(logical: PostgresServer) -> None:
+def test_initial_rows_are_those_of_the_publication(logical: PostgresServer) -> None:
     table = CapturedTable(logical)
     table.execute(f"drop publication {table.name}")
     table.execute(f"create publication {table.name} for table {table.name} (id, n) where (id % 2 = 0)")
@@ -334,7 +332,7 @@ def test_rows_at_the_start_are_those_that_the_publication_has(logical: PostgresS
     table.forget()
 
 
-def test_partitions_are_read_as_the_table_that_they_are_of(logical: PostgresServer) -> None:
+def test_partitions_are_read_as_their_parent_table(logical: PostgresServer) -> None:
     table = CapturedTable(logical, "id bigint primary key, key text, n bigint default 0) partition by range (id")
     for low in (0, 10):
         table.execute(

@@ -1,4 +1,4 @@
-"""What keeps changes from being read is said with what to do, before the job starts where it can be known."""
+"""Errors for changes that cannot be read. Each error has a remedy, and comes before the job starts if possible."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.common.errors import InvalidJob, PenstockError, SourceError
 from penstock.connectors.postgres.cdc import stream
 from penstock.datastream.connectors.postgres import PostgresCdcSource
 from tests.integration.postgres.captures import CapturedTable, Job, logical
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 __all__ = ["logical"]
 pytestmark = pytest.mark.postgres
@@ -32,7 +32,9 @@ def refused(source: Any, told: str, remedy: str, kind: type[PenstockError] = Sou
     assert remedy in caught.value.remedy
 
 
-def test_what_is_missing_is_told_before_the_job_starts(table: CapturedTable, postgres: PostgresServer) -> None:
+def test_a_missing_right_or_setting_is_an_error_before_the_job_starts(
+    table: CapturedTable, postgres: PostgresServer
+) -> None:
     builder = table.builder
     table.execute(f"create table {table.name}_2 (id int)")
     table.execute("drop role if exists poor")
@@ -46,7 +48,7 @@ def test_what_is_missing_is_told_before_the_job_starts(table: CapturedTable, pos
     )
     refused(
         builder().set_publication("none").build(),
-        "no publication 'none'",
+        "the publication 'none' does not exist",
         f'create publication "none" for table "{table.name}"',
     )
     refused(builder({"ID": int}).build(), "no column 'ID'", "alter the table", InvalidJob)
@@ -66,26 +68,26 @@ def test_what_is_missing_is_told_before_the_job_starts(table: CapturedTable, pos
     table.execute(f"drop table {table.name}_2; drop role poor")
 
 
-def test_what_contradicts_itself_is_refused_by_the_builder(table: CapturedTable) -> None:
-    with pytest.raises(InvalidJob, match="could not be told apart"):
+def test_the_builder_refuses_contradictory_settings(table: CapturedTable) -> None:
+    with pytest.raises(InvalidJob, match="cannot be told apart"):
         table.builder().set_table("another").build()
     with pytest.raises(InvalidJob, match="slot name 'Big Slot'"):
         table.builder().set_slot_name("Big Slot").build()
-    with pytest.raises(InvalidJob, match="without server or table"):
+    with pytest.raises(InvalidJob, match="has no server or no table"):
         PostgresCdcSource.builder().set_slot_name("s").build()
     with pytest.raises(InvalidJob, match="truncate: 'drop'"):
         table.builder().set_truncate("drop")
 
 
 def failing(job: Job, told: str) -> SourceError:
-    """The error with which the job's reading ends."""
+    """Return the error that ends the job's reading."""
     with pytest.raises(SourceError, match=told) as caught:
         job.until(lambda: False)
     return caught.value
 
 
 def begun(table: CapturedTable, change: Callable[[Any], Any] = lambda builder: builder, fields: Any = None) -> Job:
-    """Reads changes, and has a checkpoint."""
+    """Return a job that reads changes and has a checkpoint."""
     job = Job(change(table.builder(fields) if fields else table.builder()).build())
     table.add(1)
     job.until(lambda: "changes" in job.splits and len(job.records) == 1)
@@ -93,7 +95,7 @@ def begun(table: CapturedTable, change: Callable[[Any], Any] = lambda builder: b
     return job
 
 
-def test_what_rows_cannot_say_stops_the_job_or_not_as_was_said(table: CapturedTable) -> None:
+def test_an_incomplete_change_stops_the_job_unless_configured_otherwise(table: CapturedTable) -> None:
     table.execute(f"alter table {table.name} alter key set storage external")
     job = begun(table)
     table.execute(f"update {table.name} set key = repeat('x', 9000)")
@@ -116,7 +118,7 @@ def test_what_rows_cannot_say_stops_the_job_or_not_as_was_said(table: CapturedTa
     job.close()
 
 
-def test_updates_without_the_row_as_it_was_stop_a_job_that_wants_it(table: CapturedTable) -> None:
+def test_updates_without_the_old_row_stop_a_job_that_requires_it(table: CapturedTable) -> None:
     table.execute(f"alter table {table.name} replica identity full")
     job = begun(table, lambda builder: builder.set_changelog_mode("all"))
     table.execute(f"alter table {table.name} replica identity default")
@@ -137,11 +139,11 @@ def test_another_schema_stops_the_job_or_is_followed(table: CapturedTable) -> No
     job.checkpoint()
     table.execute(f"alter table {table.name} alter n type text")
     table.execute(f"update {table.name} set n = '3'")
-    assert "set_schema_changes" in failing(job, "column 'n' was int8 and is text").remedy
+    assert "set_schema_changes" in failing(job, "column 'n' changed from int8 to text").remedy
     job.close()
 
 
-def test_without_declared_fields_rows_have_the_columns_that_there_are(logical: PostgresServer) -> None:
+def test_rows_without_declared_fields_have_all_columns(logical: PostgresServer) -> None:
     table = CapturedTable(logical)
     job = Job(table.builder(None).build())
     table.add(1)
@@ -149,7 +151,7 @@ def test_without_declared_fields_rows_have_the_columns_that_there_are(logical: P
     job.checkpoint()
     table.execute(f"alter table {table.name} drop column key, add column more text default 'm'")
     table.execute(f"update {table.name} set n = 2")
-    failing(job, "column 'key' has gone; column 'more' .text. has come")
+    failing(job, "column 'key' was removed; column 'more' .text. was added")
     job.source = table.builder(None).set_schema_changes("follow").build()
     job.die()
     job.until(lambda: len(job.records) == 2)
@@ -158,7 +160,7 @@ def test_without_declared_fields_rows_have_the_columns_that_there_are(logical: P
     table.forget()
 
 
-def test_a_table_may_be_left_out_later_and_none_added(table: CapturedTable) -> None:
+def test_a_table_may_be_removed_later_but_not_added(table: CapturedTable) -> None:
     table.execute(
         f"create table {table.name}_2 (id int primary key); alter publication {table.name} add table {table.name}_2"
     )
@@ -171,13 +173,13 @@ def test_a_table_may_be_left_out_later_and_none_added(table: CapturedTable) -> N
     job.until(lambda: len(job.records) == 2)
     assert [change.table for change in job.records] == [table.name] * 2
     job.source = table.builder().set_output("changes").set_table(f"{table.name}_2").set_table("third").build()
-    with pytest.raises(InvalidJob, match="not with third"):
+    with pytest.raises(InvalidJob, match="added or removed: third"):
         job.die()
     job.close()
     table.execute(f"drop table {table.name}_2")
 
 
-def test_a_slot_that_was_dropped_or_is_further_says_what_is_lost(table: CapturedTable) -> None:
+def test_a_slot_that_was_dropped_or_advanced_is_an_error_that_shows_the_loss(table: CapturedTable) -> None:
     job = begun(table)
     job.step()
     job.close()
@@ -195,11 +197,11 @@ def test_a_slot_that_was_dropped_or_is_further_says_what_is_lost(table: Captured
     job.close()
     assert table.execute("select pg_drop_replication_slot(%s)", [table.name])
     job.die()
-    failing(job, r"no replication slot .* any more: changes from [0-9A-F/]+ on that were not read are lost")
+    failing(job, r"replication slot .* no longer exists: unread changes from [0-9A-F/]+ on are lost")
     job.close()
 
 
-def test_a_slot_that_the_server_has_given_up_says_so(tmp_path: Path) -> None:
+def test_an_invalidated_slot_is_an_error(tmp_path: Path) -> None:
     with PostgresServer(tmp_path / "postgres", wal_level="logical", max_slot_wal_keep_size="1MB") as server:
         table = CapturedTable(server)
         job = begun(table)
@@ -211,9 +213,9 @@ def test_a_slot_that_the_server_has_given_up_says_so(tmp_path: Path) -> None:
         state = "select wal_status from pg_replication_slots"
         assert table.execute(state) == [("lost",)]
         job.die()
-        error = failing(job, "has given up replication slot .*wal_status=lost.*were not read are lost")
+        error = failing(job, "has invalidated replication slot .*wal_status=lost.*unread changes from .* are lost")
         assert "raise max_slot_wal_keep_size" in error.remedy
-        refused(job.source, "has given up replication slot", "pg_drop_replication_slot")
+        refused(job.source, "has invalidated replication slot", "pg_drop_replication_slot")
         job.close()
 
 
@@ -235,7 +237,7 @@ def test_a_slot_serves_one_job(table: CapturedTable, monkeypatch: pytest.MonkeyP
     job.close()
 
 
-def test_what_a_lost_task_has_left_at_the_slot_is_ended(table: CapturedTable) -> None:
+def test_a_lost_tasks_connection_to_the_slot_is_terminated(table: CapturedTable) -> None:
     job = begun(table)
     left = job.splits
     job._begin()
@@ -252,11 +254,11 @@ def test_the_log_of_another_server_is_refused(table: CapturedTable) -> None:
         f'"system": "{job.splits["changes"][1].position["system"]}"', '"system": "1"'
     )
     job.die()
-    failing(job, "the server is another one")
+    failing(job, "is not the server .system")
     job.close()
 
 
-def test_a_server_that_restarts_is_waited_for(tmp_path: Path) -> None:
+def test_the_source_waits_for_a_server_that_restarts(tmp_path: Path) -> None:
     with PostgresServer(tmp_path / "postgres", wal_level="logical") as server:
         table = CapturedTable(server)
         job = begun(table)
@@ -282,6 +284,6 @@ def test_a_publication_that_is_dropped_stops_the_job_at_the_next_change(table: C
     table.add(2)
     failing(
         job,
-        f"""publication "{table.name}" does not exist|publication '{table.name}' has no public.{table.name} any more""",
+        f"""publication "{table.name}" does not exist|publication '{table.name}' no longer has public.{table.name}""",
     )
     job.close()

@@ -1,4 +1,4 @@
-"""What is in the log no more, and looks as if nobody changed anything: it is told, and nothing that follows is taken for the whole."""
+"""Changes that have vanished from the log, as if the table had not changed. The source reports them as lost and stops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.common.errors import SinkError, SourceError
 from penstock.connectors.postgres.cdc import watched_tables
 from tests.integration.postgres.captures import COLUMNS, CapturedTable, Job, applied, logical
 from tests.integration.postgres.test_changes_refused import begun, failing
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 __all__ = ["logical"]
 pytestmark = pytest.mark.postgres
@@ -35,7 +35,7 @@ def connected(table: CapturedTable) -> Job:
     return job
 
 
-def test_a_table_that_is_taken_out_of_the_publication_stops_the_job(
+def test_a_table_that_is_removed_from_the_publication_stops_the_job(
     table: CapturedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watched_tables, "LOOK_S", 0.2)
@@ -43,9 +43,9 @@ def test_a_table_that_is_taken_out_of_the_publication_stops_the_job(
     table.execute(f"create table {table.name}_2 (id int primary key)")
     table.execute(f"alter publication {table.name} set table {table.name}_2")
     table.add(6)
-    assert "add table" in failing(job, f"has no public.{table.name} any more.*are lost").remedy
+    assert "add table" in failing(job, f"no longer has public.{table.name}.*are lost").remedy
     job.die()
-    failing(job, f"has no public.{table.name} any more")
+    failing(job, f"no longer has public.{table.name}")
     job.close()
     table.execute(f"drop table {table.name}_2")
 
@@ -58,9 +58,7 @@ def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("is_away", [False, True])
-def test_a_table_that_is_renamed_stops_the_job_and_goes_on_when_it_has_its_name_again(
-    table: CapturedTable, *, is_away: bool
-) -> None:
+def test_a_renamed_table_stops_the_job_until_it_has_its_old_name(table: CapturedTable, *, is_away: bool) -> None:
     job = connected(table)
     if is_away:
         job.close()
@@ -68,16 +66,16 @@ def test_a_table_that_is_renamed_stops_the_job_and_goes_on_when_it_has_its_name_
     table.execute(f"insert into {table.name}_old values (7, 'x', 0)")
     if is_away:
         job.die()
-    failing(job, f"has no public.{table.name} any more" if is_away else f"is now called 'public.{table.name}_old'")
+    failing(job, f"no longer has public.{table.name}" if is_away else f"is now called 'public.{table.name}_old'")
     table.execute(f"alter table {table.name}_old rename to {table.name}")
     job.die()
-    if not is_away:  # the log has the change under the other name
+    if not is_away:  # the log has the change under the new name
         failing(job, "is now called")
     job.close()
 
 
 @pytest.mark.parametrize("is_away", [False, True])
-def test_a_table_that_is_made_anew_under_its_name_is_another_one(table: CapturedTable, *, is_away: bool) -> None:
+def test_a_recreated_table_with_the_same_name_is_a_different_table(table: CapturedTable, *, is_away: bool) -> None:
     table.execute(f"drop publication {table.name}; create publication {table.name} for all tables")
     job = connected(table)
     if is_away:
@@ -86,19 +84,19 @@ def test_a_table_that_is_made_anew_under_its_name_is_another_one(table: Captured
     table.add(8)
     if is_away:
         job.die()
-    failing(job, f"another table is called 'public.{table.name}'.*made anew")
+    failing(job, f"table 'public.{table.name}' is not the table whose changes were read")
     job.close()
 
 
-def test_tables_with_heirs_are_refused_at_the_start(table: CapturedTable) -> None:
+def test_tables_with_child_tables_are_refused_at_the_start(table: CapturedTable) -> None:
     table.execute(f"create table {table.name}_heir () inherits ({table.name})")
     with pytest.raises(SourceError, match="tables inherit from"):
         table.builder().build().validate()
     table.execute(f"drop table {table.name}_heir")
 
 
-def test_a_server_that_took_over_without_all_that_was_read_is_refused(tmp_path: Path) -> None:
-    """A copy of the data, as a replica that is behind has it, begins a new timeline where its log ends."""
+def test_a_promoted_server_that_lacks_read_changes_is_refused(tmp_path: Path) -> None:
+    """A copy of the data, like that of a lagging replica, starts a new timeline at the end of its log."""
     root = tmp_path / "postgres"
     server = PostgresServer(root, wal_level="logical").start()
     try:
@@ -121,9 +119,9 @@ def test_a_server_that_took_over_without_all_that_was_read_is_refused(tmp_path: 
             settings.write("restore_command = 'false'\n")
         server.start()
         until(lambda: table.execute("select pg_is_in_recovery()") == [(False,)])
-        table.add(*range(10, 200))  # the log is longer again than what was read
+        table.add(*range(10, 200))  # the log is longer than the job's position again
         job.die()
-        failing(job, "a replica that took over or a backup, has it up to")
+        failing(job, "a promoted replica or a backup, has it only up to")
         job.close()
     finally:
         server.stop()
@@ -144,7 +142,7 @@ def test_a_replica_is_refused_at_the_start(tmp_path: Path) -> None:
             assert "target_session_attrs=read-write" in told.value.remedy
 
 
-def test_columns_that_a_key_s_index_only_carries_are_none_of_the_key(logical: PostgresServer) -> None:
+def test_included_columns_of_an_index_are_not_part_of_the_key(logical: PostgresServer) -> None:
     table = CapturedTable(logical, "id bigint, key text, n bigint not null default 0, primary key (id) include (n)")
     job = begun(table)
     table.add(2, 3)
@@ -157,7 +155,7 @@ def test_columns_that_a_key_s_index_only_carries_are_none_of_the_key(logical: Po
     table.forget()
 
 
-def test_limits_of_the_role_do_not_end_what_is_read(table: CapturedTable) -> None:
+def test_limits_of_the_role_do_not_end_the_reading(table: CapturedTable) -> None:
     user = f"r{table.name}"
     table.execute(f"create role {user} login replication password 'x'; grant select on {table.name} to {user}")
     for limit in ("statement_timeout", "idle_in_transaction_session_timeout", "lock_timeout"):
@@ -169,7 +167,7 @@ def test_limits_of_the_role_do_not_end_what_is_read(table: CapturedTable) -> Non
     table.execute("select pg_sleep(0.3)")
     job.step(10)
     first = job.splits[next(iter(job.splits))][1].position
-    assert first["parts"] == []  # still in its first snapshot
+    assert first["parts"] == []  # the slot is still in its first snapshot
     job.until(lambda: len(job.records) == 500)
     table.add(1000)
     job.until(lambda: len(job.records) == 501)
@@ -179,7 +177,7 @@ def test_limits_of_the_role_do_not_end_what_is_read(table: CapturedTable) -> Non
     job.close()
 
 
-def test_a_large_transaction_comes_once_though_job_and_server_die_within_it(tmp_path: Path) -> None:
+def test_a_large_transaction_is_read_once_although_job_and_server_are_killed_within_it(tmp_path: Path) -> None:
     with PostgresServer(tmp_path / "postgres", wal_level="logical") as server:
         table = CapturedTable(server)
         job = begun(table)

@@ -1,4 +1,4 @@
-"""Rows -> table, each once, whatever dies and when. The table has no key that would hide a repeated row."""
+"""Rows -> table, each exactly once, under any fault at any time. The table has no key that would hide a repeated row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
 from tests.integration.postgres.tables import Table
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 COUNT = 4_000
@@ -26,7 +26,7 @@ COLUMNS = "id bigint, key text"
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Any]:
-    """A function that (re)starts the job with a parallelism; the job is killed at the end."""
+    """Yield a function that (re)starts the job with a parallelism. The job is killed at the end."""
     running: list[subprocess.Popen[bytes]] = []
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -57,11 +57,11 @@ def test_a_job_killed_at_any_moment_of_a_commit_is_committed_once_by_its_success
 
 
 def forget_notes(table: Table) -> None:
-    """The job has the same id in each of them."""
+    """Delete the notes, because the job has the same id in each test."""
     table.execute("drop table if exists penstock_commits")
 
 
-def test_a_server_that_dies_or_stands_still_under_a_job_loses_and_repeats_nothing(tmp_path: Path, job: Any) -> None:
+def test_a_server_that_is_killed_or_paused_during_a_job_loses_and_repeats_nothing(tmp_path: Path, job: Any) -> None:
     with PostgresServer(tmp_path / "postgres") as server:
         table = Table(server, COLUMNS)
         process = job(table, 2)
@@ -74,14 +74,14 @@ def test_a_server_that_dies_or_stands_still_under_a_job_loses_and_repeats_nothin
                 server.restart()
             else:
                 server.pause()
-                time.sleep(1)  # for so long it stands still
+                time.sleep(1)  # the duration of the pause
                 server.resume()
         assert process.wait(90) == 0
         assert table.ids() == list(range(COUNT))
 
 
 class FailsOnce:
-    """A map function that raises when it has met some records."""
+    """A map function that raises once, after some records."""
 
     count = 0
 
@@ -92,7 +92,7 @@ class FailsOnce:
         return record
 
 
-def test_a_table_is_followed_into_another_one_over_a_failure_and_a_rescale(
+def test_a_table_is_copied_into_another_one_across_a_failure_and_a_rescale(
     postgres: PostgresServer, tmp_path: Path
 ) -> None:
     reads, writes = Table(postgres), Table(postgres, COLUMNS)

@@ -1,4 +1,4 @@
-"""The example does what its page says, on a real server."""
+"""The example works as its page describes, on a real server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import yaml
 from penstock.jobmanager.job.requests import Operation
 from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, started, until
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 EXAMPLE = EXAMPLES / "order_totals"

@@ -1,4 +1,4 @@
-"""Rows of a table for each value of a stream."""
+"""Look up the rows of a table for each value of a stream."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from penstock.datastream.async_data_stream import AsyncDataStream
 from penstock.datastream.connectors.postgres import PostgresLookup
 from tests.in_process import environment, run
 from tests.integration.postgres.tables import Table
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 SEEN: list[Any] = []
-"""By the job's sink, which is another one than the test's: programs travel."""
+"""The records of the job's sink. The job runs with its own copy of the sink, because programs are serialized."""
 
 
 def see(value: Any) -> None:
@@ -43,7 +43,7 @@ def lookup(table: Table, **options: Any) -> PostgresLookup:
 
 
 def asked(function: PostgresLookup, *values: Any) -> list[Any]:
-    """All at the same time."""
+    """Look up all values at the same time."""
 
     async def ask() -> list[Any]:
         return await asyncio.gather(*map(function.async_invoke, values))
@@ -86,7 +86,7 @@ def test_keys_are_compared_as_the_column_compares_them(
     assert asked(function, asked_for) == [(asked_for, ["found"])]
 
 
-def test_answers_are_believed_for_their_time_and_no_longer(table: Table) -> None:
+def test_answers_are_cached_for_their_ttl(table: Table) -> None:
     believes, asks = lookup(table), lookup(table, ttl=0)
     for function in (believes, asks):
         function.open(None)
@@ -96,7 +96,7 @@ def test_answers_are_believed_for_their_time_and_no_longer(table: Table) -> None
     assert asked(asks, 1) == [(1, ["new"])]
 
 
-def test_no_more_answers_are_kept_than_may_be(table: Table) -> None:
+def test_the_cache_keeps_at_most_the_configured_number_of_answers(table: Table) -> None:
     function = lookup(table, most_kept=2)
     function.open(None)
     asked(function, *range(10))
@@ -107,18 +107,18 @@ def test_many_keys_go_in_few_queries(table: Table) -> None:
     table.add(*range(10, 2000))
     function = lookup(table)
     function.open(None)
-    ask, queries = function._ask, []
+    ask, queries = function._request, []
 
     async def counted(connection: Any, keys: list[str]) -> Any:
         queries.append(len(keys))
         return await ask(connection, keys)
 
-    function._ask = counted  # type: ignore[method-assign]
+    function._request = counted  # type: ignore[method-assign]
     assert len(asked(function, *range(10, 2000))) == 1990
     assert len(queries) == 4
 
 
-def test_what_is_wrong_is_told_when_the_function_opens(table: Table) -> None:
+def test_a_wrong_setting_is_an_error_when_the_function_opens(table: Table) -> None:
     with pytest.raises(SourceError, match="has no column 'nothing'"):
         lookup(table, column="nothing").open(None)
     with pytest.raises(InvalidJob, match="no column 'celsius'"):

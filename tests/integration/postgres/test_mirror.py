@@ -1,4 +1,4 @@
-"""A table's changes through keyed state into another table, which ends up equal, whatever dies and when."""
+"""A table's changes through keyed state into another table. Both end up equal, under any fault at any time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import pytest
 
 from tests.integration.postgres.captures import CapturedTable
 from tests.integration.postgres.tables import Table
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 PATIENCE_S = 90
 
 
 class Mirror:
-    """A job that is started again and again."""
+    """A job that is started repeatedly."""
 
     def __init__(self, folder: Path, table: Table, mirror: Table) -> None:
         self._arguments = [str(folder), table.server.conninfo, table.name, mirror.name]
@@ -41,7 +41,7 @@ class Mirror:
 
 
 @pytest.mark.parametrize("seed", [1])
-def test_a_mirror_ends_up_equal_whatever_dies(tmp_path: Path, seed: int) -> None:
+def test_a_mirror_ends_up_equal_under_any_failure(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     with PostgresServer(tmp_path / "postgres", wal_level="logical") as server:
         table, mirror = CapturedTable(server), Table(server, "id bigint primary key, key text, n bigint")
@@ -64,7 +64,7 @@ def test_a_mirror_ends_up_equal_whatever_dies(tmp_path: Path, seed: int) -> None
                 else:
                     load.join()
                     server.pause()
-                    time.sleep(1)  # for so long it stands still
+                    time.sleep(1)  # the duration of the pause
                     server.resume()
             deadline = time.monotonic() + PATIENCE_S
             while mirror.execute(f"select * from {mirror.name} order by 1") != table.rows():

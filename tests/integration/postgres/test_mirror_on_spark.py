@@ -1,5 +1,6 @@
-"""A table's changes into another table in Spark's Python workers: equal, though a worker and an executor are killed and the job is rescaled, stopped with a
-savepoint and restored from it."""
+"""A table's changes into another table in Spark's Python workers. Both end up equal.
+
+A worker and an executor are killed. The job is rescaled, stopped with a savepoint and restored from it."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.session import SubmitOptions
 from tests.integration.engine.selfcheck.driver import Driver, configuration, environment, submitted
 from tests.integration.postgres.captures import CapturedTable, logical
 from tests.integration.postgres.mirrored_job import mirrors
@@ -18,14 +19,14 @@ from tests.integration.postgres.tables import Table
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from penstock.jobmanager.process.embedded import EmbeddedExecutor
-    from tools.postgresserver import PostgresServer
+    from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
+    from tools.servers.postgres import PostgresServer
 
 __all__ = ["logical"]
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow]
 
 
-def test_killed_workers_a_rescale_and_a_restored_savepoint_leave_a_table_that_is_equal(
+def test_the_tables_are_equal_after_killed_workers_a_rescale_and_a_restored_savepoint(
     logical: PostgresServer, executor: EmbeddedExecutor, runner: str, tmp_path: Path
 ) -> None:
     chance = random.Random(7)

@@ -1,4 +1,4 @@
-"""Rows into a table: upserts, one transaction for each checkpoint, and what is refused at the start."""
+"""Rows into a table: upserts, one transaction for each checkpoint, and errors at the start."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pytest
 
 from penstock.common.errors import InvalidJob, PenstockError, SinkError
 from penstock.common.types import Row, RowKind
-from penstock.connectors.sink import WriterContext
-from penstock.connectors.sql import commits
-from penstock.connectors.sql.commits import NOTES
+from penstock.connectors.core.sink import WriterContext
+from penstock.connectors.tables import commits
+from penstock.connectors.tables.commits import NOTES
 from penstock.datastream.connectors.postgres import DeliveryGuarantee, PostgresSink
 from tests.committables import settled
 from tests.integration.postgres.tables import Table
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 AT_LEAST_ONCE = DeliveryGuarantee.AT_LEAST_ONCE
@@ -44,7 +44,7 @@ def voted(writer: Any, checkpoint: int, *ids: int) -> list[Any]:
     return settled(writer.prepare_commit(checkpoint))
 
 
-def test_rows_of_a_checkpoint_come_with_its_commit_and_once(table: Table) -> None:
+def test_rows_of_a_checkpoint_are_added_once_by_its_commit(table: Table) -> None:
     sink = table.sink()
     sink.validate()
     writer, committer = ends(sink, table.name)
@@ -59,7 +59,7 @@ def test_rows_of_a_checkpoint_come_with_its_commit_and_once(table: Table) -> Non
 
 
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.EXACTLY_ONCE, AT_LEAST_ONCE])
-def test_rows_replace_those_with_their_key_and_the_last_one_counts(table: Table, guarantee: DeliveryGuarantee) -> None:
+def test_rows_replace_those_with_their_key_and_the_last_one_wins(table: Table, guarantee: DeliveryGuarantee) -> None:
     sink = table.sink(key=["id"], guarantee=guarantee)
     sink.validate()
     writer, committer = ends(sink, table.name)
@@ -72,7 +72,7 @@ def test_rows_replace_those_with_their_key_and_the_last_one_counts(table: Table,
 
 
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.EXACTLY_ONCE, AT_LEAST_ONCE])
-def test_rows_of_a_table_that_changes_are_deleted_with_it(table: Table, guarantee: DeliveryGuarantee) -> None:
+def test_deletes_of_a_changelog_delete_rows(table: Table, guarantee: DeliveryGuarantee) -> None:
     sink = table.sink(key=["id"], deletes=True, guarantee=guarantee)
     sink.validate()
     writer, committer = ends(sink, table.name)
@@ -90,7 +90,7 @@ def test_rows_of_a_table_that_changes_are_deleted_with_it(table: Table, guarante
     assert table.execute(f"select id, key from {table.name} order by id") == [(1, "again"), (7, "k1")]
 
 
-def test_at_least_once_rows_are_there_at_the_barrier_or_when_they_have_waited(table: Table) -> None:
+def test_at_least_once_rows_are_written_at_the_barrier_or_after_the_batch_time(table: Table) -> None:
     writer, committer = ends(table.sink(guarantee=AT_LEAST_ONCE, batch_rows=3), table.name)
     assert committer is None
     writer.write([{"id": n, "key": "a"} for n in range(3)], None, 0)
@@ -108,7 +108,7 @@ def cut_connections(table: Table) -> None:
 
 
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.EXACTLY_ONCE, AT_LEAST_ONCE])
-def test_a_connection_that_is_cut_is_made_anew(table: Table, guarantee: DeliveryGuarantee) -> None:
+def test_the_sink_reconnects_after_a_lost_connection(table: Table, guarantee: DeliveryGuarantee) -> None:
     writer, committer = ends(table.sink(key=["id"], guarantee=guarantee), table.name)
     for checkpoint in range(1, 4):
         votes = voted(writer, checkpoint, checkpoint)
@@ -137,7 +137,7 @@ def test_a_commit_that_breaks_off_in_the_middle_leaves_nothing(table: Table) -> 
     assert table.ids() == list(range(1000))
 
 
-def test_who_comes_second_waits_for_a_commit_that_is_under_way(table: Table) -> None:
+def test_a_second_committer_waits_for_a_running_commit(table: Table) -> None:
     sink = table.sink()
     writer, zombie = ends(sink, table.name)
     _, successor = ends(sink, table.name)
@@ -164,10 +164,10 @@ def test_who_comes_second_waits_for_a_commit_that_is_under_way(table: Table) -> 
     assert table.ids() == [1]
 
 
-def test_who_waited_for_a_lock_sees_what_was_noted_behind_it_whatever_the_roles_isolation_is(
+def test_a_committer_that_waited_for_the_lock_sees_the_others_note_at_any_isolation_level(
     table: Table, postgres: PostgresServer
 ) -> None:
-    """A snapshot of the moment at which it asked for the lock would not have the other's note."""
+    """A snapshot from the time of the lock request would not contain the other committer's note."""
     setting = "-c default_transaction_isolation=repeatable\\ read"
     conninfo = psycopg.conninfo.make_conninfo(postgres.conninfo, options=setting)
     sink = PostgresSink(conninfo, table.name, {"id": int, "key": str})
@@ -177,7 +177,6 @@ def test_who_waited_for_a_lock_sees_what_was_noted_behind_it_whatever_the_roles_
     waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
     thread = threading.Thread(target=second.commit, args=[votes])
     note = first._note
-    ended: list[Exception] = []
 
     def held(*arguments: Any) -> None:
         note(*arguments)
@@ -186,44 +185,45 @@ def test_who_waited_for_a_lock_sees_what_was_noted_behind_it_whatever_the_roles_
             time.sleep(0.02)
 
     first._note = held
-    refuse = second._refuse_or_pass
+    close, failed_attempts = second.close, 0
 
-    def told(error: Exception, *rest: Any, **given: Any) -> None:
-        ended.append(error)
-        refuse(error, *rest, **given)
+    def closing() -> None:
+        nonlocal failed_attempts
+        failed_attempts += 1  # each failed attempt closes its connection
+        close()
 
-    second._refuse_or_pass = told
+    second.close = closing
     first.commit(votes)
     thread.join(30)
-    assert ended == []
+    assert failed_attempts == 0
     assert table.ids() == [1, 2]
 
 
 def written(writer: Any, committer: Any) -> None:
-    votes = voted(writer, 1, 1, 100)  # at least once this writes
+    votes = voted(writer, 1, 1, 100)  # with AT_LEAST_ONCE this writes the rows
     committer.commit(votes)
 
 
-def test_a_row_that_the_server_refuses_is_told_and_not_tried_again(table: Table) -> None:
+def test_a_row_that_the_server_rejects_is_an_error_and_is_not_retried(table: Table) -> None:
     table.execute(f"alter table {table.name} add check (id < 100)")
     for guarantee in (DeliveryGuarantee.EXACTLY_ONCE, AT_LEAST_ONCE):
         writer, committer = ends(table.sink(guarantee=guarantee), f"{table.name} {guarantee}")
         with pytest.raises(SinkError, match="violates check constraint") as told:
             written(writer, committer)
-        assert "correct or filter out such rows" in str(told.value)
+        assert "correct or filter such rows" in str(told.value)
     assert table.ids() == []
 
 
-def test_ids_of_checkpoints_that_begin_anew_are_told_from_a_second_try(table: Table) -> None:
+def test_restarted_checkpoint_ids_are_distinguished_from_a_retry(table: Table) -> None:
     writer, committer = ends(table.sink(), table.name)
     committer.commit(voted(writer, 1, 1) + voted(writer, 3, 3))
     for again in (1, 2, 3):
-        with pytest.raises(SinkError, match="begun anew"):
+        with pytest.raises(SinkError, match="started again at 1"):
             committer.commit(voted(writer, again, 50))
     assert table.ids() == [1, 3]
 
 
-def test_old_checkpoints_are_told_from_those_of_ids_that_begin_anew_also_when_their_notes_have_gone(
+def test_old_checkpoints_are_distinguished_from_restarted_ids_even_without_their_notes(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commits, "KEPT", 3)
@@ -232,11 +232,11 @@ def test_old_checkpoints_are_told_from_those_of_ids_that_begin_anew_also_when_th
     for number in range(1, 9):
         votes.append(voted(writer, number, number))
         committer.commit(votes[-1])
-    for vote in votes:  # whoever goes back to an old savepoint commits again
+    for vote in votes:  # a restore from an old savepoint commits again
         committer.commit(vote)
     time.sleep(0.002)
     for checkpoint in (1, 5, 6, 8):
-        with pytest.raises(SinkError, match="begun anew"):
+        with pytest.raises(SinkError, match="started again at 1"):
             committer.commit(voted(writer, checkpoint, 70))
     committer.commit(voted(writer, 9, 9))
     assert table.ids() == list(range(1, 10))
@@ -277,17 +277,17 @@ def test_values_of_all_types_come_back(postgres: PostgresServer) -> None:
     ("fields", "options", "message"),
     [
         ({"id": int, "extra": int}, {}, "no column 'extra'"),
-        ({"id": str, "key": str}, {}, "column 'id' is int8, the job's field string"),
+        ({"id": str, "key": str}, {}, "column 'id' has the type int8, but the job's field has string"),
         ({"key": str}, {}, "column 'id' is required"),
         ({"id": int, "key": str}, {"key": ["key"]}, "no primary key or unique index"),
     ],
 )
-def test_what_does_not_fit_is_refused_at_the_start(table: Table, fields: Any, options: Any, message: str) -> None:
+def test_fields_that_do_not_fit_are_refused_at_the_start(table: Table, fields: Any, options: Any, message: str) -> None:
     with pytest.raises(PenstockError, match=message):
         table.sink(fields, **options).validate()
 
 
-def test_servers_users_and_tables_that_are_not_there_are_errors_at_the_start(table: Table, tmp_path: Path) -> None:
+def test_missing_servers_users_and_tables_are_errors_at_the_start(table: Table, tmp_path: Path) -> None:
     server = table.server
     secret = tmp_path / "password"
     secret.write_text("wrong\n")
@@ -304,12 +304,12 @@ def test_servers_users_and_tables_that_are_not_there_are_errors_at_the_start(tab
     assert "cannot be read" in refused(server.conninfo_of("admin"), password_file=str(tmp_path / "none"))
     assert "check that the server runs" in refused("postgresql://admin@127.0.0.1:1/postgres")
     assert "create the database" in refused(server.conninfo_of("admin", server.password, "nowhere"))
-    assert "there is no table 'nothing'" in refused(server.conninfo, "nothing")
-    assert "cannot be understood" in refused("what=ever")
+    assert "table 'nothing' does not exist" in refused(server.conninfo, "nothing")
+    assert "cannot be parsed" in refused("what=ever")
     secret.write_text("secret\n")
     assert "GRANT INSERT" in refused(server.conninfo_of(user), password_file=str(secret))
     table.execute(f"grant insert on {table.name} to {user}; drop table if exists {NOTES}")
-    assert f"may not create table '{NOTES}'" in refused(server.conninfo_of(user), password_file=str(secret))
+    assert f"may not create the table '{NOTES}'" in refused(server.conninfo_of(user), password_file=str(secret))
     PostgresSink(
         server.conninfo_of(user),
         table.name,
@@ -320,12 +320,12 @@ def test_servers_users_and_tables_that_are_not_there_are_errors_at_the_start(tab
 
 
 def test_exactly_once_needs_checkpoints(table: Table) -> None:
-    with pytest.raises(InvalidJob, match="without checkpoints"):
+    with pytest.raises(InvalidJob, match="needs checkpoints"):
         table.sink().check_checkpoints(0, bounded=False)
     table.sink(guarantee=AT_LEAST_ONCE).check_checkpoints(0, bounded=False)
 
 
-def test_a_server_that_dies_and_comes_back_loses_and_repeats_nothing(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_and_restarted_loses_and_repeats_nothing(tmp_path: Path) -> None:
     with PostgresServer(tmp_path) as server:
         table = Table(server)
         writer, committer = ends(table.sink(), table.name)

@@ -1,4 +1,6 @@
-"""What a table or its server would not take of a sink: told before the job starts where it can be known, or by the task that has the row."""
+"""Errors of a sink, because its table or server would reject its rows.
+
+They come before the job starts if possible, or else from the task that has the row."""
 
 from __future__ import annotations
 
@@ -17,13 +19,13 @@ import pyarrow as pa
 import pytest
 
 from penstock.common.errors import PenstockError, RecordFormatError, SinkError
-from penstock.connectors.sink import WriterContext
-from penstock.connectors.sql import commits
-from penstock.connectors.sql.commits import NOTES
+from penstock.connectors.core.sink import WriterContext
+from penstock.connectors.tables import commits
+from penstock.connectors.tables.commits import NOTES
 from penstock.datastream.connectors.postgres import DeliveryGuarantee, PostgresSink
 from tests.committables import settled
 from tests.integration.postgres.tables import Table
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 FIELDS = {"id": int, "key": str}
@@ -39,7 +41,7 @@ def table(postgres: PostgresServer) -> Iterator[Table]:
 
 @pytest.fixture
 def poor(table: Table) -> Iterator[Any]:
-    """A user who may write the table, and note it."""
+    """Yield the sink of a user who may write to the table, and to the table of notes."""
     PostgresSink(table.server.conninfo, table.name, FIELDS).create_committer({}, job_id="any", uid="sink")
     user = f"r{table.name}"
     table.execute(f"create role {user} login password 'x'; grant select, insert, update on {table.name} to {user}")
@@ -66,30 +68,30 @@ def through(sink: PostgresSink, *values: Any) -> None:
 
 def test_keys_are_those_of_an_index_at_any_moment(postgres: PostgresServer) -> None:
     late = Table(postgres, "id bigint primary key deferrable, key text")
-    refused(late.sink(key=["id"]), "not deferrable. of just id")
+    refused(late.sink(key=["id"]), "not deferrable. of exactly id")
     carrying = Table(postgres, "id bigint, key text not null, primary key (id) include (key)")
-    refused(carrying.sink(key=["id", "key"]), "of just id, key")
+    refused(carrying.sink(key=["id", "key"]), "of exactly id, key")
     sink = carrying.sink(key=["id"])
     sink.validate()
     through(sink, (1, "a"), (1, "b"))
     assert carrying.execute(f"select * from {carrying.name}") == [(1, "b")]
 
 
-def test_what_is_no_table_for_rows_is_refused_at_the_start(table: Table) -> None:
+def test_a_relation_that_cannot_store_rows_is_refused_at_the_start(table: Table) -> None:
     table.execute(f"create view {table.name}_v as select * from {table.name}")
     refused(PostgresSink(table.server.conninfo, f"{table.name}_v", FIELDS), "cannot copy to view")
     table.execute(f"create materialized view {table.name}_m as select * from {table.name}")
     refused(PostgresSink(table.server.conninfo, f"{table.name}_m", FIELDS), "cannot copy to materialized view")
 
 
-def test_rights_beyond_the_table_are_looked_at_before_the_job_starts(table: Table, poor: PostgresSink) -> None:
+def test_rights_other_than_the_tables_are_checked_before_the_job_starts(table: Table, poor: PostgresSink) -> None:
     user = f"r{table.name}"
     poor.validate()
     table.execute(f"revoke delete on {NOTES} from {user}")
     refused(poor, "may not DELETE", f'GRANT DELETE ON "{NOTES}"')
     table.execute(f"grant delete on {NOTES} to {user}; revoke temp on database postgres from public")
     try:
-        refused(poor, "temporary tables", "grant the job's user")
+        refused(poor, "temporary tables", "GRANT this right")
     finally:
         table.execute("grant temp on database postgres to public")
     table.execute(
@@ -104,7 +106,7 @@ def test_rights_beyond_the_table_are_looked_at_before_the_job_starts(table: Tabl
     table.execute(f"alter role {user} set default_transaction_read_only = on")
     refused(poor, "read-only transaction", "target_session_attrs")
     table.execute(f"alter role {user} connection limit 0")
-    refused(poor, "too many connections", "give the server room")
+    refused(poor, "too many connections", "raise max_connections")
     hidden = f"{table.name}_h"
     table.execute(f"alter role {user} reset all; alter role {user} connection limit -1; create schema {hidden}")
     table.execute(f"create table {hidden}.t (id bigint); grant all on {hidden}.t to {user}")
@@ -112,7 +114,7 @@ def test_rights_beyond_the_table_are_looked_at_before_the_job_starts(table: Tabl
     table.execute(f"drop schema {hidden} cascade; drop policy p on {table.name}")
 
 
-def test_a_rehearsal_leaves_nothing(table: Table) -> None:
+def test_a_validation_writes_nothing(table: Table) -> None:
     table.execute(f"create table {table.name}_log (n int)")
     table.execute(
         f"create function {table.name}_f() returns trigger language plpgsql as $$ begin insert into {table.name}_log values (1); return null; end $$"
@@ -122,7 +124,7 @@ def test_a_rehearsal_leaves_nothing(table: Table) -> None:
     assert table.execute(f"select * from {table.name}_log") == []
     with psycopg.connect(table.server.conninfo) as holder:
         holder.execute(f"lock table {table.name} in share mode")
-        table.sink(key=["id"]).validate()  # waits for some seconds, and that is all
+        table.sink(key=["id"]).validate()  # the check waits only for some seconds
     table.execute(f"drop table {table.name}_log; drop function {table.name}_f cascade")
 
 
@@ -150,7 +152,7 @@ class Line:
     ],
 )
 @pytest.mark.parametrize("guarantee", [DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE])
-def test_values_are_there_as_they_were_meant(
+def test_values_are_stored_unchanged(
     postgres: PostgresServer, column: str, kind: Any, value: Any, found: str, guarantee: DeliveryGuarantee
 ) -> None:
     table = Table(postgres, f"v {column}")
@@ -170,7 +172,7 @@ def test_values_are_there_as_they_were_meant(
         ("jsonb", pa.struct({"b": pa.binary()})),
     ],
 )
-def test_types_of_which_some_values_would_not_fit_are_refused(
+def test_types_with_values_that_do_not_fit_are_refused(
     postgres: PostgresServer, column: str, kind: pa.DataType
 ) -> None:
     refused(Table(postgres, f"v {column}").sink(pa.schema({"v": kind})), "do not fit")
@@ -180,17 +182,17 @@ def test_types_of_which_some_values_would_not_fit_are_refused(
     ("column", "kind", "value"),
     [("text", str, "a\0b"), ("text[]", list[str], ["a", "\0"]), ("jsonb", dict[str, str], {"a": "\0"})],
 )
-def test_text_that_postgres_does_not_have_is_told_by_the_task(
+def test_text_that_postgres_cannot_store_is_an_error_of_the_task(
     postgres: PostgresServer, column: str, kind: Any, value: Any
 ) -> None:
-    """And not when its checkpoint is complete, from which the job could not go on."""
+    """An error at the commit would be too late: the job could not continue from the complete checkpoint."""
     sink = Table(postgres, f"v {column}").sink({"v": kind})
     writer = sink.create_writer(WriterContext(0, 1, 1, "sink", "job"), [])
     with pytest.raises(RecordFormatError, match="'v' have the character NUL"):
         writer.write([{"v": value}], None, 0)
 
 
-def test_a_domain_is_what_it_is_made_of(postgres: PostgresServer) -> None:
+def test_a_domain_is_treated_as_its_base_type(postgres: PostgresServer) -> None:
     table = Table(postgres, "id bigint primary key, key text")
     table.execute(
         f"create domain {table.name}_d as bigint check (value > 0); alter table {table.name} alter id type {table.name}_d"
@@ -201,11 +203,11 @@ def test_a_domain_is_what_it_is_made_of(postgres: PostgresServer) -> None:
     assert table.ids() == [1]
 
 
-def test_a_row_that_is_refused_at_its_commit_is_told_with_the_way_out(table: Table) -> None:
+def test_the_error_for_a_row_that_is_rejected_at_its_commit_has_a_remedy(table: Table) -> None:
     table.execute(f"alter table {table.name} add check (id < 100)")
     with pytest.raises(SinkError, match="violates check constraint") as told:
         through(table.sink(), (100, "a"))
-    assert "to leave one out, start from an older one" in told.value.remedy
+    assert "To drop such a row, start from an older checkpoint" in told.value.remedy
 
 
 def test_a_statement_that_takes_too_long_names_the_limit(
@@ -224,8 +226,8 @@ def test_a_statement_that_takes_too_long_names_the_limit(
     table.execute(f"drop function {table.name}_f cascade")
 
 
-def test_a_server_that_only_reads_for_a_while_is_tried_again(table: Table, poor: PostgresSink) -> None:
-    """As one does that hands over to another."""
+def test_a_server_that_is_read_only_for_a_while_is_retried(table: Table, poor: PostgresSink) -> None:
+    """A server is read-only for a while when it hands over to another one."""
     user = f"r{table.name}"
     writer = poor.create_writer(WriterContext(0, 1, 1, "sink", "job"), [])
     writer.write([(1, "a")], None, 0)
@@ -241,7 +243,7 @@ def test_a_server_that_only_reads_for_a_while_is_tried_again(table: Table, poor:
     assert table.ids() == [1]
 
 
-def test_a_machine_that_is_gone_is_noticed_by_both_sides(table: Table) -> None:
+def test_both_sides_detect_a_lost_machine(table: Table) -> None:
     with table.sink().server.connect(SinkError) as connection:
         found = {name: connection.execute(f"show tcp_keepalives_{name}").fetchone()[0] for name in ("idle", "count")}
         assert found == {"idle": "30", "count": "3"}
@@ -254,7 +256,7 @@ def test_a_machine_that_is_gone_is_noticed_by_both_sides(table: Table) -> None:
 
 
 def test_a_server_whose_disk_is_full_loses_and_repeats_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small disk is mounted, as root."""
+    """Mount a small disk, as root."""
     root = tmp_path / "small"
     root.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=110m", "none", str(root)], check=True)

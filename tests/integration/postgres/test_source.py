@@ -1,4 +1,4 @@
-"""Tables by ranges of a key, and what grows behind one."""
+"""Read tables by ranges of a key, and follow tables that grow."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import psycopg
 import pytest
 
 from penstock.common.errors import InvalidJob, SourceError
-from penstock.connectors.source import ReadBounds, ReaderContext, Split
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Split
 from penstock.datastream.connectors.postgres import PostgresSource
 from tests.integration.postgres.tables import Table
-from tools.postgresserver import PostgresServer
+from tools.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
 BOUNDS = ReadBounds(max_records=7)
@@ -36,7 +36,7 @@ def opened(source: Any, split: Split, position: Any = None) -> Any:
 
 
 def read(source: Any) -> list[Any]:
-    """With a new reader for every few records, each in a process of its own as it were."""
+    """Read with a new reader for every few records, as if each reader ran in a separate process."""
     source.validate()
     rows = []
     for split in source.create_enumerator().discover():
@@ -62,7 +62,7 @@ def test_an_empty_table_ends(table: Table) -> None:
     assert read(table.source()) == []
 
 
-def test_keys_that_are_no_numbers_are_read_in_their_order(postgres: PostgresServer) -> None:
+def test_keys_that_are_not_numbers_are_read_in_order(postgres: PostgresServer) -> None:
     table = Table(
         postgres,
         "id uuid primary key default gen_random_uuid(), at timestamptz not null unique, n int, about jsonb, price numeric",
@@ -78,12 +78,12 @@ def test_keys_that_are_no_numbers_are_read_in_their_order(postgres: PostgresServ
 
 
 def take(reader: Any) -> list[int]:
-    reader._next_look = 0.0
+    reader._next_poll = 0.0
     batch = reader.read(BOUNDS)
     return [] if batch is None else [row["id"] for row in batch.rows().values]
 
 
-def test_what_grows_is_followed_over_restarts(table: Table) -> None:
+def test_a_source_follows_a_growing_table_across_restarts(table: Table) -> None:
     table.add(1, 2)
     source = table.source(follow=10)
     assert not source.bounded
@@ -100,7 +100,7 @@ def test_what_grows_is_followed_over_restarts(table: Table) -> None:
     assert seen == table.ids()
 
 
-def test_a_transaction_that_commits_late_is_not_passed_over(table: Table) -> None:
+def test_a_transaction_that_commits_late_is_not_skipped(table: Table) -> None:
     source = table.source(follow=10)
     [split] = source.create_enumerator().discover()
     reader = opened(source, split)
@@ -113,8 +113,8 @@ def test_a_transaction_that_commits_late_is_not_passed_over(table: Table) -> Non
     assert take(reader) == [1, 2]
 
 
-def test_nor_is_one_that_has_got_its_number_last(table: Table) -> None:
-    """Its key was given out before the other's, its number when it wrote the row."""
+def test_a_late_transaction_whose_number_was_assigned_last_is_not_skipped(table: Table) -> None:
+    """The row's key was assigned before the other row's key. Its number was assigned when the row was written."""
     source = table.source(follow=10)
     [split] = source.create_enumerator().discover()
     reader = opened(source, split)
@@ -127,7 +127,7 @@ def test_nor_is_one_that_has_got_its_number_last(table: Table) -> None:
     assert take(reader) == [1, 2]
 
 
-def test_a_source_may_begin_behind_a_key_or_with_what_comes(table: Table) -> None:
+def test_a_source_may_start_after_a_key_or_at_new_rows(table: Table) -> None:
     table.add(1, 2, 3)
     assert [row["id"] for row in read(table.source(start=1))] == [2, 3]
     source = table.source(follow=10, start="latest")
@@ -138,7 +138,7 @@ def test_a_source_may_begin_behind_a_key_or_with_what_comes(table: Table) -> Non
     assert take(reader) == [4]
 
 
-def test_a_connection_that_is_cut_is_made_anew(table: Table) -> None:
+def test_the_source_reconnects_after_a_lost_connection(table: Table) -> None:
     table.add(*range(20))
     source = table.source(splits=1)
     [split] = source.create_enumerator().discover()
@@ -188,12 +188,12 @@ def test_names_and_types_that_need_quotes_are_read_in_pages(postgres: PostgresSe
     assert [row["order"] for row in found] == [1, 2, 3]
 
 
-def test_what_cannot_be_read_is_an_error_at_the_start(table: Table) -> None:
+def test_a_source_that_cannot_read_is_an_error_at_the_start(table: Table) -> None:
     with pytest.raises(InvalidJob, match="no column 'celsius'"):
         table.source({"celsius": float}).validate()
-    with pytest.raises(InvalidJob, match=r"key='key' .* has a unique index of its own"):
+    with pytest.raises(InvalidJob, match=r"key='key' .* is not a NOT NULL column"):
         table.source(key="key").validate()
-    with pytest.raises(SourceError, match="there is no table"):
+    with pytest.raises(SourceError, match="table 'nothing' does not exist"):
         type(table.source())(table.server.conninfo, "nothing", {"id": int}, key="id").validate()
     with pytest.raises(InvalidJob):
         table.source(splits=2, follow=10)

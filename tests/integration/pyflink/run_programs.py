@@ -1,6 +1,6 @@
-"""Runs programs in one process, one after the other: `python run_programs.py [--in-process] PROGRAM…`.
+"""Run programs in one process, one after the other: `python run_programs.py [--in-process] PROGRAM…`.
 
-Also run by the interpreter that has PyFlink: nothing but the standard library is used.
+The interpreter with PyFlink runs this program, too, so it uses only the standard library.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import sys
 import traceback
 
 MARK = "=== program: "
-"""Begins the line before what a program prints."""
+"""The prefix of the line before a program's output."""
 
 
 def main(arguments: list[str]) -> None:
-    logging.basicConfig = lambda **_: None  # programs would have what libraries log among what they print
+    logging.basicConfig = lambda **_: (
+        None
+    )  # otherwise the log output of libraries would be part of the programs' output
     settings = [argument for argument in arguments if argument.startswith("--")]
     for path in arguments[len(settings) :]:
         print(f"{MARK}{path}", flush=True)

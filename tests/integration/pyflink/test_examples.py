@@ -1,4 +1,7 @@
-"""PyFlink's own examples print on Penstock what they print on Flink: those of the wheel's DataStream API that need no server and no table."""
+"""PyFlink's examples print the same output on Penstock and on Flink.
+
+These are the examples of the DataStream API in the wheel that need no server and no table.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,12 @@ def examples() -> list[Path]:
 
 
 def as_compared(line: str) -> str:
-    """Without the number of the subtask; Flink's FLOAT has 32 bits."""
+    """Return the line for the comparison: without the number of the subtask, and with Flink's FLOAT precision of 32 bits."""
     return _FLOAT.sub(lambda number: f"{float(number[0]):.6g}", _SUBTASK.sub("", line))
 
 
 def of_programs(output: str) -> dict[str, list[str]]:
-    """The lines of each program, by its file's name."""
+    """Return the lines of each program, by the name of its file."""
     found: dict[str, list[str]] = {}
     for part in output.split(MARK)[1:]:
         path, *lines = part.splitlines()
@@ -56,7 +59,7 @@ def run(python: Path | str, *arguments: Path | str, **environment: str) -> dict[
 
 
 @pytest.mark.timeout(2 * PATIENCE_S)
-def test_examples_of_pyflink_print_what_they_print_on_flink(examples: list[Path], tmp_path: Path) -> None:
+def test_examples_of_pyflink_print_the_same_output_as_on_flink(examples: list[Path], tmp_path: Path) -> None:
     python = python_of("flink")
     on_flink = run(python, *examples, PATH=f"{python.parent}:{os.environ['PATH']}", PYTHONPATH="")
     changed = []
@@ -73,5 +76,5 @@ def test_examples_of_pyflink_print_what_they_print_on_flink(examples: list[Path]
 
 
 def is_ordered(program: str) -> bool:
-    """Of one subtask; but in batch mode the order of keys is nobody's promise."""
+    """Return whether the output has an order: it comes from one subtask, and not from batch mode, which has no order of keys."""
     return "set_parallelism(1)" in program and "BATCH" not in program

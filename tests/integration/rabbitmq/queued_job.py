@@ -1,8 +1,9 @@
-"""A queue -> keyed state -> files, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+"""A queue -> keyed state -> files, in a separate process, which continues from its newest checkpoint each time it is started again.
 
 python -m tests.integration.rabbitmq.queued_job FOLDER URI QUEUE PARALLELISM [MOMENT]
 
-MOMENT: where it kills itself, once, at its third checkpoint with messages: `before` it acknowledges, or `after` it has asked for it.
+MOMENT: when the process kills itself, once, at its third checkpoint with messages: `before` it acknowledges, or `after` it has requested
+this.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.datastream.connectors.rabbitmq import RMQSource
 from penstock.datastream.formats.json import JsonLinesEncoder
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
 from tests.integration.rabbitmq.queues import config_of
 
@@ -27,7 +28,7 @@ JOB_ID = "9057905790579057905790579057905b"
 
 
 def dying(folder: Path, moment: str) -> None:
-    """The third acknowledgement ends the process at this moment, unless one has died so before."""
+    """End the process at this moment of the third acknowledgement, unless it has already been killed in this way."""
     acknowledge, count, died = Consumer.acknowledge, 0, folder / f"died-{moment}"
 
     def die(here: str) -> None:

@@ -1,4 +1,4 @@
-"""A queue of a test's own, and what reads and writes it."""
+"""A separate queue for each test, with helpers that read and write it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pika
 
 from penstock.common.serialization import SimpleStringSchema
 from penstock.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSink, RMQSource
-from tools.rabbitmqserver import RabbitMQServer
+from tools.servers.rabbitmq import RabbitMQServer
 
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
@@ -36,13 +36,13 @@ def channel_to(uri: str) -> Iterator[Any]:
 
 
 def cut(connection: Any) -> None:
-    """End a connection of pika's as a network does, if there is one."""
+    """Close a pika connection as a network failure does, if it exists."""
     transport = getattr(connection, "_transport", None)
     if transport is not None:
         try:
             transport._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
-            pass  # it has ended just now
+            pass  # the connection has just ended
 
 
 class Queue:
@@ -53,7 +53,7 @@ class Queue:
             channel.queue_declare(self.name, durable=True, arguments=arguments or None)
 
     def publish(self, numbers: Iterable[int]) -> None:
-        """Persistent and confirmed, each with its number as body and correlation id."""
+        """Publish persistent messages and wait for confirmations. Each body and correlation id is the number."""
         with channel_to(self.server.uri) as channel:
             channel.confirm_delivery()
             for number in numbers:
@@ -65,12 +65,12 @@ class Queue:
             channel.basic_publish("", self.name, body, pika.BasicProperties(**properties))
 
     def left(self) -> int:
-        """Messages that nobody holds."""
+        """Return the number of messages that no consumer holds."""
         with channel_to(self.server.uri) as channel:
             return int(channel.queue_declare(self.name, passive=True).method.message_count)
 
     def take(self, count: int) -> list[tuple[Any, bytes]]:
-        """So many messages, with their properties."""
+        """Take this many messages, with their properties."""
         found: list[tuple[Any, bytes]] = []
         with channel_to(self.server.uri) as channel:
             for _, properties, body in channel.consume(self.name, auto_ack=True, inactivity_timeout=10):

@@ -1,4 +1,4 @@
-"""Messages -> keyed state -> files, each once, whatever dies and when; and from queue to queue none is lost."""
+"""Messages -> keyed state -> files, each exactly once, under any fault. From queue to queue, no message is lost."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
 from tests.integration.rabbitmq.queues import Queue
-from tools.rabbitmqserver import RabbitMQServer
+from tools.servers.rabbitmq import RabbitMQServer
 
 pytestmark = pytest.mark.rabbitmq
 
 
 class Job:
-    """The job in a process of its own, and the files that it has written."""
+    """The job in a separate process, and the files that it has written."""
 
     def __init__(self, folder: Path, queue: Queue) -> None:
         self._folder = folder
@@ -71,7 +71,7 @@ def job(tmp_path: Path) -> Iterator[Any]:
 
 
 def until_empty(queue: Queue) -> None:
-    """Nothing waits, and nothing is held without an acknowledgement."""
+    """Wait until the queue has no messages, and no consumer holds unacknowledged ones."""
     deadline = time.monotonic() + 20
     held = "?"
     while held != "0":
@@ -99,9 +99,7 @@ def test_a_job_killed_between_checkpoint_and_acknowledgement_repeats_nothing(
     assert found.ids() == list(range(number + 50))
 
 
-def test_a_job_killed_at_random_and_a_broker_that_dies_or_stands_still_lose_and_repeat_nothing(
-    tmp_path: Path, job: Any
-) -> None:
+def test_a_randomly_killed_job_and_a_killed_or_paused_broker_lose_and_repeat_nothing(tmp_path: Path, job: Any) -> None:
     chance = random.Random(7)
     with RabbitMQServer(tmp_path / "rabbitmq") as server:
         queue = Queue(server)
@@ -120,7 +118,7 @@ def test_a_job_killed_at_random_and_a_broker_that_dies_or_stands_still_lose_and_
                 server.restart()
             if fault == "pause":
                 server.pause()
-                time.sleep(5)  # longer than heartbeats take to miss it
+                time.sleep(5)  # longer than the heartbeat timeout
                 server.resume()
             if "job" in fault:
                 found.start(chance.randrange(1, 4))
@@ -131,7 +129,7 @@ def test_a_job_killed_at_random_and_a_broker_that_dies_or_stands_still_lose_and_
 
 
 class FailsOnce:
-    """A map function that raises when it has met some records."""
+    """A map function that raises once, after some records."""
 
     count = 0
 
@@ -142,7 +140,7 @@ class FailsOnce:
         return record
 
 
-def test_from_queue_to_queue_nothing_is_lost_over_a_failure_a_rescale_and_a_stop(
+def test_a_queue_to_queue_job_loses_nothing_across_a_failure_a_rescale_and_a_stop(
     rabbitmq: RabbitMQServer, tmp_path: Path
 ) -> None:
     reads, writes = Queue(rabbitmq), Queue(rabbitmq)

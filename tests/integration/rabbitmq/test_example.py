@@ -1,4 +1,4 @@
-"""The example does what its page says, on a real broker."""
+"""The example works as its page describes, on a real broker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.jobmanager.job.requests import Operation
 from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, started, until
 from tests.integration.rabbitmq.queues import Queue, channel_to, config_of
-from tools.rabbitmqserver import RabbitMQServer
+from tools.servers.rabbitmq import RabbitMQServer
 
 pytestmark = pytest.mark.rabbitmq
 EXAMPLE = EXAMPLES / "rabbitmq_orders"

@@ -1,4 +1,4 @@
-"""A checkpoint waits until the broker has every message; what it refuses or cannot route is an error."""
+"""A checkpoint waits until the broker has every message. Messages that the broker rejects or cannot route are errors."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.sink import WriterContext
+from penstock.connectors.core.sink import WriterContext
 from penstock.datastream.connectors.rabbitmq import RMQSink
 from penstock.datastream.formats.json import JsonLinesEncoder
 from tests.integration.rabbitmq.queues import Queue, channel_to, config_of, cut
-from tools.rabbitmqserver import RabbitMQServer
+from tools.servers.rabbitmq import RabbitMQServer
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -49,7 +49,7 @@ def test_a_checkpoint_has_all_messages_confirmed(queue: Queue, writer: Any) -> N
     assert taken[0][0].delivery_mode == 2
 
 
-def test_exchange_routing_key_and_properties_are_the_records(queue: Queue, writer: Any) -> None:
+def test_exchange_routing_key_and_properties_depend_on_the_record(queue: Queue, writer: Any) -> None:
     exchange = f"x-{queue.name}"
     with channel_to(queue.server.uri) as channel:
         channel.exchange_declare(exchange, "topic", durable=True)
@@ -86,12 +86,12 @@ def test_a_message_that_a_full_queue_refuses_is_an_error(rabbitmq: RabbitMQServe
     out.write(["1", "2"], None, 0)
     out.prepare_commit(1)
     out.write(["3", "4"], None, 0)
-    with pytest.raises(SinkError, match="has refused a message") as error:
+    with pytest.raises(SinkError, match="has rejected a message") as error:
         out.prepare_commit(2)
     assert "reject-publish" in error.value.remedy
 
 
-def test_an_exchange_that_goes_while_it_is_written_to_is_an_error(queue: Queue, writer: Any) -> None:
+def test_an_exchange_that_is_deleted_during_the_job_is_an_error(queue: Queue, writer: Any) -> None:
     exchange = f"x-{queue.name}"
     with channel_to(queue.server.uri) as channel:
         channel.exchange_declare(exchange, "fanout")
@@ -106,7 +106,7 @@ def test_an_exchange_that_goes_while_it_is_written_to_is_an_error(queue: Queue, 
         out.prepare_commit(2)
 
 
-def test_a_connection_that_is_cut_with_messages_on_their_way_loses_none(queue: Queue, writer: Any) -> None:
+def test_a_connection_lost_with_unconfirmed_messages_loses_none(queue: Queue, writer: Any) -> None:
     out = writer(queue.sink())
     for number in range(4):
         out.write([f"{number}-{index}" for index in range(3_000)], None, 0)
@@ -116,7 +116,9 @@ def test_a_connection_that_is_cut_with_messages_on_their_way_loses_none(queue: Q
     assert bodies == {f"{number}-{index}" for number in range(4) for index in range(3_000)}
 
 
-def test_a_broker_that_stays_away_is_an_error_with_its_reason(writer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broker_that_remains_unavailable_is_an_error_with_its_reason(
+    writer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("penstock.connectors.rabbitmq.client.PATIENCE_S", 0.5)
     out = writer(RMQSink(config_of("amqp://a:b@127.0.0.1:1/"), "q", SimpleStringSchema()))
     out.write(["1"], None, 0)
@@ -138,7 +140,7 @@ def test_a_broker_that_confirms_nothing_is_an_error(queue: Queue, writer: Any, m
         queue.server.resume()
 
 
-def test_a_writer_waits_while_too_much_is_on_its_way(queue: Queue, writer: Any) -> None:
+def test_a_writer_waits_while_too_many_messages_are_unconfirmed(queue: Queue, writer: Any) -> None:
     out = writer(queue.sink())
     out.write(["1"], None, 0)
     out.prepare_commit(1)
@@ -156,7 +158,7 @@ def test_a_writer_waits_while_too_much_is_on_its_way(queue: Queue, writer: Any) 
     assert queue.left() == 60_001
 
 
-def test_what_cannot_be_written_is_an_error_at_the_start(queue: Queue) -> None:
+def test_a_sink_that_cannot_write_is_an_error_at_the_start(queue: Queue) -> None:
     server = queue.server
     server.command("add_user", "mute", "secret")
     server.command("set_permissions", "-p", "/", "mute", "^$", "^$", "^$")

@@ -1,4 +1,4 @@
-"""Messages are acknowledged when their checkpoint is complete; what comes again is told apart by its id."""
+"""Messages are acknowledged when their checkpoint is complete. Redelivered messages are recognised by their ids."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import InvalidJob, PenstockError, RecordFormatError, SourceError
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Split
 from penstock.connectors.rabbitmq.consumer import MANY_TIMES
-from penstock.connectors.source import ReadBounds, ReaderContext, Split
 from penstock.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSource
 from penstock.datastream.formats.json import JsonLinesFormat
 from tests.integration.rabbitmq.queues import Queue, channel_to, config_of, cut
-from tools.rabbitmqserver import RabbitMQServer
+from tools.servers.rabbitmq import RabbitMQServer
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -75,7 +75,7 @@ def numbers(*ranges: Any) -> list[str]:
     return [str(number) for found in ranges for number in found]
 
 
-def test_only_what_a_complete_checkpoint_has_is_acknowledged(queue: Queue, reading: Any) -> None:
+def test_only_messages_of_a_complete_checkpoint_are_acknowledged(queue: Queue, reading: Any) -> None:
     queue.publish(range(30))
     first = reading(queue.source())
     assert first.take(10) == numbers(range(10))
@@ -99,13 +99,13 @@ def test_a_checkpoint_without_its_acknowledgement_repeats_nothing(queue: Queue, 
     first.take(12)
     position = first.checkpoint(1)
     first.close()
-    for _ in range(3):  # and once more, when nothing else has come between
+    for _ in range(3):  # redeliver them again, without new messages in between
         again = reading(queue.source(), position)
         assert again.take(8) == numbers(range(12, 20))
         again.close()
 
 
-def test_many_messages_that_come_again_are_dropped_in_one_turn(queue: Queue, reading: Any) -> None:
+def test_many_redelivered_messages_are_dropped_in_one_read(queue: Queue, reading: Any) -> None:
     queue.publish(range(300))
     first = reading(queue.source())
     first.take(299)
@@ -118,7 +118,7 @@ def test_many_messages_that_come_again_are_dropped_in_one_turn(queue: Queue, rea
     assert second.reader.read(ReadBounds(max_records=1)).rows().values == ["299"]
 
 
-def test_without_ids_messages_come_again_until_they_are_acknowledged(queue: Queue, reading: Any) -> None:
+def test_messages_without_ids_are_redelivered_until_they_are_acknowledged(queue: Queue, reading: Any) -> None:
     queue.publish(range(6))
     first = reading(queue.source(exact=False))
     assert first.take(6) == numbers(range(6))
@@ -135,7 +135,7 @@ def test_without_ids_messages_come_again_until_they_are_acknowledged(queue: Queu
 def test_ids_leave_the_state_when_their_messages_cannot_come_again(
     queue: Queue, reading: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.connectors.rabbitmq.consumer._ASKED_S", 0.2)
+    monkeypatch.setattr("penstock.connectors.rabbitmq.consumer._COUNT_S", 0.2)
     queue.publish(range(50))
     found = reading(queue.source(keep_ids=200))
     found.take(50)
@@ -149,10 +149,10 @@ def test_ids_leave_the_state_when_their_messages_cannot_come_again(
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_restored_ids_stay_while_their_messages_wait_behind_the_prefetch_count(
+def test_restored_ids_are_kept_while_their_messages_exceed_the_prefetch_count(
     rabbitmq: RabbitMQServer, reading: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr("penstock.connectors.rabbitmq.consumer._ASKED_S", 0.2)
+    monkeypatch.setattr("penstock.connectors.rabbitmq.consumer._COUNT_S", 0.2)
     queue = Queue(rabbitmq, **{"x-queue-type": kind})
     queue.publish(range(300))
     first = reading(queue.source())
@@ -176,7 +176,7 @@ def test_restored_ids_stay_while_their_messages_wait_behind_the_prefetch_count(
     assert queue.left() == 0
 
 
-def test_no_more_than_the_prefetch_count_is_delivered_before_a_checkpoint(queue: Queue, reading: Any) -> None:
+def test_at_most_the_prefetch_count_is_delivered_before_a_checkpoint(queue: Queue, reading: Any) -> None:
     queue.publish(range(50))
     found = reading(queue.source(config=config_of(queue.server.uri, prefetch_count=20)))
     assert found.take(50, patience=1.0) == numbers(range(20))
@@ -186,7 +186,7 @@ def test_no_more_than_the_prefetch_count_is_delivered_before_a_checkpoint(queue:
     assert found.take(50, patience=1.0) == numbers(range(20, 40))
 
 
-def test_a_connection_that_is_cut_is_made_anew_and_repeats_nothing(queue: Queue, reading: Any) -> None:
+def test_a_reconnect_after_a_lost_connection_repeats_nothing(queue: Queue, reading: Any) -> None:
     queue.publish(range(40))
     found = reading(queue.source())
     seen = found.take(15)
@@ -202,11 +202,11 @@ def test_a_connection_that_is_cut_is_made_anew_and_repeats_nothing(queue: Queue,
     assert queue.left() == 0
 
 
-def test_heartbeats_go_on_while_a_function_is_slow(queue: Queue, reading: Any) -> None:
+def test_heartbeats_continue_while_a_function_is_slow(queue: Queue, reading: Any) -> None:
     queue.publish(range(4))
     found = reading(queue.source(config=config_of(queue.server.uri, requested_heartbeat=1)))
     assert found.take(2) == numbers(range(2))
-    time.sleep(4)  # the function
+    time.sleep(4)  # a slow function
     assert found.reader._consumer.number == 1
     assert found.take(2) == numbers(range(2, 4))
 
@@ -252,18 +252,18 @@ def error_of(found: Reading) -> PenstockError:
     return error.value
 
 
-def test_a_queue_that_is_deleted_while_it_is_read_is_an_error(queue: Queue, reading: Any) -> None:
+def test_a_queue_that_is_deleted_during_the_job_is_an_error(queue: Queue, reading: Any) -> None:
     queue.publish(range(3))
     found = reading(queue.source())
     found.take(3)
     queue.delete()
     error = error_of(found)
     assert f"no queue '{queue.name}'" in error.message
-    assert "deleted while it was read" in error.remedy
+    assert "deleted during the job" in error.remedy
 
 
 @pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_another_consumer_is_an_error_where_each_message_is_to_come_once(
+def test_another_consumer_is_an_error_for_an_exactly_once_source(
     rabbitmq: RabbitMQServer, reading: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     queue = Queue(rabbitmq, **{"x-queue-type": kind})
@@ -271,10 +271,10 @@ def test_another_consumer_is_an_error_where_each_message_is_to_come_once(
     with channel_to(queue.server.uri) as channel:
         channel.basic_consume(queue.name, lambda *_: None)
         found = reading(queue.source(config=config_of(queue.server.uri, requested_heartbeat=0)))
-        assert "end the other one" in error_of(found).remedy
+        assert "stop the other consumer" in error_of(found).remedy
 
 
-def test_a_broker_that_stays_away_is_an_error_with_its_reason(
+def test_a_broker_that_remains_unavailable_is_an_error_with_its_reason(
     queue: Queue, reading: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.connectors.rabbitmq.client.PATIENCE_S", 0.5)
@@ -282,7 +282,7 @@ def test_a_broker_that_stays_away_is_an_error_with_its_reason(
     assert "Connection refused" in error_of(reading(queue.source(config=gone))).message
 
 
-def test_what_cannot_be_read_is_an_error_at_the_start(queue: Queue) -> None:
+def test_a_source_that_cannot_read_is_an_error_at_the_start(queue: Queue) -> None:
     server = queue.server
     for user, vhost in (("blind", "/"), ("stranger", None)):
         add_user(server, user, vhost)
@@ -325,10 +325,10 @@ def test_a_password_may_be_in_a_file(queue: Queue, reading: Any, tmp_path: Any) 
     assert reading(queue.source(config=config)).take(1) == ["0"]
 
 
-def test_a_message_that_was_given_back_many_times_is_warned_of(
+def test_the_source_warns_of_a_message_that_was_redelivered_many_times(
     rabbitmq: RabbitMQServer, reading: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A quorum queue drops it in the end."""
+    """A quorum queue finally drops such a message."""
     queue = Queue(rabbitmq, **{"x-queue-type": "quorum"})
     queue.publish([1])
     with channel_to(rabbitmq.uri) as channel:
@@ -340,5 +340,5 @@ def test_a_message_that_was_given_back_many_times_is_warned_of(
                 given += 1
     found = reading(queue.source())
     assert found.take(1) == ["1"]
-    assert f"given a message back {MANY_TIMES} times" in caplog.text
+    assert f"redelivered a message {MANY_TIMES} times" in caplog.text
     assert "delivery-limit -1" in caplog.text

@@ -1,8 +1,9 @@
-"""A stream -> keyed state -> another stream, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+"""A stream -> keyed state -> another stream, in a separate process, which continues from its newest checkpoint each time it is started
+again.
 
 python -m tests.integration.redis.streamed_job FOLDER URL IN OUT PARALLELISM [MOMENT]
 
-MOMENT: where it kills itself, once, at its third commit: `before` it, `within` it (some of its entries are in), or `after` it.
+MOMENT: when the process kills itself, once, at its third commit: `before` it, `within` it (some of its entries are added), or `after` it.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.redis.committer import RedisCommitter
 from penstock.datastream.connectors.redis import RedisSink, RedisStreamSink, RedisStreamSource
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
 
 JOB_ID = "9057905790579057905790579057905c"
 
 
 def dying(folder: Path, moment: str) -> None:
-    """The third commit ends the process at this moment, unless one has died so before."""
+    """End the process at this moment of the third commit, unless it has already been killed in this way."""
     commit, add, commits, died = RedisCommitter.commit, RedisCommitter._add, 0, folder / f"died-{moment}"
 
     def die(here: str) -> None:

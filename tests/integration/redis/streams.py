@@ -1,4 +1,4 @@
-"""A stream of a test's own, and what reads and writes it."""
+"""A separate stream for each test, with helpers that read and write it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import redis
 
-from penstock.connectors.source import ReadBounds, ReaderContext, SplitReader
+from penstock.connectors.core.source import ReadBounds, ReaderContext, SplitReader
 from penstock.datastream.connectors.redis import RedisStreamSource
-from tools.redisserver import RedisServer
+from tools.servers.redis import RedisServer
 
 
 class Stream:
@@ -51,13 +51,13 @@ class Stream:
 
 
 def opened(source: RedisStreamSource, position: Any = None) -> SplitReader:
-    """Of its only split."""
+    """Return the reader of the source's only split."""
     (split,) = source.create_enumerator().discover()
     return source.create_reader(ReaderContext(0, 1, "in")).open_split(split, position)
 
 
 def read(reader: SplitReader, count: int, at_once: int = 10_000, patience: float = 20.0) -> list[Any]:
-    """So many values, or what there is until it is finished."""
+    """Return this many values, or all values of a finished reader."""
     values: list[Any] = []
     deadline = time.monotonic() + patience
     while len(values) < count and not reader.finished:

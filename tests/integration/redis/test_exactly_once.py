@@ -1,4 +1,4 @@
-"""Entries -> keyed state -> entries, each once, whatever dies and when."""
+"""Entries -> keyed state -> entries, each exactly once, under any fault at any time."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from tests.integration.redis.streams import Stream
-from tools.redisserver import RedisServer
+from tools.servers.redis import RedisServer
 
 pytestmark = pytest.mark.redis
 
 
 class Job:
-    """The job in a process of its own, and the stream that it writes."""
+    """The job in a separate process, and the stream that it writes."""
 
     def __init__(self, folder: Path, reads: Stream) -> None:
         self._folder = folder
@@ -57,7 +57,7 @@ class Job:
             time.sleep(0.05)
 
     def seen(self) -> dict[int, int]:
-        """The last number of each key."""
+        """Return the last number of each key."""
         with self.writes.client as client:
             return {int(key): int(number) for key, number in client.hgetall(f"{self.writes.name}:seen").items()}
 
@@ -81,7 +81,7 @@ def test_a_job_killed_at_any_moment_of_a_commit_is_committed_once_by_its_success
 ) -> None:
     reads = Stream(redis_server)
     with reads.client as client:
-        client.flushdb()  # the job has the same id in each of them
+        client.flushdb()  # the job has the same id in each test
     reads.add(range(100))
     found = job(reads)
     found.start(2, moment)
@@ -98,9 +98,7 @@ def test_a_job_killed_at_any_moment_of_a_commit_is_committed_once_by_its_success
     assert found.writes.ids() == list(range(number))
 
 
-def test_a_job_killed_at_random_and_a_server_that_dies_or_stands_still_lose_and_repeat_nothing(
-    tmp_path: Path, job: Any
-) -> None:
+def test_a_randomly_killed_job_and_a_killed_or_paused_server_lose_and_repeat_nothing(tmp_path: Path, job: Any) -> None:
     chance = random.Random(7)
     with RedisServer(tmp_path / "redis") as server:
         reads = Stream(server)

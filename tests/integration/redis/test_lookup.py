@@ -1,4 +1,4 @@
-"""Strings and hashes of Redis for each value of a stream."""
+"""Look up strings and hashes of Redis for each value of a stream."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from penstock.datastream.async_data_stream import AsyncDataStream
 from penstock.datastream.connectors.redis import RedisLookup
 from tests.in_process import environment, run
 from tests.integration.redis.streams import Stream
-from tools.redisserver import RedisServer
+from tools.servers.redis import RedisServer
 
 pytestmark = pytest.mark.redis
 SEEN: list[Any] = []
-"""By the job's sink, which is another one than the test's: programs travel."""
+"""The records of the job's sink. The job runs with its own copy of the sink, because programs are serialized."""
 
 
 def see(value: Any) -> None:
@@ -32,7 +32,7 @@ def pair(value: Any, found: Any) -> list[Any]:
 
 
 class Keys:
-    """A test's own."""
+    """The keys of one test."""
 
     def __init__(self, server: RedisServer) -> None:
         self.server = server
@@ -62,13 +62,13 @@ def keys(redis_server: RedisServer) -> Keys:
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Keys]:
-    """Of a server that is killed and paused."""
+    """Yield the keys of a separate server that the test kills and pauses."""
     with RedisServer(tmp_path / "redis") as server:
         yield Keys(server)
 
 
 def asked(function: RedisLookup, *values: Any) -> list[Any]:
-    """All at the same time."""
+    """Look up all values at the same time."""
 
     async def ask() -> list[Any]:
         return await asyncio.gather(*map(function.async_invoke, values))
@@ -94,7 +94,7 @@ def test_values_get_the_hashes_of_their_keys_whole_or_in_part(keys: Keys) -> Non
     assert asked(part, "a", "x") == [("a", {"height": "7", "other": None}), ("x", None)]
 
 
-def test_answers_are_believed_for_their_time_and_no_longer(keys: Keys) -> None:
+def test_answers_are_cached_for_their_ttl(keys: Keys) -> None:
     believes, asks = opened(keys.lookup()), opened(keys.lookup(ttl=0))
     for function in (believes, asks):
         assert asked(function, "a") == [("a", None)]
@@ -111,14 +111,14 @@ def test_a_key_of_another_type_is_no_missing_key(keys: Keys) -> None:
         asked(opened(keys.lookup(fields="*")), "b")
 
 
-def test_what_is_no_text_is_told_with_the_way_to_have_it(keys: Keys) -> None:
+def test_the_error_for_a_value_that_is_not_text_has_a_remedy(keys: Keys) -> None:
     keys.set(a=b"\xff")
-    with pytest.raises(SourceError, match="holds no text in UTF-8") as error:
+    with pytest.raises(SourceError, match="does not hold UTF-8 text") as error:
         asked(opened(keys.lookup()), "a")
     assert "binary=True" in error.value.remedy
 
 
-def test_a_server_that_does_not_let_us_is_told_when_the_function_opens(keys: Keys, tmp_path: Path) -> None:
+def test_refused_access_is_an_error_when_the_function_opens(keys: Keys, tmp_path: Path) -> None:
     server = keys.server
     for url, told in (
         ("redis://127.0.0.1:1", "cannot connect"),
@@ -136,7 +136,7 @@ def test_a_server_that_does_not_let_us_is_told_when_the_function_opens(keys: Key
         RedisLookup(server.url, key=str, join=pair, fields="name")
 
 
-def test_a_server_that_is_killed_or_stands_still_meanwhile_is_asked_again(own: Keys) -> None:
+def test_the_lookup_retries_a_server_that_is_killed_or_paused(own: Keys) -> None:
     own.set(a="1", b="2", c="3")
     function = opened(own.lookup(ttl=0))
 

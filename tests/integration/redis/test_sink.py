@@ -1,4 +1,4 @@
-"""What sinks write, and what becomes of a server that is lost, full, a replica, or refuses."""
+"""The writes of sinks, and a server that is lost, full, a replica, or rejects commands."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 import redis
 
 from penstock.common.errors import InvalidJob, PlatformError, SinkError
+from penstock.connectors.core.sink import Sink, StagedCommittable, WriterContext
 from penstock.connectors.redis import committer as committer_module
 from penstock.connectors.redis.client import Server
 from penstock.connectors.redis.committer import RedisCommitter
-from penstock.connectors.sink import Sink, StagedCommittable, WriterContext
 from penstock.datastream.connectors.redis import DeliveryGuarantee, RedisSink, RedisStreamSink, RedisStreamSource
 from tests.integration.redis.streams import Stream
-from tools.redisserver import RedisServer
+from tools.servers.redis import RedisServer
 
 pytestmark = pytest.mark.redis
 CONTEXT = WriterContext(0, 1, 0, "out", "job")
@@ -38,7 +38,7 @@ def put(sink: Sink, *values: Any) -> None:
 
 
 def staged(sink: Sink, checkpoint: int, *values: Any) -> dict[str, Any]:
-    """A committable, as the manifest has it."""
+    """Return a committable as the manifest stores it."""
     import base64
 
     writer = sink.create_writer(CONTEXT, [])
@@ -83,19 +83,19 @@ def test_each_record_has_its_commands_in_order_and_keys_expire(stream: Stream) -
 @pytest.mark.parametrize(
     "command", [("INCR", "a"), ("LPUSH", "a", 1), ("ZADD", "a", "incr", 1, "b"), ("XADD", "a", "*")]
 )
-def test_commands_that_add_up_are_refused(stream: Stream, command: Any) -> None:
-    with pytest.raises(SinkError, match="would count twice") as told:
+def test_commands_that_are_not_idempotent_are_refused(stream: Stream, command: Any) -> None:
+    with pytest.raises(SinkError, match="would count values twice") as told:
         put(RedisSink(stream.server.url, lambda _: command), 1)
     assert "RedisStreamSink" in str(told.value.remedy)
 
 
 @pytest.mark.parametrize("command", ["SET a 1", [["SET", "a", 1]], ("SET",), ("SET", "a", None), ("SET", "a", True)])
-def test_what_is_no_command_is_told_with_its_record(stream: Stream, command: Any) -> None:
-    with pytest.raises(SinkError, match="made of the record"):
+def test_the_error_for_an_invalid_command_shows_its_record(stream: Stream, command: Any) -> None:
+    with pytest.raises(SinkError, match="made from the record"):
         put(RedisSink(stream.server.url, lambda _: command), "the record")
 
 
-def test_at_least_once_entries_are_there_at_the_checkpoint_and_streams_are_trimmed(stream: Stream) -> None:
+def test_at_least_once_entries_are_added_by_the_checkpoint_and_streams_are_trimmed(stream: Stream) -> None:
     sink = RedisStreamSink(
         stream.server.url, stream.name, fields, guarantee=DeliveryGuarantee.AT_LEAST_ONCE, max_length=500
     )
@@ -105,7 +105,7 @@ def test_at_least_once_entries_are_there_at_the_checkpoint_and_streams_are_trimm
     assert ids[-1] == 1_999
 
 
-def test_a_checkpoint_is_committed_once_however_often_it_is_asked_for(stream: Stream) -> None:
+def test_a_checkpoint_is_committed_once_although_the_commit_is_repeated(stream: Stream) -> None:
     sink = RedisStreamSink(stream.server.url, lambda number: f"{stream.name}:{number % 2}", fields, batch_size=10)
     pieces = [staged(sink, 5, *range(35)), staged(sink, 5, *range(35, 50))]
     for _ in range(2):
@@ -147,17 +147,17 @@ def test_an_answer_that_is_lost_repeats_nothing(stream: Stream, monkeypatch: pyt
     assert calls > 10
 
 
-def test_ids_of_checkpoints_that_begin_anew_are_told_instead_of_taken_for_committed(stream: Stream) -> None:
+def test_restarted_checkpoint_ids_are_an_error_and_do_not_count_as_committed(stream: Stream) -> None:
     sink = RedisStreamSink(stream.server.url, stream.name, fields)
     committer(sink).commit([staged(sink, 1, 1)])
     committer(sink).commit([staged(sink, 3, 3)])
     for checkpoint in (1, 2, 3):
-        with pytest.raises(SinkError, match="have begun anew"):
+        with pytest.raises(SinkError, match="have restarted"):
             committer(sink).commit([staged(sink, checkpoint, 7)])
     assert stream.ids() == [1, 3]
 
 
-def test_old_checkpoints_are_told_from_those_of_ids_that_begin_anew_also_when_their_notes_have_gone(
+def test_old_checkpoints_are_distinguished_from_restarted_ids_even_without_their_notes(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committer_module, "_KEPT", 3)
@@ -166,17 +166,17 @@ def test_old_checkpoints_are_told_from_those_of_ids_that_begin_anew_also_when_th
     for piece in pieces:
         time.sleep(0.002)
         committer(sink).commit([piece])
-    for piece in pieces:  # whoever goes back to an old savepoint commits again
+    for piece in pieces:  # a restore from an old savepoint commits again
         committer(sink).commit([piece])
     time.sleep(0.002)
     for checkpoint in (1, 5, 6, 8):
-        with pytest.raises(SinkError, match="have begun anew"):
+        with pytest.raises(SinkError, match="have restarted"):
             committer(sink).commit([staged(sink, checkpoint, 70)])
     committer(sink).commit([staged(sink, 9, 9)])
     assert stream.ids() == list(range(1, 10))
 
 
-def test_notes_that_go_in_the_middle_of_a_commit_are_told(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_that_disappear_during_a_commit_are_an_error(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = RedisStreamSink(stream.server.url, stream.name, fields, batch_size=10)
     real = redis.Redis.eval
     calls = 0
@@ -189,12 +189,12 @@ def test_notes_that_go_in_the_middle_of_a_commit_are_told(stream: Stream, monkey
         return real(self, *arguments)
 
     monkeypatch.setattr(redis.Redis, "eval", forgetting)
-    with pytest.raises(SinkError, match="has gone while checkpoint 1 was committed: 20 of its entries are in"):
+    with pytest.raises(SinkError, match=r"disappeared while checkpoint 1 was committed\. 20 of its entries are in"):
         committer(sink).commit([staged(sink, 1, *range(55))])
     assert stream.ids() == list(range(20))
 
 
-def test_a_server_that_evicts_keys_which_must_stay_is_refused(tmp_path: Path) -> None:
+def test_a_server_that_may_evict_notes_is_refused(tmp_path: Path) -> None:
     with RedisServer(tmp_path, maxmemory="100mb", maxmemory_policy="allkeys-lru") as server:
         with pytest.raises(SinkError, match="maxmemory-policy is allkeys-lru") as told:
             RedisStreamSink(server.url, "s", fields).validate()
@@ -205,7 +205,7 @@ def test_a_server_that_evicts_keys_which_must_stay_is_refused(tmp_path: Path) ->
         RedisStreamSink(server.url, "s", fields).validate()
 
 
-def test_a_key_of_another_type_is_told_at_the_start_and_adds_nothing_later(stream: Stream) -> None:
+def test_a_key_of_another_type_is_an_error_at_the_start_and_adds_nothing_later(stream: Stream) -> None:
     with stream.client as client:
         client.set("text", "x")
     with pytest.raises(SinkError, match=r"'text' is a string \(WRONGTYPE\)"):
@@ -233,11 +233,11 @@ def test_values_by_a_schema_are_the_field_value(stream: Stream) -> None:
     )
     put(put_at_least, "a")
     assert [of for _, of in stream.entries()] == [{"value": "a"}]
-    with pytest.raises(SinkError, match="no form"):
+    with pytest.raises(SinkError, match="no Redis representation"):
         staged(sink, 1, None)
 
 
-def test_a_server_that_dies_or_stands_still_for_a_time_loses_no_command(tmp_path: Path) -> None:
+def test_a_server_that_is_killed_or_paused_for_a_time_loses_no_command(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis") as server:
         writer = RedisSink(server.url, lambda number: ("SET", f"k{number}", number)).create_writer(CONTEXT, [])
         for fault in ("kill", "pause"):
@@ -255,7 +255,7 @@ def test_a_server_that_dies_or_stands_still_for_a_time_loses_no_command(tmp_path
             assert sorted(client.keys()) == ["kbefore kill", "kbefore pause", "kkill", "kpause"]
 
 
-def test_a_full_server_is_tried_again_and_then_told(tmp_path: Path) -> None:
+def test_a_full_server_is_retried_and_then_an_error(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis", maxmemory="3mb", maxmemory_policy="noeviction") as server:
         stream = Stream(server)
         sink = RedisSink(server.url, lambda number: ("SET", f"k{number}", "x" * 100_000), patience=500)
@@ -274,7 +274,7 @@ def test_a_full_server_is_tried_again_and_then_told(tmp_path: Path) -> None:
         assert stream.ids() == [1]
 
 
-def test_a_replica_is_refused_at_the_start_and_told_later(tmp_path: Path, stream: Stream) -> None:
+def test_a_replica_is_an_error_at_the_start_and_later(tmp_path: Path, stream: Stream) -> None:
     server = stream.server
     with RedisServer(tmp_path / "replica", replicaof=f"127.0.0.1 {server.port}", masterauth=server.password) as replica:
         with pytest.raises(SinkError, match="is a replica") as told:
@@ -285,7 +285,7 @@ def test_a_replica_is_refused_at_the_start_and_told_later(tmp_path: Path, stream
         assert "primary" in str(told.value.remedy)
 
 
-def test_a_server_of_a_cluster_is_told(tmp_path: Path) -> None:
+def test_a_server_of_a_cluster_is_an_error(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis", cluster_enabled="yes") as server:
         for checked in (RedisSink(server.url, lambda _: None), RedisStreamSource(server.url, "s")):
             with pytest.raises(PlatformError, match="Redis Cluster"):
@@ -293,7 +293,7 @@ def test_a_server_of_a_cluster_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["source", "sink", "stream sink"])
-def test_who_is_not_there_or_does_not_let_us_is_told_without_the_password(
+def test_the_error_for_an_unreachable_server_or_refused_access_hides_the_password(
     redis_server: RedisServer, tmp_path: Path, kind: str
 ) -> None:
     def checked(url: str, **options: Any) -> Any:
@@ -310,13 +310,13 @@ def test_who_is_not_there_or_does_not_let_us_is_told_without_the_password(
         checked(redis_server.url_of("default", "s3cret")).validate()
     assert "password_file" in str(told.value.remedy)
     assert "s3cret" not in str(told.value)
-    with pytest.raises(InvalidJob, match="cannot be understood"):
+    with pytest.raises(InvalidJob, match="is invalid"):
         checked(f"redis://default:s3cret@127.0.0.1:{redis_server.port}/0?socket_timeout=x").validate()
     (tmp_path / "password").write_text(redis_server.password + "\n")
     checked(f"redis://127.0.0.1:{redis_server.port}", password_file=str(tmp_path / "password")).validate()
 
 
-def test_a_user_without_the_right_is_told(stream: Stream) -> None:
+def test_a_user_without_the_right_is_an_error(stream: Stream) -> None:
     with stream.client as client:
         client.acl_setuser("reader", enabled=True, passwords=["+x"], categories=["+@connection"], commands=["+info"])
     url = stream.server.url_of("reader", "x")
@@ -330,7 +330,7 @@ def test_a_user_without_the_right_is_told(stream: Stream) -> None:
     assert time.monotonic() - began < 5
 
 
-def test_wrong_options_are_told(redis_server: RedisServer) -> None:
+def test_wrong_options_are_errors(redis_server: RedisServer) -> None:
     url = redis_server.url
     with pytest.raises(InvalidJob):
         RedisStreamSink(url, "s", fields, guarantee=DeliveryGuarantee.NONE)

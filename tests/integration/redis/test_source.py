@@ -1,4 +1,4 @@
-"""What is read of streams, from where, and what is said when something of it has gone."""
+"""Reading of streams: the start position, and the errors for lost entries."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
 from penstock.common.serialization import SimpleStringSchema
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.source import ReadBounds, ReaderContext
+from penstock.connectors.core.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.redis import RedisEntry, RedisRejectedEntry, RedisStreamSink, RedisStreamSource
 from penstock.datastream.formats.json import JsonLinesFormat
 from tests.in_process import environment, run
 from tests.integration.redis.streams import Stream, numbers, opened, read
-from tools.redisserver import RedisServer
+from tools.servers.redis import RedisServer
 
 pytestmark = pytest.mark.redis
 
@@ -38,7 +38,7 @@ def test_entries_come_with_id_fields_and_the_time_of_their_id(stream: Stream) ->
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1000])
-def test_a_reader_opened_at_any_position_gives_exactly_what_follows(stream: Stream, at_once: int) -> None:
+def test_a_reader_opened_at_any_position_returns_exactly_the_later_records(stream: Stream, at_once: int) -> None:
     stream.add(range(60))
     reader = opened(stream.source())
     for count in range(0, 60, at_once):
@@ -48,7 +48,7 @@ def test_a_reader_opened_at_any_position_gives_exactly_what_follows(stream: Stre
         read(reader, min(at_once, 60 - count))
 
 
-def test_more_than_is_read_ahead_comes_in_order_and_ends(stream: Stream) -> None:
+def test_more_entries_than_the_buffer_holds_are_read_in_order(stream: Stream) -> None:
     stream.add(range(30_000))
     source = stream.source(bounded=True)
     reader = opened(source)
@@ -57,7 +57,7 @@ def test_more_than_is_read_ahead_comes_in_order_and_ends(stream: Stream) -> None
     assert reader.finished
 
 
-def test_what_is_added_later_comes_soon_also_after_a_long_silence(stream: Stream) -> None:
+def test_later_entries_are_read_soon_even_after_a_long_pause(stream: Stream) -> None:
     stream.add([1])
     reader = opened(stream.source(start="latest"))
     time.sleep(1.5)
@@ -80,14 +80,14 @@ def test_an_idle_stream_costs_the_server_few_requests(stream: Stream) -> None:
     reader.close()
 
 
-def test_a_stream_begins_behind_an_id(stream: Stream) -> None:
+def test_reading_starts_after_an_id(stream: Stream) -> None:
     stream.add(range(5))
     second = stream.entries()[1][0]
     assert numbers(read(opened(stream.source(start=second)), 3)) == [2, 3, 4]
 
 
-def test_a_stream_that_is_not_there_yet_is_waited_for_if_that_is_said(stream: Stream) -> None:
-    with pytest.raises(SourceError, match="there is no stream") as told:
+def test_the_source_waits_for_a_missing_stream_if_configured(stream: Stream) -> None:
+    with pytest.raises(SourceError, match="does not exist") as told:
         stream.source().validate()
     assert "may_be_missing" in str(told.value.remedy)
     source = stream.source(may_be_missing=True)
@@ -97,7 +97,7 @@ def test_a_stream_that_is_not_there_yet_is_waited_for_if_that_is_said(stream: St
     assert numbers(read(reader, 1)) == [1]
 
 
-def test_entries_that_were_trimmed_after_they_were_read_are_not_missed(stream: Stream) -> None:
+def test_entries_that_were_trimmed_after_they_were_read_are_not_an_error(stream: Stream) -> None:
     stream.add(range(10))
     reader = opened(stream.source())
     read(reader, 10)
@@ -107,36 +107,36 @@ def test_entries_that_were_trimmed_after_they_were_read_are_not_missed(stream: S
     assert numbers(read(opened(stream.source(), position), 1)) == [10]
 
 
-def test_entries_that_were_trimmed_before_they_were_read_are_told(stream: Stream) -> None:
+def test_entries_that_were_trimmed_before_they_were_read_are_an_error(stream: Stream) -> None:
     stream.add(range(10))
     reader = opened(stream.source())
     read(reader, 4, at_once=4)
     position = reader.position
     reader.close()
     stream.trim(3)
-    with pytest.raises(SourceError, match="3 entries were gone before they were read") as told:
+    with pytest.raises(SourceError, match="3 entries were removed before they were read") as told:
         read(opened(stream.source(), position), 1)
     assert "on_lost='continue'" in str(told.value.remedy)
     assert numbers(read(opened(stream.source(on_lost="continue"), position), 3)) == [7, 8, 9]
 
 
-def test_a_stream_that_is_trimmed_to_nothing_before_it_was_read_is_told(stream: Stream) -> None:
+def test_a_stream_that_is_trimmed_to_nothing_before_it_was_read_is_an_error(stream: Stream) -> None:
     stream.add(range(10))
     reader = opened(stream.source())
     read(reader, 4, at_once=4)
     stream.trim(0)
-    with pytest.raises(SourceError, match="6 entries were gone"):
+    with pytest.raises(SourceError, match="6 entries were removed"):
         read(opened(stream.source(), reader.position), 1)
 
 
 @pytest.mark.parametrize("again", [0, 3])
-def test_a_stream_that_was_removed_or_made_anew_is_told(stream: Stream, again: int) -> None:
+def test_a_deleted_or_recreated_stream_is_an_error(stream: Stream, again: int) -> None:
     stream.add(range(10))
     reader = opened(stream.source())
     read(reader, 10)
     stream.delete()
     stream.add(range(again))
-    told = "made anew" if again else "was removed"
+    told = "created again" if again else "was removed"
     with pytest.raises(SourceError, match=told):
         read(opened(stream.source(may_be_missing=True), reader.position), 1)
     goes_on = opened(stream.source(on_lost="continue", may_be_missing=True), reader.position)
@@ -145,21 +145,21 @@ def test_a_stream_that_was_removed_or_made_anew_is_told(stream: Stream, again: i
     assert numbers(read(goes_on, 3)) == [0, 1, 2]
 
 
-def test_a_stream_that_was_made_anew_with_more_than_was_read_is_told(stream: Stream) -> None:
-    """Its ids go on behind the place, so only how many there were tells."""
+def test_a_recreated_stream_with_more_entries_than_were_read_is_an_error(stream: Stream) -> None:
+    """The new ids are greater than the position, so only the number of entries shows the difference."""
     stream.add(range(10))
     reader = opened(stream.source())
     read(reader, 4, at_once=4)
     stream.delete()
     stream.add(range(20))
-    with pytest.raises(SourceError, match="made anew; the job had read it up to"):
+    with pytest.raises(SourceError, match="created again; the job had read it up to"):
         read(opened(stream.source(), reader.position), 1)
     goes_on = opened(stream.source(on_lost="continue"), reader.position)
     assert numbers(read(goes_on, 20)) == list(range(20))
 
 
 @pytest.mark.parametrize("count", [3, 12])
-def test_a_stream_that_was_made_anew_with_lower_ids_is_read_from_its_beginning(stream: Stream, count: int) -> None:
+def test_a_recreated_stream_with_lower_ids_is_read_from_its_beginning(stream: Stream, count: int) -> None:
     stream.add(range(10))
     reader = opened(stream.source())
     read(reader, 10)
@@ -167,13 +167,13 @@ def test_a_stream_that_was_made_anew_with_lower_ids_is_read_from_its_beginning(s
     with stream.client as client:
         for number in range(count):
             client.xadd(stream.name, {"id": number}, id=f"{number + 1}-0")
-    with pytest.raises(SourceError, match="made anew, or the server has forgotten"):
+    with pytest.raises(SourceError, match="created again, or the server has lost"):
         read(opened(stream.source(), reader.position), 1)
     goes_on = opened(stream.source(on_lost="continue"), reader.position)
     assert numbers(read(goes_on, count)) == list(range(count))
 
 
-def test_what_was_read_does_not_come_again_from_a_server_that_has_forgotten(tmp_path: Path) -> None:
+def test_entries_are_not_read_again_from_a_server_that_has_lost_entries(tmp_path: Path) -> None:
     with RedisServer(tmp_path, appendonly="no", save="") as server:
         stream = Stream(server)
         stream.add(range(10))
@@ -193,14 +193,14 @@ def test_what_was_read_does_not_come_again_from_a_server_that_has_forgotten(tmp_
         goes_on.close()
 
 
-def test_an_entry_that_somebody_has_removed_is_none_that_was_trimmed_unread(stream: Stream) -> None:
+def test_a_deleted_entry_does_not_count_as_trimmed_unread(stream: Stream) -> None:
     stream.add(range(10))
     reader = opened(stream.source())
     read(reader, 4, at_once=4)
     ids = [id for id, _ in stream.entries()]
     with stream.client as client:
         client.xdel(stream.name, ids[6])
-    stream.trim(5)  # those that were read have gone
+    stream.trim(5)  # remove the entries that were read
     again = opened(stream.source(), reader.position)
     assert numbers(read(again, 5)) == [4, 5, 7, 8, 9]
     assert again.lag() == 0
@@ -208,11 +208,13 @@ def test_an_entry_that_somebody_has_removed_is_none_that_was_trimmed_unread(stre
     with stream.client as client:
         client.xdel(stream.name, ids[7])
     stream.trim(2)
-    with pytest.raises(SourceError, match=r"4 entries were gone before they were read \(some by XDEL"):
+    with pytest.raises(
+        SourceError, match=r"4 entries were removed before they were read \(an unknown number of them by XDEL"
+    ):
         read(opened(stream.source(), reader.position), 1)
 
 
-def test_a_bounded_stream_that_is_removed_before_it_was_read_is_told(stream: Stream) -> None:
+def test_a_bounded_stream_that_is_deleted_before_it_was_read_is_an_error(stream: Stream) -> None:
     stream.add(range(10))
     source = stream.source(bounded=True)
     (split,) = source.create_enumerator().discover()
@@ -221,7 +223,7 @@ def test_a_bounded_stream_that_is_removed_before_it_was_read_is_told(stream: Str
         read(source.create_reader(ReaderContext(0, 1, "in")).open_split(split, None), 1)
 
 
-def test_values_are_decoded_into_columns_and_wrong_ones_told_or_put_aside(stream: Stream) -> None:
+def test_values_are_decoded_into_columns_and_malformed_ones_are_errors_or_side_output(stream: Stream) -> None:
     with stream.client as client:
         client.xadd(stream.name, {"value": '{"id": 1}'})
         wrong = client.xadd(stream.name, {"value": "{"})
@@ -234,7 +236,7 @@ def test_values_are_decoded_into_columns_and_wrong_ones_told_or_put_aside(stream
     assert [value["id"] for value in read(reader, 2)] == [1, 2]
     rejected: list[Any] = reader.take_rejected()
     assert [(type(one), one.id) for one in rejected] == [(RedisRejectedEntry, wrong), (RedisRejectedEntry, none)]
-    assert "no field 'value', but 'other'" in rejected[1].reason
+    assert "no field 'value', but only 'other'" in rejected[1].reason
 
 
 def test_several_streams_are_read_by_several_subtasks(redis_server: RedisServer, tmp_path: Path) -> None:
@@ -251,7 +253,7 @@ def test_several_streams_are_read_by_several_subtasks(redis_server: RedisServer,
     assert target.ids() == list(range(500))
 
 
-def test_wrong_options_are_told(redis_server: RedisServer) -> None:
+def test_wrong_options_are_errors(redis_server: RedisServer) -> None:
     url = redis_server.url
     for given in ({"start": "yesterday"}, {"on_lost": "?"}, {"on_error": "?"}):
         with pytest.raises(InvalidJob):

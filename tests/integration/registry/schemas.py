@@ -1,4 +1,4 @@
-"""Schemas of these tests, and records written by hand as a plain producer writes them."""
+"""The schemas of these tests, and records encoded by hand as a plain producer encodes them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from google.protobuf import descriptor_pb2
 
 from penstock.datastream.formats.avro import AvroSchema
 from penstock.datastream.formats.protobuf import ProtobufSchema
-from tools.registryserver import RegistryServer
+from tools.servers.registry import RegistryServer
 
 STRING, INT64, INT32, MESSAGE = 9, 3, 5, 11
 
 
 def subject(what: str = "topic") -> str:
-    """A new one."""
+    """Return a new subject."""
     return f"{what}-{uuid.uuid4().hex[:8]}-value"
 
 
 def avro(*fields: Any, name: str = "Reading") -> AvroSchema:
-    """Fields are pairs of name and type, or with a default as the third."""
+    """Return a schema. Fields are pairs of name and type, or triples with a default."""
     said = [dict(zip(("name", "type", "default"), field, strict=False)) for field in fields]
     return AvroSchema(json.dumps({"type": "record", "name": name, "fields": said}))
 
@@ -33,11 +33,11 @@ SECOND = avro(
     ("id", "string"), ("n", "long"), ("tags", {"type": "array", "items": "string"}, []), ("raw", "bytes", "\u00ff")
 )
 OTHER = avro(("id", "string"), ("n", "string"))
-"""Not compatible with FIRST."""
+"""A schema that is not compatible with FIRST."""
 
 
 def by_hand(server: RegistryServer, of: str, schema: AvroSchema, *values: Any) -> list[bytes]:
-    """Messages of a producer that is not ours."""
+    """Return messages of a producer that does not use Penstock."""
     id = posted(server, of, schema.text)
     messages = []
     for value in values:
@@ -48,14 +48,14 @@ def by_hand(server: RegistryServer, of: str, schema: AvroSchema, *values: Any) -
 
 
 def posted(server: RegistryServer, of: str, text: str, kind: str = "AVRO", **more: Any) -> int:
-    """The id of a schema that somebody else registers."""
+    """Register a schema as another client, and return its id."""
     with server.client() as client:
         answer = client.post(f"/subjects/{of}/versions", json={"schema": text, "schemaType": kind, **more})
         return int(answer.raise_for_status().json()["id"])
 
 
 def file(name: str, *messages: tuple[str, list[tuple[str, Any]]], imports: tuple[str, ...] = ()) -> Any:
-    """A `FileDescriptorProto`: fields are pairs of name and type, a number or the name of a message."""
+    """Return a `FileDescriptorProto`. Fields are pairs of name and type, which is a number or the name of a message."""
     found = descriptor_pb2.FileDescriptorProto(name=name, package="weather", syntax="proto3", dependency=imports)
     for message_name, fields in messages:
         message = found.message_type.add(name=message_name)

@@ -1,4 +1,5 @@
-"""Avro, Protobuf and JSON with a real schema registry: what is registered, looked up, refused, and read of other writers."""
+"""Avro, Protobuf and JSON with a real schema registry: registering and looking up schemas, errors, and reading other writers'
+messages."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ from tests.integration.registry.schemas import (
     protobuf,
     subject,
 )
-from tools.registryserver import USER, RegistryServer
+from tools.servers.registry import USER, RegistryServer
 
 pytestmark = pytest.mark.registry
 reads_avro = ConfluentRegistryAvroDeserializationSchema.for_generic
@@ -55,7 +56,7 @@ def test_avro_is_registered_once_and_comes_back(registry_server: RegistryServer)
     assert registry_server.versions(of) == [FIRST.text]
 
 
-def test_each_version_is_read_as_the_one_that_the_program_has(registry_server: RegistryServer) -> None:
+def test_each_version_is_converted_to_the_programs_version(registry_server: RegistryServer) -> None:
     of = subject()
     old = by_hand(registry_server, of, FIRST, {"id": "a", "n": 1}, {"id": "b", "n": 2})
     new = by_hand(registry_server, of, SECOND, {"id": "c", "n": 3, "tags": ["x"], "raw": b"\1"})
@@ -76,13 +77,13 @@ def test_a_schema_that_breaks_the_subjects_rule_is_refused_before_anything_is_wr
     writes_avro(of, SECOND, registry_server.url).validate()
     assert registry_server.versions(of) == [FIRST.text], "looking registers nothing"
     other = writes_avro(of, OTHER, registry_server.url)
-    with pytest.raises(SinkError, match=rf"(?s)a schema of '{of}': .*compatible.*change it, or the rules"):
+    with pytest.raises(SinkError, match=rf"(?s)a schema of '{of}': .*compatible.*change the schema, or the rules"):
         other.validate()
-    with pytest.raises(SinkError, match=rf"(?s)a schema of '{of}': 409 .*STRING.*change it, or the rules"):
+    with pytest.raises(SinkError, match=rf"(?s)a schema of '{of}': 409 .*STRING.*change the schema, or the rules"):
         other.serialize({"id": "a", "n": "1"})
 
 
-def test_without_registering_a_schema_must_be_there_in_whatever_text(registry_server: RegistryServer) -> None:
+def test_a_schema_must_exist_in_any_text_if_it_is_not_registered(registry_server: RegistryServer) -> None:
     of = subject()
     asks = SchemaRegistry(registry_server.url, registers=False)
     writes = writes_avro(of, FIRST, asks)
@@ -94,7 +95,7 @@ def test_without_registering_a_schema_must_be_there_in_whatever_text(registry_se
     assert writes.serialize({"id": "a", "n": 1})[1:5] == id.to_bytes(4, "big")
 
 
-def test_ids_of_no_schema_and_of_another_kind_are_malformed_messages(registry_server: RegistryServer) -> None:
+def test_unknown_schema_ids_and_ids_of_other_formats_are_malformed_messages(registry_server: RegistryServer) -> None:
     kinds = {
         "AVRO": reads_avro(FIRST, registry_server.url),
         "JSON": ConfluentRegistryJsonDeserializationSchema(registry=registry_server.url),
@@ -116,7 +117,7 @@ def test_ids_of_no_schema_and_of_another_kind_are_malformed_messages(registry_se
                 reads.deserialize(b"\0" + ids[other].to_bytes(4, "big") + b"\0\0")
 
 
-def test_a_registry_asks_for_user_and_password(tmp_path: Path) -> None:
+def test_a_registry_requires_user_and_password(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     with RegistryServer(tmp_path / "server", password="right") as server:
         for said in ("", f"{USER}:wrong"):
@@ -188,7 +189,7 @@ def test_protobuf_of_writers_that_register_descriptors_is_read(registry_server: 
     id = posted(registry_server, subject(), text, "PROTOBUF")
     reads = ProtobufDeserializationSchema(schema, registry=registry_server.url)
     body = b"\x0a\x01a"
-    for index in (b"\4\0\2", b"\4\0\0"):  # with the message that the map makes counted, and without
+    for index in (b"\4\0\2", b"\4\0\0"):  # with and without the count of the message that the map generates
         assert reads.deserialize(b"\0" + id.to_bytes(4, "big") + index + body) == {"id": "a"}
     writes = ProtobufSerializationSchema(schema, registry=registry_server.url, subject=subject())
     assert writes.serialize({"id": "a"})[5:] == b"\4\0\0" + body, "the registry has the text, where the map makes none"
@@ -201,7 +202,7 @@ def test_protobuf_that_breaks_the_subjects_rule_is_refused(registry_server: Regi
     registry_server.set_compatibility(of)
     writes = ProtobufSerializationSchema(other, registry=registry_server.url, subject=of)
     for call in (writes.validate, lambda: writes.serialize({"id": 1})):
-        with pytest.raises(SinkError, match=rf"(?s)a schema of '{of}'.*ompatible.*change it, or the rules"):
+        with pytest.raises(SinkError, match=rf"(?s)a schema of '{of}'.*ompatible.*change the schema, or the rules"):
             call()
 
 
@@ -223,5 +224,5 @@ def test_json_has_the_head_and_is_read_in_batches_of_columns(registry_server: Re
     batch = reads.batch_decoder()(messages)
     assert batch.column("n").to_pylist() == [0, 1, 2]
     assert batch.rows().values == values
-    with pytest.raises(RecordFormatError, match="does not begin with a schema's id"):
+    with pytest.raises(RecordFormatError, match="does not begin with a schema id"):
         reads.deserialize(b'{"id": "a", "n": 1}')

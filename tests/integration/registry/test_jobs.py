@@ -1,4 +1,6 @@
-"""Jobs from topic to topic with a schema registry: other versions of a schema, and a registry that is killed or stands still, lose and repeat nothing."""
+"""Jobs from topic to topic with a schema registry lose and repeat nothing.
+
+The schema has other versions, and the registry is killed or paused."""
 
 from __future__ import annotations
 
@@ -26,15 +28,15 @@ from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
 from tests.integration.kafka.support import fill, new_name, read, topic
 from tests.integration.registry.schemas import FIRST, OTHER, SECOND, by_hand
-from tools.kafkaserver import KafkaServer
-from tools.registryserver import RegistryServer
+from tools.servers.kafka import KafkaServer
+from tools.servers.registry import RegistryServer
 
 pytestmark = [pytest.mark.registry, pytest.mark.kafka]
 RESTARTS = {"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "50 ms", "restart-strategy.fixed-delay.attempts": "1000"}  # fmt: skip
 
 
 class Topics:
-    """One to read, one to write, and a job between them."""
+    """A topic to read, a topic to write, and a job between them."""
 
     def __init__(self, kafka: KafkaServer, server: RegistryServer) -> None:
         self.servers = kafka.bootstrap_servers
@@ -58,7 +60,7 @@ class Topics:
         return env
 
     def put(self, schema: AvroSchema, count: int = 100) -> None:
-        """Records of a version, of which the registry learns now."""
+        """Write records of a version, which registers the version."""
         more: dict[str, Any] = {"tags": ["x"], "raw": b""} if schema is SECOND else {}
         values = [{"id": str(n), "n": n, **more} for n in range(self.written, self.written + count)]
         fill(self.servers, self.reads, by_hand(self.server, f"{self.reads}-value", schema, *values))
@@ -76,7 +78,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry_module, "_TRIES", 2)
 
 
-def test_a_job_reads_writers_of_other_versions_as_the_one_that_it_has(
+def test_a_job_converts_records_of_other_versions_to_its_own_version(
     kafka: KafkaServer, registry_server: RegistryServer, tmp_path: Path
 ) -> None:
     topics = Topics(kafka, registry_server)
@@ -95,7 +97,7 @@ def test_a_job_reads_writers_of_other_versions_as_the_one_that_it_has(
 
 @pytest.mark.usefixtures("_impatient")
 @pytest.mark.parametrize("harm", ["kill", "pause"])
-def test_a_registry_that_is_away_while_a_new_id_comes_loses_and_repeats_nothing(
+def test_a_registry_that_is_unavailable_for_a_new_id_loses_and_repeats_nothing(
     kafka: KafkaServer, tmp_path: Path, harm: str
 ) -> None:
     with RegistryServer(tmp_path / "registry") as server:
@@ -121,13 +123,13 @@ def test_a_registry_that_is_away_while_a_new_id_comes_loses_and_repeats_nothing(
 
 
 @pytest.mark.usefixtures("_impatient")
-def test_what_the_registry_would_refuse_ends_a_job_before_it_starts(
+def test_a_schema_that_the_registry_would_refuse_fails_a_job_before_it_starts(
     kafka: KafkaServer, registry_server: RegistryServer, tmp_path: Path
 ) -> None:
     topics = Topics(kafka, registry_server)
     by_hand(registry_server, f"{topics.writes}-value", FIRST)
     registry_server.set_compatibility(f"{topics.writes}-value")
-    with pytest.raises(SinkError, match=rf"(?s)a schema of '{topics.writes}-value'.*change it, or the rules"):
+    with pytest.raises(SinkError, match=rf"(?s)a schema of '{topics.writes}-value'.*change the schema, or the rules"):
         started(topics.job(tmp_path, OTHER))
     away = RegistryServer(tmp_path / "none")
     away.port = 1

@@ -1,4 +1,4 @@
-"""What speaks to Flink speaks to us: every call of the `flink-rest-client` of PyPI that has to do with something we have."""
+"""Clients of Flink work with Penstock: every call of PyPI's `flink-rest-client` for a supported feature."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROGRAM = Path(__file__).parent / "programs" / "flink_rest_client_calls.py"
 pytestmark = pytest.mark.slow
 
 
-def test_every_call_is_answered(tmp_path: Path) -> None:
+def test_every_call_succeeds(tmp_path: Path) -> None:
     fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path, WHEEL]
     subprocess.run(fetch, check=True, timeout=120)
     [wheel] = tmp_path.glob("*.whl")

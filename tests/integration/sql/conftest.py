@@ -1,4 +1,4 @@
-"""The same tests on every database."""
+"""Run the same tests on every database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.integration.sql.tables import Table
     ]
 )
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Of a database to write to."""
+    """Return the URL of a database to write to."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'test.db'}"
     server = request.getfixturevalue(request.param)

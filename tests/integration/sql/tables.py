@@ -1,4 +1,4 @@
-"""A table of a test's own in some database, and sinks and sources of it."""
+"""A separate table for each test in some database, and sinks and sources for it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIELDS = {"id": int, "key": str}
 
 
 def run(url: str, statement: str, values: Any = ()) -> list[Any]:
-    """In a transaction and a connection of its own; values stand for ? ."""
+    """Execute a statement in a separate transaction and connection. `values` replace "?"."""
     engine = sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"), poolclass=NullPool)
     mark = "?" if url.startswith("sqlite") else "%s"
     with engine.begin() as connection:

@@ -1,4 +1,4 @@
-"""Rows -> table, each once, whatever dies and when. The table has no key that would hide a repeated row."""
+"""Rows -> table, each exactly once, under any fault at any time. The table has no key that would hide a repeated row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
 from tests.integration.sql.tables import Table
-from tools.mariadbserver import MariaDbServer
+from tools.servers.mariadb import MariaDbServer
 
 COUNT = 4_000
 COLUMNS = "id bigint, `key` varchar(20)"
@@ -26,7 +26,7 @@ COLUMNS = "id bigint, `key` varchar(20)"
 
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[Any]:
-    """A function that (re)starts the job with a parallelism; the job is killed at the end."""
+    """Yield a function that (re)starts the job with a parallelism. The job is killed at the end."""
     running: list[subprocess.Popen[bytes]] = []
     found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
 
@@ -46,13 +46,15 @@ def job(tmp_path: Path) -> Iterator[Any]:
 
 
 def forgetful(url: str) -> Table:
-    """A table; the job has the same id in each of the tests."""
+    """Return a table, and delete the notes, because the job has the same id in each test."""
     table = Table(url, COLUMNS)
     table.execute("drop table if exists penstock_commits")
     return table
 
 
-@pytest.mark.parametrize("moment", ["before", "within", "after"])
+@pytest.mark.parametrize(
+    "moment", [pytest.param("before", marks=pytest.mark.slow), "within", pytest.param("after", marks=pytest.mark.slow)]
+)
 def test_a_job_killed_at_any_moment_of_a_commit_is_committed_once_by_its_successor(
     url: str, job: Any, moment: str
 ) -> None:
@@ -63,7 +65,7 @@ def test_a_job_killed_at_any_moment_of_a_commit_is_committed_once_by_its_success
 
 
 @pytest.mark.mariadb
-def test_a_job_killed_at_random_again_and_again_loses_and_repeats_nothing(mariadb: MariaDbServer, job: Any) -> None:
+def test_a_job_killed_repeatedly_at_random_loses_and_repeats_nothing(mariadb: MariaDbServer, job: Any) -> None:
     table, chance, count, killed = forgetful(mariadb.url), random.Random(5), 12_000, 0
     statement = f"select count(*) from {table.name}"
     for number in range(20):
@@ -71,8 +73,8 @@ def test_a_job_killed_at_random_again_and_again_loses_and_repeats_nothing(mariad
         [(seen,)] = table.execute(statement)
         while process.poll() is None and table.execute(statement) == [(seen,)]:
             time.sleep(0.02)
-        time.sleep(chance.uniform(0, 0.3))  # into the middle of whatever comes next
-        if killed == 4 or process.poll() is not None:  # one that has ended would begin anew
+        time.sleep(chance.uniform(0, 0.3))  # kill the job at a random moment
+        if killed == 4 or process.poll() is not None:  # a finished job would restart from the beginning
             break
         process.kill()
         process.wait()
@@ -83,7 +85,7 @@ def test_a_job_killed_at_random_again_and_again_loses_and_repeats_nothing(mariad
 
 
 @pytest.mark.mariadb
-def test_a_server_that_dies_or_stands_still_under_a_job_loses_and_repeats_nothing(tmp_path: Path, job: Any) -> None:
+def test_a_server_that_is_killed_or_paused_during_a_job_loses_and_repeats_nothing(tmp_path: Path, job: Any) -> None:
     with MariaDbServer(tmp_path / "mariadb") as server:
         table = Table(server.url, COLUMNS)
         process = job(table, 2)
@@ -96,14 +98,14 @@ def test_a_server_that_dies_or_stands_still_under_a_job_loses_and_repeats_nothin
                 server.restart()
             else:
                 server.pause()
-                time.sleep(1)  # for so long it stands still
+                time.sleep(1)  # the duration of the pause
                 server.resume()
         assert process.wait(90) == 0
         assert table.ids() == list(range(COUNT))
 
 
 class FailsOnce:
-    """A map function that raises when it has met some records."""
+    """A map function that raises once, after some records."""
 
     count = 0
 
@@ -114,7 +116,7 @@ class FailsOnce:
         return record
 
 
-def test_a_table_is_followed_into_another_one_over_a_failure_and_a_rescale(url: str, tmp_path: Path) -> None:
+def test_a_table_is_copied_into_another_one_across_a_failure_and_a_rescale(url: str, tmp_path: Path) -> None:
     reads, writes = Table(url), Table(url, COLUMNS)
     reads.add(*range(200))
     FailsOnce.count = 0

@@ -1,4 +1,4 @@
-"""The example does what its page says, on a real server."""
+"""The example works as its page describes, on a real server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.jobmanager.job.requests import Operation
 from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, started, until
 from tests.integration.sql.tables import run
-from tools.mariadbserver import MariaDbServer
+from tools.servers.mariadb import MariaDbServer
 
 pytestmark = pytest.mark.mariadb
 EXAMPLE = EXAMPLES / "mariadb_totals"

@@ -1,4 +1,4 @@
-"""A MariaDB that cuts connections, dies, stands still or refuses, and what is told before a job starts."""
+"""A MariaDB that closes connections, crashes, pauses or rejects rows, and the errors before a job starts."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import pytest
 import sqlalchemy
 
 from penstock.common.errors import InvalidJob, PenstockError, SinkError
-from penstock.connectors.sql import commits, writer
-from penstock.connectors.sql.commits import NOTES
+from penstock.connectors.sql.server import Server
+from penstock.connectors.tables import commits
+from penstock.connectors.tables.commits import NOTES
 from penstock.datastream.connectors.sql import DeliveryGuarantee, SqlSink
 from tests.committables import settled
 from tests.integration.sql.tables import Table, run
 from tests.integration.sql.test_sink import AT_LEAST_ONCE, BOTH, ends, voted
 from tests.integration.sql.test_source import opened, take
-from tools.mariadbserver import MariaDbServer
+from tools.servers.mariadb import MariaDbServer
 
 pytestmark = pytest.mark.mariadb
 
@@ -31,21 +32,21 @@ def table(mariadb: MariaDbServer) -> Table:
 
 
 def done(writer: Any, committer: Any, checkpoint: int) -> None:
-    """The checkpoint, with its commit."""
+    """Complete the checkpoint, with its commit."""
     votes = settled(writer.prepare_commit(checkpoint))
     if committer is not None:
         committer.commit(votes)
 
 
 def cut_connections(table: Table) -> None:
-    """All but the one that asks for it."""
+    """Close all connections except the one that executes this."""
     for (number,) in table.execute("select id from information_schema.processlist where id <> connection_id()"):
-        with suppress(sqlalchemy.exc.OperationalError):  # gone since
+        with suppress(sqlalchemy.exc.OperationalError):  # the connection has already ended
             table.execute(f"kill {number}")
 
 
 @BOTH
-def test_a_connection_that_is_cut_is_made_anew(table: Table, guarantee: DeliveryGuarantee) -> None:
+def test_the_sink_reconnects_after_a_lost_connection(table: Table, guarantee: DeliveryGuarantee) -> None:
     writer, committer = ends(table.sink(key=["id"], guarantee=guarantee), table.name)
     for checkpoint in range(1, 4):
         votes = voted(writer, checkpoint, checkpoint)
@@ -55,7 +56,7 @@ def test_a_connection_that_is_cut_is_made_anew(table: Table, guarantee: Delivery
     assert table.ids() == [1, 2, 3]
 
 
-def test_a_connection_cut_in_front_of_the_commit_leaves_nothing_and_the_next_try_writes_all(table: Table) -> None:
+def test_a_connection_lost_before_the_commit_writes_nothing_and_the_retry_writes_all(table: Table) -> None:
     writer, committer = ends(table.sink(), table.name)
     votes = voted(writer, 1, *range(1000))
     carry_out, tries = committer._write, 0
@@ -75,7 +76,7 @@ def test_a_connection_cut_in_front_of_the_commit_leaves_nothing_and_the_next_try
 
 
 def test_a_commit_whose_answer_is_lost_is_not_repeated(table: Table) -> None:
-    """The transaction is through, and the connection breaks before who committed hears of it."""
+    """The transaction has succeeded, but the connection breaks before the committer gets the answer."""
     writer, committer = ends(table.sink(), table.name)
     votes = voted(writer, 1, 1, 2)
     committer.commit(votes)
@@ -102,8 +103,8 @@ def test_a_commit_whose_answer_is_lost_is_not_repeated(table: Table) -> None:
 
 
 @BOTH
-def test_a_deadlock_is_tried_again(table: Table, guarantee: DeliveryGuarantee) -> None:
-    """Two that lock the same rows crosswise: the server ends one of them, ours or the other."""
+def test_a_deadlock_is_retried(table: Table, guarantee: DeliveryGuarantee) -> None:
+    """Two transactions lock the same rows crosswise. The server ends one of them, either ours or the other."""
     table.add(1, 2)
     sink = table.sink(key=["id"], guarantee=guarantee)
     other = sink.server.connect(SinkError)
@@ -118,7 +119,7 @@ def test_a_deadlock_is_tried_again(table: Table, guarantee: DeliveryGuarantee) -
             (0,)
         ]:
             time.sleep(0.05)
-        with suppress(sqlalchemy.exc.OperationalError):  # it is the one that the server ended
+        with suppress(sqlalchemy.exc.OperationalError):  # the server ended this transaction
             other.exec_driver_sql(f"update {table.name} set `key` = 'x' where id = 1")
         other.close()
 
@@ -130,7 +131,7 @@ def test_a_deadlock_is_tried_again(table: Table, guarantee: DeliveryGuarantee) -
 
 
 @BOTH
-def test_a_server_that_dies_and_comes_back_loses_and_repeats_nothing(
+def test_a_server_that_is_killed_and_restarted_loses_and_repeats_nothing(
     tmp_path: Path, guarantee: DeliveryGuarantee
 ) -> None:
     with MariaDbServer(tmp_path) as server:
@@ -153,7 +154,7 @@ def test_a_server_that_dies_and_comes_back_loses_and_repeats_nothing(
 
 
 @BOTH
-def test_a_server_that_stands_still_counts_as_lost_and_is_tried_again(
+def test_a_paused_server_counts_as_lost_and_is_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarantee: DeliveryGuarantee
 ) -> None:
     with MariaDbServer(tmp_path) as server:
@@ -175,11 +176,11 @@ def test_a_server_that_stands_still_counts_as_lost_and_is_tried_again(
 
 
 @BOTH
-def test_a_server_that_stays_away_is_an_error_after_its_time(
+def test_a_server_that_remains_unavailable_is_an_error_after_the_timeout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, guarantee: DeliveryGuarantee
 ) -> None:
-    for module in (commits, writer):
-        monkeypatch.setattr(module, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(commits, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(Server, "patience_s", 1.0)
     with MariaDbServer(tmp_path) as server:
         table = Table(server.url)
         rows, committer = ends(table.sink(guarantee=guarantee), table.name)
@@ -189,7 +190,7 @@ def test_a_server_that_stays_away_is_an_error_after_its_time(
             done(rows, committer, 1)
 
 
-def test_a_commit_that_hangs_is_ended_by_whoever_gives_it_up(table: Table) -> None:
+def test_giving_up_a_commit_ends_it_although_it_hangs(table: Table) -> None:
     table.add(1)
     holder = table.sink().server.connect(SinkError)
     holder.exec_driver_sql(f"update {table.name} set `key` = 'held' where id = 1")
@@ -217,7 +218,7 @@ def test_a_commit_that_hangs_is_ended_by_whoever_gives_it_up(table: Table) -> No
 
 
 @BOTH
-def test_a_row_larger_than_the_server_takes_is_told(tmp_path: Path, guarantee: DeliveryGuarantee) -> None:
+def test_a_row_above_the_servers_limit_is_an_error(tmp_path: Path, guarantee: DeliveryGuarantee) -> None:
     with MariaDbServer(tmp_path, max_allowed_packet="2M") as server:
         table = Table(server.url, "id bigint primary key, `key` longtext")
         rows, committer = ends(table.sink(guarantee=guarantee), table.name)
@@ -242,7 +243,7 @@ def test_a_row_larger_than_the_server_takes_is_told(tmp_path: Path, guarantee: D
 def test_values_that_do_not_fit_are_errors_where_the_server_is_not_strict(
     tmp_path: Path, mariadb: MariaDbServer, columns: str, value: Any, words: str
 ) -> None:
-    """None is cut, none becomes a question mark."""
+    """No value is truncated, and no character becomes a question mark."""
     run(mariadb.url, "set global sql_mode = ''")
     try:
         table = Table(mariadb.url, columns)
@@ -260,18 +261,28 @@ def test_values_that_do_not_fit_are_errors_where_the_server_is_not_strict(
     ("columns", "fields", "options", "message"),
     [
         ("", {"id": int, "extra": int}, {}, "no column 'extra'"),
-        ("", {"id": str, "key": str}, {}, "column 'id' is BIGINT.*, the job's field string"),
+        ("", {"id": str, "key": str}, {}, "column 'id' has the type BIGINT.*, but the job's field has string"),
         ("", {"key": str}, {}, "column 'id' is required"),
         ("", {"id": int, "key": str}, {"key": ["key"]}, "no primary key or unique index"),
-        ("id int primary key, `key` text", {"id": int}, {}, "column 'id' is INTEGER.*, the job's field int64"),
-        ("id bigint unsigned primary key", {"id": int}, {}, "unsigned=True.*, the job's field int64"),
+        (
+            "id int primary key, `key` text",
+            {"id": int},
+            {},
+            "column 'id' has the type INTEGER.*, but the job's field has int64",
+        ),
+        ("id bigint unsigned primary key", {"id": int}, {}, "unsigned=True.*, but the job's field has int64"),
         (
             "id bigint primary key, x float",
             {"id": int, "x": float},
             {},
-            "column 'x' is FLOAT.*, the job's field double",
+            "column 'x' has the type FLOAT.*, but the job's field has double",
         ),
-        ("id bigint, x double generated always as (id + 1)", {"id": int, "x": float}, {}, "column 'x' is generated"),
+        (
+            "id bigint, x double generated always as (id + 1)",
+            {"id": int, "x": float},
+            {},
+            "the server generates column 'x'",
+        ),
         (
             "id bigint primary key, `key` varchar(9) unique",
             {"id": int, "key": str},
@@ -281,20 +292,20 @@ def test_values_that_do_not_fit_are_errors_where_the_server_is_not_strict(
         ("id bigint primary key) engine = (", {}, {}, ""),
     ],
 )
-def test_what_does_not_fit_is_refused_at_the_start(
+def test_fields_that_do_not_fit_are_refused_at_the_start(
     mariadb: MariaDbServer, columns: str, fields: Any, options: Any, message: str
 ) -> None:
     if not message:
         table = Table(mariadb.url)
         table.execute(f"alter table {table.name} engine = MyISAM")
-        fields, message = {"id": int}, "has the engine MyISAM, which knows no transactions"
+        fields, message = {"id": int}, "has the engine MyISAM, which has no transactions"
     else:
         table = Table(mariadb.url, *([columns] if columns else []))
     with pytest.raises(PenstockError, match=message):
         table.sink(fields, **options).validate()
 
 
-def test_columns_that_take_all_values_fit(mariadb: MariaDbServer) -> None:
+def test_columns_that_accept_all_values_fit(mariadb: MariaDbServer) -> None:
     table = Table(
         mariadb.url,
         "id bigint unsigned auto_increment primary key, a int unsigned not null, b smallint, c float, d decimal(20, 4), e varchar(9) not null, unique (a, e)",
@@ -305,7 +316,7 @@ def test_columns_that_take_all_values_fit(mariadb: MariaDbServer) -> None:
     table.sink(schema, key=["a", "e"]).validate()
 
 
-def test_servers_users_and_tables_that_are_not_there_are_errors_at_the_start(
+def test_missing_servers_users_and_tables_are_errors_at_the_start(
     table: Table, mariadb: MariaDbServer, tmp_path: Path
 ) -> None:
     secret = tmp_path / "password"
@@ -323,24 +334,24 @@ def test_servers_users_and_tables_that_are_not_there_are_errors_at_the_start(
     assert "cannot be read" in refused(mariadb.url_of("admin"), password_file=str(tmp_path / "none"))
     assert "check that the server runs" in refused("mysql+pymysql://admin@127.0.0.1:1/test")
     assert "create the database" in refused(mariadb.url_of("admin", mariadb.password, "nowhere"))
-    assert "there is no table 'nothing'" in refused(mariadb.url, "nothing")
-    assert "cannot be understood" in refused("what=ever")
-    assert "known here" in refused("oracle+oracledb://a@b/c")
-    assert "behind '?'" in refused(f"{mariadb.url}?what=ever")
+    assert "table 'nothing' does not exist" in refused(mariadb.url, "nothing")
+    assert "cannot be parsed" in refused("what=ever")
+    assert "does not support the database oracle" in refused("oracle+oracledb://a@b/c")
+    assert "parameters after '?'" in refused(f"{mariadb.url}?what=ever")
     secret.write_text("secret\n")
     given = mariadb.url_of(user), table.name
-    assert "GRANT the job's user" in refused(*given, password_file=str(secret))
+    assert "GRANT this right to the job's user" in refused(*given, password_file=str(secret))
     table.execute(f"grant select on test.{table.name} to {user}")
     assert "INSERT command denied" in refused(*given, password_file=str(secret))
     table.execute(f"grant insert on test.{table.name} to {user}")
     assert "UPDATE command denied" in refused(*given, password_file=str(secret), key=["id"], guarantee=AT_LEAST_ONCE)
     table.execute(f"drop table if exists {NOTES}")
-    assert "let another user make it, and GRANT SELECT, INSERT, UPDATE, DELETE" in refused(
+    assert "let another user create the table, and GRANT SELECT, INSERT, UPDATE, DELETE" in refused(
         *given, password_file=str(secret)
     )
     SqlSink(*given, {"id": int, "key": str}, guarantee=AT_LEAST_ONCE, password_file=str(secret)).validate()
     table.sink().validate()
-    assert table.execute(f"show tables like '{NOTES}'") == []  # a check makes nothing
+    assert table.execute(f"show tables like '{NOTES}'") == []  # a check creates nothing
     table.sink().create_committer({}, job_id="a", uid="b")
     assert "GRANT SELECT, INSERT, UPDATE, DELETE" in refused(*given, password_file=str(secret))
     table.execute(f"grant select, insert, update, delete on test.{NOTES} to {user}")
@@ -351,7 +362,7 @@ def test_servers_users_and_tables_that_are_not_there_are_errors_at_the_start(
     assert table.ids() == [1]
 
 
-def test_a_source_reads_on_over_connections_that_are_cut_and_a_server_that_dies(tmp_path: Path) -> None:
+def test_a_source_continues_after_lost_connections_and_a_killed_server(tmp_path: Path) -> None:
     with MariaDbServer(tmp_path) as server:
         table = Table(server.url)
         table.add(*range(40))
@@ -372,16 +383,16 @@ def test_a_source_reads_on_over_connections_that_are_cut_and_a_server_that_dies(
 
 
 def test_exactly_once_needs_checkpoints(table: Table) -> None:
-    with pytest.raises(InvalidJob, match="without checkpoints"):
+    with pytest.raises(InvalidJob, match="needs checkpoints"):
         table.sink().check_checkpoints(0, bounded=False)
     table.sink(guarantee=AT_LEAST_ONCE).check_checkpoints(0, bounded=False)
 
 
-def test_an_index_of_the_beginnings_of_keys_is_none_to_replace_rows_by(mariadb: MariaDbServer) -> None:
-    """With it a row would replace one whose key only begins as its own."""
+def test_a_prefix_index_of_keys_is_not_used_to_replace_rows(mariadb: MariaDbServer) -> None:
+    """A row would otherwise replace a row whose key only starts with the same characters."""
     for index in ("unique (`key`(2))", "primary key (`key`(2))"):
         table = Table(mariadb.url, f"`key` varchar(20) not null, id bigint, {index}")
-        with pytest.raises(SinkError, match="beginnings of key alone"):
+        with pytest.raises(SinkError, match="unique index on prefixes of key"):
             table.sink(key=["key"]).validate()
 
 
@@ -396,14 +407,14 @@ def test_views_and_notes_without_transactions_are_refused_at_the_start(tmp_path:
         view.sink(guarantee=AT_LEAST_ONCE).validate()
         table.sink().validate()
         table.execute(f"alter table {NOTES} engine = Aria")
-        with pytest.raises(SinkError, match=f"{NOTES} has the engine Aria, which knows no transactions"):
+        with pytest.raises(SinkError, match=f"{NOTES} has the engine Aria, which has no transactions"):
             table.sink().validate()
-        with pytest.raises(SinkError, match=f"{NOTES} has the engine Aria, which knows no transactions"):
+        with pytest.raises(SinkError, match=f"{NOTES} has the engine Aria, which has no transactions"):
             table.sink().create_committer({}, job_id="a", uid="b")
 
 
 @BOTH
-def test_a_server_that_takes_no_writes_is_refused_at_the_start(tmp_path: Path, guarantee: DeliveryGuarantee) -> None:
+def test_a_read_only_server_is_refused_at_the_start(tmp_path: Path, guarantee: DeliveryGuarantee) -> None:
     with MariaDbServer(tmp_path) as server:
         table = Table(server.url)
         ends(table.sink(), table.name)
@@ -412,13 +423,13 @@ def test_a_server_that_takes_no_writes_is_refused_at_the_start(tmp_path: Path, g
         sink = SqlSink(server.url_of("reader", "secret"), table.name, {"id": int, "key": str}, guarantee=guarantee)
         sink.validate()
         table.execute("set global read_only = 1")
-        with pytest.raises(SinkError, match=r"(?s)read-only.*name the server that takes writes"):
+        with pytest.raises(SinkError, match=r"(?s)read-only.*name the server that accepts writes"):
             sink.validate()
         assert table.ids() == []
 
 
 @BOTH
-def test_batches_go_in_statements_as_small_as_the_server_takes(tmp_path: Path, guarantee: DeliveryGuarantee) -> None:
+def test_batches_use_statements_within_the_servers_limit(tmp_path: Path, guarantee: DeliveryGuarantee) -> None:
     with MariaDbServer(tmp_path, max_allowed_packet="128K") as server:
         table = Table(server.url, "id bigint primary key, `key` longtext")
         rows, committer = ends(table.sink(guarantee=guarantee), table.name)
@@ -427,7 +438,7 @@ def test_batches_go_in_statements_as_small_as_the_server_takes(tmp_path: Path, g
         assert table.ids() == list(range(1000))
 
 
-def test_a_row_that_is_too_large_with_its_backslashes_is_told(tmp_path: Path) -> None:
+def test_a_row_that_is_too_large_with_its_backslashes_is_an_error(tmp_path: Path) -> None:
     with MariaDbServer(tmp_path, max_allowed_packet="2M") as server:
         table = Table(server.url, "id bigint primary key, `key` longblob")
         rows, committer = ends(table.sink({"id": int, "key": bytes}), table.name)
@@ -445,7 +456,7 @@ def test_zero_stays_zero_where_the_server_counts(mariadb: MariaDbServer) -> None
     assert table.rows() == [(0, "b")]
 
 
-def test_bytes_and_names_are_as_they_were_whatever_the_server_takes_for_a_quote(tmp_path: Path) -> None:
+def test_bytes_and_names_are_unchanged_whatever_the_server_uses_for_quotes(tmp_path: Path) -> None:
     with MariaDbServer(tmp_path, sql_mode="ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT") as server:
         table = Table(server.url, 'id bigint primary key, "key" blob, "a%%b" text')
         sink = table.sink({"id": int, "key": bytes, "a%b": str}, key=["id"])

@@ -1,4 +1,4 @@
-"""`JdbcSink` as programs of PyFlink's use it, on every database."""
+"""`JdbcSink` as PyFlink programs use it, on every database."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ import sqlalchemy
 from penstock.common.errors import PenstockError, SinkError
 from penstock.common.typeinfo import Types
 from penstock.common.types import Row
-from penstock.connectors.sink import WriterContext
+from penstock.connectors.core.sink import WriterContext
 from penstock.connectors.sql.jdbc.sink import JdbcSink as Made
 from penstock.datastream.connectors.jdbc import JdbcConnectionOptions, JdbcExecutionOptions, JdbcSink
 from tests.in_process import environment, run
 from tests.integration.sql.tables import Table
-from tools.mariadbserver import MariaDbServer
+from tools.servers.mariadb import MariaDbServer
 
 FIELDS = Types.ROW_NAMED(["id", "key"], [Types.LONG(), Types.STRING()])
 
 
 def connection(url: str) -> JdbcConnectionOptions:
-    """As JDBC has it."""
+    """Return the options as JDBC has them."""
     builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_driver_name("org.example.Driver")
     if url.startswith("sqlite"):
         return builder.with_url(f"jdbc:sqlite:{url.removeprefix('sqlite:///')}").build()
@@ -53,7 +53,7 @@ def rows(*ids: int) -> list[Row]:
     return [Row(n, f"k{n}") for n in ids]
 
 
-def test_records_come_by_batches_and_at_checkpoints(table: Table) -> None:
+def test_records_are_sent_in_batches_and_at_checkpoints(table: Table) -> None:
     made = sink(table, batch_size=3)
     made.validate()
     writer = opened(made)
@@ -70,7 +70,7 @@ def test_records_come_by_batches_and_at_checkpoints(table: Table) -> None:
     writer.close()
 
 
-def test_records_come_when_the_interval_is_over(table: Table) -> None:
+def test_records_are_sent_when_the_interval_is_over(table: Table) -> None:
     writer = opened(sink(table, batch_interval_ms=200))
     writer.write(rows(1), None, 0)
     assert writer.next_processing_time(5_000) == 5_200
@@ -79,7 +79,7 @@ def test_records_come_when_the_interval_is_over(table: Table) -> None:
     writer.close()
 
 
-def test_an_upsert_of_ones_own_and_texts_with_marks(table: Table) -> None:
+def test_an_own_upsert_statement_and_texts_with_question_marks(table: Table) -> None:
     quote = "`key`" if "mysql" in table.url else "key"
     instead = f"on duplicate key update {quote} = values({quote})"
     if "mysql" not in table.url:
@@ -157,7 +157,7 @@ def test_values_of_many_kinds(url: str) -> None:
     writer.close()
 
 
-def test_a_record_that_the_database_refuses_is_told_and_nothing_of_its_batch_is_written(table: Table) -> None:
+def test_a_record_that_the_database_rejects_is_an_error_and_its_batch_is_not_written(table: Table) -> None:
     table.add(7)
     writer = opened(sink(table, max_retries=3))
     writer.write(rows(*range(10)), None, 0)
@@ -172,12 +172,12 @@ def test_a_record_that_the_database_refuses_is_told_and_nothing_of_its_batch_is_
     ("sql", "words"),
     [("insert into nothing values (?, ?)", "nothing"), ("insert into {} (id, wrong) values (?, ?)", "wrong"), ("insert nonsense ? ?", "(?i)syntax")],
 )  # fmt: skip
-def test_statements_that_the_database_does_not_take_are_errors_at_the_start(table: Table, sql: str, words: str) -> None:
+def test_statements_that_the_database_rejects_are_errors_at_the_start(table: Table, sql: str, words: str) -> None:
     with pytest.raises(SinkError, match=words):
         sink(table, sql.format(table.name)).validate()
 
 
-def test_a_program_of_pyflinks_runs(table: Table, tmp_path: Path) -> None:
+def test_a_pyflink_program_runs(table: Table, tmp_path: Path) -> None:
     env = environment(tmp_path)
     env.set_parallelism(2)
     stream = env.from_collection([Row(n, f"k{n}") for n in range(500)], FIELDS)
@@ -187,7 +187,7 @@ def test_a_program_of_pyflinks_runs(table: Table, tmp_path: Path) -> None:
 
 
 @pytest.mark.mariadb
-def test_a_server_that_comes_back_within_the_retries_gets_everything(tmp_path: Path) -> None:
+def test_a_server_that_returns_within_the_retries_gets_all_records(tmp_path: Path) -> None:
     with MariaDbServer(tmp_path) as server:
         table = Table(server.url)
         writer = opened(sink(table, max_retries=5))
@@ -208,7 +208,7 @@ def test_a_server_that_comes_back_within_the_retries_gets_everything(tmp_path: P
 
 
 @pytest.mark.mariadb
-def test_what_the_user_may_not_do_is_an_error_at_the_start(mariadb: MariaDbServer, tmp_path: Path) -> None:
+def test_a_missing_right_of_the_user_is_an_error_at_the_start(mariadb: MariaDbServer, tmp_path: Path) -> None:
     table = Table(mariadb.url)
     user = f"u{table.name}"
     table.execute(f"create user {user} identified by 'secret'")

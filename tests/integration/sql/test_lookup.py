@@ -1,4 +1,4 @@
-"""Rows of a table for each value of a stream."""
+"""Look up the rows of a table for each value of a stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.in_process import environment, run
 from tests.integration.sql.tables import Table
 
 SEEN: list[Any] = []
-"""By the job's sink, which is another one than the test's: programs travel."""
+"""The records of the job's sink. The job runs with its own copy of the sink, because programs are serialized."""
 
 
 def see(value: Any) -> None:
@@ -32,7 +32,7 @@ def lookup(table: Table, **options: Any) -> SqlLookup:
 
 
 def asked(function: SqlLookup, *values: Any) -> list[Any]:
-    """All at the same time."""
+    """Look up all values at the same time."""
 
     async def ask() -> list[Any]:
         return await asyncio.gather(*map(function.async_invoke, values))
@@ -50,7 +50,7 @@ def test_values_get_the_rows_of_their_keys(table: Table) -> None:
     assert asked(function, "k1", "none") == [1, 4]
 
 
-def test_answers_are_believed_for_their_time_and_no_longer(table: Table) -> None:
+def test_answers_are_cached_for_their_ttl(table: Table) -> None:
     table.add(1)
     quote = "`key`" if "mysql" in table.url else "key"
     believes, asks = lookup(table), lookup(table, ttl=0)
@@ -66,30 +66,30 @@ def test_many_keys_go_in_few_queries(table: Table) -> None:
     table.add(*range(10, 2000))
     function = lookup(table)
     function.open(None)
-    ask, queries = function._ask, []
+    ask, queries = function._request, []
 
     async def counted(connection: Any, keys: list[str]) -> Any:
         queries.append(len(keys))
         return await ask(connection, keys)
 
-    function._ask = counted  # type: ignore[method-assign]
+    function._request = counted  # type: ignore[method-assign]
     assert len(asked(function, *range(10, 2000))) == 1990
     assert len(queries) == 4
 
 
-def test_what_is_wrong_is_told(table: Table) -> None:
+def test_a_wrong_setting_is_an_error(table: Table) -> None:
     with pytest.raises(SourceError, match="has no column 'nothing'"):
         lookup(table, column="nothing").open(None)
     with pytest.raises(InvalidJob, match="no column 'celsius'"):
         SqlLookup(table.url, table.name, {"celsius": float}, column="id", key=str, join=names).open(None)
     function = lookup(table)
     function.open(None)
-    with pytest.raises(SourceError, match="'no number' is no key of column 'id'"):
+    with pytest.raises(SourceError, match="the key 'no number' is not a number, but column 'id'"):
         asked(function, "no number")
 
 
 @pytest.mark.mariadb
-def test_a_connection_that_is_cut_is_made_anew(mariadb: Any) -> None:
+def test_the_lookup_reconnects_after_a_lost_connection(mariadb: Any) -> None:
     table = Table(mariadb.url)
     table.add(1, 2)
     function = lookup(table, ttl=0)

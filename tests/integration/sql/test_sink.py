@@ -13,8 +13,8 @@ import pytest
 
 from penstock.common.errors import RecordFormatError, SinkError
 from penstock.common.types import Row, RowKind
-from penstock.connectors.sink import WriterContext
-from penstock.connectors.sql import commits
+from penstock.connectors.core.sink import WriterContext
+from penstock.connectors.tables import commits
 from penstock.datastream.connectors.sql import DeliveryGuarantee, SqlSink
 from tests.committables import settled
 from tests.integration.sql.tables import Table
@@ -42,7 +42,7 @@ def write(sink: SqlSink, job: str, values: list[Any], checkpoint: int = 1) -> No
         committer.commit(votes)
 
 
-def test_rows_of_a_checkpoint_come_with_its_commit_and_once(table: Table) -> None:
+def test_rows_of_a_checkpoint_are_added_once_by_its_commit(table: Table) -> None:
     sink = table.sink()
     sink.validate()
     writer, committer = ends(sink, table.name)
@@ -57,7 +57,7 @@ def test_rows_of_a_checkpoint_come_with_its_commit_and_once(table: Table) -> Non
 
 
 @BOTH
-def test_rows_replace_those_with_their_key_and_the_last_one_counts(table: Table, guarantee: DeliveryGuarantee) -> None:
+def test_rows_replace_those_with_their_key_and_the_last_one_wins(table: Table, guarantee: DeliveryGuarantee) -> None:
     sink = table.sink(key=["id"], guarantee=guarantee)
     sink.validate()
     for checkpoint, rows in enumerate([[(1, "a"), (2, "b"), (1, "c")], [(2, "d"), (3, "e"), (2, "f")]], 1):
@@ -66,7 +66,7 @@ def test_rows_replace_those_with_their_key_and_the_last_one_counts(table: Table,
 
 
 @BOTH
-def test_rows_that_are_their_key_alone_are_there_once(table: Table, guarantee: DeliveryGuarantee) -> None:
+def test_rows_with_only_key_columns_exist_once(table: Table, guarantee: DeliveryGuarantee) -> None:
     sink = table.sink({"id": int}, key=["id"], guarantee=guarantee)
     sink.validate()
     for checkpoint in (1, 2):
@@ -75,7 +75,7 @@ def test_rows_that_are_their_key_alone_are_there_once(table: Table, guarantee: D
 
 
 @BOTH
-def test_rows_of_a_table_that_changes_are_deleted_with_it(table: Table, guarantee: DeliveryGuarantee) -> None:
+def test_deletes_of_a_changelog_delete_rows(table: Table, guarantee: DeliveryGuarantee) -> None:
     sink = table.sink(key=["id"], deletes=True, guarantee=guarantee)
     sink.validate()
 
@@ -106,7 +106,7 @@ def test_many_rows_are_deleted_in_one_checkpoint(table: Table) -> None:
     assert table.ids() == [1]
 
 
-def test_at_least_once_rows_are_there_at_the_barrier_or_when_they_have_waited(table: Table) -> None:
+def test_at_least_once_rows_are_written_at_the_barrier_or_after_the_batch_time(table: Table) -> None:
     writer, committer = ends(table.sink(guarantee=AT_LEAST_ONCE, batch_rows=3), table.name)
     assert committer is None
     writer.write([{"id": n, "key": "a"} for n in range(3)], None, 0)
@@ -120,7 +120,7 @@ def test_at_least_once_rows_are_there_at_the_barrier_or_when_they_have_waited(ta
     writer.close()
 
 
-def test_who_comes_second_waits_for_a_commit_that_is_under_way(table: Table) -> None:
+def test_a_second_committer_waits_for_a_running_commit(table: Table) -> None:
     sink = table.sink()
     writer, zombie = ends(sink, table.name)
     _, successor = ends(sink, table.name)
@@ -147,7 +147,7 @@ def test_who_comes_second_waits_for_a_commit_that_is_under_way(table: Table) -> 
     assert table.ids() == [1]
 
 
-def test_many_that_commit_the_same_checkpoints_at_once_write_each_once(table: Table) -> None:
+def test_many_concurrent_committers_of_the_same_checkpoints_write_each_once(table: Table) -> None:
     sink = table.sink()
     writer, _ = ends(sink, table.name)
     votes = [voted(writer, number, *range(number * 10, number * 10 + 10)) for number in range(1, 11)]
@@ -191,19 +191,19 @@ def test_a_commit_that_breaks_off_in_the_middle_leaves_nothing(table: Table) -> 
 
 
 @BOTH
-def test_a_row_that_the_database_refuses_is_told_with_its_values_and_none_is_written(
+def test_the_error_for_a_row_that_the_database_rejects_shows_its_values_and_no_row_is_written(
     url: str, guarantee: DeliveryGuarantee
 ) -> None:
     table = Table(url, "id bigint primary key, `key` varchar(20), check (id <> 700)")
     rows = [{"id": n, "key": f"k{n % 3}"} for n in range(1000)]
     began = time.monotonic()
-    with pytest.raises(SinkError, match=r"(?is)such as \{'id': 700, 'key': 'k1'\}.*constraint.*filter out such rows"):
+    with pytest.raises(SinkError, match=r"(?is)such as \{'id': 700, 'key': 'k1'\}.*constraint.*filter such rows"):
         write(table.sink(guarantee=guarantee), table.name, rows)
     assert time.monotonic() - began < 10
     assert table.ids() == []
 
 
-def test_a_row_with_a_key_that_is_there_is_told(table: Table) -> None:
+def test_a_row_with_an_existing_key_is_an_error(table: Table) -> None:
     table.add(3)
     writer, committer = ends(table.sink(), table.name)
     with pytest.raises(SinkError, match=r"such as \{'id': 3, 'key': 'k0'\}"):
@@ -211,16 +211,16 @@ def test_a_row_with_a_key_that_is_there_is_told(table: Table) -> None:
     assert table.ids() == [3]
 
 
-def test_ids_of_checkpoints_that_begin_anew_are_told_from_a_second_try(table: Table) -> None:
+def test_restarted_checkpoint_ids_are_distinguished_from_a_retry(table: Table) -> None:
     writer, committer = ends(table.sink(), table.name)
     committer.commit(voted(writer, 1, 1) + voted(writer, 3, 3))
     for again in (1, 2, 3):
-        with pytest.raises(SinkError, match="begun anew"):
+        with pytest.raises(SinkError, match="started again at 1"):
             committer.commit(voted(writer, again, 50))
     assert table.ids() == [1, 3]
 
 
-def test_old_checkpoints_are_told_from_those_of_ids_that_begin_anew_also_when_their_notes_have_gone(
+def test_old_checkpoints_are_distinguished_from_restarted_ids_even_without_their_notes(
     table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commits, "KEPT", 3)
@@ -231,11 +231,11 @@ def test_old_checkpoints_are_told_from_those_of_ids_that_begin_anew_also_when_th
         committer.commit(votes[-1])
     left = table.execute(f"select checkpoint from {commits.NOTES} where app like ? order by 1", f"%{table.name}%")
     assert left == [(-1,), (6,), (7,), (8,)]
-    for vote in votes:  # whoever goes back to an old savepoint commits again
+    for vote in votes:  # a restore from an old savepoint commits again
         committer.commit(vote)
     time.sleep(0.002)
     for checkpoint in (1, 5, 6, 8):
-        with pytest.raises(SinkError, match="begun anew"):
+        with pytest.raises(SinkError, match="started again at 1"):
             committer.commit(voted(writer, checkpoint, 70))
     committer.commit(voted(writer, 9, 9))
     assert table.ids() == list(range(1, 10))
@@ -306,9 +306,9 @@ def test_values_of_numpy_come_as_plain_ones(url: str) -> None:
     assert read(table.source(Everything)) == [FIRST]
 
 
-def test_numbers_that_are_none_fail_before_they_wait_for_a_commit(url: str) -> None:
+def test_invalid_numbers_fail_before_they_are_staged(url: str) -> None:
     if url.startswith("postgresql"):
-        return  # which has NaN
+        return  # this database supports NaN
     table = everything(url)
     writer, _ = ends(table.sink({"id": int, "x": float}), table.name)
     with pytest.raises(RecordFormatError, match="field 'x'"):
@@ -316,7 +316,7 @@ def test_numbers_that_are_none_fail_before_they_wait_for_a_commit(url: str) -> N
 
 
 def test_a_session_is_in_utc_and_waits_for_no_lock_forever(table: Table) -> None:
-    """Also in the connections that commit, and after what they took back."""
+    """Check this also in the connections that commit, and after a rollback."""
     server = table.sink().server
     for autocommit in (True, False):
         connection = server.connect(SinkError, autocommit=autocommit)
@@ -334,7 +334,7 @@ def test_a_session_is_in_utc_and_waits_for_no_lock_forever(table: Table) -> None
 
 @pytest.mark.postgres
 @pytest.mark.parametrize("value", ["a\0b", {"text": ["a\0b"]}])
-def test_a_text_that_postgres_has_not_is_refused_before_it_waits(postgres: Any, value: Any) -> None:
+def test_text_that_postgres_cannot_store_is_refused_before_it_is_staged(postgres: Any, value: Any) -> None:
     table = Table(postgres.conninfo, "id bigint primary key, `key` text")
     kind = str if isinstance(value, str) else dict[str, list[str]]
     rows, committer = ends(table.sink({"id": int, "key": kind}), table.name)
@@ -347,8 +347,8 @@ def test_a_text_that_postgres_has_not_is_refused_before_it_waits(postgres: Any, 
 
 
 @BOTH
-def test_names_with_percents_are_what_they_are(url: str, guarantee: DeliveryGuarantee) -> None:
-    name = "a%b" if url.startswith("sqlite") else "a%%b"  # as the driver takes it in a statement of its own
+def test_names_with_percent_signs_are_unchanged(url: str, guarantee: DeliveryGuarantee) -> None:
+    name = "a%b" if url.startswith("sqlite") else "a%%b"  # the driver's notation in a separate statement
     table = Table(url, f"id bigint primary key, `{name}` varchar(20)")
     sink = table.sink({"id": int, "a%b": str}, key=["id"], deletes=True, guarantee=guarantee)
     sink.validate()

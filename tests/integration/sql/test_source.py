@@ -1,4 +1,4 @@
-"""Tables by ranges of a key, and what grows behind one."""
+"""Read tables by ranges of a key, and follow tables that grow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import InvalidJob, SourceError
-from penstock.connectors.source import ReadBounds, ReaderContext, Split
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Split
 from tests.integration.sql.tables import Table
 
 BOUNDS = ReadBounds(max_records=7)
@@ -22,7 +22,7 @@ def opened(source: Any, split: Split, position: Any = None) -> Any:
 
 
 def read(source: Any) -> list[Any]:
-    """With a new reader for every few records, each in a process of its own as it were."""
+    """Read with a new reader for every few records, as if each reader ran in a separate process."""
     source.validate()
     rows = []
     for split in source.create_enumerator().discover():
@@ -49,7 +49,7 @@ def test_an_empty_table_ends(table: Table) -> None:
     assert read(table.source()) == []
 
 
-def test_keys_that_are_no_numbers_are_read_in_their_order(url: str) -> None:
+def test_keys_that_are_not_numbers_are_read_in_order(url: str) -> None:
     kind = "timestamp(6)" if url.startswith("postgresql") else "datetime(6)"
     table = Table(
         url, f"id varchar(20) primary key, `at` {kind} not null unique, price decimal(20, 6) not null unique, n int"
@@ -74,12 +74,12 @@ def first_key(table: Table, key: str, n: int) -> Any:
 
 
 def take(reader: Any) -> list[int]:
-    reader._next_look = 0.0
+    reader._next_poll = 0.0
     batch = reader.read(BOUNDS)
     return [] if batch is None else [row["id"] for row in batch.rows().values]
 
 
-def test_what_grows_is_followed_over_restarts(table: Table) -> None:
+def test_a_source_follows_a_growing_table_across_restarts(table: Table) -> None:
     table.add(1, 2)
     source = table.source(follow=10, settle=0)
     assert not source.bounded
@@ -97,7 +97,7 @@ def test_what_grows_is_followed_over_restarts(table: Table) -> None:
 
 
 def test_rows_are_read_when_their_key_has_been_there_for_some_time(table: Table) -> None:
-    """So a transaction that commits a smaller key within that time is not passed over."""
+    """This delay does not skip a transaction that commits a smaller key within that time."""
     source = table.source(follow=10, settle=60_000)
     [split] = source.create_enumerator().discover()
     reader = opened(source, split)
@@ -111,7 +111,7 @@ def test_rows_are_read_when_their_key_has_been_there_for_some_time(table: Table)
     assert take(reader) == []
 
 
-def test_a_source_may_begin_behind_a_key_or_with_what_comes(table: Table) -> None:
+def test_a_source_may_start_after_a_key_or_at_new_rows(table: Table) -> None:
     table.add(1, 2, 3)
     assert [row["id"] for row in read(table.source(start=1))] == [2, 3]
     source = table.source(follow=10, settle=0, start="latest")
@@ -122,12 +122,12 @@ def test_a_source_may_begin_behind_a_key_or_with_what_comes(table: Table) -> Non
     assert take(reader) == [4]
 
 
-def test_what_cannot_be_read_is_an_error_at_the_start(table: Table) -> None:
+def test_a_source_that_cannot_read_is_an_error_at_the_start(table: Table) -> None:
     with pytest.raises(InvalidJob, match="no column 'celsius'"):
         table.source({"celsius": float}).validate()
-    with pytest.raises(InvalidJob, match=r"key='key' .* has a unique index of its own"):
+    with pytest.raises(InvalidJob, match=r"key='key' .* is not a NOT NULL column"):
         table.source(key="key").validate()
-    with pytest.raises(SourceError, match="there is no table"):
+    with pytest.raises(SourceError, match="table 'nothing' does not exist"):
         type(table.source())(table.url, "nothing", {"id": int}, key="id").validate()
     with pytest.raises(InvalidJob):
         table.source(splits=2, follow=10)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.sqsserver import KEYS
+from tools.servers.sqs import KEYS
 
 
 @pytest.fixture(autouse=True)

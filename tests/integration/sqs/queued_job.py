@@ -1,4 +1,4 @@
-"""A queue -> keyed state -> files, in a process of its own, which goes on from its newest checkpoint whenever it is started again.
+"""A queue -> keyed state -> files, in a separate process, which continues from its newest checkpoint each time it is started again.
 
 python -m tests.integration.sqs.queued_job FOLDER QUEUE PARALLELISM
 """
@@ -14,7 +14,7 @@ from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.datastream.connectors.sqs import SqsSource
 from penstock.datastream.formats.json import JsonLinesEncoder
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
 
 JOB_ID = "9057905790579057905790579057905c"

@@ -1,4 +1,4 @@
-"""The example does what its page says, on a real ElasticMQ."""
+"""The example works as its page describes, on a real ElasticMQ."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.jobmanager.job.requests import Operation
 from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, started, until
 from tests.integration.sqs.test_sqs import Queue
-from tools.sqsserver import KEYS, SqsServer
+from tools.servers.sqs import KEYS, SqsServer
 
 pytestmark = pytest.mark.sqs
 EXAMPLE = EXAMPLES / "sqs_payments"

@@ -1,4 +1,4 @@
-"""Queues on a real ElasticMQ: each message once over killed jobs and a service that is away, none lost, and what is refused by its name."""
+"""Queues on a real ElasticMQ: each message once in spite of killed jobs and an unavailable service. Errors name the rejected value."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ import pytest
 
 from penstock.common.errors import InvalidJob, PlatformError, RecordFormatError, SinkError, SourceError
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.sink import WriterContext
-from penstock.connectors.source import ReadBounds, ReaderContext, Split
+from penstock.connectors.core.sink import WriterContext
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Split
 from penstock.datastream.connectors.sqs import SqsRejectedMessage, SqsSink, SqsSource
 from penstock.datastream.formats.json import JsonLinesEncoder, JsonLinesFormat
-from tools.sqsserver import KEYS, SqsServer
+from tools.servers.sqs import KEYS, SqsServer
 
 pytestmark = pytest.mark.sqs
 CONTEXT = WriterContext(0, 1, 0, "out", "job")
 
 
 class Queue:
-    """Of a test."""
+    """The queue of one test."""
 
     count = 0
 
@@ -45,13 +45,13 @@ class Queue:
 
     @property
     def left(self) -> tuple[int, int]:
-        """Messages that wait, and that are under way."""
+        """Return the number of messages that wait, and of messages in flight."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         found = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
         return int(found[names[0]]), int(found[names[1]])
 
     def read(self) -> list[dict[str, Any]]:
-        """All that waits, in the order in which it comes."""
+        """Return all waiting messages, in order of arrival."""
         found: list[dict[str, Any]] = []
         while True:
             told = self.client.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10, AttributeNames=["All"])
@@ -127,12 +127,14 @@ def test_messages_are_deleted_with_the_checkpoint_that_has_them(sqs: SqsServer, 
     until(lambda: queue.left == (0, 0))
 
 
-def test_what_no_checkpoint_has_comes_again_and_what_one_has_does_not(sqs: SqsServer, reading: Any) -> None:
+def test_messages_without_a_complete_checkpoint_are_redelivered_and_others_are_not(
+    sqs: SqsServer, reading: Any
+) -> None:
     queue = Queue(sqs)
     queue.fill(*range(20))
     first = reading(exactly(queue))
     assert len(first.values(20)) == 20
-    position = first.checkpoint(1)  # complete, and the job dies before it can tell
+    position = first.checkpoint(1)  # complete, but the job is killed before it can report it
     queue.fill(*range(20, 30))
     assert len(first.values(10)) == 10
     first.close()
@@ -144,7 +146,7 @@ def test_what_no_checkpoint_has_comes_again_and_what_one_has_does_not(sqs: SqsSe
     until(lambda: queue.left == (0, 0))
 
 
-def test_a_message_is_kept_for_as_long_as_the_job_has_it(sqs: SqsServer, reading: Any) -> None:
+def test_a_message_remains_hidden_while_the_job_has_it(sqs: SqsServer, reading: Any) -> None:
     queue = Queue(sqs, VisibilityTimeout="1")
     queue.fill(*range(12))
     reader = reading(SqsSource(queue.url, SimpleStringSchema(), visibility_timeout=2_000))
@@ -155,7 +157,7 @@ def test_a_message_is_kept_for_as_long_as_the_job_has_it(sqs: SqsServer, reading
     until(lambda: queue.left == (0, 0))
 
 
-def test_so_many_are_under_way_and_no_more(sqs: SqsServer, reading: Any) -> None:
+def test_at_most_the_configured_number_of_messages_is_in_flight(sqs: SqsServer, reading: Any) -> None:
     queue = Queue(sqs)
     queue.fill(*range(300))
     reader = reading(exactly(queue, most_under_way=100))
@@ -169,10 +171,10 @@ def test_a_fifo_queue_keeps_the_order_of_a_group(sqs: SqsServer, reading: Any) -
     queue = Queue(sqs, ".fifo", FifoQueue="true")
     sink = SqsSink(queue.url, SimpleStringSchema(), group=lambda t: t[0], deduplication=lambda t: t)
     texts = [f"{group}{number:02}" for number in range(20) for group in "ab"]
-    written(sink, *texts, *texts)  # the second time they are known
+    written(sink, *texts, *texts)  # the queue deduplicates the second copies
     reader = reading(exactly(queue))
     found: list[str] = []
-    for checkpoint in range(1, 30):  # a group waits until what it gave was deleted
+    for checkpoint in range(1, 30):  # a group's next messages wait until its received ones were deleted
         found += reader.values(1, patience=3)
         reader.checkpoint(checkpoint)
         reader.reader.notify_checkpoint_complete(checkpoint)
@@ -203,13 +205,13 @@ def test_bodies_that_cannot_be_read_have_a_side_output(sqs: SqsServer, reading: 
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda url: f"{url}-other", "there is none of that name"),
-        (lambda url: url.replace("http", "ftp"), "is no URL of an SQS queue"),
+        (lambda url: f"{url}-other", "it does not exist"),
+        (lambda url: url.replace("http", "ftp"), "is not the URL of an SQS queue"),
         (lambda url: "http://127.0.0.1:9/000000000000/q", "EndpointConnectionError"),
-        (lambda url: "", "is no URL of an SQS queue"),
+        (lambda url: "", "is not the URL of an SQS queue"),
     ],
 )
-def test_what_is_wrong_is_told_at_the_start(sqs: SqsServer, change: Callable[[str], str], told: str) -> None:
+def test_a_wrong_setting_is_an_error_at_the_start(sqs: SqsServer, change: Callable[[str], str], told: str) -> None:
     url = change(Queue(sqs).url)
     for make in (
         lambda: SqsSource(url, SimpleStringSchema(), patience=200),
@@ -219,7 +221,9 @@ def test_what_is_wrong_is_told_at_the_start(sqs: SqsServer, change: Callable[[st
             make().validate()
 
 
-def test_without_credentials_nothing_begins(sqs: SqsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_job_without_credentials_does_not_start(
+    sqs: SqsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     queue = Queue(sqs)
     for name in KEYS:
         monkeypatch.delenv(name)
@@ -241,7 +245,7 @@ def written(sink: SqsSink, *values: Any) -> None:
         writer.close()
 
 
-def test_records_are_messages_when_the_checkpoint_is_there(sqs: SqsServer) -> None:
+def test_records_are_messages_when_the_checkpoint_is_complete(sqs: SqsServer) -> None:
     queue = Queue(sqs)
     written(SqsSink(queue.url, JsonLinesEncoder()), *[{"id": n, "x": np.float64(n)} for n in range(57)])
     bodies = [json.loads(message["Body"]) for message in queue.read()]
@@ -264,7 +268,7 @@ def test_large_messages_share_no_request(sqs: SqsServer) -> None:
         ("\ufffe", r"has '\\ufffe'"),
     ],
 )
-def test_a_record_that_is_no_message_is_told_by_name(sqs: SqsServer, value: str, told: str) -> None:
+def test_the_error_for_a_record_without_a_message_shows_the_record(sqs: SqsServer, value: str, told: str) -> None:
     queue = Queue(sqs)
     with pytest.raises(RecordFormatError, match=told):
         written(SqsSink(queue.url, SimpleStringSchema()), "good", value)
@@ -290,7 +294,7 @@ def test_groups_belong_to_fifo_queues(sqs: SqsServer) -> None:
 
 
 class Job:
-    """The job in a process of its own, and the files that it has written."""
+    """The job in a separate process, and the files that it has written."""
 
     def __init__(self, folder: Path, queue: Queue) -> None:
         self._folder = folder
@@ -322,7 +326,7 @@ class Job:
             time.sleep(0.05)
 
 
-def test_each_message_once_over_killed_jobs_and_a_service_that_stands_still(tmp_path: Path) -> None:
+def test_each_message_is_read_once_across_killed_jobs_and_a_paused_service(tmp_path: Path) -> None:
     chance = random.Random(5)
     with SqsServer(tmp_path / "sqs") as server:
         queue = Queue(server)

@@ -1,6 +1,6 @@
-"""What the engine does in the base image, on one pod: the driver's JVM, an executor, Python.
+"""The parts of the engine in the base image, on one pod: the driver's JVM, an executor, Python.
 
-Run in a container with a read-only root file system, as a user without rights; prints one JSON object on its last line.
+Run in a container with a read-only root file system, as a user without rights. It prints one JSON object on its last line.
 Authentication and encryption are on, because they need jars that a plain job does not load.
 """
 
@@ -49,7 +49,7 @@ def main() -> None:
         "seconds": round(time.monotonic() - began, 1),
     }
     print(json.dumps(results), flush=True)
-    # what Spark still runs ends with the container
+    # Spark's remaining processes end with the container
     os._exit(0)
 
 

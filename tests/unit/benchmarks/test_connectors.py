@@ -19,7 +19,7 @@ SERVERLESS = ("plain", "files", "lakehouse")
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def test_what_needs_no_server_is_measured() -> None:
+def test_connectors_without_a_server_are_measured() -> None:
     found = connectors(400, 1, SERVERLESS)
     assert found["problems"] == {}
     assert {"plain.numbers", "files.json-read", "delta.sink", "iceberg.source"} <= found["connectors"].keys()
@@ -28,7 +28,7 @@ def test_what_needs_no_server_is_measured() -> None:
         assert "bare" not in figures or figures["ratio"] > 0 < figures["bare"]["cpu_us"]
 
 
-def test_a_run_of_which_less_came_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_reads_too_few_records_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     def lossy(count: int) -> Cost:
         return consumed(count, iter(parts(rows(count)[1:])))
 
@@ -44,39 +44,39 @@ def test_a_run_of_which_less_came_is_a_problem(monkeypatch: pytest.MonkeyPatch) 
     assert found["problems"] == {"plain.lossy": "Wrong: records read: 19, expected 20"}
 
 
-def test_readings_that_came_twice_are_wrong() -> None:
+def test_a_reading_that_arrives_twice_is_wrong() -> None:
     with pytest.raises(Wrong, match="sum of the times"):
         consumed(3, iter([rows(3)[:2], rows(3)[:1]]))
 
 
-def test_the_least_of_the_runs_is_given() -> None:
-    costs = iter([9.0, 3.0, 4.0, 2.0])  # the first is the warm-up
+def test_the_fastest_of_the_runs_is_reported() -> None:
+    costs = iter([9.0, 3.0, 4.0, 2.0])  # the first run is the warm-up
     figures = compared(Case("some.case", lambda count: Cost(count, next(costs), 1.0)), 100, 3)
     assert figures["cpu_us"] == 20_000
     assert figures["all_cpu_us"] == [30_000, 40_000, 20_000]
 
 
-def test_a_system_that_is_unknown_is_refused() -> None:
-    with pytest.raises(SystemExit, match="there is no system abacus"):
+def test_an_unknown_system_is_refused() -> None:
+    with pytest.raises(SystemExit, match="unknown systems abacus"):
         connectors(20, 1, ["abacus"])
 
 
 def cells() -> set[str]:
-    """Names of the pages' cells."""
+    """Return the names of the cells on all pages."""
     return {name for page in tables.PAGES for name in tables.CELL.findall(page.read_text())}
 
 
-def test_every_case_without_a_server_has_its_cell(tmp_path: Path) -> None:
+def test_every_case_without_a_server_has_a_cell(tmp_path: Path) -> None:
     for system in SERVERLESS:
         with opened(system, tmp_path) as cases:
             assert {case.name for case in cases} <= cells()
 
 
-def test_every_cell_is_of_a_system_that_is_measured() -> None:
+def test_every_cell_belongs_to_a_measured_system() -> None:
     assert {name.partition(".")[0] for name in cells()} - {"delta", "iceberg"} <= set(NAMES)
 
 
-def test_every_row_of_the_connectors_has_a_cost_and_a_proof() -> None:
+def test_every_row_of_the_connectors_table_has_a_cost_and_a_proof() -> None:
     page = (DOCS / "connectors.md").read_text()
     found = re.findall(r"^\| \[?`.*", page, re.MULTILINE)
     assert len(found) > 40
@@ -115,7 +115,7 @@ old
 """
 
 
-def test_a_run_makes_cells_and_blocks_anew() -> None:
+def test_a_run_replaces_cells_and_blocks() -> None:
     page = tables.rendered(PAGE, result())
     assert page.startswith(
         "| `A` | 2.5 (2.0) <!-- kafka.source --> | 2.5 <!-- plain.print --> |\n| `B` | 7 <!-- redis.source --> |\n"
@@ -129,13 +129,13 @@ def test_a_run_makes_cells_and_blocks_anew() -> None:
     assert tables.rendered(page, result()) == page
 
 
-def test_a_run_of_some_systems_changes_their_cells_only() -> None:
+def test_a_run_of_some_systems_changes_only_their_cells() -> None:
     page = tables.rendered(PAGE, result(), whole=False)
     assert "2.5 (2.0) <!-- kafka.source -->" in page
     assert "old\n<!-- end -->" in page
 
 
-def test_a_run_with_problems_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_problems_changes_no_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page, kept = tmp_path / "page.md", tmp_path / "result.json"
     page.write_text(PAGE)
     monkeypatch.setattr(tables, "PAGES", [page])

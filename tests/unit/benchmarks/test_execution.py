@@ -18,7 +18,7 @@ def program(body: str) -> list[str]:
     return [sys.executable, "-c", "import json, subprocess, sys, time\n" + body]
 
 
-def test_start_up_is_not_counted_and_children_are(tmp_path: Path) -> None:
+def test_cpu_time_excludes_the_start_and_includes_child_processes(tmp_path: Path) -> None:
     body = (
         BURN.format(0.5)
         + "begin = time.time()\n"
@@ -32,11 +32,11 @@ def test_start_up_is_not_counted_and_children_are(tmp_path: Path) -> None:
     assert run.memory_mb
 
 
-def test_a_program_that_fails_shows_its_last_words(tmp_path: Path) -> None:
+def test_a_failed_program_shows_the_end_of_its_output(tmp_path: Path) -> None:
     with pytest.raises(RunFailed, match="no such thing"):
         execute(program("raise ValueError('no such thing')"), {}, 1, tmp_path / "log")
 
 
-def test_ratios_are_of_penstock_over_the_peer() -> None:
+def test_ratios_divide_penstock_by_the_peer() -> None:
     figures = {"penstock": {"cpu_us_per_record": 2.0}, "bytewax": {"cpu_us_per_record": 8.0}}
     assert ratios("w1", figures) == {"bytewax": {"penstock": 0.25, "goal": 1.0, "met": True}}

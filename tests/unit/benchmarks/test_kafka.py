@@ -10,11 +10,11 @@ from benchmarks.kafka.systems import COUNTS, LIVE, SYSTEMS, UPDATES, chosen
 from benchmarks.measures.kafka import ratios
 
 EXPECTED = np.array([2, 0, 3])
-"""Of sensor 0 two readings, of sensor 1 none, of sensor 2 three."""
+"""Expected counts: two readings of sensor 0, none of sensor 1, three of sensor 2."""
 
 
 def outputs(*rows: tuple[int, ...]) -> Outputs:
-    """Of (sensor, count) or (sensor, count, diff)."""
+    """Return the outputs for rows of (sensor, count) or (sensor, count, diff)."""
     return Outputs(*np.array([(*row, 1)[:3] for row in rows], np.int64).reshape(-1, 3).T)
 
 
@@ -22,11 +22,11 @@ RIGHT = [(2, 3), (0, 1), (2, 1), (0, 2), (2, 2)]
 CHANGES = [(0, 1), (2, 2), (0, 1, -1), (0, 2), (2, 2, -1), (2, 3)]
 
 
-def test_every_count_once_in_any_order_is_right() -> None:
+def test_outputs_with_every_count_once_are_right_in_any_order() -> None:
     assert difference(outputs(*RIGHT), EXPECTED, COUNTS) is None
 
 
-def test_the_last_counts_of_updates_are_right() -> None:
+def test_the_last_count_of_each_update_is_right() -> None:
     assert difference(outputs(*CHANGES), EXPECTED, UPDATES) is None
 
 
@@ -44,7 +44,7 @@ def test_the_last_counts_of_updates_are_right() -> None:
         ([*CHANGES, (2, 3, -1)], UPDATES, "1 of 2 counts lost, 0 repeated, 0 that no reading gives"),
     ],
 )
-def test_what_is_wrong_is_told(rows: list[tuple[int, ...]], kind: str, wrong: str) -> None:
+def test_wrong_outputs_are_described(rows: list[tuple[int, ...]], kind: str, wrong: str) -> None:
     assert difference(outputs(*rows), EXPECTED, kind) == wrong
 
 
@@ -52,7 +52,7 @@ def costs(**of: float) -> dict[str, dict[str, Any]]:
     return {name.replace("_", "-"): {"cpu_us": cost} for name, cost in of.items()}
 
 
-def test_the_best_peer_is_told_with_and_without_those_that_write_less() -> None:
+def test_the_best_peer_is_reported_with_and_without_peers_that_write_less() -> None:
     found = ratios(costs(penstock=4.0, penstock_at_least_once=1.0, flink_sql=8.0, bytewax=20.0, quix=40.0, pathway=5.0))
     assert found == {
         "to_flink_sql": 0.5,
@@ -63,7 +63,7 @@ def test_the_best_peer_is_told_with_and_without_those_that_write_less() -> None:
     }
 
 
-def test_there_are_ratios_to_what_ran_only() -> None:
+def test_ratios_exist_only_for_systems_that_ran() -> None:
     assert ratios(costs(penstock=4.0, quix=40.0)) == {
         "best_python_peer": "quix",
         "to_best_python_peer": 0.1,
@@ -73,10 +73,10 @@ def test_there_are_ratios_to_what_ran_only() -> None:
     assert ratios(costs(flink_sql=8.0, quix=40.0)) == {}
 
 
-def test_systems_are_chosen_by_name() -> None:
+def test_systems_are_selected_by_name() -> None:
     assert [system.name for system in chosen(SYSTEMS, ["quix", "penstock"])] == ["penstock", "quix"]
     assert chosen(LIVE, []) == list(LIVE)
     with pytest.raises(
-        SystemExit, match=r"no system 'flink' here; there are penstock, penstock-at-least-once, flink-sql"
+        SystemExit, match=r"unknown system 'flink'; choose from penstock, penstock-at-least-once, flink-sql"
     ):
         chosen(SYSTEMS, ["penstock", "flink"])

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import auctions
 from benchmarks.nexmark_reference import QUERIES, expected, summary
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from tests.in_process import InProcess, environment
 
 sys.path.append(str(Path(auctions.__file__).parent / "programs"))
@@ -24,7 +24,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return auctions.prepare(EVENTS, tmp_path_factory.mktemp("nexmark"))
 
 
-def test_the_same_events_every_time(data: Path, tmp_path: Path) -> None:
+def test_the_generator_makes_the_same_events_every_time(data: Path, tmp_path: Path) -> None:
     again = auctions.prepare(EVENTS, tmp_path)
     lines = [(folder / "events" / f"part-{n}.jsonl").read_text() for folder in (data, again) for n in range(2)]
     assert lines[:2] == lines[2:]
@@ -34,7 +34,7 @@ def test_the_same_events_every_time(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("query", QUERIES)
-def test_a_query_gives_what_duckdb_gives(query: str, data: Path, tmp_path: Path) -> None:
+def test_a_query_returns_the_same_result_as_duckdb(query: str, data: Path, tmp_path: Path) -> None:
     env = environment(tmp_path)
     env.set_parallelism(2)
     penstock_nexmark.build(env, query, str(data), str(tmp_path))

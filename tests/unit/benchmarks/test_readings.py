@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_equal_shapes_give_equal_readings(tmp_path: Path) -> None:
+def test_equal_shapes_generate_equal_readings(tmp_path: Path) -> None:
     shape = Shape(2000, 50, 500)
     one, other = prepare(shape, tmp_path / "one"), prepare(shape, tmp_path / "other")
     assert (one / "big/part-0.jsonl").read_bytes() == (other / "big/part-0.jsonl").read_bytes()
 
 
-def test_a_sensor_is_in_one_file_only_and_chunks_hold_the_same_lines(tmp_path: Path) -> None:
+def test_a_sensor_is_in_one_file_only_and_chunks_contain_the_same_lines(tmp_path: Path) -> None:
     folder = prepare(Shape(2000, 50, 0), tmp_path)
     sensors = [{json.loads(line)["sensor_id"] for line in (folder / f"big/part-{n}.jsonl").open()} for n in range(2)]
     assert len(sensors[0] | sensors[1]) == 50
@@ -29,14 +29,14 @@ def test_a_sensor_is_in_one_file_only_and_chunks_hold_the_same_lines(tmp_path: P
         assert b"".join(chunk.read_bytes() for chunk in chunks) == (folder / f"big/part-{n}.jsonl").read_bytes()
 
 
-def test_jitter_bounds_how_late_a_reading_is() -> None:
+def test_jitter_limits_the_lateness_of_a_reading() -> None:
     calm, jittered = columns(Shape(5000, 10, 0)), columns(Shape(5000, 10, 300))
     lateness = calm.time - jittered.time
     assert lateness.min() >= 0
     assert 0 < lateness.max() <= 300
 
 
-def test_summaries_are_those_of_a_plain_loop(tmp_path: Path) -> None:
+def test_summaries_equal_those_of_a_plain_loop(tmp_path: Path) -> None:
     shape = Shape(3000, 20, 100)
     data = prepare(shape, tmp_path)
     counts: dict[str, int] = {}
@@ -55,7 +55,7 @@ def test_summaries_are_those_of_a_plain_loop(tmp_path: Path) -> None:
     ("workload", "spoil"),
     [("w3", lambda rows: rows[1:]), ("w3", lambda rows: [*rows, rows[0]]), ("w4", lambda rows: rows[1:])],
 )
-def test_a_missing_or_doubled_result_is_found(
+def test_a_missing_or_duplicate_result_is_detected(
     tmp_path: Path, workload: str, spoil: Callable[[list[Any]], list[Any]]
 ) -> None:
     shape = Shape(100_000, 20 if workload == "w3" else 1000, 0)

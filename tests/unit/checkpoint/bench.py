@@ -1,4 +1,4 @@
-"""A coordinator with everything around it in reach."""
+"""A checkpoint coordinator together with the objects around it, all accessible to tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ E = TypeVar("E")
 
 @dataclass
 class Bench:
-    """A coordinator with everything around it in reach."""
+    """A checkpoint coordinator together with the objects around it, all accessible to tests."""
 
     storage: CheckpointStorage
     faulty: FaultyStore
@@ -35,7 +35,7 @@ class Bench:
         self.executor = ManualExecutor()
         self.coordinator = CheckpointCoordinator(self.storage, self.settings, self.executor)
         self.begin()
-        self.executor.run_all()  # what a JobManager before this one has left
+        self.executor.run_all()  # clean up the leftovers of an earlier JobManager
 
     def begin(self, **options: Any) -> None:
         recovery = take_over(self.storage, **options)
@@ -56,7 +56,7 @@ class Bench:
                 self.coordinator.on_ack(ack(request, info.uid, subtask, **fields), self.now)
 
     def settle(self) -> list[Event]:
-        """Tick and let the background work until nothing moves."""
+        """Tick and run the background work until neither changes anything."""
         events = self.coordinator.tick(self.now)
         while self.executor.waiting:
             self.executor.run_all()

@@ -1,4 +1,4 @@
-"""What the tests of checkpoints are given."""
+"""Fixtures of the checkpoint tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def pair(tmp_path: Path) -> tuple[CheckpointStorage, FaultyStore]:
-    """Storage on a folder of its own, and the store behind it, which can be told to fail."""
+    """Return storage on a separate folder, and the store behind it that can inject faults."""
     return faulty_storage(tmp_path / "root")
 
 

@@ -1,7 +1,7 @@
-"""The life of a job, as far as its JobManager's checkpoints go: for tests that do something to each of its requests.
+"""The checkpoints of a job's whole life, for tests that inject a fault into each request of its JobManager.
 
-A JobManager takes a job over, checkpoints it, makes a savepoint, fails over once, takes the last checkpoint and ends. The job
-reads the numbers 0 to N-1 and writes them in pieces through a two-phase commit sink.
+A JobManager takes a job over, takes a checkpoint and a savepoint, and fails over once. It then takes the last
+checkpoint and ends. The job reads the numbers 0 to N-1 and writes them in pieces through a two-phase commit sink.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from tests.unit.checkpoint.support import InlineExecutor, ack, job
 
 if TYPE_CHECKING:
     from penstock.checkpoint.files.storage import CheckpointStorage
-    from penstock.state.backend import FileRef
+    from penstock.state.files import FileRef
 
 NUMBERS = 12
 PER_CHECKPOINT = 2
 FAILS_AT = 6
-"""The attempt fails when it has read so many, once."""
+"""The position at which the first attempt fails."""
 ATTEMPTS = 6
 
 
 @dataclass
 class Sink:
-    """Pieces by name; committed ones are visible."""
+    """A sink that stores pieces by name. Committed pieces are visible."""
 
     pieces: dict[str, list[int]] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Sink:
 
 
 class JobManager:
-    """One process: attempts, as the JobMaster makes them, until the job has ended or the attempts are used up."""
+    """A JobManager process. Like the JobMaster, it starts attempts until the job ends or no attempts are left."""
 
     def __init__(self, storage: CheckpointStorage, sink: Sink, *, may_fail: bool = True) -> None:
         self.storage = storage
@@ -155,10 +155,10 @@ class JobManager:
 
 
 def check(manager: JobManager, status: str, storage: CheckpointStorage) -> None:
-    """Nothing is lost, repeated or missing; what failed can be gone on with.
+    """Check that no record is lost or repeated, that no file is missing, and that a failed job can be resumed.
 
     Args:
-        storage: the same folder, where nothing goes wrong.
+        storage: the same folder, without faults.
     """
     for url in manager.savepoints:
         assert verify(url, stores=storage.stores, checksums=True).is_complete

@@ -1,4 +1,4 @@
-"""Doubles and builders for the tests of checkpoints."""
+"""Test doubles and builders for the checkpoint tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ JOB_ID = "5f1a2b3c4d5e6f708192a3b4c5d6e7f8"
 
 
 class DictStore:
-    """An object store in a dictionary, with a clock that counts puts (`modified` is exact)."""
+    """An object store in a dictionary. Its clock counts puts, so that `modified` is exact."""
 
     conditional_puts = True
 
@@ -97,7 +97,7 @@ class DictStore:
 
 
 class ManualExecutor(Executor):
-    """Runs what was submitted when it is told to, in this thread."""
+    """An executor that runs submitted calls when the test requests it, in this thread."""
 
     def __init__(self) -> None:
         self.waiting: list[tuple[Future[Any], Callable[[], Any]]] = []
@@ -117,7 +117,7 @@ class ManualExecutor(Executor):
 
 
 class InlineExecutor(Executor):
-    """Runs at once, in the caller's thread."""
+    """An executor that runs a call immediately in the caller's thread."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -132,7 +132,7 @@ def stores_with(store: ObjectStore, scheme: str, policy: RetryPolicy = QUICK) ->
 
 
 def faulty_storage(root: Path | str, job_id: str = JOB_ID) -> tuple[CheckpointStorage, FaultyStore]:
-    """Storage on a local folder, or in a dictionary for `dict://…`, behind a store that can be told to fail."""
+    """Return storage on a local folder, or in a dictionary for `dict://…`, behind a store that can inject faults."""
     url = str(root)
     inner: ObjectStore = DictStore() if url.startswith("dict://") else LocalStore(fsync=False)
     faulty = FaultyStore(inner)
@@ -143,9 +143,9 @@ def faulty_storage(root: Path | str, job_id: str = JOB_ID) -> tuple[CheckpointSt
 
 @contextmanager
 def delayed_put(faulty: FaultyStore, match: str, act: Callable[[], object]) -> Iterator[list[object]]:
-    """`act` runs in a thread up to its put of `match`, then the block, then the put and the rest of `act`.
+    """Run `act` in a thread up to its put of `match`, then the block, then the put and the rest of `act`.
 
-    Gives a list that then holds what `act` returned or raised.
+    Yield a list that contains the result or the exception of `act` afterwards.
     """
     outcome: list[object] = []
 
@@ -167,7 +167,7 @@ def delayed_put(faulty: FaultyStore, match: str, act: Callable[[], object]) -> I
 def handle(
     storage: CheckpointStorage | None, groups: tuple[int, int], *contents: bytes, reuse: Iterable[Any] = ()
 ) -> dict[str, Any]:
-    """A keyed state handle whose files are really written."""
+    """Write the files of a keyed state handle and return the handle."""
     files = [*reuse]
     uploaded = 0
     if storage is not None:

@@ -1,11 +1,11 @@
-"""Every request of a job's life to the store and everything that may go wrong with it.
+"""Every request of a job's life to the store, combined with every fault that can occur.
 
-The life of a job (`life`) is lived once without a fault to count its requests, and then once for each request and each fault.
-Afterwards, whatever was hit:
+The life of a job (`life`) runs once without a fault to count its requests, and then once for each request and fault.
+After each run:
 
-- the job has ended as FINISHED, or it has failed with storage's own words: it is never fenced off, for there is nobody else;
-- every number is visible once, or the job has failed and a successor, started on a store that works, makes it so;
-- nothing that the newest checkpoint or the savepoint names is missing.
+- The job is FINISHED, or it failed with the error of the storage. It is never fenced, because it is the only leader.
+- Every number is visible once. If the job failed, a successor on a working store achieves this.
+- All objects that the newest checkpoint or the savepoint names exist.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 POLICY = RetryPolicy(retry_for=3, pause=1, max_pause=1)
-"""By a clock that only pauses move, and pauses are half as long as this or more."""
+"""The limits of retries, by a clock that only pauses advance. A pause lasts at least half of its nominal time."""
 TRIES = 8
-"""More than a request is tried."""
+"""A number above the number of tries of a request."""
 
 ONCE = [
     Fault.TIMEOUT_BEFORE,
@@ -44,18 +44,18 @@ ONCE = [
 
 @dataclass(frozen=True)
 class Trouble:
-    """What happens to request number `at`, and what to the tries of it that follow."""
+    """The fault of request number `at` and of its retries."""
 
     at: int
     fault: Fault
     then: Fault | None = None
-    """To every further try of the same request until it is given up; None: it is answered."""
+    """The fault of every retry of the same request until the caller gives up. None means that the retry is answered."""
     is_away_after: bool = False
-    """The store answers nothing for as long as a request is tried."""
+    """Whether the store answers no request until the caller gives up this one."""
 
 
 class HitStore(FaultyStore):
-    """Hits one request, by its number; `requests` counts them."""
+    """A store that injects a fault into one request by its number. `requests` counts the requests."""
 
     def __init__(self, inner: DictStore, trouble: Trouble | None) -> None:
         super().__init__(inner)
@@ -98,7 +98,7 @@ def storage_on(store: FaultyStore) -> CheckpointStorage:
 
 
 def life(trouble: Trouble | None) -> HitStore:
-    """Lived and checked."""
+    """Run the life of a job and check its outcome."""
     store = HitStore(DictStore(), trouble)
     manager = JobManager(storage_on(store), Sink())
     status = manager.run()
@@ -118,23 +118,30 @@ def every_request(make: Callable[[int], Trouble]) -> None:
 
 
 @pytest.mark.parametrize("fault", ONCE, ids=lambda fault: fault.name)
-def test_a_request_that_is_hit_once(fault: Fault) -> None:
+def test_a_job_survives_one_fault_of_a_request(fault: Fault) -> None:
     every_request(lambda at: Trouble(at, fault))
 
 
+FIRST = [
+    pytest.param(Fault.TIMEOUT_BEFORE, marks=pytest.mark.slow),
+    Fault.TIMEOUT_AFTER,
+    pytest.param(Fault.LATE, marks=pytest.mark.slow),
+]
+
+
 @pytest.mark.parametrize("then", [Fault.TIMEOUT_BEFORE, Fault.DENIED], ids=lambda fault: fault.name)
-@pytest.mark.parametrize("fault", [Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER, Fault.LATE], ids=lambda fault: fault.name)
-def test_a_request_whose_tries_are_used_up(fault: Fault, then: Fault) -> None:
+@pytest.mark.parametrize("fault", FIRST, ids=lambda fault: fault.name)
+def test_a_job_survives_a_request_whose_retries_all_fail(fault: Fault, then: Fault) -> None:
     every_request(lambda at: Trouble(at, fault, then))
 
 
-@pytest.mark.parametrize("fault", [Fault.TIMEOUT_BEFORE, Fault.TIMEOUT_AFTER, Fault.LATE], ids=lambda fault: fault.name)
-def test_a_store_that_goes_away_with_a_request(fault: Fault) -> None:
+@pytest.mark.parametrize("fault", FIRST, ids=lambda fault: fault.name)
+def test_a_job_survives_a_store_that_becomes_unavailable(fault: Fault) -> None:
     every_request(lambda at: Trouble(at, fault, is_away_after=True))
 
 
 def test_the_life_has_every_step_of_the_protocol() -> None:
-    """Else the tests above would not hit them."""
+    """Check the life itself, because the tests above could otherwise miss a step."""
     urls = {(operation, url.removeprefix("dict://root/job/")) for operation, url in life(None).calls}
     for step in [
         *(("put", f"leader/{epoch}{part}") for epoch in (1, 2, 3) for part in ("", ".base")),

@@ -33,12 +33,12 @@ def gateway() -> FakeGateway:
 
 @pytest.fixture
 def terminal(shared_server: RestServer, shared_gateway: Current, gateway: FakeGateway) -> Terminal:
-    """A terminal whose `penstock` speaks to the fake cluster."""
+    """Return a terminal whose `penstock` connects to the fake cluster."""
     shared_gateway.gateway = gateway
     return Terminal({"PENSTOCK_MASTER": shared_server.url})
 
 
 @pytest.fixture
 def offline() -> Terminal:
-    """A terminal without any cluster."""
+    """Return a terminal without a cluster."""
     return Terminal({"PENSTOCK_MASTER": "http://localhost:1"})

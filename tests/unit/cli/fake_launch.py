@@ -1,4 +1,4 @@
-"""Stands for `penstock.jobmanager.process.launch`: keeps what it was asked, and runs programs without a cluster."""
+"""A double for `penstock.jobmanager.process.launch`: it records its calls and runs programs without a cluster."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FakeLaunch(ModuleType):
 
 
 def install() -> FakeLaunch:
-    """Make it what is imported. Called by `sitecustomize` in processes that a test starts."""
+    """Replace the module for later imports. `sitecustomize` calls this in processes that a test starts."""
     fake = FakeLaunch()
     sys.modules["penstock.jobmanager.process.launch"] = fake
     return fake

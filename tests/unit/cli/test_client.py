@@ -32,12 +32,12 @@ def answering(response: httpx.Response) -> RestClient:
         httpx.Response(502, text="Bad Gateway"),
     ],
 )
-def test_something_else_at_the_url_is_said_to_be_so(response: httpx.Response) -> None:
-    with pytest.raises(MasterUnreachable, match="what answers at http://x is no JobManager"):
+def test_another_server_at_the_url_is_reported(response: httpx.Response) -> None:
+    with pytest.raises(MasterUnreachable, match="the server at http://x is not a JobManager"):
         answering(response).overview()
 
 
-def test_what_only_reads_is_asked_again_on_a_connection_that_was_being_closed() -> None:
+def test_a_read_request_is_retried_if_its_connection_was_closed() -> None:
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -65,21 +65,21 @@ def test_refusals_keep_code_and_remedy() -> None:
     assert (error.message, error.remedy, error.code, error.status) == ("job is FAILED", "wait", "CONFLICT", 409)
 
 
-def test_refusals_of_another_server_of_the_field_are_understood() -> None:
+def test_error_responses_in_flinks_shape_are_understood() -> None:
     with pytest.raises(RequestFailed, match="Job could not be found"):
         answering(httpx.Response(404, json={"errors": ["Job could not be found"]})).state("j")
 
 
-def test_an_answer_that_does_not_come_is_said_to_be_so() -> None:
+def test_a_missing_answer_is_reported() -> None:
     def late(request: httpx.Request) -> httpx.Response:
         raise httpx.ReadTimeout("timed out", request=request)
 
-    with pytest.raises(MasterUnreachable, match="no answer in time"):
+    with pytest.raises(MasterUnreachable, match="no response in time"):
         RestClient("x:8081", transport=httpx.MockTransport(late)).overview()
 
 
 @pytest.mark.parametrize("url", ["http://[", "http://no such host", "x:abc"])
-def test_a_url_that_is_none_is_an_error_of_the_same_kind(url: str) -> None:
+def test_an_invalid_url_is_an_error_of_the_same_kind(url: str) -> None:
     with pytest.raises(MasterUnreachable):
         RestClient(url).overview()
 
@@ -89,11 +89,11 @@ def test_a_token_is_sent(gateway: FakeGateway, tmp_path: Path) -> None:
     token_file.write_text("s3cret\n")
     with RestServer(gateway, port=0, token_file=str(token_file)) as server:
         assert connect(server.url, token_file).overview().slots_total == 8
-        with pytest.raises(RequestFailed, match="this API needs a token"):
+        with pytest.raises(RequestFailed, match="this API requires a token"):
             connect(server.url, None).overview()
 
 
-def test_a_token_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_token_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         connect("x", tmp_path / "none")
 
@@ -110,7 +110,7 @@ def test_job_ids_cannot_reach_other_paths() -> None:
 
 
 def test_connections_of_many_threads_are_kept() -> None:
-    """httpcore closes what is beyond a limit, also when it has just been given to a thread: `Bad file descriptor`."""
+    """httpcore closes connections above a limit, even one that a thread has just received: `Bad file descriptor`."""
     threads, connections = 40, []
     together = threading.Barrier(threads)
 
@@ -129,13 +129,13 @@ def test_connections_of_many_threads_are_kept() -> None:
             self.wfile.write(b"[]")
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing."""
+            """Log nothing."""
 
     class Server(ThreadingHTTPServer):
         request_queue_size = threads
 
     with Server(("127.0.0.1", 0), Answer) as server, ThreadPoolExecutor(threads) as pool:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         client = RestClient(f"http://127.0.0.1:{server.server_port}")
         for _ in range(3):
             list(pool.map(lambda _: client._http.get("/"), range(threads)))
@@ -144,10 +144,10 @@ def test_connections_of_many_threads_are_kept() -> None:
     assert len(connections) == threads
 
 
-def test_a_jobmanager_with_a_job_of_its_own_takes_no_programs() -> None:
+def test_a_jobmanager_that_runs_one_job_accepts_no_programs() -> None:
     def refuse(request: httpx.Request) -> httpx.Response:
         return httpx.Response(404, json={"errors": ["Not Found"]})
 
-    with pytest.raises(RequestFailed, match="takes no programs") as refused:
+    with pytest.raises(RequestFailed, match="does not accept programs") as refused:
         RestClient("http://master", transport=httpx.MockTransport(refuse)).send_program(b"", {}, 1.0)
     assert "penstock session" in refused.value.remedy

@@ -1,4 +1,4 @@
-"""`penstock doctor` says what is wrong with a machine, and what to do."""
+"""`penstock doctor` reports the problems of a machine and their remedies."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def found(settings: dict[str, str], machine: Machine | None = None) -> dict[str,
     return {finding.subject: finding for finding in examine(Configuration(settings), machine)}
 
 
-def test_a_good_machine_is_good(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_good_machine_passes(terminal: Terminal, tmp_path: Path) -> None:
     outcome = terminal("doctor", "-D", f"execution.checkpointing.dir={tmp_path.as_uri()}")
     assert outcome.code == 0
     assert "BAD" not in outcome.out
@@ -28,7 +28,7 @@ def test_a_good_machine_is_good(terminal: Terminal, tmp_path: Path) -> None:
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_a_storage_that_refuses_is_bad_and_all_else_is_told(terminal: Terminal, tmp_path: Path) -> None:
+def test_storage_that_refuses_is_reported_together_with_all_other_checks(terminal: Terminal, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     outcome = terminal("doctor", "-D", f"execution.checkpointing.dir={(tmp_path / 'file').as_uri()}/below")
     assert outcome.code == 1
@@ -36,31 +36,31 @@ def test_a_storage_that_refuses_is_bad_and_all_else_is_told(terminal: Terminal, 
     assert any(line.startswith("ok       Java: ") for line in outcome.lines)
 
 
-def test_a_port_that_somebody_has_is_named() -> None:
+def test_a_port_in_use_is_named() -> None:
     with socket.socket() as stranger:
         stranger.bind(("127.0.0.1", 0))
         stranger.listen()
         port = stranger.getsockname()[1]
         finding = found({"rest.port": str(port)})["rest.port"]
     assert finding.health == "bad"
-    assert f"port {port} cannot be had" in finding.found
+    assert f"port {port} is not available" in finding.found
 
 
-def test_no_java_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.jobmanager.cluster.jvm.java._candidates", lambda: ["/nowhere"])
     [finding] = [f for f in examine(Configuration()) if "no Java" in f.found]
     assert finding.health == "bad"
     assert "JAVA_HOME" in finding.remedy
 
 
-def test_a_container_that_would_be_killed_is_told_of_with_what_it_needs(tmp_path: Path) -> None:
+def test_a_container_that_is_too_small_is_reported_with_the_memory_that_it_needs(tmp_path: Path) -> None:
     findings = list(examine(Configuration({"taskmanager.memory.process.size": "300mb"})))
     [short] = [f for f in findings if f.subject == "memory"]
-    assert "would be killed" in short.found
+    assert "would kill a worker" in short.found
     assert "taskmanager.memory.process.size" in short.remedy
 
 
-def test_a_small_machine_and_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_small_machine_and_a_missing_folder_are_reported(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc" / "meminfo").write_text("MemTotal: 300000 kB\nMemAvailable: 200000 kB\n")
     findings = found({"io.tmp.dirs": "/not/there"}, Machine(tmp_path))
@@ -69,6 +69,6 @@ def test_a_small_machine_and_a_folder_that_is_not_there(tmp_path: Path) -> None:
     assert findings["folder /not/there"].health == "bad"
 
 
-def test_without_a_checkpoint_directory_it_is_said_what_is_lost() -> None:
+def test_a_missing_checkpoint_directory_is_reported_with_its_consequences() -> None:
     finding = found({})["checkpoint storage"]
     assert (finding.health, finding.found) == ("doubtful", "none is configured")

@@ -27,13 +27,13 @@ def test_jobs_are_listed_and_shown(terminal: Terminal, tmp_path: Path) -> None:
     assert "70 is no number" in out
 
 
-def test_a_job_that_is_not_there_is_told(terminal: Terminal, tmp_path: Path) -> None:
+def test_an_unknown_job_is_an_error(terminal: Terminal, tmp_path: Path) -> None:
     found = terminal("history", "show", str(tmp_path), "orders")
     assert found.code == 1
-    assert f"there is no archive of 'orders' in {tmp_path}" in found.err
+    assert f"{tmp_path} has no archive of job 'orders'" in found.err
 
 
-def test_rest_is_served_until_it_is_ended(tmp_path: Path) -> None:
+def test_rest_is_served_until_the_command_is_interrupted(tmp_path: Path) -> None:
     _, master = ended(tmp_path)
     command = [sys.executable, "-m", "penstock.cli", "history", "serve", str(tmp_path / "history"), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:

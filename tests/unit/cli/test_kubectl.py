@@ -7,17 +7,24 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from penstock.cli.kubectl import Kubectl
 from penstock.rest.server import RestServer
+from tests.unit.rest.current import Current
 from tests.unit.rest.fake_gateway import JOB_ID, FakeGateway
+
+if TYPE_CHECKING:
+    from penstock.rest.gateway import ClusterGateway
 
 KUBECTL = textwrap.dedent(
     """\
-    #!{python}
+    #!{python} -IS
     import base64, json, os, sys, time
     arguments = sys.argv[1:]
     folder = os.environ["FAKE"]
@@ -26,11 +33,22 @@ KUBECTL = textwrap.dedent(
     while arguments[0].startswith("--"):
         del arguments[:2]
     what = arguments[:3]
+    objects = {{}}
+    if os.path.exists(folder + "/objects"):
+        with open(folder + "/objects") as file:
+            objects = json.load(file)
     if arguments[0] == "port-forward":
         if os.path.exists(folder + "/no-pod"):
             sys.exit("error: unable to forward port because pod is not running")
         print("Forwarding from 127.0.0.1:" + os.environ["FAKE_PORT"] + " -> 8081", flush=True)
+        if os.path.exists(folder + "/many-connections"):
+            for stream in (sys.stdout, sys.stderr):
+                for number in range(10000):
+                    print("Handling connection for 8081", file=stream, flush=True)
+            open(folder + "/handled", "w").close()
         time.sleep(600)
+    elif arguments[0] == "get" and " ".join(what[1:]) in objects:
+        print(json.dumps(objects[" ".join(what[1:])]))
     elif what == ["get", "flinkjob", "orders"]:
         print("{{}}")
     elif what == ["get", "secret", "orders-secrets"]:
@@ -50,17 +68,25 @@ KUBECTL = textwrap.dedent(
 )
 
 
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RestServer, Current]]:
+    """Start one REST server with a token for all tests, and return it with its gateway, which each test replaces."""
+    token, gateway = tmp_path_factory.mktemp("master") / "token", Current()
+    token.write_text("s3same")
+    with RestServer(cast("ClusterGateway", gateway), "127.0.0.1", 0, str(token)) as server:
+        yield server, gateway
+
+
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    (tmp_path / "token").write_text("s3same")
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, master: tuple[RestServer, Current]) -> Path:
+    server, shared = master
+    shared.gateway = FakeGateway()
     kubectl = tmp_path / "kubectl"
     kubectl.write_text(KUBECTL.format(python=sys.executable))
     kubectl.chmod(0o755)
-    server = RestServer(FakeGateway(), "127.0.0.1", 0, str(tmp_path / "token")).start()
     for name, value in {"KUBECTL": str(kubectl), "FAKE": str(tmp_path), "FAKE_PORT": str(server.port)}.items():
         monkeypatch.setenv(name, value)
-    yield tmp_path
-    server.stop()
+    return tmp_path
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -72,7 +98,7 @@ def called(folder: Path) -> list[list[str]]:
     return [json.loads(line) for line in (folder / "called").read_text().splitlines()]
 
 
-def test_a_command_is_run_on_the_job_behind_the_flinkjob(folder: Path) -> None:
+def test_a_command_runs_on_the_job_of_the_flinkjob(folder: Path) -> None:
     done = run("info", "orders", "-n", "team", "--context", "prod")
     assert done.returncode == 0, done.stderr
     assert "Socket Window WordCount" in done.stdout
@@ -81,31 +107,31 @@ def test_a_command_is_run_on_the_job_behind_the_flinkjob(folder: Path) -> None:
     assert "s3same" not in str(called(folder))
 
 
-def test_options_are_those_of_the_command(folder: Path) -> None:
+def test_options_are_passed_to_the_command(folder: Path) -> None:
     done = run("flamegraph", "orders", "--vertex", "Window", "-s", "0.1")
     assert done.stdout == "MainThread;app.count:3 5\n" * 2
     assert "tm-0 | " in run("logs", "orders", "--operator", "Window").stdout
 
 
-def test_what_goes_wrong_behind_it_is_told_with_its_code(folder: Path) -> None:
+def test_an_error_of_the_command_keeps_its_exit_code(folder: Path) -> None:
     done = run("flamegraph", "orders", "--vertex", "Sort")
     assert done.returncode == 1
     assert "has no vertex 'Sort'" in done.stderr
 
 
-def test_nothing_is_left_running(folder: Path) -> None:
+def test_no_process_remains(folder: Path) -> None:
     run("info", "orders")
     found = subprocess.run(["pgrep", "-f", str(folder / "kubectl")], capture_output=True, text=True, check=False)
     assert found.stdout == ""
 
 
-def test_a_flinkjob_that_is_not_there_is_told_as_kubectl_tells_it(folder: Path) -> None:
+def test_a_missing_flinkjob_is_reported_with_the_message_of_kubectl(folder: Path) -> None:
     done = run("top", "nothing")
     assert done.returncode == 1
     assert "error [KUBECTL]: Error from server (NotFound): flinkjob nothing not found" in done.stderr
 
 
-def test_a_master_that_does_not_run_is_told(folder: Path) -> None:
+def test_a_master_that_does_not_run_is_reported(folder: Path) -> None:
     (folder / "no-pod").touch()
     done = run("info", "orders")
     assert done.returncode == 1
@@ -114,11 +140,11 @@ def test_a_master_that_does_not_run_is_told(folder: Path) -> None:
     )
 
 
-def test_no_kubectl_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_kubectl_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECTL", "/no/kubectl")
     done = run("list")
     assert done.returncode == 1
-    assert "there is no kubectl" in done.stderr
+    assert "kubectl is not on the PATH" in done.stderr
 
 
 def test_flinkjobs_are_listed(folder: Path) -> None:
@@ -141,14 +167,25 @@ def test_a_savepoint_is_a_flinksnapshot(folder: Path) -> None:
         ({"state": "InProgress"}, "is not complete after 1 s"),
     ],
 )
-def test_a_savepoint_that_does_not_come_is_told(folder: Path, status: dict[str, str], told: str) -> None:
+def test_a_savepoint_that_is_not_taken_in_time_is_reported(folder: Path, status: dict[str, str], told: str) -> None:
     (folder / "status").write_text(json.dumps(status))
     done = run("savepoint", "orders", "--timeout", "1")
     assert done.returncode == 1
     assert told in done.stderr
 
 
-def test_the_dashboard_is_open_until_it_is_ended(folder: Path) -> None:
+def test_the_dashboard_survives_any_number_of_connections(folder: Path) -> None:
+    """kubectl writes a line for each connection, and blocks if its output is not read."""
+    (folder / "many-connections").touch()
+    with Kubectl().forwarded("orders-rest", 8081) as port:
+        assert port == int(os.environ["FAKE_PORT"])
+        until = time.monotonic() + 30
+        while not (folder / "handled").exists():
+            assert time.monotonic() < until, "kubectl is stuck in writing"
+            time.sleep(0.02)
+
+
+def test_the_dashboard_is_open_until_the_command_is_interrupted(folder: Path) -> None:
     command = [sys.executable, "-m", "penstock.cli.kubectl", "dashboard", "orders", "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

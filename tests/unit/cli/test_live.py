@@ -29,7 +29,7 @@ def progress(**more: Any) -> dict[str, Any]:
 
 
 class Screen:
-    """A console that keeps what is drawn."""
+    """A console that records its output."""
 
     def __init__(self, *, is_terminal: bool, width: int = 110) -> None:
         self._file = io.StringIO()
@@ -47,7 +47,7 @@ class Screen:
 
 
 class Story:
-    """Gives one progress after the other, then the last one again and again; raises those that are errors."""
+    """A client that returns or raises the given progresses in order, and then repeats the last one."""
 
     def __init__(self, *parts: dict[str, Any] | Exception) -> None:
         self._rest: Iterator[dict[str, Any] | Exception] = iter(parts)
@@ -66,7 +66,7 @@ def view(story: Story, screen: Screen, **more: Any) -> LiveView:
     return LiveView(story, interval=0.01, out=screen.console, **more)
 
 
-def test_the_picture_has_everything_a_person_asks_for() -> None:
+def test_the_view_shows_all_facts_of_a_job() -> None:
     screen = Screen(is_terminal=False)
     screen.console.print(dashboard(models.JobProgress.model_validate(progress()), [1, 2, 3], ["12:00:00  a note"]))
     for text in (
@@ -89,13 +89,13 @@ def test_the_picture_has_everything_a_person_asks_for() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])
-def test_the_picture_fits_any_width(width: int) -> None:
+def test_the_view_fits_any_width(width: int) -> None:
     screen = Screen(is_terminal=False, width=width)
     screen.console.print(dashboard(models.JobProgress.model_validate(progress())))
     assert {len(line) for line in screen.lines} == {width}
 
 
-def test_a_job_that_has_nothing_yet_can_be_shown() -> None:
+def test_a_job_without_any_facts_can_be_shown() -> None:
     nothing = progress(
         watermark=None,
         lag=None,
@@ -127,7 +127,7 @@ def test_without_a_terminal_it_writes_lines_until_the_job_has_ended() -> None:
     assert "parallelism 4" in lines[1]
 
 
-def test_an_unchanged_job_is_not_written_again_and_again() -> None:
+def test_an_unchanged_job_is_written_only_once() -> None:
     screen = Screen(is_terminal=False)
     story = Story(*[progress() for _ in range(20)], progress(state="CANCELED"))
     view(story, screen, plain_seconds=60).run()
@@ -142,22 +142,22 @@ def test_on_a_terminal_it_draws_in_place() -> None:
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_master_that_is_away_for_a_while_is_waited_for(is_terminal: bool) -> None:
+def test_the_view_waits_for_a_master_that_is_temporarily_unavailable(is_terminal: bool) -> None:
     screen = Screen(is_terminal=is_terminal)
-    away = MasterUnreachable("no JobManager answers at http://x")
+    away = MasterUnreachable("the JobManager at http://x does not respond")
     last = view(Story(progress(), away, away, progress(state="FINISHED")), screen).run()
     assert last is not None
     assert last.state == "FINISHED"
-    assert "this may be old: no JobManager answers at http://x" in screen.text
+    assert "these values may be outdated: the JobManager at http://x does not respond" in screen.text
 
 
-def test_a_master_that_does_not_come_back_is_not_waited_for_for_ever() -> None:
+def test_the_view_does_not_wait_forever_for_a_master() -> None:
     screen = Screen(is_terminal=False)
     last = view(Story(progress(), MasterUnreachable("gone")), screen, patience=0.2).run()
     assert last is not None
     assert last.state == "RUNNING"
-    assert screen.lines[-1] == "this may be old: gone"
-    assert screen.text.count("this may be old") == 1
+    assert screen.lines[-1] == "these values may be outdated: gone"
+    assert screen.text.count("these values may be outdated") == 1
 
 
 def test_a_master_that_never_answers_is_an_error() -> None:
@@ -165,7 +165,7 @@ def test_a_master_that_never_answers_is_an_error() -> None:
         view(Story(MasterUnreachable("no")), Screen(is_terminal=False)).run()
 
 
-def test_in_the_background_it_waits_for_the_job_and_takes_notes() -> None:
+def test_the_background_view_waits_for_the_job_and_writes_notes() -> None:
     screen = Screen(is_terminal=False)
     story = Story(MasterUnreachable("not yet"), progress())
     with view(story, screen) as live:

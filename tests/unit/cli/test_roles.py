@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 def launch(monkeypatch: pytest.MonkeyPatch) -> FakeLaunch:
     fake = FakeLaunch()
     monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.launch", fake)
-    monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.worker_launch", fake)
+    monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.worker.worker_launch", fake)
     return fake
 
 
-def test_a_master_gets_all_that_the_operator_says(offline: Terminal, launch: FakeLaunch) -> None:
+def test_a_master_receives_all_arguments_of_the_operator(offline: Terminal, launch: FakeLaunch) -> None:
     outcome = offline(
         "master", "--entry", "shop.orders:main", "--restore", "s3://b/sp", "--allow-non-restored-state", "old", "older",
         "--job-id", "j-1", "--parallelism", "8", "-D", "x=y", "--", "--topic", "orders", "--fresh",
@@ -52,7 +52,7 @@ def test_a_master_gets_all_that_the_operator_says(offline: Terminal, launch: Fak
 @pytest.mark.parametrize(
     ("ways", "text"),
     [
-        ((), "it is not said where the job's state comes from"),
+        ((), "no option says where the state of the job comes from"),
         (("--fresh", "--restore-latest"), "--restore-latest and --fresh exclude each other"),
         (("--fresh", "--restore", "s3://x"), "--restore and --fresh exclude each other"),
         (("--fresh", "--when-released"), "--fresh and --when-released exclude each other"),
@@ -67,7 +67,7 @@ def test_a_master_starts_in_exactly_one_way(
     assert not launch.calls
 
 
-def test_a_worker(offline: Terminal, launch: FakeLaunch) -> None:
+def test_a_worker_receives_its_arguments(offline: Terminal, launch: FakeLaunch) -> None:
     assert offline("worker", "--master", "my-job-master:7077", "--slots", "2").code == 0
     assert launch.calls == [("run_worker", {"master": "my-job-master:7077", "slots": 2})]
 
@@ -76,7 +76,7 @@ def test_a_worker(offline: Terminal, launch: FakeLaunch) -> None:
 def test_a_worker_needs_host_and_port(offline: Terminal, launch: FakeLaunch, master: str) -> None:
     outcome = offline("worker", "--master", master)
     assert outcome.code == 1
-    assert "that is no HOST:PORT" in outcome.err
+    assert "is not HOST:PORT" in outcome.err
 
 
 def check(offline: Terminal, *words: str) -> tuple[int, dict[str, Any]]:
@@ -84,8 +84,15 @@ def check(offline: Terminal, *words: str) -> tuple[int, dict[str, Any]]:
     return outcome.code, json.loads(outcome.out)
 
 
-def test_a_check_that_finds_nothing_is_json_and_exit_code_0(offline: Terminal, launch: FakeLaunch) -> None:
-    launch.report = {"ok": True, "problems": [], "warnings": [], "not_looked_at": [], "graph": {"nodes": []}}
+def test_a_check_without_problems_prints_json_and_exits_with_0(offline: Terminal, launch: FakeLaunch) -> None:
+    launch.report = {
+        "ok": True,
+        "problems": [],
+        "warnings": [],
+        "state_changes": [],
+        "not_looked_at": [],
+        "graph": {"nodes": []},
+    }
     code, report = check(offline, "--against", "s3://b/sp", "--allow-non-restored-state", "old", "--", "a", "b")
     assert (code, report) == (0, launch.report)
     assert launch.calls == [
@@ -103,9 +110,16 @@ def test_a_check_that_finds_nothing_is_json_and_exit_code_0(offline: Terminal, l
     ]
 
 
-def test_problems_are_exit_code_1(offline: Terminal, launch: FakeLaunch) -> None:
+def test_a_check_with_problems_exits_with_1(offline: Terminal, launch: FakeLaunch) -> None:
     problem = {"code": "RESTORE_REFUSED", "message": "no operator 'old'", "remedy": "allow it", "operator": "old"}
-    launch.report = {"ok": False, "problems": [problem], "warnings": [], "not_looked_at": [], "graph": None}
+    launch.report = {
+        "ok": False,
+        "problems": [problem],
+        "warnings": [],
+        "state_changes": [],
+        "not_looked_at": [],
+        "graph": None,
+    }
     assert check(offline) == (1, launch.report)
 
 
@@ -116,7 +130,7 @@ def test_problems_are_exit_code_1(offline: Terminal, launch: FakeLaunch) -> None
         (ImportError("no module named shop"), "PROGRAM_RAISED", "ImportError: no module named shop"),
     ],
 )
-def test_what_is_raised_is_a_problem_and_the_answer_stays_json(
+def test_an_exception_is_a_problem_and_the_output_is_still_json(
     offline: Terminal, launch: FakeLaunch, error: Exception, code: str, text: str
 ) -> None:
     launch.error = error
@@ -128,7 +142,18 @@ def test_what_is_raised_is_a_problem_and_the_answer_stays_json(
     assert set(problem) == {"code", "message", "remedy", "operator"}
 
 
-def test_a_check_for_people(offline: Terminal, launch: FakeLaunch) -> None:
+@pytest.mark.parametrize("error", [InvalidJob("no access with hunter22"), OSError("no access with hunter22")])
+def test_a_check_hides_the_secrets_of_its_environment(
+    offline: Terminal, launch: FakeLaunch, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """The operator shows the report in conditions and does not know the secrets."""
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter22")
+    launch.error = error
+    (problem,) = check(offline)[1]["problems"]
+    assert "no access with ******" in problem["message"]
+
+
+def test_a_check_can_be_formatted_for_people(offline: Terminal, launch: FakeLaunch) -> None:
     launch.report = {
         "ok": True,
         "problems": [],
@@ -143,7 +168,7 @@ def test_a_check_for_people(offline: Terminal, launch: FakeLaunch) -> None:
 @given(
     st.lists(st.text("ab", min_size=1), min_size=1), st.lists(st.sampled_from(["--x", "--y"])), st.lists(st.text("-ab"))
 )
-def test_spreading_keeps_every_value_and_leaves_the_rest_alone(
+def test_expansion_of_arguments_keeps_every_value_and_all_other_arguments(
     values: list[str], others: list[str], behind: list[str]
 ) -> None:
     words = spread(["--uid", *values, *others, "--", *behind], "--uid")

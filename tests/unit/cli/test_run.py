@@ -32,7 +32,9 @@ def program(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_everything_behind_the_script_is_the_programs(offline: Terminal, launch: FakeLaunch, tmp_path: Path) -> None:
+def test_arguments_after_the_script_belong_to_the_program(
+    offline: Terminal, launch: FakeLaunch, tmp_path: Path
+) -> None:
     script = program(tmp_path, "")
     outcome = offline(
         "run",
@@ -68,7 +70,7 @@ def test_everything_behind_the_script_is_the_programs(offline: Terminal, launch:
     ]
 
 
-def test_an_error_of_the_program_begins_with_the_programs_own_frame(
+def test_an_error_of_the_program_starts_with_its_own_frame(
     offline: Terminal, launch: FakeLaunch, tmp_path: Path
 ) -> None:
     script = program(tmp_path, "def parse(x):\n    return int(x)\n\nparse('7x')\n")
@@ -108,9 +110,9 @@ def test_an_error_of_penstock_is_a_line_with_place_and_remedy(
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (("run", "none.py"), "there is no program at none.py"),
-        (("run", "-n", "job.py", "x"), "that is a file, not an operator's uid"),
-        (("run", "-D", "a", __file__), "-D a: that is no KEY=VALUE"),
+        (("run", "none.py"), "the program none.py does not exist"),
+        (("run", "-n", "job.py", "x"), "is a file, not the uid of an operator"),
+        (("run", "-D", "a", __file__), "-D a is not KEY=VALUE"),
     ],
 )
 def test_mistakes_are_explained(offline: Terminal, launch: FakeLaunch, words: tuple[str, ...], text: str) -> None:
@@ -121,9 +123,7 @@ def test_mistakes_are_explained(offline: Terminal, launch: FakeLaunch, words: tu
     assert not launch.calls
 
 
-def test_an_engine_that_is_not_installed_is_said_to_be_so(
-    offline: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_engine_is_reported(offline: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def missing(name: str) -> object:
         raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
 
@@ -135,7 +135,7 @@ def test_an_engine_that_is_not_installed_is_said_to_be_so(
 
 
 def detached(folder: Path, script: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """`penstock run -d` in a process whose children have the fake engine."""
+    """Execute `penstock run -d` in a process whose children have the fake engine."""
     (folder / "sitecustomize.py").write_text("from tests.unit.cli.fake_launch import install\ninstall()\n")
     environment = os.environ | {"PYTHONPATH": os.pathsep.join((str(folder), str(ROOT / "runtime"), str(ROOT)))}
     command = [sys.executable, "-m", "penstock.cli", "run", "-d", *words, script]
@@ -143,18 +143,20 @@ def detached(folder: Path, script: str, *words: str) -> subprocess.CompletedProc
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_detached_prints_the_id_and_returns_while_the_program_goes_on(tmp_path: Path) -> None:
-    done = tmp_path / "done"
+def test_detached_prints_the_id_and_returns_while_the_program_runs(tmp_path: Path) -> None:
+    go, done = tmp_path / "go", tmp_path / "done"
+    wait = f"while not pathlib.Path({str(go)!r}).exists():\n        time.sleep(0.02)"
     script = program(
-        tmp_path, f"import pathlib, time\ndef after():\n    time.sleep(2)\n    pathlib.Path({str(done)!r}).touch()\n"
+        tmp_path, f"import pathlib, time\ndef after():\n    {wait}\n    pathlib.Path({str(done)!r}).touch()\n"
     )
     result = detached(tmp_path, script, "-D", "a=b")
     assert result.returncode == 0, result.stderr
-    assert not done.exists()
+    go.touch()
     lines = result.stdout.splitlines()
     assert lines[0] == f"Job has been submitted with JobID {JOB_ID}"
     assert (
-        lines[2] == "Its JobManager is at http://localhost:9999: give it to other commands with -m or PENSTOCK_MASTER"
+        lines[2]
+        == "Its JobManager is at http://localhost:9999. Pass this address to other commands with -m or PENSTOCK_MASTER"
     )
     deadline = time.monotonic() + 20
     while not done.exists() and time.monotonic() < deadline:
@@ -166,7 +168,7 @@ def test_detached_shows_the_end_of_the_log_when_the_program_fails_early(tmp_path
     result = detached(tmp_path, program(tmp_path, "print('so far')\nraise ValueError('no input')\n"))
     assert result.returncode == 1
     assert result.stdout == ""
-    assert "failed with exit code 1; its last words:" in result.stderr
+    assert "failed with exit code 1. End of its output:" in result.stderr
     assert "  so far" in result.stderr
     assert "  ValueError: no input" in result.stderr
-    assert f"remedy: the whole log is {tmp_path}" in result.stderr
+    assert f"remedy: the complete log is {tmp_path}" in result.stderr

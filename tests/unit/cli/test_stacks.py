@@ -11,24 +11,24 @@ if TYPE_CHECKING:
     from tests.unit.cli.terminal import Terminal
 
 
-def test_stacks_come_with_the_taskmanager_that_they_are_of(terminal: Terminal) -> None:
+def test_stacks_are_shown_with_their_taskmanager(terminal: Terminal) -> None:
     out = terminal("stacks").out
     assert 'tm-0: "MainThread" (vertex 0 #0)\n\tat app.parse:7\n\tat app.main:1\n' in out
     assert "tm-1: " in out
-    assert "test_stacks_come_with" in terminal("stacks", "jobmanager").out
+    assert "test_stacks_are_shown_with" in terminal("stacks", "jobmanager").out
 
 
-def test_a_flame_graph_is_folded_stacks(terminal: Terminal, tmp_path: Path) -> None:
+def test_a_flame_graph_consists_of_folded_stacks(terminal: Terminal, tmp_path: Path) -> None:
     asked = ("flamegraph", JOB_ID[:6], "--vertex", "readings", "-s", "0.1", "--subtask", "1")
     assert terminal(*asked).out == "MainThread;app.main:1;app.parse:7 8\n"
     found = terminal(*asked, "--output", str(tmp_path / "out.folded"))
-    assert "1 stacks are in" in found.err
+    assert "1 stacks were written to" in found.err
     assert (tmp_path / "out.folded").read_text() == "MainThread;app.main:1;app.parse:7 8\n"
 
 
-def test_which_vertex_must_be_clear(terminal: Terminal) -> None:
+def test_an_ambiguous_vertex_is_refused(terminal: Terminal) -> None:
     found = terminal("flamegraph", JOB_ID)
     assert found.code == 1
-    assert "more than one vertex is meant" in found.err
+    assert "the command needs one vertex" in found.err
     assert "--vertex: Source: readings" in found.err
     assert "has no vertex 'Sort'" in terminal("flamegraph", JOB_ID, "--vertex", "Sort").err

@@ -15,7 +15,7 @@ WORKER = ["penstock", "worker", "--master", "shop-master-1.default.svc:7077", "-
 def launch(monkeypatch: pytest.MonkeyPatch) -> FakeLaunch:
     fake = FakeLaunch()
     monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.launch", fake)
-    monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.worker_launch", fake)
+    monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.worker.worker_launch", fake)
     return fake
 
 
@@ -26,7 +26,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> object:
     return ended.value.code
 
 
-def test_a_worker_as_the_operator_starts_it_does_without_the_command_line(
+def test_a_worker_that_the_operator_starts_does_not_load_the_command_line(
     monkeypatch: pytest.MonkeyPatch, launch: FakeLaunch
 ) -> None:
     monkeypatch.setitem(sys.modules, "penstock.cli.main", None)
@@ -34,7 +34,7 @@ def test_a_worker_as_the_operator_starts_it_does_without_the_command_line(
     assert launch.calls == [("run_worker", {"master": "shop-master-1.default.svc:7077", "slots": 2})]
 
 
-def test_anything_else_is_the_command_lines(
+def test_other_arguments_start_the_command_line(
     monkeypatch: pytest.MonkeyPatch, launch: FakeLaunch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "penstock", "worker", "--slots", "3", "--master", "a:1") == 0
@@ -43,7 +43,7 @@ def test_anything_else_is_the_command_lines(
     assert "nowhere" in capsys.readouterr().err
 
 
-def test_what_keeps_a_worker_from_starting_is_told_with_its_remedy(
+def test_an_error_at_the_start_of_a_worker_is_printed_with_its_remedy(
     monkeypatch: pytest.MonkeyPatch, launch: FakeLaunch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fail(**_: object) -> int:
@@ -54,3 +54,20 @@ def test_what_keeps_a_worker_from_starting_is_told_with_its_remedy(
     told = capsys.readouterr().err
     assert "no secret" in told
     assert "write one" in told
+
+
+@pytest.mark.parametrize("error", [OSError("no access with hunter22"), ClusterError("no access with hunter22")])
+def test_an_error_of_a_master_hides_the_secrets_of_its_environment(
+    monkeypatch: pytest.MonkeyPatch, launch: FakeLaunch, capsys: pytest.CaptureFixture[str], error: Exception
+) -> None:
+    """Kubernetes copies the end of the output to the pod's status, and the operator copies that to conditions."""
+
+    def run_master(**arguments: object) -> int:
+        raise error
+
+    monkeypatch.setenv("DATABASE_PASSWORD", "hunter22")
+    monkeypatch.setattr(launch, "run_master", run_master)
+    assert run(monkeypatch, "penstock", "master", "--entry", "job.py", "--fresh", "--job-id", "ab" * 16) == 1
+    said = capsys.readouterr().err
+    assert "no access with ******" in said
+    assert "hunter22" not in said

@@ -31,9 +31,10 @@ from penstock.datastream.state import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.backend import KeyContext, KeyGroupRange
 from penstock.state.encoding.any_codec import AnyCodec
 from penstock.state.factory import create_backend, create_timer_service
+from penstock.state.key_context import KeyContext
+from penstock.state.key_groups import KeyGroupRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -152,17 +153,17 @@ def test_keys_of_every_type_are_shown(
     assert rows(offline, snapshot, "op", "map") == [{"key": shown, "value": {as_text: 2}}]
 
 
-def test_records_as_keys_of_a_dictionary_are_refused_by_name(offline: Terminal, snapshot: Snapshot) -> None:
+def test_records_as_dictionary_keys_are_refused_by_name(offline: Terminal, snapshot: Snapshot) -> None:
     state = ValueStateDescriptor("seen", dict[Station, int])
     snapshot.write({"op": snapshot.keyed([("k", None)], (state, "update", [{Station("de", 1): 2}]))})
     outcome = offline("state", "read", snapshot.path, "--uid", "op", "--name", "seen")
     assert outcome.code == 1
     assert "error [STATE_FORMAT_UNSUPPORTED]: state 'seen' cannot be read" in outcome.err
-    assert "a job of your own" in outcome.err
+    assert "a job that declares it" in outcome.err
 
 
 @pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
-def test_what_expires_is_shown_with_the_time(offline: Terminal, snapshot: Snapshot, kind: str) -> None:
+def test_values_with_a_ttl_are_shown_with_their_expiry_time(offline: Terminal, snapshot: Snapshot, kind: str) -> None:
     ttl = datetime.timedelta(seconds=5)
     states = (
         (ValueStateDescriptor("value", Pair, ttl=ttl), "update", [Pair(1, None)]),
@@ -203,7 +204,7 @@ class Sum:
 
 
 class Snapshot:
-    """A checkpoint written by hand, as two subtasks would."""
+    """A checkpoint as two subtasks would write it."""
 
     def __init__(self, folder: Path) -> None:
         self.storage = CheckpointStorage(folder.as_uri(), "job-1")
@@ -217,9 +218,10 @@ class Snapshot:
         key_type: Any = None,
         timers: Sequence[int] = (),
     ) -> OperatorState:
-        """`entries`: (key, namespace); each state's method is called with the value of the same position.
+        """Write keyed state. `entries` contains (key, namespace).
 
-        `timers`: in event time, for the key and namespace of the same position.
+        The method of each state is called with the value at the same position.
+        `timers` contains event-time timers for the key and namespace at the same position.
         """
         handles = []
         for groups in (KeyGroupRange(0, 7), KeyGroupRange(8, 15)):
@@ -316,7 +318,7 @@ def test_windows_are_shown_as_namespaces(offline: Terminal, snapshot: Snapshot) 
     ]
 
 
-def test_operator_state_and_source_positions(offline: Terminal, snapshot: Snapshot) -> None:
+def test_operator_state_and_source_positions_are_shown(offline: Terminal, snapshot: Snapshot) -> None:
     def item(value: Any) -> str:
         return b64encode(AnyCodec("s", "").encode(value)).decode()
 
@@ -339,7 +341,7 @@ def test_operator_state_and_source_positions(offline: Terminal, snapshot: Snapsh
     assert (found["id"], found["position"]) == ("part-0", 42)
 
 
-def test_as_a_table_with_a_limit_and_the_states_by_name(offline: Terminal, snapshot: Snapshot) -> None:
+def test_a_table_has_a_limit_and_shows_states_by_name(offline: Terminal, snapshot: Snapshot) -> None:
     keys = [(n, None) for n in range(6)]
     snapshot.write({"op": snapshot.keyed(keys, (ValueStateDescriptor("count", int), "update", list(range(6))))})
     listed = offline("state", "read", snapshot.path, "--uid", "op").lines
@@ -356,7 +358,7 @@ def test_as_a_table_with_a_limit_and_the_states_by_name(offline: Terminal, snaps
         (("--uid", "op", "--name", "none"), "operator 'op' has no state 'none'", "it has: count"),
     ],
 )
-def test_what_is_not_there_is_answered_with_what_is(
+def test_the_error_for_an_unknown_name_lists_the_known_names(
     offline: Terminal, snapshot: Snapshot, words: tuple[str, ...], text: str, remedy: str
 ) -> None:
     snapshot.write({"op": snapshot.keyed([("k", None)], (ValueStateDescriptor("count", int), "update", [1]))})
@@ -366,7 +368,7 @@ def test_what_is_not_there_is_answered_with_what_is(
     assert remedy in outcome.err
 
 
-def test_verify_says_whether_a_snapshot_is_whole(offline: Terminal, snapshot: Snapshot) -> None:
+def test_verify_reports_whether_a_snapshot_is_complete(offline: Terminal, snapshot: Snapshot) -> None:
     snapshot.write({"op": snapshot.keyed([("k", None)], (ValueStateDescriptor("count", int), "update", [1]))})
     outcome = offline("savepoint", "verify", snapshot.path, "--checksums")
     assert outcome.code == 0, outcome.err
@@ -379,7 +381,7 @@ def test_verify_says_whether_a_snapshot_is_whole(offline: Terminal, snapshot: Sn
     assert "missing: shared/" in broken.err
 
 
-def test_verify_of_nothing_says_what_is_there(offline: Terminal, tmp_path: Path) -> None:
+def test_verify_of_a_missing_path_lists_the_snapshots_beside_it(offline: Terminal, tmp_path: Path) -> None:
     outcome = offline("savepoint", "verify", str(tmp_path))
     assert outcome.code == 1
     assert "error [SNAPSHOT_NOT_FOUND]" in outcome.err

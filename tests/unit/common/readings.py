@@ -1,4 +1,4 @@
-"""The same record in the forms that Python has for it."""
+"""The same record in every form that Python has for records."""
 
 from __future__ import annotations
 

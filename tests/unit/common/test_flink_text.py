@@ -1,4 +1,4 @@
-"""Values of a declared type are written as Flink writes them."""
+"""Values of a declared type are written in the same way as in Flink."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Restart strategies, execution settings, the executor seam, job ids, schemas."""
+"""Restart strategies, execution settings, the interface of executors, job ids and schemas."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class TestRestartStrategies:
             RestartStrategies.exponential_delay_restart(2 * SECOND, 60 * SECOND, 2.0, 3600 * SECOND, 0.2, 5),
         ],
     )
-    def test_come_back_from_the_configuration(self, strategy: Any) -> None:
+    def test_strategies_are_restored_from_the_configuration(self, strategy: Any) -> None:
         configuration = Configuration.from_dict(strategy.to_settings())
         assert restart_strategy_of(configuration, checkpointing=False) == strategy
         assert strategy.get_description()
@@ -56,7 +56,7 @@ class TestRestartStrategies:
         configuration = Configuration.from_dict({"restart-strategy.type": name})
         assert restart_strategy_of(configuration, checkpointing=True) == RestartStrategies.no_restart()
 
-    def test_getters(self) -> None:
+    def test_getters_return_their_settings(self) -> None:
         fixed = RestartStrategies.FixedDelayRestartStrategyConfiguration(3, SECOND)
         assert (fixed.get_restart_attempts(), fixed.get_delay_between_attempts_interval()) == (3, SECOND)
         rate = RestartStrategies.FailureRateRestartStrategyConfiguration(2, 60 * SECOND, SECOND)
@@ -72,7 +72,7 @@ class TestRestartStrategies:
             lambda: RestartStrategies.exponential_delay_restart(jitter_factor=1.5),
         ],
     )
-    def test_what_cannot_be_is_refused(self, call: Any) -> None:
+    def test_invalid_settings_are_refused(self, call: Any) -> None:
         with pytest.raises(InvalidJob):
             call()
 
@@ -89,7 +89,7 @@ class TestExecutionConfig:
         assert config.get_latency_tracking_interval() == 1000
         assert not config.has_auto_generated_uids_enabled()
 
-    def test_job_parameters_may_be_anything(self) -> None:
+    def test_job_parameters_may_have_any_type(self) -> None:
         parameters = {"a": "x,y", "b:c": "{}", "d": ""}
         assert ExecutionConfig().set_global_job_parameters(parameters).get_global_job_parameters() == parameters
 
@@ -97,7 +97,7 @@ class TestExecutionConfig:
         config = ExecutionConfig().set_parallelism(3).set_parallelism(ExecutionConfig.PARALLELISM_DEFAULT)
         assert config.get_parallelism() == 3
 
-    def test_setters_chain_and_getters_tell(self) -> None:
+    def test_setters_can_be_chained_and_getters_return_the_values(self) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoEffectWarning)
             config = ExecutionConfig()
@@ -128,7 +128,7 @@ class TestExecutionConfig:
 
 
 class TestExecutor:
-    def test_is_set_for_a_block(self) -> None:
+    def test_an_executor_is_set_for_a_block(self) -> None:
         first: Any = object()
         second: Any = object()
         with executing_on(first):
@@ -152,7 +152,7 @@ class TestExecutor:
             assert current_executor() is outer
         assert seen == [inner]
 
-    def test_the_default_is_loaded_when_it_is_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_default_is_loaded_at_its_first_use(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from contextvars import copy_context
 
         monkeypatch.setattr("penstock.graph.executor.DEFAULT_EXECUTOR", ("builtins", "dict"))
@@ -164,7 +164,7 @@ class TestJob:
     def test_ids_have_32_digits(self) -> None:
         assert len(str(JobID.generate())) == 32
         assert JobID.generate() != JobID.generate()
-        with pytest.raises(InvalidJob, match="'abc' is no job id"):
+        with pytest.raises(InvalidJob, match="'abc' is not a job id"):
             JobID("abc")
 
     def test_status(self) -> None:
@@ -193,7 +193,7 @@ class TestSchemas:
         assert schema.deserialize_batch(schema.serialize_batch(["a", "é", 3])) == ["a", "é", "3"]
         with pytest.raises(RecordFormatError, match="is not UTF-8"):
             schema.deserialize(b"\xff")
-        with pytest.raises(InvalidJob, match="no charset 'klingon'"):
+        with pytest.raises(InvalidJob, match="the charset 'klingon' does not exist"):
             SimpleStringSchema("klingon")
 
     def test_bytes(self) -> None:

@@ -1,4 +1,4 @@
-"""The memory model: what a container's limit becomes, and when it is too little."""
+"""The memory model: how a container's limit is divided, and when it is too small."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from penstock.common.config.memory import (
     effective,
     job_manager_memory,
     jvm_heap,
-    least_job_manager,
-    least_task_manager,
+    min_job_manager_memory,
+    min_task_manager_memory,
     shortages,
     task_manager_memory,
 )
@@ -51,15 +51,20 @@ def mib(size: int | None) -> int | None:
 
 
 @pytest.mark.parametrize(("settings", "heap", "rocksdb", "python"), TABLE, ids=lambda value: str(value))
-def test_a_workers_limit_is_shared_out(
+def test_the_limit_of_a_worker_is_divided(
     settings: dict[str, object], heap: int, rocksdb: int | None, python: int | None
 ) -> None:
     memory = task_manager_memory(Configuration(settings))
-    found = mib(memory.heap), mib(memory.managed_of_slot), mib(memory.python_of_slot)
+    found = mib(memory.heap), mib(memory.managed_per_slot), mib(memory.python_per_slot)
     assert found == (heap, rocksdb, python)
-    if memory.process is not None and memory.python_of_slot is not None:
-        once, of_slot = FRAMEWORK + memory.heap + memory.overhead, (memory.managed_of_slot or 0) + memory.python_of_slot
-        assert 0 <= memory.process - once - of_slot * memory.slots < memory.slots, "nothing is lost or doubled"
+    if memory.process is not None and memory.python_per_slot is not None:
+        once, of_slot = (
+            FRAMEWORK + memory.heap + memory.overhead,
+            (memory.managed_per_slot or 0) + memory.python_per_slot,
+        )
+        assert 0 <= memory.process - once - of_slot * memory.slots < memory.slots, (
+            "the parts do not add up to the limit"
+        )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,7 @@ def test_a_workers_limit_is_shared_out(
         ({"jobmanager.memory.heap.size": "1gb"}, 1024, None),
     ],
 )
-def test_a_masters_limit_is_shared_out(settings: dict[str, object], heap: int, python: int | None) -> None:
+def test_the_limit_of_a_master_is_divided(settings: dict[str, object], heap: int, python: int | None) -> None:
     memory = job_manager_memory(Configuration(settings))
     assert (mib(memory.heap), mib(memory.python)) == (heap, python)
 
@@ -83,7 +88,7 @@ def short(levels: int = 3, state: int = 0, **settings: object) -> list[str]:
     return [f"{one.message}. {one.remedy}" for one in found]
 
 
-def test_four_slots_in_a_gibibyte_are_too_many_and_the_remedy_says_how_much_is_enough() -> None:
+def test_four_slots_in_one_gibibyte_are_refused_with_the_sufficient_size() -> None:
     settings = {SIZE: "1gb", SLOTS: 4}
     (text,) = short(**settings)
     assert (
@@ -95,14 +100,14 @@ def test_four_slots_in_a_gibibyte_are_too_many_and_the_remedy_says_how_much_is_e
     assert short(**settings | {SLOTS: 3}) == []
 
 
-def test_nothing_is_known_without_a_limit() -> None:
+def test_the_memory_is_unknown_without_a_limit() -> None:
     assert short(**{SLOTS: 64}) == []
 
 
 @pytest.mark.parametrize("levels", [1, 3, 8])
 @pytest.mark.parametrize("slots", [1, 2, 7])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_what_a_remedy_names_is_enough(levels: int, slots: int, backend: str) -> None:
+def test_the_size_in_a_remedy_is_sufficient(levels: int, slots: int, backend: str) -> None:
     settings = {SIZE: "600mb", SLOTS: slots, "state.backend.type": backend}
     for text in short(levels, **settings):
         named = text.partition(f"raise {SIZE} to ")[2].partition("Mi")[0]
@@ -110,41 +115,44 @@ def test_what_a_remedy_names_is_enough(levels: int, slots: int, backend: str) ->
         assert short(levels, **settings | {SIZE: f"{int(named) - 65}mb"}) != []
 
 
-def test_state_that_lies_in_python_counts() -> None:
+def test_state_in_python_is_included() -> None:
     settings = {SIZE: "1gb"}
     assert short(state=200 * MIB, **settings) == []
     (text,) = short(state=400 * MIB, **settings)
-    assert "Python 520Mi for 3 levels of which 400Mi are the state of the newest checkpoint" in text
+    assert "Python 520Mi for 3 levels (including 400Mi for the state of the newest checkpoint)" in text
     assert short(state=400 * MIB, **settings | ROCKSDB) == []
 
 
-def test_a_master_without_room_is_told_of() -> None:
+def test_a_master_without_enough_memory_is_reported() -> None:
     (text,) = short(**{"jobmanager.memory.process.size": "256mb"})
-    assert "the master would be killed for memory: it needs 352Mi" in text
+    assert "Linux would kill the master for its memory: it needs 352Mi" in text
     assert "raise jobmanager.memory.process.size to 384Mi" in text
 
 
-def test_what_is_requested_by_default_is_enough() -> None:
+def test_the_default_memory_request_is_sufficient() -> None:
     for slots in (1, 2, 4):
-        assert short(**{SIZE: f"{least_task_manager(slots)}b", SLOTS: slots, "penstock.executor.memory-mb": 1}) == []
-    assert short(**{"jobmanager.memory.process.size": f"{least_job_manager()}b"}) == []
+        assert (
+            short(**{SIZE: f"{min_task_manager_memory(slots)}b", SLOTS: slots, "penstock.executor.memory-mb": 1}) == []
+        )
+    assert short(**{"jobmanager.memory.process.size": f"{min_job_manager_memory()}b"}) == []
 
 
-def test_no_heap_is_smaller_than_spark_asks_for() -> None:
-    """Spark counts what the JVM says it has, which is less than `-Xmx` by a survivor space of the serial collector."""
+def test_no_heap_is_smaller_than_the_minimum_of_spark() -> None:
+    """Spark uses the size that the JVM reports. It is smaller than `-Xmx` by one survivor space of the serial
+    collector."""
     assert jvm_heap(0) * 29 // 30 >= 1.5 * 300 * MIB
     assert jvm_heap(700 * MIB) == 700 * MIB
 
 
-def test_what_counts_can_be_read() -> None:
+def test_the_effective_settings_can_be_read() -> None:
     found = effective(Configuration(ROCKSDB | {SIZE: "1gb", SLOTS: 2, "jobmanager.memory.process.size": "1gb"}))
     assert found["penstock.executor.memory-mb"] == "480"
     assert found["jobmanager.memory.heap.size"] == "480mb"
     assert int(found["taskmanager.memory.managed.size"][:-1]) // MIB == 192
-    assert effective(Configuration(ROCKSDB | found)) == found, "they say the same when they are set"
+    assert effective(Configuration(ROCKSDB | found)) == found, "the effective settings change when they are set"
 
 
 @pytest.mark.parametrize("value", ["0", "1", "-0.1", "half"])
-def test_a_share_that_is_none_is_refused(value: str) -> None:
+def test_an_invalid_share_is_refused(value: str) -> None:
     with pytest.raises(InvalidJob, match=r"penstock\.memory\.heap\.fraction.*between 0 and 1"):
         task_manager_memory(Configuration({SIZE: "1gb", "penstock.memory.heap.fraction": value}))

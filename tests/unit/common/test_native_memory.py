@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from penstock.common import native_memory
+from penstock.common.system import native_memory
 
 
-def test_what_was_thrown_away_goes_back_to_the_system() -> None:
-    """Small pieces with one at the end that is kept: nothing would go back by itself."""
+def test_freed_memory_is_returned_to_the_system() -> None:
+    """The last of many small pieces is kept. Without the call, the system would get nothing back."""
     program = """if True:
         import ctypes
-        from penstock.common.native_memory import give_back
+        from penstock.common.system.native_memory import trim_heap
         def mib():
             return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
         libc = ctypes.CDLL(None)
@@ -24,12 +24,12 @@ def test_what_was_thrown_away_goes_back_to_the_system() -> None:
         for piece in pieces[:-1]:
             libc.free(piece)
         kept = mib()
-        give_back()
+        trim_heap()
         assert kept - mib() > 40, (kept, mib())
     """
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-def test_a_system_that_cannot_be_told_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_system_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
-    native_memory.give_back()
+    native_memory.trim_heap()

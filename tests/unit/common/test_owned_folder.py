@@ -1,4 +1,4 @@
-"""A folder of a process that was killed is swept by the next one; nobody else's is."""
+"""The folder of a killed process is removed by the next process. Other folders are not removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def owner_of(parent: Path) -> tuple[subprocess.Popen[str], Path]:
     return process, Path(process.stdout.readline().strip())
 
 
-def test_only_the_folder_of_the_killed_process_is_swept(tmp_path: Path) -> None:
+def test_only_the_folder_of_the_killed_process_is_removed(tmp_path: Path) -> None:
     (killed, lost), (living, used) = owner_of(tmp_path), owner_of(tmp_path)
     try:
         killed.kill()
@@ -44,7 +44,7 @@ def test_only_the_folder_of_the_killed_process_is_swept(tmp_path: Path) -> None:
         living.wait()
 
 
-def test_what_is_not_such_a_folder_stays(tmp_path: Path) -> None:
+def test_other_folders_are_not_removed(tmp_path: Path) -> None:
     strange = tmp_path / "state-without-owner"
     strange.mkdir()
     (tmp_path / "other").mkdir()
@@ -59,5 +59,5 @@ def test_what_is_not_such_a_folder_stays(tmp_path: Path) -> None:
     assert elsewhere.exists()
 
 
-def test_a_folder_belongs_to_this_user_alone(tmp_path: Path) -> None:
+def test_only_this_user_can_access_a_folder(tmp_path: Path) -> None:
     assert os.stat(OwnedFolder(str(tmp_path), "state-").path).st_mode & 0o077 == 0

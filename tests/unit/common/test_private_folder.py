@@ -1,4 +1,4 @@
-"""Folders that others cannot write to, make beforehand, or put something else in the place of."""
+"""Folders that other users cannot write to, create in advance, or replace."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def mode(folder: Path) -> int:
     return stat.S_IMODE(folder.stat().st_mode)
 
 
-def test_it_is_this_users_alone(tmp_path: Path) -> None:
+def test_only_this_user_can_access_the_folder(tmp_path: Path) -> None:
     folder = private_folder(tmp_path / "above" / "cache")
     assert mode(folder) == 0o700
     assert private_folder(folder) == folder
 
 
-def test_one_that_is_open_to_others_is_closed(tmp_path: Path) -> None:
+def test_a_folder_that_is_open_to_others_is_closed(tmp_path: Path) -> None:
     folder = tmp_path / "cache"
     folder.mkdir()
     folder.chmod(0o777)
@@ -49,16 +49,16 @@ def test_a_link_or_a_file_is_refused(tmp_path: Path, kind: str) -> None:
     assert "remove it" in refused.value.remedy
 
 
-def test_somebody_elses_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_of_another_user_is_refused_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = private_folder(tmp_path / "cache")
     owner = os.getuid()
-    folder.chmod(0o777)  # else one of root's would be taken
+    folder.chmod(0o777)  # otherwise a folder of root would be accepted
     monkeypatch.setattr(os, "getuid", lambda: owner + 1)
-    with pytest.raises(ClusterError, match=f"is of the user with id {owner}"):
+    with pytest.raises(ClusterError, match=f"belongs to the user with id {owner}"):
         private_folder(folder)
 
 
-def test_an_images_folder_that_only_root_can_write_is_taken() -> None:
+def test_a_folder_of_an_image_that_only_root_can_write_is_accepted() -> None:
     found = Path("/usr")
     assert found.stat().st_uid == 0
     if os.getuid():
@@ -67,8 +67,8 @@ def test_an_images_folder_that_only_root_can_write_is_taken() -> None:
     assert as_nobody("print(private_folder('/usr'))").stdout.strip() == "/usr"
 
 
-def test_two_users_of_a_machine_have_one_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs as root here and as nobody there looks below the same folder, which everybody may write to."""
+def test_two_users_of_a_machine_have_separate_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root and `nobody` look below the same folder, which every user may write to."""
     shared = tmp_path / "shared"
     shared.mkdir()
     for folder in (shared, *shared.parents):
@@ -88,14 +88,14 @@ def test_two_users_of_a_machine_have_one_each(tmp_path: Path, monkeypatch: pytes
     assert theirs == str(shared / f"penstock-{NOBODY}")
     assert Path(theirs).stat().st_uid == NOBODY
     assert mode(Path(theirs)) == 0o700
-    assert f"{mine} is of the user with id {os.getuid()}" in refused
+    assert f"{mine} belongs to the user with id {os.getuid()}" in refused
 
 
 def as_nobody(script: str) -> subprocess.CompletedProcess[str]:
     """Run a program as the user `nobody`; for root only."""
     import penstock
 
-    # The interpreter itself may lie where only root may look: what is wanted is loaded before.
+    # Only root may have access to the interpreter's folder, so the modules are imported first.
     loaded = (
         f"import os, sys, tempfile; sys.path.insert(0, {str(Path(penstock.__file__).parents[1])!r})\n"
         "from penstock.common.folders.private_folder import private_folder, temporary_folder\n"

@@ -1,4 +1,4 @@
-"""Lengths and points of time."""
+"""Durations and points of time."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from penstock.common.time import as_millis, format_duration, parse_duration
         3_600_000,
     ],
 )
-def test_every_way_to_write_an_hour_is_an_hour(length: Any) -> None:
+def test_every_form_of_an_hour_is_an_hour(length: Any) -> None:
     assert as_millis(length) == 3_600_000
 
 
-def test_units() -> None:
+def test_units_have_their_length() -> None:
     assert [d.total_seconds() for d in (Duration.of_days(1), Duration.of_seconds(2), Duration.of_millis(3))] == [
         86400,
         2,
@@ -41,7 +41,7 @@ def test_units() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["10s", None, 1.5, True])
-def test_what_is_no_length_of_time_is_refused_by_name(wrong: Any) -> None:
+def test_an_invalid_duration_is_refused_by_name(wrong: Any) -> None:
     with pytest.raises(InvalidJob, match=r"^\[INVALID_JOB\] gap must be a timedelta"):
         as_millis(wrong, "gap")
 
@@ -64,17 +64,17 @@ def test_instants_are_milliseconds(millis: int) -> None:
         ("P1D", 86400),
     ],
 )
-def test_texts_of_configuration_files(text: str, seconds: float) -> None:
+def test_texts_of_configuration_files_are_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text).total_seconds() == seconds
 
 
 @pytest.mark.parametrize("text", ["", "s", "ten seconds", "P", "PT", "10 x"])
-def test_wrong_texts_say_how_to_write_it(text: str) -> None:
+def test_wrong_texts_are_refused_with_the_right_form(text: str) -> None:
     with pytest.raises(ValueError, match="for example 500ms"):
         parse_duration(text)
 
 
 @given(st.integers(0, 10**15))
-def test_the_shortest_text_comes_back(microseconds: int) -> None:
+def test_the_shortest_text_is_parsed_to_the_same_duration(microseconds: int) -> None:
     length = timedelta(microseconds=microseconds)
     assert parse_duration(format_duration(length)) == length

@@ -1,4 +1,4 @@
-"""Rows, and the descriptions of what values are."""
+"""Rows, and the descriptions of the types of values."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ NAMED = Types.ROW_NAMED(["name", "age"], [Types.STRING(), Types.INT()])
 
 
 class TestRow:
-    def test_is_read_by_name_position_and_attribute(self) -> None:
+    def test_a_row_is_read_by_name_position_and_attribute(self) -> None:
         row = Row(name="Alice", age=11)
         assert (row["name"], row[1], row.age, list(row), len(row)) == ("Alice", 11, 11, ["Alice", 11], 2)
         assert "name" in row
         assert "Alice" not in row
         assert 2 in Row(1, 2)
 
-    def test_is_written_the_same_ways(self) -> None:
+    def test_a_row_is_written_by_name_position_and_attribute(self) -> None:
         row = Row(name="Alice", age=11)
         row["age"] = 12
         row[0] = "Bob"
@@ -58,7 +58,7 @@ class TestRow:
         row.age = 13
         assert row.as_dict() == {"name": "Bob", "age": 13}
 
-    def test_is_a_factory_of_its_names(self) -> None:
+    def test_a_row_of_names_is_a_factory(self) -> None:
         person = Row("name", "age")
         assert person("Alice", 11) == Row(name="Alice", age=11)
         with pytest.raises(InvalidJob, match="3 values for a Row of 2 fields"):
@@ -69,7 +69,7 @@ class TestRow:
         assert row.as_dict(recursive=True) == {"name": "Alice", "pets": [{"kind": "cat"}], "by": {"x": {"n": 1}}}
         assert row.as_dict()["pets"] == [Row(kind="cat")]
 
-    def test_kind_counts_in_comparisons(self) -> None:
+    def test_comparisons_include_the_kind(self) -> None:
         row = Row.of_kind(RowKind.DELETE, name="Alice")
         assert row != Row(name="Alice")
         row.set_row_kind(RowKind.INSERT)
@@ -86,7 +86,7 @@ class TestRow:
         assert len({Row(1, "a"), Row(1, "a"), Row(2, "a")}) == 2
         assert sorted([Row(2), Row(1)]) == [Row(1), Row(2)]
 
-    def test_names_what_is_missing(self) -> None:
+    def test_a_missing_field_is_named(self) -> None:
         with pytest.raises(KeyError, match="no field 'city': the row has the fields name"):
             Row(name="x")["city"]
         with pytest.raises(AttributeError, match="no field names"):
@@ -96,7 +96,7 @@ class TestRow:
         with pytest.raises(InvalidJob, match="not both"):
             Row(1, a=2)
 
-    def test_prints_as_it_is_written(self) -> None:
+    def test_a_row_is_printed_in_the_form_of_its_constructor(self) -> None:
         assert (repr(Row(1, "a")), repr(Row(a=1))) == ("<Row(1, 'a')>", "Row(a=1)")
 
 
@@ -130,14 +130,16 @@ class TestTypeInformation:
     def test_python_type(self, type_info: TypeInformation, python_type: Any, good: Any, bad: Any) -> None:
         assert type_info.python_type == python_type
 
-    def test_accepts_its_values_and_none_but_no_others(
+    def test_a_type_accepts_its_values_and_none_but_no_others(
         self, type_info: TypeInformation, python_type: Any, good: Any, bad: Any
     ) -> None:
         assert type_info.accepts(good)
         assert type_info.accepts(None)
         assert bad is ... or not type_info.accepts(bad)
 
-    def test_stored_values_come_back(self, type_info: TypeInformation, python_type: Any, good: Any, bad: Any) -> None:
+    def test_stored_values_are_restored(
+        self, type_info: TypeInformation, python_type: Any, good: Any, bad: Any
+    ) -> None:
         value = type_info.convert(good)
         storable = type_info.to_storable(value)
         if python_type is not Any:
@@ -145,7 +147,9 @@ class TestTypeInformation:
         assert type_info.from_storable(storable) == value
         assert type_info.from_storable(type_info.to_storable(None)) is None
 
-    def test_internal_forms_come_back(self, type_info: TypeInformation, python_type: Any, good: Any, bad: Any) -> None:
+    def test_internal_forms_are_restored(
+        self, type_info: TypeInformation, python_type: Any, good: Any, bad: Any
+    ) -> None:
         value = type_info.convert(good)
         assert type_info.from_internal_type(type_info.to_internal_type(value)) == value
 
@@ -175,7 +179,7 @@ def test_basic_types_are_those_of_flink() -> None:
     } | {BasicTypeInfo(BasicType.INSTANT)}
 
 
-def test_an_array_of_numpy_in_a_declared_row_becomes_a_list() -> None:
+def test_a_numpy_array_in_a_declared_row_becomes_a_list() -> None:
     kind = Types.PRIMITIVE_ARRAY(Types.DOUBLE())
     converted = Types.ROW([Types.INT(), kind]).convert(Row(1, np.array([1.5, 2.5])))
     assert tuple(converted) == (1, [1.5, 2.5])
@@ -186,7 +190,7 @@ def test_rows_keep_their_kind_when_they_are_converted() -> None:
     assert NAMED.convert(Row.of_kind(RowKind.DELETE, "a", 1)) == Row.of_kind(RowKind.DELETE, name="a", age=1)
 
 
-def test_a_type_holds_rows_wherever_they_are_nested() -> None:
+def test_a_type_with_nested_rows_is_recognized() -> None:
     nested = Types.MAP(Types.STRING(), Types.LIST(Types.TUPLE([NAMED])))
     value = {"x": [(Row(name="a", age=1),)]}
     assert not nested.is_storable
@@ -195,7 +199,7 @@ def test_a_type_holds_rows_wherever_they_are_nested() -> None:
     assert Types.MAP(Types.STRING(), Types.INT()).is_storable
 
 
-def test_fields_of_row_types() -> None:
+def test_row_types_have_fields() -> None:
     assert (NAMED.get_field_names(), NAMED.get_field_index("age"), NAMED.get_field_index("x")) == (
         ["name", "age"],
         1,
@@ -209,14 +213,14 @@ def test_fields_of_row_types() -> None:
 
 
 @given(st.dates())
-def test_dates_are_days(day: datetime.date) -> None:
+def test_dates_are_converted_to_days(day: datetime.date) -> None:
     info = Types.SQL_DATE()
     assert info.to_internal_type(day) == (day - datetime.date(1970, 1, 1)).days
     assert info.from_internal_type(info.to_internal_type(day)) == day
 
 
 @given(st.datetimes(), st.times())
-def test_timestamps_and_times_are_microseconds(moment: datetime.datetime, time: datetime.time) -> None:
+def test_timestamps_and_times_are_converted_to_microseconds(moment: datetime.datetime, time: datetime.time) -> None:
     for info, value in ((Types.SQL_TIMESTAMP(), moment), (Types.SQL_TIME(), time)):
         assert info.from_internal_type(info.to_internal_type(value)) == value
 
@@ -227,7 +231,7 @@ class Colour(enum.Enum):
 
 class TestInference:
     @pytest.mark.parametrize("cls", [Reading, NamedReading, DictReading, StructReading, ModelReading])
-    def test_classes_have_fields(self, cls: type) -> None:
+    def test_the_fields_of_classes_are_inferred(self, cls: type) -> None:
         info = to_type_info(cls)
         assert isinstance(info, ObjectTypeInfo)
         assert info.python_type is cls
@@ -252,7 +256,7 @@ class TestInference:
             ("Reading", None),
         ],
     )
-    def test_annotations(self, annotation: Any, expected: Any) -> None:
+    def test_annotations_become_types(self, annotation: Any, expected: Any) -> None:
         assert to_type_info(annotation) == expected
 
     @pytest.mark.parametrize("annotation", [int | None, int | str, set[int], tuple[int, ...], Colour])
@@ -264,7 +268,7 @@ class TestInference:
         assert info.get_field_names() == []
 
     @pytest.mark.parametrize("wrong", [3, 1.5, [int], {"a": int}])
-    def test_what_is_no_type_is_refused(self, wrong: Any) -> None:
+    def test_an_invalid_type_is_refused(self, wrong: Any) -> None:
         with pytest.raises(InvalidJob):
             to_type_info(wrong)
 
@@ -281,15 +285,15 @@ class TestInference:
             (None, None),
         ],
     )
-    def test_values(self, value: Any, expected: Any) -> None:
+    def test_types_of_values_are_inferred(self, value: Any, expected: Any) -> None:
         assert type_of_value(value) == expected
 
-    def test_values_of_one_type_have_it(self) -> None:
+    def test_values_of_one_type_have_that_type(self) -> None:
         assert type_of_values([Reading("a", 1.0), Reading("b", 2.0)]) == ObjectTypeInfo(Reading)
         assert type_of_values([1, None]) is None
         assert type_of_values([]) is None
 
-    def test_functions(self) -> None:
+    def test_types_of_functions_are_inferred(self) -> None:
         import functools
 
         def length(text: str) -> int:
@@ -305,7 +309,7 @@ class TestInference:
         assert result_type(str, "map") == Types.STRING()
         assert result_type(len, "map") is None
 
-    def test_elements_of_what_functions_yield(self) -> None:
+    def test_types_of_yielded_elements_are_inferred(self) -> None:
         class Two:
             def first(self) -> Iterator[int]:
                 yield 1
@@ -324,13 +328,13 @@ class TestInference:
         assert shared_element_type(Two(), "first", "second") == Types.LONG()
         assert shared_element_type(Two(), "first", "third") is None
 
-    def test_an_annotation_that_cannot_be_resolved_does_not_spoil_the_others(self) -> None:
+    def test_an_unresolvable_annotation_does_not_affect_the_others(self) -> None:
         def length(value: Nowhere) -> int:  # type: ignore[name-defined]  # noqa: F821
             return len(value)
 
         assert result_type(length, "map") == Types.LONG()
 
-    def test_annotations_that_cannot_be_resolved_say_nothing(self) -> None:
+    def test_unresolvable_annotations_are_ignored(self) -> None:
         def unknown(value: Nowhere) -> Nowhere:  # type: ignore[name-defined]  # noqa: F821
             return value
 

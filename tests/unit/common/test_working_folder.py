@@ -1,4 +1,5 @@
-"""A process works in a folder of its own that has the job's archives; what the engine finds is where it was started."""
+"""A process works in a separate folder with the job's archives. The engine uses the folder in which the process
+started."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def job(tmp_path: Path) -> str:
     return str(tmp_path / "job")
 
 
-def test_a_process_works_in_a_folder_of_its_own_until_it_is_told_to_leave(
+def test_a_process_works_in_a_separate_folder_until_it_leaves_it(
     job: str, own: Own, start: Path, tmp_path: Path
 ) -> None:
     work_in(job, own)
@@ -62,15 +63,15 @@ def test_a_process_works_in_a_folder_of_its_own_until_it_is_told_to_leave(
     assert (tmp_path / "content" / "x").exists()
 
 
-def test_a_folder_that_is_not_there_is_said_and_leaves_nothing_behind(own: Own, start: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidJob, match=r"is not where this worker runs \(No such file or directory\)"):
+def test_a_missing_folder_is_reported_and_leaves_no_files(own: Own, start: Path, tmp_path: Path) -> None:
+    with pytest.raises(InvalidJob, match=r"which this worker cannot read \(No such file or directory\)"):
         work_in("elsewhere", own)
     assert (os.getcwd(), absolute("out")) == (str(start), str(start / "out"))
     assert not (tmp_path / "own").exists() or os.listdir(tmp_path / "own") == []
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_other_threads_are_told_right_while_the_process_moves(
+def test_other_threads_get_the_right_folder_while_the_process_changes_it(
     job: str, own: Own, start: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
     told = []
@@ -97,7 +98,7 @@ def test_other_threads_are_told_right_while_the_process_moves(
     assert os.getcwd() == str(start)
 
 
-def test_folders_that_settings_name_by_relative_paths_are_not_the_jobs(
+def test_relative_folders_of_settings_are_not_in_the_folder_of_the_job(
     job: str, own: Own, start: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_CACHE", "cache")

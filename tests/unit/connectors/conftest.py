@@ -6,21 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tools.s3server import S3Server
+from tests.servers import shared_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tools.servers.s3 import S3Server
 
 
-@pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    with S3Server(tmp_path_factory.mktemp("s3")) as server:
-        server.create_bucket("lake")
-        yield server
+s3_server = shared_server("s3", lambda server: server.create_bucket("lake"))
 
 
 @pytest.fixture
 def s3(s3_server: S3Server, request: pytest.FixtureRequest) -> tuple[str, dict[str, Any]]:
-    """A URL of the test's own, and the options to reach it."""
+    """A separate URL for the test, and the options to connect to it."""
     name = "".join(c if c.isalnum() else "-" for c in request.node.name)
     return f"s3://lake/{name}", s3_server.storage_options()

@@ -1,4 +1,4 @@
-"""What the tests of connectors share: reading a source to its end, writers without a task."""
+"""Helpers of the connector tests: reading a source to its end, and writers without a task."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.serialization import Encoder
-from penstock.connectors.sink import SinkWriter, WriterContext
-from penstock.connectors.source import ReadBounds, ReaderContext, Source, Split, SplitReader
-from penstock.connectors.two_phase import TwoPhaseCommitSinkFunction
+from penstock.connectors.core.sink import SinkWriter, WriterContext
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Source, Split, SplitReader
+from penstock.connectors.core.two_phase import TwoPhaseCommitSinkFunction
+from penstock.connectors.file.source.file_source import FileSource
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from penstock.connectors.formats.record_format import RecordFormat
     from penstock.taskmanager.worker import ManualClock
 
 TEXT = Encoder.simple_string_encoder()
 START = 1_700_000_000_000
-"""What the clocks show at first (ms)."""
+"""Start time of the clocks in ms."""
 BOUNDS = ReadBounds(max_records=100, max_bytes=1 << 20)
 
 
@@ -28,7 +30,7 @@ def splits_of(source: Source) -> list[Split]:
 
 
 def open_split(source: Source, split: Split, position: Any = None) -> SplitReader:
-    """A reader in a process of its own: the split and the position have travelled as JSON."""
+    """Return a reader as in another process: the split and the position are converted to JSON and back."""
     travelled = Split(split.id, json.loads(json.dumps(split.properties)), split.size)
     reader = source.create_reader(ReaderContext(0, 1, "source"))
     return reader.open_split(travelled, json.loads(json.dumps(position)))
@@ -49,7 +51,7 @@ def read_source(source: Source, bounds: ReadBounds = BOUNDS) -> list[Any]:
 
 
 def read_with_restarts(source: Source, split: Split, bounds: ReadBounds) -> tuple[list[Any], list[Any]]:
-    """Records and rejected records when every batch is read by a new reader, opened at the position of the one before."""
+    """Return the records and rejected records if a new reader reads each batch, from the previous reader's position."""
     values: list[Any] = []
     rejected: list[Any] = []
     position: Any = None
@@ -70,7 +72,7 @@ def writer_context(subtask: int = 0, parallelism: int = 1, attempt: int = 0, **o
 
 
 def visible(directory: Path) -> list[Path]:
-    """Files a reader of the directory would see."""
+    """Return the files that a reader of the directory would see."""
     return sorted(p for p in directory.rglob("*") if p.is_file() and not p.name.startswith("."))
 
 
@@ -79,13 +81,13 @@ def hidden(directory: Path) -> list[Path]:
 
 
 def snapshot(writer: SinkWriter, checkpoint_id: int) -> tuple[list[Any], list[Any]]:
-    """Committables and state of a barrier; committables have travelled as JSON."""
+    """Return committables and state at a barrier. The committables are converted to JSON and back."""
     committables = json.loads(json.dumps(writer.prepare_commit(checkpoint_id)))
     return committables, writer.snapshot_state(checkpoint_id)
 
 
 class FileTransactions(TwoPhaseCommitSinkFunction):
-    """E51: a transaction is a file in a temporary directory that commit moves to the target."""
+    """A two-phase sink. A transaction is a file in a temporary directory, and the commit moves it to the target."""
 
     counter = 0
 
@@ -117,10 +119,15 @@ class FileTransactions(TwoPhaseCommitSinkFunction):
 
 
 def numbers_in(directory: Path) -> list[int]:
-    """What a reader of text files with a number a line would see."""
+    """Return the numbers in text files with one number per line."""
     return sorted(int(line) for path in visible(directory) for line in path.read_text().split())
 
 
 def task(clock: ManualClock) -> Any:
-    """The part of an OperatorContext that a file writer uses."""
+    """Return the part of an OperatorContext that a file writer uses."""
     return SimpleNamespace(clock=clock)
+
+
+def source_of(format: RecordFormat, *paths: Path | str, **options: Any) -> FileSource:
+    """Return a source of files in a format."""
+    return FileSource(format, tuple(map(str, paths)), **options)

@@ -13,12 +13,12 @@ import pytest
 from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.function import FunctionSink, FunctionSource
-from penstock.connectors.source import ReadBounds, ReaderContext, Split, SplitReader
+from penstock.connectors.core.function import FunctionSink, FunctionSource
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Split, SplitReader
 from penstock.datastream.functions import KeyedProcessFunction, ParallelSourceFunction, SinkFunction, SourceFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from penstock.records.batch import MIN_TIMESTAMP
 from tests.in_process import InProcess
 from tests.unit.connectors.support import read_all, splits_of, writer_context
@@ -27,7 +27,7 @@ BOUNDS = ReadBounds()
 
 
 def open_function_split(source: FunctionSource, position: Any = None, split: Split | None = None) -> SplitReader:
-    """In a process of its own: the function is a copy."""
+    """Open a split as in another process, with a copy of the function."""
     copied = copy.deepcopy(source)
     found = split or splits_of(source)[0]
     return copied.create_reader(ReaderContext(0, 1, "source")).open_split(found, json.loads(json.dumps(position)))
@@ -78,7 +78,7 @@ def test_a_bounded_function_is_read_to_its_end() -> None:
     assert read_all(open_function_split(source)) == list(range(25_000))
 
 
-def test_a_resettable_function_loses_and_repeats_nothing() -> None:
+def test_a_resettable_function_loses_and_repeats_no_record() -> None:
     source = FunctionSource(ResettableCountSource(30_000), bounded=True)
     values: list[int] = []
     position: Any = None
@@ -127,7 +127,7 @@ def test_the_queue_is_bounded() -> None:
     assert not any(thread.name.startswith("source-function") and thread.is_alive() for thread in threading.enumerate())
 
 
-def test_timestamps_watermarks_and_idleness_are_told() -> None:
+def test_timestamps_watermarks_and_idleness_are_emitted() -> None:
     class Timed(CountSource):
         def run(self, ctx: Any) -> None:
             ctx.collect_with_timestamp("a", 10)
@@ -151,7 +151,7 @@ def test_timestamps_watermarks_and_idleness_are_told() -> None:
 
 
 class TestWatermarksAmongRecords:
-    """Event time downstream of a source function is what the function said before the record."""
+    """Event time of a record downstream of a source function. It comes from the last watermark before the record."""
 
     class Ticking(ResettableCountSource):
         def run(self, ctx: Any) -> None:
@@ -180,7 +180,7 @@ class TestWatermarksAmongRecords:
         seen = collected(numbers.key_by(lambda n: 0).process(self.EventTime()))
         assert seen == [(n, (n - 1) * 10 if n else MIN_TIMESTAMP) for n in range(3_000)]
 
-    def test_the_last_word_comes_before_idleness(self) -> None:
+    def test_the_last_watermark_is_emitted_before_idleness(self) -> None:
         class Early(CountSource):
             def run(self, ctx: Any) -> None:
                 ctx.collect_with_timestamp("early", 5)
@@ -207,7 +207,7 @@ def environment() -> StreamExecutionEnvironment:
 
 
 def collected(stream: Any) -> list[Any]:
-    """What the stream consists of, in a job in this process."""
+    """Return all elements of the stream, in a job in this process."""
     with executing_on(Session(InProcess())):
         return list(stream.execute_and_collect())
 
@@ -226,7 +226,7 @@ def test_each_subtask_runs_a_copy_of_a_parallel_function() -> None:
     assert [read_all(open_function_split(source, split=split)) for split in splits] == [[(n, 3)] for n in range(3)]
 
 
-def test_a_read_does_not_wait_for_a_quiet_function() -> None:
+def test_a_read_does_not_wait_for_an_idle_function() -> None:
     class Quiet(CountSource):
         def run(self, ctx: Any) -> None:
             self.stop = threading.Event()
@@ -243,7 +243,7 @@ def test_a_read_does_not_wait_for_a_quiet_function() -> None:
     reader.close()
 
 
-def test_what_run_raises_is_raised_by_the_reader_after_its_records() -> None:
+def test_an_error_of_run_is_raised_after_its_records() -> None:
     class Failing(CountSource):
         def run(self, ctx: Any) -> None:
             ctx.collect(1)
@@ -254,7 +254,7 @@ def test_what_run_raises_is_raised_by_the_reader_after_its_records() -> None:
         read_all(reader)
 
 
-def test_what_is_no_source_function_is_refused() -> None:
+def test_an_object_that_is_not_a_source_function_is_refused() -> None:
     class Half(CountSource):
         def snapshot_state(self) -> int:
             return 0
@@ -264,14 +264,14 @@ def test_what_is_no_source_function_is_refused() -> None:
             FunctionSource(function)
 
 
-def test_a_callable_is_a_sink() -> None:
+def test_a_callable_is_accepted_as_a_sink() -> None:
     taken: list[Any] = []
     writer = FunctionSink(taken.append).create_writer(writer_context(), [])
     writer.write([1, 2], None, 0)
     assert taken == [1, 2]
 
 
-def test_the_context_tells_the_times() -> None:
+def test_the_context_has_timestamp_watermark_and_processing_time() -> None:
     taken: list[Any] = []
 
     class Writing(SinkFunction):
@@ -286,7 +286,7 @@ def test_the_context_tells_the_times() -> None:
     assert taken == [("a", 1, 7, True), ("b", 2, 7, True), ("c", None, 8, True)]
 
 
-def test_a_function_with_a_default_second_parameter_takes_the_value_only() -> None:
+def test_a_function_with_a_default_second_parameter_receives_only_the_value() -> None:
     taken: list[Any] = []
 
     def write(value: Any, separator: str = ",") -> None:
@@ -318,8 +318,8 @@ def test_an_error_of_the_sink_function_names_the_record() -> None:
         FunctionSink(5)
 
 
-def test_a_socket_sink_writes_lines_and_fails_if_nobody_listens() -> None:
-    """E48."""
+def test_a_socket_sink_writes_lines_and_fails_without_a_listener() -> None:
+    """The sink function connects at its first record."""
 
     class SocketSink(SinkFunction):
         def __init__(self, port: int) -> None:

@@ -1,4 +1,4 @@
-"""A URL that is asked again and again, on a real server of this process."""
+"""Polling of a URL, with a real server in this process."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
+from penstock.connectors.core.source import ReadBounds, ReaderContext
 from penstock.connectors.http import source as http
-from penstock.connectors.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.http import HttpPollSource
 from penstock.datastream.formats.json import JsonLinesFormat
 
@@ -23,7 +23,7 @@ FIELDS = {"id": int}
 
 
 class Site:
-    """Answers with alerts behind a number. `status`: what it answers instead, one after the other."""
+    """A server that returns the alerts after a number. `status` has error codes that it returns first, in order."""
 
     def __init__(self) -> None:
         self.alerts: list[int] = []
@@ -48,7 +48,7 @@ class Site:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def answer(self, request: Any) -> tuple[int, bytes]:
         if self.status:
@@ -78,7 +78,7 @@ def by_cursor(site: Site, **options: Any) -> HttpPollSource:
 
 
 def read(source: HttpPollSource, count: int, position: Any = None, most: int = 3) -> tuple[list[int], Any]:
-    """So many records, and the position behind them, which has travelled as JSON."""
+    """Return `count` records, and the position after them, converted to JSON and back."""
     [split] = source.create_enumerator().discover()
     reader = source.create_reader(ReaderContext(0, 1, "in")).open_split(split, position)
     values: list[int] = []
@@ -92,7 +92,7 @@ def read(source: HttpPollSource, count: int, position: Any = None, most: int = 3
     return values, json.loads(json.dumps(reader.position))
 
 
-def test_each_record_comes_once_from_any_position(site: Site) -> None:
+def test_each_record_is_read_once_from_any_position(site: Site) -> None:
     site.alerts, site.most = list(range(40)), 7
     source = by_cursor(site)
     source.validate()
@@ -106,7 +106,7 @@ def test_each_record_comes_once_from_any_position(site: Site) -> None:
     assert read(source, 1, position)[0] == [99]
 
 
-def test_without_a_cursor_every_answer_comes_unless_it_is_the_same(site: Site) -> None:
+def test_every_response_without_a_cursor_is_read_unless_it_is_unchanged(site: Site) -> None:
     site.alerts = [1, 2]
     source = HttpPollSource(f"{site.url}/lines", JsonLinesFormat(FIELDS), interval=1, polls=3)
     assert source.bounded
@@ -118,7 +118,7 @@ def test_without_a_cursor_every_answer_comes_unless_it_is_the_same(site: Site) -
     assert site.asked[-1][1]["If-None-Match"] == '"v1"'
 
 
-def test_an_etag_is_sent_only_with_the_cursor_that_it_was_the_answer_to(site: Site) -> None:
+def test_an_etag_is_sent_only_with_the_cursor_of_its_request(site: Site) -> None:
     site.alerts, site.most, site.etag = list(range(25)), 10, 'W/"v17"'
     source = by_cursor(site, polls=6)
     values, position = read(source, 13)
@@ -131,7 +131,7 @@ def test_an_etag_is_sent_only_with_the_cursor_that_it_was_the_answer_to(site: Si
     assert read(source, 2, position)[0] == [25, 26]
 
 
-def test_a_server_that_is_away_for_a_while_is_asked_again(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_lost_for_a_while_is_retried(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_PAUSE_S", 0.01)
     site.alerts, site.status = [1], [503, 429, 500]
     source = by_cursor(site)
@@ -142,7 +142,7 @@ def test_a_server_that_is_away_for_a_while_is_asked_again(site: Site, monkeypatc
         read(source, 1)
 
 
-def test_what_will_not_change_by_itself_is_an_error_at_once(site: Site, tmp_path: Path) -> None:
+def test_a_permanent_error_is_raised_at_once(site: Site, tmp_path: Path) -> None:
     site.status = [401]
     with pytest.raises(SourceError, match="answers 401: not now"):
         by_cursor(site).validate()
@@ -159,11 +159,11 @@ def test_what_will_not_change_by_itself_is_an_error_at_once(site: Site, tmp_path
         by_cursor(site).validate()
     with pytest.raises(InvalidJob, match="on_error='side-output'"):
         HttpPollSource("http://x/", JsonLinesFormat(FIELDS, on_error="side-output"), interval=1)
-    with pytest.raises(InvalidJob, match="without a cursor"):
+    with pytest.raises(InvalidJob, match=r"does not have a \{cursor\}"):
         HttpPollSource("http://x/", JsonLinesFormat(FIELDS), interval=1, cursor=str)
 
 
-def test_secrets_come_from_files(site: Site, tmp_path: Path) -> None:
+def test_secrets_are_read_from_files(site: Site, tmp_path: Path) -> None:
     token = tmp_path / "token"
     source = by_cursor(site, headers={"Accept": "application/json"}, header_files={"Authorization": str(token)})
     for secret in ("Bearer a", "Bearer b"):

@@ -1,4 +1,4 @@
-"""Servers that hang, drip, send elsewhere, want to be asked later, or are not who they say."""
+"""Servers that hang, respond slowly, redirect, send Retry-After, or have an untrusted certificate."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
+from penstock.connectors.core.source import ReadBounds, ReaderContext
 from penstock.connectors.http import request
 from penstock.connectors.http import source as http
-from penstock.connectors.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.http import HttpPollSource
 from penstock.datastream.formats.json import JsonLinesFormat
 
@@ -30,7 +30,7 @@ FORMAT = JsonLinesFormat({"id": int})
 
 
 class Raw:
-    """Sends what `answer` gives, piece by piece; one connection after the other."""
+    """A server that lets `answer` write to each connection, one connection after the other."""
 
     def __init__(self, answer: Callable[[socket.socket], None]) -> None:
         self.server = socket.create_server(("127.0.0.1", 0))
@@ -100,20 +100,20 @@ def _drip(begin: bytes) -> Callable[[socket.socket], None]:
         _drip(b""),
     ],
 )
-def test_an_answer_that_does_not_end_is_none(serving: Any, answer: Callable[[socket.socket], None]) -> None:
+def test_a_response_that_does_not_end_is_an_error(serving: Any, answer: Callable[[socket.socket], None]) -> None:
     source = HttpPollSource(serving(answer).url, FORMAT, interval=1, timeout=300)
     begun = time.monotonic()
-    with pytest.raises(SourceError, match=r"has not answered whole within 0\.3 s|RemoteProtocolError"):
+    with pytest.raises(SourceError, match=r"did not send its complete response within 0\.3 s|RemoteProtocolError"):
         source.validate()
     assert time.monotonic() - begun < 5
 
 
-def test_half_an_answer_is_none(serving: Any) -> None:
+def test_an_incomplete_response_is_an_error(serving: Any) -> None:
     with pytest.raises(SourceError, match="RemoteProtocolError"):
         HttpPollSource(serving(_half).url, FORMAT, interval=1).validate()
 
 
-def test_an_answer_without_end_does_not_fill_the_memory(serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_response_does_not_fill_the_memory(serving: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request, "_MOST_BYTES", 1_000_000)
 
     def flood(connection: socket.socket) -> None:
@@ -126,7 +126,7 @@ def test_an_answer_without_end_does_not_fill_the_memory(serving: Any, monkeypatc
 
 
 class Site:
-    """`answers`: status, headers and body, one after the other; the last one stays."""
+    """A server that returns `answers` (status, headers and body) in order, and then repeats the last one."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
@@ -149,7 +149,7 @@ class Site:
         if tls is not None:
             self.server.socket = tls.wrap_socket(self.server.socket, server_side=True)
         self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self) -> None:
         self.server.shutdown()
@@ -176,26 +176,26 @@ def opened(source: HttpPollSource) -> Any:
     return source.create_reader(ReaderContext(0, 1, "in")).open_split(split, None)
 
 
-def test_who_wants_to_be_asked_later_is(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retry_after_delays_the_next_request(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http, "_PAUSE_S", 0.01)
     monkeypatch.setattr(http, "PATIENCE_S", 0.5)
     site.answers = [(429, {"Retry-After": "1"}, b""), (503, {"Retry-After": "1"}, b""), (200, {}, b'{"id": 1}')]
     reader = opened(HttpPollSource(f"http://127.0.0.1:{site.port}/", FORMAT, interval=1))
-    _until(reader, lambda: len(site.asked) >= 3)  # a second each, although it is patient for half of one
+    _until(reader, lambda: len(site.asked) >= 3)  # pauses of 1 s, although the patience is 0.5 s
     times = [at for at, _ in site.asked]
     assert times[1] - times[0] >= 0.95
     assert times[2] - times[1] >= 0.95
     reader.close()
 
 
-def test_a_time_to_be_asked_at_is_understood() -> None:
+def test_retry_after_accepts_a_time() -> None:
     later = format_datetime(datetime.now(UTC) + timedelta(seconds=100), usegmt=True)
     assert 90 < request._after_s(later) <= 100
     assert request._after_s("1000000") == 3600
     assert request._after_s("-5") == request._after_s("") == request._after_s("soon") == 0
 
 
-def test_secrets_do_not_go_where_a_redirect_leads(site: Site, tmp_path: Path) -> None:
+def test_secrets_are_not_sent_to_the_server_of_a_redirect(site: Site, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("secret")
     other = Site()
     try:
@@ -220,16 +220,16 @@ def test_secrets_do_not_go_where_a_redirect_leads(site: Site, tmp_path: Path) ->
     assert "secret" not in json.dumps(told)
 
 
-def test_a_redirect_in_a_circle_is_an_error(site: Site) -> None:
+def test_a_circular_redirect_is_an_error(site: Site) -> None:
     site.answers = [(302, {"Location": "/"}, b"")]
     with pytest.raises(SourceError, match="redirects more than 10 times"):
         HttpPollSource(f"http://127.0.0.1:{site.port}/", FORMAT, interval=1).validate()
     site.answers = [(302, {"Location": "ftp://elsewhere/"}, b"")]
-    with pytest.raises(SourceError, match="cannot be asked"):
+    with pytest.raises(SourceError, match="is not valid"):
         HttpPollSource(f"http://127.0.0.1:{site.port}/", FORMAT, interval=1).validate()
 
 
-def test_a_certificate_that_nobody_vouches_for_is_an_error_at_once(tmp_path: Path) -> None:
+def test_an_untrusted_certificate_is_an_immediate_error(tmp_path: Path) -> None:
     told = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
     subprocess.run([*told, "-keyout", tmp_path / "key", "-out", tmp_path / "cert"], check=True, capture_output=True)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -246,7 +246,7 @@ def _always(cursor: Any, record: Any) -> Any:
     return cursor
 
 
-def test_a_cursor_is_what_json_has(site: Site) -> None:
+def test_a_cursor_must_be_a_json_value(site: Site) -> None:
     site.answers = [(200, {}, b'{"id": 7}')]
     url = f"http://127.0.0.1:{site.port}/?after={{cursor}}"
     source = HttpPollSource(url, FORMAT, interval=1, cursor=lambda row: np.int64(row["id"]), start=0)
@@ -256,12 +256,12 @@ def test_a_cursor_is_what_json_has(site: Site) -> None:
     reader.close()
     for cursor in (datetime(2026, 1, 1, tzinfo=UTC), b"7", float("nan"), {7}):
         reader = opened(HttpPollSource(url, FORMAT, interval=1, cursor=partial(_always, cursor), start=0))
-        with pytest.raises(RecordFormatError, match=r"the cursor [\s\S]* let cursor= give text"):
+        with pytest.raises(RecordFormatError, match=r"the cursor [\s\S]* let cursor= return text"):
             _until(reader, lambda: False)
         reader.close()
 
 
-def test_what_is_no_url_is_refused() -> None:
+def test_an_invalid_url_is_refused() -> None:
     for url in ("http://[::1", "http://host:port/"):
-        with pytest.raises(InvalidJob, match="is no URL"):
+        with pytest.raises(InvalidJob, match="is not a valid URL"):
             HttpPollSource(url, FORMAT, interval=1)

@@ -1,4 +1,4 @@
-"""A hybrid source reads one source after the other, each record once, wherever a job fails or is stopped."""
+"""A hybrid source reads one source after another. It reads each record once, wherever the job fails or stops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from penstock.common.errors import InvalidJob
 from penstock.common.serialization import SimpleStringEncoder
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.source import ReadBounds, ReaderContext, Source, Split
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Source, Split
 from penstock.datastream.connectors.file_system import FileSink, FileSource, StreamFormat
 from penstock.datastream.connectors.hybrid_source import HybridSource
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
@@ -26,7 +26,7 @@ def lines(folder: Path, count: int) -> Source:
 
 
 def steps(source: Source, state: Any = None, splits: dict[str, tuple[Split, Any]] | None = None) -> Iterator[Any]:
-    """As the JobManager and one task would read it; yields what a checkpoint would hold, and the records since the last."""
+    """Read like the JobManager and one task. Yield the content of each checkpoint, and the records since the last one."""
     enumerator = source.create_enumerator()
     enumerator.restore(state)
     splits = dict(splits or {})
@@ -52,14 +52,14 @@ def steps(source: Source, state: Any = None, splits: dict[str, tuple[Split, Any]
         yield values, enumerator.snapshot(), dict(splits)
 
 
-def test_a_source_begins_when_the_one_before_it_was_read(tmp_path: Path) -> None:
+def test_a_source_starts_after_the_previous_one_is_finished(tmp_path: Path) -> None:
     source = HybridSource.builder(lines(tmp_path, 3)).add_source(NumberSequenceSource(30, 59)).build()
     seen = [value for values, _, _ in steps(source) for value in values]
     assert sorted(seen[:30]) == list(range(30))
     assert sorted(seen[30:]) == list(range(30, 60))
 
 
-def test_reading_goes_on_exactly_from_every_checkpoint(tmp_path: Path) -> None:
+def test_reading_continues_exactly_from_every_checkpoint(tmp_path: Path) -> None:
     numbers = HybridSource.builder(lines(tmp_path, 2)).add_source(NumberSequenceSource(20, 29))
     source = numbers.add_source(NumberSequenceSource(30, 39)).build()
     seen: list[int] = []
@@ -73,7 +73,7 @@ def test_reading_goes_on_exactly_from_every_checkpoint(tmp_path: Path) -> None:
 
 
 class Raises:
-    """A map function that raises at some records, once each."""
+    """A map function that raises once at each of some records."""
 
     left: set[str] = set()
 
@@ -85,7 +85,7 @@ class Raises:
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_failures_in_each_source_lose_and_repeat_nothing(tmp_path: Path, parallelism: int) -> None:
+def test_failures_in_each_source_lose_and_repeat_no_record(tmp_path: Path, parallelism: int) -> None:
     (tmp_path / "in").mkdir()
     Raises.left = {"15", "500", "999"}
     settings = {"type": "fixed-delay", "fixed-delay.delay": "10 ms", "fixed-delay.attempts": "9"}
@@ -106,14 +106,14 @@ def _lines_into(folder: Path) -> Any:
     return FileSink.for_row_format(str(folder), SimpleStringEncoder()).build()
 
 
-def test_an_empty_source_is_passed_over(tmp_path: Path) -> None:
+def test_an_empty_source_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "0.txt").write_text("")
     empty = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path)).build()
     source = HybridSource.builder(empty).add_source(NumberSequenceSource(0, 3)).build()
     assert [value for values, _, _ in steps(source) for value in values] == [0, 1, 2, 3]
 
 
-def test_nothing_is_read_after_a_source_that_does_not_end(tmp_path: Path) -> None:
+def test_no_source_may_follow_an_unbounded_one(tmp_path: Path) -> None:
     endless = FileSource.for_record_stream_format(StreamFormat.text_line_format(), str(tmp_path))
     endless = endless.monitor_continuously(timedelta(seconds=1))
     with pytest.raises(InvalidJob, match="source 1 of a hybrid source never ends: FileSource"):

@@ -1,4 +1,4 @@
-"""What lookups do of any service: each key asked for once at a time, many in a request, connections kept for a while, answers kept for their time."""
+"""Behaviour of all lookups: no duplicate requests for a key, many keys per request, reused connections, and cached results."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import InvalidJob, PlatformError, SourceError
-from penstock.connectors import lookup
-from penstock.connectors.lookup import Lookup
+from penstock.connectors.core import lookup
+from penstock.connectors.core.lookup import Lookup
 
 
 class Lost(Exception): ...
@@ -20,7 +20,7 @@ class Refused(Exception): ...
 
 
 class Squares(Lookup):
-    """A service of squares, with a number for each connection. It fails as it is told to, a request at a time."""
+    """A lookup in a fake service that returns squares. Each connection has a number. The given errors fail the first requests."""
 
     def __init__(self, *fails: Exception | None, hangs: bool = False, **options: Any) -> None:
         given = {"ttl": 60_000, "most_kept": 100, "connections": 2, **options}
@@ -44,7 +44,7 @@ class Squares(Lookup):
         await asyncio.sleep(0)
         self.open_now.remove(connection)
 
-    async def _ask(self, connection: int, keys: list[str]) -> Mapping[str, Any]:
+    async def _request(self, connection: int, keys: list[str]) -> Mapping[str, Any]:
         assert connection in self.open_now
         self.requests.append(keys)
         await asyncio.sleep(3600 if self.hangs else 0.001)
@@ -52,7 +52,7 @@ class Squares(Lookup):
             raise error
         return {key: int(key) ** 2 for key in keys if int(key) >= 0}
 
-    def _nothing(self) -> None:
+    def _no_result(self) -> None:
         return None
 
     def _explained(self, error: Exception) -> tuple[PlatformError | None, bool]:
@@ -62,7 +62,7 @@ class Squares(Lookup):
 
 
 async def all_of(function: Lookup, *values: Any) -> list[Any]:
-    """At the same time."""
+    """Return the results of concurrent calls."""
     return [result for results in await asyncio.gather(*map(function.async_invoke, values)) for result in results]
 
 
@@ -70,7 +70,7 @@ def asked(function: Lookup, *values: Any) -> list[Any]:
     return asyncio.run(all_of(function, *values))
 
 
-def test_keys_that_are_asked_for_together_go_in_one_request_each_once() -> None:
+def test_concurrent_keys_are_sent_in_one_request_without_duplicates() -> None:
     function = Squares()
     assert asked(function, 1, 2, 1, None, -1) == [(1, 1), (2, 4), (1, 1), (None, None), (-1, None)]
     assert function.requests == [["1", "2", "-1"]]
@@ -78,7 +78,7 @@ def test_keys_that_are_asked_for_together_go_in_one_request_each_once() -> None:
     assert function.requests[1:] == [["3"]], "what is not there is believed, too"
 
 
-def test_requests_are_bounded_and_go_over_all_connections() -> None:
+def test_requests_are_bounded_and_use_all_connections() -> None:
     function = Squares(most_kept=10)
     assert asked(function, *range(1_200)) == [(n, n * n) for n in range(1_200)]
     assert [len(keys) for keys in function.requests] == [500, 500, 200]
@@ -86,14 +86,14 @@ def test_requests_are_bounded_and_go_over_all_connections() -> None:
     assert len(function._kept) == 10
 
 
-def test_answers_that_are_not_believed_are_asked_for_each_time() -> None:
+def test_results_are_requested_each_time_without_a_cache() -> None:
     function = Squares(ttl=0)
     asked(function, 1)
     asked(function, 1)
     assert function.requests == [["1"], ["1"]]
 
 
-def test_a_connection_is_kept_between_requests_and_ended_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_reused_and_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "_IDLE_S", 0.2)
     function = Squares()
 
@@ -111,7 +111,7 @@ def test_a_connection_is_kept_between_requests_and_ended_after_a_while(monkeypat
     assert not function.open_now, "the end of the loop ends it"
 
 
-def test_a_server_that_is_lost_is_asked_again_by_a_new_connection() -> None:
+def test_a_lost_server_is_retried_with_a_new_connection() -> None:
     function = Squares(None, Lost(), Lost())
 
     async def go() -> None:
@@ -122,7 +122,7 @@ def test_a_server_that_is_lost_is_asked_again_by_a_new_connection() -> None:
     assert function.opened == 3
 
 
-def test_a_server_that_stays_lost_and_a_refusal_are_told_to_all_who_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_waiting_requests_fail_after_a_refusal_or_a_permanent_loss(monkeypatch: pytest.MonkeyPatch) -> None:
     for function, told in (
         (Squares(*[Lost()] * 5), "squares: Lost"),
         (Squares(Refused()), "squares: Refused"),
@@ -133,15 +133,15 @@ def test_a_server_that_stays_lost_and_a_refusal_are_told_to_all_who_wait(monkeyp
 
         errors = asyncio.run(go())
         assert all(isinstance(error, SourceError) and told in str(error) for error in errors)
-        assert asked(function, 1) == [(1, 1)], "the next one asks anew"
+        assert asked(function, 1) == [(1, 1)], "the next call sends a new request"
 
 
-def test_what_is_no_refusal_of_the_service_comes_as_it_is() -> None:
+def test_an_error_outside_of_the_service_is_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError):
         asked(Squares(ZeroDivisionError()), 1)
 
 
-def test_a_server_that_hangs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_server_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "_ANSWER_S", 0.05)
     function = Squares(hangs=True)
     with pytest.raises(SourceError, match="squares: no answer within 0 s"):
@@ -150,7 +150,7 @@ def test_a_server_that_hangs_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not function.open_now
 
 
-def test_who_waits_no_longer_takes_nothing_from_the_others() -> None:
+def test_a_cancelled_request_does_not_affect_others() -> None:
     function = Squares()
 
     async def go() -> None:
@@ -165,7 +165,7 @@ def test_who_waits_no_longer_takes_nothing_from_the_others() -> None:
     assert len(function.requests) == 1
 
 
-def test_the_end_of_the_loop_ends_what_is_under_way() -> None:
+def test_the_end_of_the_event_loop_cancels_running_requests() -> None:
     function = Squares(hangs=True)
 
     async def go() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 import penstock
 from penstock.common.errors import InvalidJob
-from penstock.connectors.collect import CollectSink, decode_collected, encode_collected
-from penstock.connectors.print import PrintSink
+from penstock.connectors.simple.collect import CollectSink, decode_collected, encode_collected
+from penstock.connectors.simple.print import PrintSink
 from tests.in_process import environment, run
 from tests.unit.connectors.support import writer_context
 
@@ -31,7 +31,7 @@ def test_lines_have_flinks_prefix() -> None:
     assert lines_of(PrintSink("alerts"), 2, 3)[1] == "alerts:3> None"
 
 
-def test_without_a_task_lines_go_to_the_process(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_are_printed_by_the_process_without_a_task(capsys: pytest.CaptureFixture[str]) -> None:
     PrintSink().create_writer(writer_context(), []).write([1], None, 0)
     PrintSink("e", to_stderr=True).create_writer(writer_context(), []).write([2], None, 0)
     captured = capsys.readouterr()
@@ -63,7 +63,7 @@ def test_collected_records_arrive_in_order() -> None:
 def test_a_class_of_the_main_script_is_found_again() -> None:
     program = """
 from dataclasses import dataclass
-from penstock.connectors.collect import decode_collected, encode_collected
+from penstock.connectors.simple.collect import decode_collected, encode_collected
 
 @dataclass
 class Reading:
@@ -85,6 +85,6 @@ except Exception as error:
     assert done.returncode == 0, done.stderr
 
 
-def test_what_cannot_be_collected_is_named() -> None:
+def test_a_record_that_cannot_be_collected_is_named() -> None:
     with pytest.raises(InvalidJob, match="cannot be collected"):
         encode_collected(lambda: None)

@@ -1,4 +1,4 @@
-"""A secret's file is where the process was started, whatever the folder that functions work in; what cannot be read is named."""
+"""Secret files are relative to the start directory of the process, in any working directory. A file that cannot be read is named."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FILE = "secrets/one"
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The process works in a job's folder."""
+    """Change the working directory of the process to a job's folder."""
     (tmp_path / "start").mkdir()
     (tmp_path / "job").mkdir()
     monkeypatch.chdir(tmp_path / "start")
@@ -100,7 +100,7 @@ def of_http() -> str:
     "read",
     [of_http, of_kafka, of_iceberg, of_postgres, of_cassandra, of_rabbitmq, of_opensearch, of_redis, of_avro, of_sql],
 )
-def test_it_is_found_from_where_the_process_was_started(tmp_path: Path, read: Callable[[], str]) -> None:
+def test_a_secret_file_is_relative_to_the_start_directory(tmp_path: Path, read: Callable[[], str]) -> None:
     secret = tmp_path / "start" / FILE
     with pytest.raises(PenstockError, match=f"'{FILE}' cannot be read: No such file"):
         read()
@@ -108,5 +108,5 @@ def test_it_is_found_from_where_the_process_was_started(tmp_path: Path, read: Ca
     secret.write_text("s3cret\n")
     assert read() == "s3cret"
     secret.write_bytes(b"\xff\xfe")
-    with pytest.raises(PenstockError, match=f"'{FILE}' cannot be read: it is no text"):
+    with pytest.raises(PenstockError, match=f"'{FILE}' cannot be read: it is not UTF-8 text"):
         read()

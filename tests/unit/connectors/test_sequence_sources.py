@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from penstock.common.errors import InvalidJob, UserFunctionError
 from penstock.common.typeinfo import Types
 from penstock.common.types import Row
-from penstock.connectors.collection import CollectionSource
-from penstock.connectors.datagen import DataGeneratorSource, GeneratorSplitReader
-from penstock.connectors.number_seq import NumberSequenceSource
-from penstock.connectors.sequence import ranges
-from penstock.connectors.source import ReadBounds
+from penstock.connectors.core.source import ReadBounds
+from penstock.connectors.simple.collection import CollectionSource
+from penstock.connectors.simple.datagen import DataGeneratorSource, GeneratorSplitReader
+from penstock.connectors.simple.number_seq import NumberSequenceSource
+from penstock.connectors.simple.sequence import ranges
 from penstock.taskmanager.worker import ManualClock
 from tests.unit.connectors.support import open_split, read_all, read_source, read_with_restarts, splits_of
 
@@ -34,7 +34,7 @@ def test_a_collection_keeps_its_order_in_one_split() -> None:
     assert read_source(source, ReadBounds(max_records=2)) == ["c", "a", "b"]
 
 
-def test_a_collection_in_many_splits_gives_every_value_once() -> None:
+def test_a_collection_in_many_splits_contains_every_value_once() -> None:
     source = CollectionSource(range(10), splits=4)
     assert len(splits_of(source)) == 4
     assert sorted(read_source(source)) == list(range(10))
@@ -44,7 +44,7 @@ def test_an_empty_collection_ends_at_once() -> None:
     assert read_source(CollectionSource([], Types.LONG())) == []
 
 
-def test_a_collection_goes_on_from_its_position() -> None:
+def test_a_collection_continues_from_its_position() -> None:
     source = CollectionSource([(n, str(n)) for n in range(7)])
     values, _ = read_with_restarts(source, splits_of(source)[0], ReadBounds(max_records=2))
     assert values == source.values
@@ -76,12 +76,12 @@ def test_an_empty_number_sequence_is_refused() -> None:
         NumberSequenceSource(2, 1)
 
 
-def test_a_bounded_generator_makes_every_index_once() -> None:
+def test_a_bounded_generator_generates_every_index_once() -> None:
     source = DataGeneratorSource(lambda index: index * index, 10, splits=3)
     assert sorted(read_source(source)) == [n * n for n in range(10)]
 
 
-def test_splits_of_an_unbounded_generator_share_the_indexes_out() -> None:
+def test_splits_of_an_unbounded_generator_share_the_indexes() -> None:
     source = DataGeneratorSource(lambda index: index, splits=2)
     assert not source.bounded
     readers = [open_split(source, split) for split in splits_of(source)]
@@ -92,15 +92,15 @@ def test_splits_of_an_unbounded_generator_share_the_indexes_out() -> None:
 
 
 @given(st.integers(1, 3), st.integers(1, 5))
-def test_a_generator_goes_on_from_its_position(splits: int, batch: int) -> None:
+def test_a_generator_continues_from_its_position(splits: int, batch: int) -> None:
     source = DataGeneratorSource(lambda index: index, 11, splits=splits)
     values = [v for split in splits_of(source) for v in read_with_restarts(source, split, ReadBounds(batch))[0]]
     assert sorted(values) == list(range(11))
 
 
-def test_a_rate_is_kept_against_the_clock() -> None:
+def test_a_rate_follows_the_clock() -> None:
     clock = ManualClock(1_000_000)
-    reader = GeneratorSplitReader(lambda index: index, range(1000), 100.0, clock.now_ms)
+    reader = GeneratorSplitReader(lambda index: index, range(1000), 100.0, clock)
     made = 0
     for _ in range(50):
         batch = reader.read(ReadBounds())
@@ -114,9 +114,9 @@ def test_a_rate_is_kept_against_the_clock() -> None:
     assert clock.now_ms() - 1_000_000 == 500
 
 
-def test_a_late_reader_gets_what_is_due() -> None:
+def test_a_late_reader_receives_all_due_records() -> None:
     clock = ManualClock(1_000_000)
-    reader = GeneratorSplitReader(lambda index: index, range(10_000), 1000.0, clock.now_ms)
+    reader = GeneratorSplitReader(lambda index: index, range(10_000), 1000.0, clock)
     clock.set(clock.now_ms() + 2000)
     assert reader.lag() == 2001
     batch = reader.read(ReadBounds(max_records=1500))
@@ -124,9 +124,9 @@ def test_a_late_reader_gets_what_is_due() -> None:
     assert len(batch) == 1500
 
 
-def test_after_a_restore_the_rate_starts_anew() -> None:
+def test_the_rate_starts_again_after_a_restore() -> None:
     clock = ManualClock(1_000_000)
-    reader = GeneratorSplitReader(lambda index: index, range(500, 1000), 10.0, clock.now_ms)
+    reader = GeneratorSplitReader(lambda index: index, range(500, 1000), 10.0, clock)
     batch = reader.read(ReadBounds())
     assert batch is not None
     assert batch.values == [500]

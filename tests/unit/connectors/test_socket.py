@@ -1,4 +1,4 @@
-"""Sockets that send in pieces, too much, or what is no text."""
+"""Sockets that send pieces of lines, too much data, or bytes that are not text."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.common.errors import InvalidJob, PenstockError, RecordFormatError, SourceError
-from penstock.connectors import socket as module
-from penstock.connectors.socket import SocketTextSource
+from penstock.connectors.simple import socket as module
+from penstock.connectors.simple.socket import SocketTextSource
 
 
 class Collected:
@@ -49,19 +49,19 @@ def read(server: socket.socket, *pieces: bytes, delimiter: str = "\n") -> list[s
     return found.lines
 
 
-def test_lines_come_whole_however_they_were_sent(server: socket.socket) -> None:
+def test_lines_are_complete_however_they_were_sent(server: socket.socket) -> None:
     assert read(server, "ä".encode()[:1], "ä".encode()[1:] + b"\nb", b"\r\n\n", b"c") == ["ä", "b", "", "c"]
     assert read(server, b"a<", b"e", b">b<e", b">", delimiter="<e>") == ["a", "b"]
 
 
-def test_lines_of_megabytes_take_no_longer_than_they_have_bytes(server: socket.socket) -> None:
+def test_the_time_to_read_a_line_is_linear_in_its_length(server: socket.socket) -> None:
     begun = time.monotonic()
     (line,) = read(server, *[b"x" * 1_000_000] * 30)
     assert len(line) == 30_000_000
     assert time.monotonic() - begun < 5
 
 
-def test_who_sends_no_delimiter_does_not_fill_the_memory(
+def test_a_stream_without_a_delimiter_does_not_fill_the_memory(
     server: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_LONGEST", 1000)
@@ -69,12 +69,12 @@ def test_who_sends_no_delimiter_does_not_fill_the_memory(
         read(server, b"x" * 1001, b"x" * 1000)
 
 
-def test_what_is_no_text_is_named(server: socket.socket) -> None:
-    with pytest.raises(RecordFormatError, match=r"a line of the socket 127.0.0.1:\d+ is no UTF-8: .*b'\\xff'"):
+def test_bytes_that_are_not_text_are_named(server: socket.socket) -> None:
+    with pytest.raises(RecordFormatError, match=r"a line of the socket 127.0.0.1:\d+ is not UTF-8: .*b'\\xff'"):
         read(server, b"a\n\xff\nb\n")
 
 
-def test_who_is_not_there_is_named() -> None:
+def test_an_unreachable_server_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         host, port = server.getsockname()
     with pytest.raises(PenstockError, match=rf"{host}:{port} cannot be read: ConnectionRefusedError[\s\S]*max_retry"):

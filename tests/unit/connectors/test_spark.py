@@ -1,4 +1,7 @@
-"""`from_spark` and `to_spark` without Spark: splits, positions, the query's log, staged files. Real clusters: integration."""
+"""`from_spark` and `to_spark` without Spark: splits, positions, the query's log, staged files.
+
+The integration tests use real clusters.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,21 @@ import base64
 import pickle
 import threading
 from contextlib import nullcontext
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.common.errors import ClusterError, EpochFailed, InvalidJob, SinkError, SourceError
+from penstock.connectors.core.sink import CommitEnvironment, StagedCommittable
+from penstock.connectors.core.source import EnumeratorContext, ReadBounds, ReaderContext, Split
 from penstock.connectors.file.source.open_files import OpenFiles
-from penstock.connectors.sink import CommitEnvironment, StagedCommittable
-from penstock.connectors.source import EnumeratorContext, ReadBounds, ReaderContext, Split
 from penstock.connectors.spark import SparkCommitter, SparkEnumerator, SparkSink, SparkSource, query_log, sink
 from penstock.connectors.spark.feed import Feed, StagedBatch, TableFeed, stateful_operators
 from penstock.connectors.spark.staged import FILE_BYTES, StagedReader, StageRows, from_ipc, to_ipc
@@ -27,7 +33,7 @@ from tests.unit.connectors.support import writer_context
 
 
 class Spark:
-    """Runs nothing, has all turns."""
+    """A fake Spark session that runs nothing."""
 
     def __init__(self) -> None:
         self.tags: list[str] = []
@@ -59,7 +65,7 @@ class Holds:
 
 
 class Batches(Feed):
-    """A feed with batches that are ready."""
+    """A fake feed with prepared batches."""
 
     def __init__(self, batches: list[StagedBatch]) -> None:
         super().__init__()
@@ -89,7 +95,7 @@ def file(name: str, rows: int = 3) -> dict[str, Any]:
     return {"path": f"shared/{name}", "size": 10, "checksum": "crc32:00000000", "rows": rows}
 
 
-def test_the_next_batch_waits_until_the_one_before_was_read(storage: CheckpointStorage) -> None:
+def test_the_next_batch_waits_until_the_previous_one_is_read(storage: CheckpointStorage) -> None:
     holds = Holds()
     feed = Batches([StagedBatch(4, [file("a"), file("b")]), StagedBatch(5, []), StagedBatch(6, [file("c")])])
     enumerator = enumerator_with(feed, storage, holds)
@@ -137,7 +143,7 @@ def test_a_table_is_staged_once(storage: CheckpointStorage) -> None:
     enumerator.close()
 
 
-def test_what_a_query_fails_with_is_the_sources_error() -> None:
+def test_an_error_of_the_query_is_raised_by_the_source() -> None:
     def fails(frame: Any, batch: int) -> Any:
         raise OSError("the broker is away")
 
@@ -147,7 +153,7 @@ def test_what_a_query_fails_with_is_the_sources_error() -> None:
         feed.take()
 
 
-def test_without_spark_the_error_says_what_to_do(storage: CheckpointStorage) -> None:
+def test_the_error_without_spark_names_the_remedy(storage: CheckpointStorage) -> None:
     enumerator = SparkSource(lambda session: None).create_enumerator()
     enumerator.start(EnumeratorContext("in", storage, Holds()))
     with pytest.raises(InvalidJob, match="needs a Spark cluster"):
@@ -182,7 +188,7 @@ def frame_of(plan: Any) -> Any:
     return SimpleNamespace(_jdf=SimpleNamespace(queryExecution=lambda: SimpleNamespace(analyzed=lambda: plan)))
 
 
-def test_state_of_the_query_is_found() -> None:
+def test_stateful_operators_of_the_query_are_found() -> None:
     table = node("Aggregate", node("Relation", streams=False), streams=False)
     stream = node("StreamingRelation")
     assert stateful_operators(frame_of(node("Project", node("Join", stream, table)))) == []
@@ -190,7 +196,7 @@ def test_state_of_the_query_is_found() -> None:
     assert stateful_operators(frame_of(node("Join", stream, stream))) == ["Join"]
 
 
-def test_the_log_is_laid_anew(tmp_path: Path) -> None:
+def test_the_log_of_the_query_is_restored_in_a_new_folder(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     content = {"metadata": '{"id":"q"}', "sources/0/9.compact": "all before", "sources/0/10": "f10", "commits/9": "v1"}
     content |= {f"offsets/{n}": f"v1\n{n}" for n in (8, 9, 10)}
@@ -234,7 +240,7 @@ def test_a_large_partition_becomes_several_files(storage: CheckpointStorage) -> 
     assert [(file["path"], file["rows"]) for file in made] == [("shared/y-0-0", 2), ("shared/y-0-1", 1)]
 
 
-def test_tables_travel_compressed() -> None:
+def test_tables_are_stored_compressed() -> None:
     table = pa.table({"text": ["x" * 1000] * 1000})
     assert len(to_ipc(table)) < 20_000
     assert from_ipc(to_ipc(table)).equals(table)
@@ -244,7 +250,7 @@ def test_tables_travel_compressed() -> None:
 
 
 def staged(writer: Any, checkpoint_id: int, storage: CheckpointStorage, *, inline: bool = False) -> list[Any]:
-    """What the task makes of a writer's vote."""
+    """Return a writer's committables, with their content in files or inline."""
     pieces = []
     for piece in writer.prepare_commit(checkpoint_id):
         assert isinstance(piece, StagedCommittable)
@@ -260,7 +266,7 @@ def staged(writer: Any, checkpoint_id: int, storage: CheckpointStorage, *, inlin
 
 @pytest.fixture
 def frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """DataFrames are the rows that the executors would make."""
+    """Replace DataFrames by the rows that the executors would create."""
 
     def data_frame(session: Any, pieces: list[dict[str, Any]], files: Any) -> list[Any]:
         schema = sink._unified([pa.ipc.read_schema(pa.py_buffer(base64.b64decode(p["schema"]))) for p in pieces])
@@ -275,9 +281,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sink, "data_frame", data_frame)
 
 
-def test_the_spark_jobs_of_a_function_that_does_not_return_can_be_ended(
-    storage: CheckpointStorage, frames: None
-) -> None:
+def test_the_spark_jobs_of_a_hanging_function_can_be_cancelled(storage: CheckpointStorage, frames: None) -> None:
     writer = SparkSink(print).create_writer(writer_context(0, 1), [])
     writer.write([(1,)], None, 0)
     during: list[list[str]] = []
@@ -291,9 +295,7 @@ def test_the_spark_jobs_of_a_function_that_does_not_return_can_be_ended(
     assert spark.left.is_set(), "others may have the cluster"
 
 
-def test_a_function_that_was_given_up_is_called_for_no_other_checkpoint(
-    storage: CheckpointStorage, frames: None
-) -> None:
+def test_an_abandoned_function_is_not_called_for_other_checkpoints(storage: CheckpointStorage, frames: None) -> None:
     writer = SparkSink(print).create_writer(writer_context(0, 1), [])
     pieces = []
     for checkpoint_id in (1, 2):
@@ -318,7 +320,7 @@ def committer_of(function: Any, storage: CheckpointStorage) -> SparkCommitter:
     return committer
 
 
-def test_rows_for_spark_come_back_once_per_checkpoint(storage: CheckpointStorage, frames: None) -> None:
+def test_rows_for_spark_are_passed_once_per_checkpoint(storage: CheckpointStorage, frames: None) -> None:
     taken: list[Any] = []
     committer = committer_of(lambda frame, checkpoint_id: taken.append((checkpoint_id, frame)), storage)
     writers = [SparkSink(print).create_writer(writer_context(n, 2), []) for n in range(2)]
@@ -359,3 +361,14 @@ def test_rows_without_a_common_schema_are_refused() -> None:
     writer.write([{"n": "a"}], None, 0)
     with pytest.raises(SinkError, match="no common schema"):
         writer.prepare_commit(1)
+
+
+def test_mixed_time_zones_and_numpy_types_become_one_spark_schema(storage: CheckpointStorage, frames: None) -> None:
+    taken: list[Any] = []
+    writer = SparkSink(print).create_writer(writer_context(), [])
+    noon = datetime(2024, 1, 1, 12, tzinfo=UTC)
+    for zone, kind in ((UTC, np.int8), (timezone(timedelta(hours=2)), np.int64), (ZoneInfo("Europe/Berlin"), int)):
+        writer.write([{"at": noon.astimezone(zone), "n": kind(1)}], None, 0)
+    committer = committer_of(lambda frame, checkpoint_id: taken.extend(frame), storage)
+    committer.commit(staged(writer, 1, storage))
+    assert [(row["at"], row["n"]) for row in taken] == [(noon, 1)] * 3

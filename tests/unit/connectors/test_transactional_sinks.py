@@ -1,4 +1,4 @@
-"""The adapters for two-phase commit and write-ahead logs, with files and lists as the outside world."""
+"""The adapters for two-phase commit and write-ahead logs, with files and lists as external systems."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from penstock.common.errors import EpochFailed, InvalidJob, SinkError, StateTypeError
 from penstock.common.typeinfo import Types
 from penstock.common.types import Row
-from penstock.connectors.sink import Sink, SinkWriter
-from penstock.connectors.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
-from penstock.connectors.write_ahead import (
+from penstock.connectors.core.sink import Sink, SinkWriter
+from penstock.connectors.core.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
+from penstock.connectors.core.write_ahead import (
     FileCheckpointCommitter,
     GenericWriteAheadSink,
     ObjectStoreCheckpointCommitter,
@@ -93,7 +93,7 @@ def test_a_failing_commit_names_the_transaction(tmp_path: Path) -> None:
 
 
 class Handles(TwoPhaseCommitSinkFunction):
-    """Its only handle is given."""
+    """A sink with a single, given handle."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
@@ -134,7 +134,7 @@ def test_a_handle_is_the_same_before_and_after_a_crash(handle: Any, kept: Any) -
     "handle",
     [b"producer-7", {"id": b"x"}, uuid.UUID(int=3), datetime(2026, 1, 1), {1: 2}, 2**64, float("nan"), {3}, object()],
 )
-def test_a_handle_that_would_come_back_as_another_is_refused(handle: Any) -> None:
+def test_a_handle_that_pickling_would_change_is_refused(handle: Any) -> None:
     with pytest.raises(SinkError, match=r"the handle that Handles\.begin_transaction gives has .* of type") as error:
         TwoPhaseCommitSink(Handles(handle)).create_writer(writer_context(), [])
     assert "hex()" in str(error.value.remedy)
@@ -152,7 +152,7 @@ class BytesSink(Sink):
         return BytesWriter()
 
 
-def test_a_committable_that_would_come_back_as_another_is_refused() -> None:
+def test_a_committable_that_serialization_would_change_is_refused() -> None:
     harness = OperatorHarness(SinkOperator(BytesSink()))
     with pytest.raises(SinkError, match="a committable of BytesWriter has b'1' of type bytes"):
         harness.snapshot()
@@ -174,8 +174,8 @@ def lists(directory: Path, type_info: Any = None) -> Lists:
     return sink
 
 
-def test_a_checkpoint_that_is_sent_too_late_is_not_noted(tmp_path: Path) -> None:
-    """Another attempt may have noted a later one since, which would be sent again."""
+def test_a_checkpoint_sent_by_an_abandoned_committer_is_not_noted(tmp_path: Path) -> None:
+    """Otherwise the old note could replace the later note of another attempt, and that checkpoint would be sent again."""
     sink = lists(tmp_path)
     writer = sink.create_writer(writer_context(0, 1), [])
     pieces = []
@@ -196,7 +196,7 @@ def test_a_checkpoint_that_is_sent_too_late_is_not_noted(tmp_path: Path) -> None
     assert not (tmp_path / "job-sink").exists()
 
 
-def test_records_are_sent_when_their_checkpoint_is_complete_and_not_again(tmp_path: Path) -> None:
+def test_records_are_sent_once_after_their_checkpoint_completes(tmp_path: Path) -> None:
     sink = lists(tmp_path)
     writers = [sink.create_writer(writer_context(n, 2), []) for n in range(2)]
     committer = sink.create_committer({}, job_id="job", uid="sink")
@@ -215,7 +215,7 @@ def test_records_are_sent_when_their_checkpoint_is_complete_and_not_again(tmp_pa
     assert len(sink.sent) == 4
 
 
-def test_records_come_twice_only_if_the_note_was_not_made(tmp_path: Path) -> None:
+def test_records_are_sent_twice_only_if_the_note_is_missing(tmp_path: Path) -> None:
     sink = lists(tmp_path)
     writer = sink.create_writer(writer_context(), [])
     writer.write([1], None, 0)
@@ -226,7 +226,7 @@ def test_records_come_twice_only_if_the_note_was_not_made(tmp_path: Path) -> Non
     assert Counter(checkpoint_id for checkpoint_id, _ in sink.sent) == {1: 2}
 
 
-def test_notes_in_an_object_store_outlive_whoever_wrote_them(tmp_path: Path) -> None:
+def test_notes_in_an_object_store_are_found_by_later_committers(tmp_path: Path) -> None:
     sink = Lists(ObjectStoreCheckpointCommitter(f"file://{tmp_path}/notes"))
     sink.sent = []
     sink.with_object_store_options({"fsync": False}).validate()
@@ -249,8 +249,8 @@ def test_notes_in_an_object_store_outlive_whoever_wrote_them(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("sink_id", ["alerts", ""])
-def test_each_job_counts_its_own_checkpoints(tmp_path: Path, sink_id: str) -> None:
-    """A second run counts from 1 again, and one from a savepoint goes on beside what the first has noted since."""
+def test_each_job_has_separate_checkpoint_notes(tmp_path: Path, sink_id: str) -> None:
+    """A second run starts again at checkpoint 1. A run from a savepoint does not use the notes that the first run has written since."""
     sink = Lists(FileCheckpointCommitter(str(tmp_path)), sink_id=sink_id)
     sink.sent = []
 
@@ -272,7 +272,7 @@ def test_each_job_counts_its_own_checkpoints(tmp_path: Path, sink_id: str) -> No
     assert [record for _, [record] in sink.sent] == ids
 
 
-def test_notes_of_an_earlier_version_hold_for_its_checkpoints(tmp_path: Path) -> None:
+def test_notes_of_an_earlier_version_are_valid_for_its_checkpoints(tmp_path: Path) -> None:
     for sink_id, notes in (("alerts", "alerts"), ("", "job-sink")):
         sink = Lists(FileCheckpointCommitter(str(tmp_path)), sink_id=sink_id)
         sink.sent = []
@@ -313,7 +313,7 @@ class Alert(NamedTuple):
         (Types.ROW_NAMED(["id"], [Types.STRING()]), [Row(id="a")]),
     ],
 )
-def test_records_come_back_as_they_were(tmp_path: Path, type_info: Any, values: list[Any]) -> None:
+def test_records_are_restored_unchanged(tmp_path: Path, type_info: Any, values: list[Any]) -> None:
     sink = lists(tmp_path, type_info)
     writer = sink.create_writer(writer_context(), [])
     writer.write(values, None, 0)
@@ -321,7 +321,7 @@ def test_records_come_back_as_they_were(tmp_path: Path, type_info: Any, values: 
     assert sink.sent == [(1, values)]
 
 
-def test_a_record_that_cannot_be_kept_is_named(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_stored_is_named(tmp_path: Path) -> None:
     writer = lists(tmp_path).create_writer(writer_context(), [])
     writer.write([object()], None, 0)
     with pytest.raises(StateTypeError, match="write-ahead"):

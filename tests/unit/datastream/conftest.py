@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RecordingExecutor:
-    """Runs nothing: keeps the programs it is given."""
+    """An executor that runs nothing and stores its programs."""
 
     def __init__(self) -> None:
         self.programs: list[Program] = []

@@ -1,4 +1,4 @@
-"""What a recorded stream is made of."""
+"""The parts of a recorded stream, for tests."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def transformation(stream: Any) -> Transformation:
 
 
 def operator_of(stream: Any) -> Operator:
-    """What carries out the stream's operation."""
+    """Return the operator of the stream's operation."""
     return create_operator(transformation(stream).operation)
 
 
 def start(stream: Any) -> OperatorRun:
-    """A subtask of the stream's operator."""
+    """Return a subtask of the stream's operator."""
     return OperatorRun(operator_of(stream))

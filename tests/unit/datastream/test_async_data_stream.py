@@ -23,7 +23,7 @@ def numbers(env: StreamExecutionEnvironment) -> DataStream:
 
 
 class Slow(AsyncFunction):
-    """Answers the greater values first."""
+    """A function that answers the greater values first."""
 
     running = 0
     most = 0
@@ -40,25 +40,25 @@ class Slow(AsyncFunction):
         return [value, -value]
 
 
-def test_ordered_results_come_in_the_order_of_their_inputs(numbers: DataStream) -> None:
+def test_ordered_results_have_the_order_of_their_inputs(numbers: DataStream) -> None:
     run = start(AsyncDataStream.ordered_wait(numbers, Slow(), SOON)).push(1, 4, 2, at=[10, 40, 20]).settle()
     assert run.results == [(1, 10), (-1, 10), (4, 40), (-4, 40), (2, 20), (-2, 20)]
 
 
-def test_unordered_results_come_as_they_are_answered(numbers: DataStream) -> None:
+def test_unordered_results_are_emitted_as_they_are_answered(numbers: DataStream) -> None:
     run = start(AsyncDataStream.unordered_wait(numbers, Slow(), SOON)).push(1, 4, 2, at=[10, 40, 20]).settle()
     assert run.results == [(4, 40), (-4, 40), (2, 20), (-2, 20), (1, 10), (-1, 10)]
     assert run.watermark(50).events[-1] == ("watermark", 50)
 
 
-def test_no_more_requests_than_the_capacity_are_under_way(numbers: DataStream) -> None:
+def test_the_number_of_pending_requests_does_not_exceed_the_capacity(numbers: DataStream) -> None:
     function = Slow()
     run = start(AsyncDataStream.unordered_wait(numbers, function, SOON, capacity=2)).push(4, 4, 4, 4).settle()
     assert (function.most, len(run.values)) == (2, 8)
 
 
 class RoomOfSensor(AsyncFunction):
-    """Asks a table of 80 sensors; nobody is answered before as many are asked for."""
+    """A look-up in a table of 80 sensors. No request is answered before as many are pending."""
 
     rooms = {f"sensor_{i}": f"room_{i % 10}" for i in range(1, 81)}
 
@@ -75,8 +75,8 @@ class RoomOfSensor(AsyncFunction):
         return [(value, self.rooms.get(value, "UNKNOWN ROOM"))]
 
 
-def test_rooms_of_sensors_are_looked_up_side_by_side_and_come_in_order(env: StreamExecutionEnvironment) -> None:
-    """E52: 5 s, 100 in flight; 79 of the sensors and one that the table does not have."""
+def test_locations_of_sensors_are_looked_up_in_parallel_and_returned_in_order(env: StreamExecutionEnvironment) -> None:
+    """The timeout is 5 s, and the capacity is 100. The table has 79 of the requested sensors, and one is missing."""
     sensors = [*(f"sensor_{i}" for i in range(1, 80)), "sensor_99"]
     stream = AsyncDataStream.ordered_wait(env.from_collection(["sensor_1"]), RoomOfSensor(), timedelta(seconds=5), 100)
     run = start(stream).push(*sensors).settle()
@@ -86,7 +86,7 @@ def test_rooms_of_sensors_are_looked_up_side_by_side_and_come_in_order(env: Stre
     assert [sensor for sensor, _ in run.values] == sensors
 
 
-def test_a_plain_coroutine_function_does_as_well(numbers: DataStream) -> None:
+def test_a_plain_coroutine_function_is_accepted(numbers: DataStream) -> None:
     async def double(value: int) -> list[int]:
         return [2 * value]
 
@@ -95,7 +95,7 @@ def test_a_plain_coroutine_function_does_as_well(numbers: DataStream) -> None:
     assert start(stream).push(1, 2).settle().values == [2, 4]
 
 
-def test_a_late_answer_is_given_to_timeout(numbers: DataStream) -> None:
+def test_a_late_request_calls_timeout(numbers: DataStream) -> None:
     class Never(AsyncFunction):
         async def async_invoke(self, value: int) -> list[Any]:
             await asyncio.sleep(3600)
@@ -108,17 +108,19 @@ def test_a_late_answer_is_given_to_timeout(numbers: DataStream) -> None:
     assert start(stream).push(1).settle().values == ["1 timed out"]
 
 
-def test_without_timeout_method_a_late_answer_fails_the_job(numbers: DataStream) -> None:
+def test_a_late_request_fails_the_job_without_a_timeout_method(numbers: DataStream) -> None:
     async def never(value: int) -> list[int]:
         await asyncio.sleep(3600)
         return []
 
-    with pytest.raises(UserFunctionError, match=r"on 7 raised TimeoutError: no answer within 0\.01 s"):
+    with pytest.raises(
+        UserFunctionError, match=r"on 7 raised TimeoutError: the request was not answered within 0\.01 s"
+    ):
         start(AsyncDataStream.ordered_wait(numbers, never, 10)).push(7).settle()
 
 
 class Flaky(AsyncFunction):
-    """Fails twice for each value, then answers."""
+    """A function that fails twice for each value, then answers."""
 
     def __init__(self) -> None:
         self.attempts: dict[int, int] = {}
@@ -142,19 +144,19 @@ def is_connection_error(error: BaseException) -> bool:
     ],
 )
 @pytest.mark.parametrize("wait", ["ordered_wait_with_retry", "unordered_wait_with_retry"])
-def test_failures_are_tried_again(numbers: DataStream, strategy: AsyncRetryStrategy, wait: str) -> None:
+def test_failures_are_retried(numbers: DataStream, strategy: AsyncRetryStrategy, wait: str) -> None:
     stream = getattr(AsyncDataStream, wait)(numbers, Flaky(), SOON, strategy)
     assert sorted(start(stream).push(1, 2).settle().values) == [1, 2]
 
 
-def test_attempts_end(numbers: DataStream) -> None:
+def test_the_number_of_attempts_is_limited(numbers: DataStream) -> None:
     strategy = AsyncRetryStrategy.fixed_delay(2, 1, None, is_connection_error)
     stream = AsyncDataStream.ordered_wait_with_retry(numbers, Flaky(), SOON, strategy)
     with pytest.raises(UserFunctionError, match="Flaky on 1 raised ConnectionError: away"):
         start(stream).push(1).settle()
 
 
-def test_results_may_be_asked_for_again(numbers: DataStream) -> None:
+def test_results_may_be_retried(numbers: DataStream) -> None:
     answers = [[], [], ["found"]]
 
     async def lookup(value: int) -> list[str]:
@@ -166,12 +168,12 @@ def test_results_may_be_asked_for_again(numbers: DataStream) -> None:
     ]
 
 
-def test_without_retries_the_first_failure_counts(numbers: DataStream) -> None:
+def test_the_first_failure_counts_without_retries(numbers: DataStream) -> None:
     with pytest.raises(UserFunctionError, match="ConnectionError"):
         start(AsyncDataStream.ordered_wait(numbers, Flaky(), SOON)).push(1).settle()
 
 
-def test_a_result_that_is_no_list_is_refused(numbers: DataStream) -> None:
+def test_a_result_that_is_not_a_list_is_refused(numbers: DataStream) -> None:
     async def text(value: int) -> Any:
         return "text"
 
@@ -179,7 +181,7 @@ def test_a_result_that_is_no_list_is_refused(numbers: DataStream) -> None:
         start(AsyncDataStream.ordered_wait(numbers, text, SOON)).push(1).settle()
 
 
-def test_declared_rows_are_made(numbers: DataStream) -> None:
+def test_declared_rows_are_created(numbers: DataStream) -> None:
     async def pair(value: int) -> list[tuple[int, int]]:
         return [(value, value)]
 
@@ -189,7 +191,7 @@ def test_declared_rows_are_made(numbers: DataStream) -> None:
     ]
 
 
-def test_closing_ends_the_loop(numbers: DataStream) -> None:
+def test_close_ends_the_event_loop(numbers: DataStream) -> None:
     closed: list[bool] = []
 
     class Closed(Slow):
@@ -211,6 +213,6 @@ def test_closing_ends_the_loop(numbers: DataStream) -> None:
         ({"data_stream": 3}, "ordered_wait takes a stream"),
     ],
 )
-def test_what_cannot_be_is_refused(numbers: DataStream, arguments: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(numbers: DataStream, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidJob, match=message):
         AsyncDataStream.ordered_wait(**{"data_stream": numbers, "async_function": Slow(), "timeout": SOON, **arguments})

@@ -1,4 +1,4 @@
-"""Column syntax: the same on columns, which stay columns, and on records of every kind."""
+"""Column expressions: they give the same results on columns, which remain columns, and on records of every kind."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ def columns() -> ColumnBatch:
 
 
 def no_rows(batch: pa.RecordBatch) -> list[Any]:
-    raise AssertionError("records were made")
+    raise AssertionError("records were created")
 
 
-def test_columns_stay_columns() -> None:
+def test_columns_remain_columns() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     stream = env.from_collection([{"id": "a", "temp": 1.0}])
     run = start(stream.select("id", fahrenheit=col("temp") * 2 + 32, one=lit(1)))
@@ -87,7 +87,7 @@ def test_columns_stay_columns() -> None:
     assert batch.make_rows is rows_as_dicts
 
 
-def test_a_job_on_a_parquet_file(tmp_path: Path) -> None:
+def test_a_job_reads_a_parquet_file(tmp_path: Path) -> None:
     ids, temps = zip(*READINGS, strict=True)
     pq.write_table(pa.table({"id": ids, "temp": temps}), tmp_path / "readings.parquet")
     with JobHarness(2) as harness:
@@ -99,7 +99,7 @@ def test_a_job_on_a_parquet_file(tmp_path: Path) -> None:
         assert sorted(harness.outputs("least")) == [("a", 60.0, 1), ("b", 50.0, 1)]
 
 
-def test_types_are_known() -> None:
+def test_types_of_expressions_are_inferred() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     pairs = env.from_collection([("a", 1)])
     assert pairs.key_by(0).agg(sum(1), mean(1), count()).get_type() == Types.TUPLE(
@@ -118,13 +118,13 @@ def test_types_are_known() -> None:
         (lambda stream: stream.key_by(0).agg("temp"), r"agg takes aggregates of fields, got 'temp'"),
     ],
 )
-def test_what_cannot_be_is_refused(program: Any, message: str) -> None:
+def test_invalid_arguments_are_refused(program: Any, message: str) -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     with pytest.raises(InvalidJob, match=f"(?s){message}"):
         program(env.from_collection([("a", 1)]))
 
 
-def test_a_column_that_is_not_there_is_named() -> None:
+def test_a_missing_column_is_named() -> None:
     with JobHarness() as harness:
         harness.collect(harness.source("numbers").select("tmp"), "out")
         harness.push("numbers", {"temp": 1})
@@ -137,7 +137,7 @@ A, B = {"id": 1}, {"id": 2, "note": "important"}
 
 @pytest.mark.parametrize("pushes", [[(), (A, B)], [(), (B, A)], [(A,), (B,)], [(B,), (A,)]])
 @pytest.mark.parametrize("expression", ["select", "filter"])
-def test_records_of_different_fields_are_refused_however_they_come_in_batches(
+def test_records_of_different_fields_are_refused_for_any_ends_of_batches(
     pushes: list[tuple[dict[str, Any], ...]], expression: str
 ) -> None:
     operator = (
@@ -145,7 +145,7 @@ def test_records_of_different_fields_are_refused_however_they_come_in_batches(
     )
     run = OperatorRun(operator)
     run.push(*pushes[0])
-    with pytest.raises(PenstockError, match=r"of different fields.*only one has 'note'"):
+    with pytest.raises(PenstockError, match=r"with different fields.*only one has 'note'"):
         run.push(*pushes[1])
 
 

@@ -1,4 +1,4 @@
-"""A program may set where its checkpoints go by PyFlink's storage classes."""
+"""A program may set the folder of its checkpoints with PyFlink's storage classes."""
 
 from __future__ import annotations
 

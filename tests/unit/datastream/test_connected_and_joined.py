@@ -1,4 +1,4 @@
-"""Two streams: connect, broadcast, join, co-group, interval join."""
+"""Operations on two streams: connect, broadcast, join, co-group and interval join."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ class Last(KeyedCoProcessFunction):
 
 
 class TestConnect:
-    def test_has_two_inputs(self, left: DataStream, right: DataStream) -> None:
+    def test_connected_streams_have_two_inputs(self, left: DataStream, right: DataStream) -> None:
         stream = left.connect(right).map(ToText())
         assert [edge.index for edge in transformation(stream).inputs] == [0, 1]
         assert stream.get_type() == Types.STRING()
         assert start(stream).push(("a", 1)).push(("a", "x"), to=1).values == ["left 1", "right x"]
 
-    def test_takes_a_pair_of_functions(self, left: DataStream, right: DataStream) -> None:
+    def test_a_pair_of_functions_is_accepted(self, left: DataStream, right: DataStream) -> None:
         stream = left.connect(right).flat_map((lambda v: [v] * v[1], lambda v: []))
         assert start(stream).push(("a", 2)).push(("a", "x"), to=1).values == [("a", 2)] * 2
 
@@ -82,19 +82,19 @@ class TestConnect:
         assert run.values == [(("a", 1), None), (("a", 2), "x"), (("b", 3), None)]
         assert {edge.partitioning.exchange for edge in transformation(stream).inputs} == {Exchange.KEY_GROUP}
 
-    def test_of_keyed_streams_is_keyed(self, left: DataStream, right: DataStream) -> None:
+    def test_connected_keyed_streams_are_keyed(self, left: DataStream, right: DataStream) -> None:
         stream = left.key_by(0).connect(right.key_by(0)).process(Last())
         assert transformation(stream).is_stateful
 
-    def test_without_a_key_has_no_state(self, left: DataStream, right: DataStream) -> None:
+    def test_connected_streams_without_a_key_have_no_state(self, left: DataStream, right: DataStream) -> None:
         with pytest.raises(KeyedStateNotAvailable, match="have no key"):
             left.connect(right).process(Last())
 
-    def test_with_one_key_is_refused(self, left: DataStream, right: DataStream) -> None:
+    def test_a_key_on_only_one_stream_is_refused(self, left: DataStream, right: DataStream) -> None:
         with pytest.raises(InvalidJob, match="only the second of the two"):
             left.connect(right.key_by(0)).map(ToText())
 
-    def test_with_keys_of_different_types_is_refused(self, left: DataStream, right: DataStream) -> None:
+    def test_keys_of_different_types_are_refused_by_connect(self, left: DataStream, right: DataStream) -> None:
         with pytest.raises(InvalidJob, match="of different types"):
             left.connect(right).key_by(1, 1).map(ToText())
 
@@ -128,14 +128,16 @@ class KeyedApply(KeyedBroadcastProcessFunction):
 
 
 class TestBroadcast:
-    def test_goes_to_all_subtasks_and_into_the_state(self, env: StreamExecutionEnvironment, left: DataStream) -> None:
+    def test_broadcast_records_reach_all_subtasks_and_the_state(
+        self, env: StreamExecutionEnvironment, left: DataStream
+    ) -> None:
         stream = left.connect(env.from_collection([3]).broadcast(RULES)).process(Apply())
         edges = transformation(stream).inputs
         assert [(e.index, e.partitioning.exchange) for e in edges] == [(0, Exchange.FORWARD), (1, Exchange.BROADCAST)]
         assert start(stream).push(("a", 2)).push(3, to=1).push(("a", 2)).values == [2, 6]
         assert stream.get_type() == Types.LONG()
 
-    def test_on_a_keyed_stream(self, env: StreamExecutionEnvironment, left: DataStream) -> None:
+    def test_broadcast_works_on_a_keyed_stream(self, env: StreamExecutionEnvironment, left: DataStream) -> None:
         stream = left.key_by(0).connect(env.from_collection([3]).broadcast(RULES)).process(KeyedApply())
         assert start(stream).push(3, to=1).push(("a", 2)).values == [("a", 3)]
         assert transformation(stream).inputs[0].partitioning.exchange is Exchange.KEY_GROUP
@@ -147,10 +149,10 @@ class TestBroadcast:
         with pytest.raises(InvalidJob, match="takes a KeyedBroadcastProcessFunction, got Apply"):
             left.key_by(0).connect(rules).process(Apply())
 
-    def test_needs_map_state_descriptors_of_different_names(self, left: DataStream) -> None:
+    def test_broadcast_needs_map_state_descriptors_of_different_names(self, left: DataStream) -> None:
         with pytest.raises(InvalidJob, match="takes MapStateDescriptors"):
             left.broadcast("rules")  # type: ignore[call-overload]
-        with pytest.raises(InvalidJob, match="two descriptors of one name"):
+        with pytest.raises(InvalidJob, match="two descriptors with the same name"):
             left.broadcast(RULES, MapStateDescriptor("rules", str, str))
 
 
@@ -160,7 +162,7 @@ def pair(first: tuple[str, int], second: tuple[str, str]) -> tuple[int, str]:
 
 class TestWindowJoin:
     def window(self, stream: DataStream, left: list[Any], right: list[Any], at: int = 0) -> list[Any]:
-        """Runs the whole join by hand: tag, union, window."""
+        """Run the whole join without a job: tag, union and window."""
         sides = [edge.upstream for edge in transformation(stream).inputs]
         run = start(stream)
         for side, values in zip(sides, (left, right), strict=True):
@@ -189,7 +191,7 @@ class TestWindowJoin:
         stream = left.join(right).where(0).equal_to(0).window(TENS).apply(Count())
         assert self.window(stream, [("a", 1)], [("a", "x")]) == ["operator under test"]
 
-    def test_flat_join_gives_any_number(self, left: DataStream, right: DataStream) -> None:
+    def test_flat_join_returns_any_number_of_results(self, left: DataStream, right: DataStream) -> None:
         class Repeat(FlatJoinFunction):
             def join(self, first: Any, second: Any) -> Iterator[str]:
                 yield from [second[1]] * first[1]
@@ -198,7 +200,7 @@ class TestWindowJoin:
         assert stream.get_type() == Types.STRING()
         assert self.window(stream, [("a", 3)], [("a", "x")]) == ["x"] * 3
 
-    def test_co_group_sees_lonely_values(self, left: DataStream, right: DataStream) -> None:
+    def test_co_group_receives_values_without_a_partner(self, left: DataStream, right: DataStream) -> None:
         def outer(first: list[Any], second: list[Any]) -> Iterable[tuple[int, int]]:
             yield len(first), len(second)
 
@@ -206,7 +208,7 @@ class TestWindowJoin:
         assert sorted(self.window(stream, [("a", 1), ("b", 2)], [("a", "x"), ("c", "y")])) == [(0, 1), (1, 0), (1, 1)]
         assert stream.get_type() == Types.TUPLE([Types.LONG(), Types.LONG()])
 
-    def test_the_window_knows_the_types_of_both_sides(self, left: DataStream, right: DataStream) -> None:
+    def test_the_window_has_the_types_of_both_sides(self, left: DataStream, right: DataStream) -> None:
         stream = left.join(right).where(0).equal_to(0).window(TENS).apply(pair)
         operation: Any = transformation(stream).operation
         assert operation.function.state_type.python_type == tuple[int, tuple[str, int], tuple[str, str]]
@@ -237,7 +239,7 @@ class TestIntervalJoin:
     def join(self, left: DataStream, right: DataStream, lower: Any, upper: Any) -> Any:
         return left.key_by(0).interval_join(right.key_by(0)).between(lower, upper)
 
-    def test_joins_what_lies_within_the_bounds(self, left: DataStream, right: DataStream) -> None:
+    def test_values_within_the_bounds_are_joined(self, left: DataStream, right: DataStream) -> None:
         stream = self.join(left, right, timedelta(seconds=-1), timedelta(seconds=2)).process(Times())
         run = start(stream).push(("a", 1), at=5000)
         run.push(("a", "early"), ("a", "first"), ("a", "last"), ("a", "late"), at=[3999, 4000, 7000, 7001], to=1)
@@ -251,12 +253,12 @@ class TestIntervalJoin:
         run.push(*[("a", str(t)) for t in (4000, 4001, 5999, 6000)], at=[4000, 4001, 5999, 6000], to=1)
         assert [value[1] for value in run.values] == ["4001", "5999"]
 
-    def test_keys_do_not_mix(self, left: DataStream, right: DataStream) -> None:
+    def test_different_keys_are_not_joined(self, left: DataStream, right: DataStream) -> None:
         run = start(self.join(left, right, 0, 0).process(Times())).push(("a", 1), at=5).push(("b", "x"), at=5, to=1)
         assert run.values == []
 
     @pytest.mark.parametrize(("lower", "upper"), [(-1000, 2000), (500, 2000), (-2000, -500), (0, 0)])
-    def test_state_is_gone_when_no_partner_can_follow(
+    def test_state_is_removed_when_no_partner_can_follow(
         self, left: DataStream, right: DataStream, lower: int, upper: int
     ) -> None:
         run = start(self.join(left, right, lower, upper).process(Times()))
@@ -267,7 +269,7 @@ class TestIntervalJoin:
         run.watermark(5000 + max(upper, -lower, 0))
         assert run.backend.entry_count() == 0
 
-    def test_partners_stay_until_then(self, left: DataStream, right: DataStream) -> None:
+    def test_values_are_kept_as_long_as_partners_can_follow(self, left: DataStream, right: DataStream) -> None:
         run = start(self.join(left, right, 0, 1000).process(Times())).push(("a", 1), at=5000).watermark(5999)
         assert run.push(("a", "x"), at=6000, to=1).values == [(1, "x", 5000, 6000)]
 
@@ -320,6 +322,6 @@ class TestIntervalJoin:
         with pytest.raises(InvalidJob, match="above the upper"):
             self.join(left, right, 1, 0)
 
-    def test_needs_keyed_streams(self, left: DataStream, right: DataStream) -> None:
+    def test_interval_join_needs_keyed_streams(self, left: DataStream, right: DataStream) -> None:
         with pytest.raises(InvalidJob, match="takes a keyed stream"):
             left.key_by(0).interval_join(right)  # type: ignore[arg-type]

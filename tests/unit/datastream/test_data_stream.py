@@ -1,4 +1,4 @@
-"""What streams record: one transformation for each operation, its edges, its type, the user's line."""
+"""The records of streams: one transformation for each operation, with its edges, its type and the user's line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.unit.datastream.streams import start, transformation
 
 
 def run(stream: DataStream, *values: Any, at: int | None = None) -> list[Any]:
-    """What the stream's operator makes of the values."""
+    """Return the results of the stream's operator for the values."""
     return start(stream).push(*values, at=at).values
 
 
@@ -40,7 +40,7 @@ def numbers(env: StreamExecutionEnvironment) -> DataStream:
 
 
 class TestOperations:
-    def test_each_adds_one_operator_behind_its_input(self, numbers: DataStream) -> None:
+    def test_each_operation_adds_one_operator_after_its_input(self, numbers: DataStream) -> None:
         mapped = numbers.map(lambda v: v + 1)
         filtered = mapped.filter(lambda v: v > 2)
         edge = transformation(filtered).inputs[0]
@@ -57,7 +57,7 @@ class TestOperations:
         assert run(numbers.flat_map(range), 2, 0, 1) == [0, 1, 0]
         assert run(numbers.filter(lambda v: v % 2), 1, 2, 3) == [1, 3]
 
-    def test_process_takes_a_function_or_an_object(self, numbers: DataStream) -> None:
+    def test_process_accepts_a_function_or_an_object(self, numbers: DataStream) -> None:
         class Twice(ProcessFunction):
             def process_element(self, value: int, ctx: ProcessFunction.Context) -> Iterator[int]:
                 yield from (value, value)
@@ -80,7 +80,7 @@ class TestOperations:
         stream = env.from_collection([{"v": 1}]).map_batches(double)
         assert run(stream, {"v": 1}, {"v": 5}) == [{"v": 2}, {"v": 10}]
 
-    def test_filter_takes_an_expression_over_columns(self, env: StreamExecutionEnvironment) -> None:
+    def test_filter_accepts_an_expression_over_columns(self, env: StreamExecutionEnvironment) -> None:
         import pyarrow.compute as pc
 
         stream = env.from_collection([{"v": 1}]).filter(pc.field("v") > 1)
@@ -106,14 +106,14 @@ class TestTypes:
             (Row, None),
         ],
     )
-    def test_map_takes_the_annotation(self, numbers: DataStream, annotation: Any, expected: TypeInformation) -> None:
+    def test_map_uses_the_annotation(self, numbers: DataStream, annotation: Any, expected: TypeInformation) -> None:
         def function(value: Any) -> Any:
             return value
 
         function.__annotations__["return"] = annotation
         assert numbers.map(function).get_type() == expected
 
-    def test_function_objects_are_asked_as_well(self, numbers: DataStream) -> None:
+    def test_annotations_of_function_objects_are_used(self, numbers: DataStream) -> None:
         class ToText(MapFunction):
             def map(self, value: int) -> str:
                 return str(value)
@@ -126,14 +126,14 @@ class TestTypes:
         assert numbers.flat_map(Words()).get_type() == Types.STRING()
         assert numbers.map(str).get_type() == Types.STRING()
 
-    def test_a_declared_type_wins(self, numbers: DataStream) -> None:
+    def test_a_declared_type_takes_precedence(self, numbers: DataStream) -> None:
         def to_text(value: int) -> str:
             return str(value)
 
         assert numbers.map(to_text, Types.LONG()).get_type() == Types.LONG()
         assert numbers.map(lambda v: v, output_type=float).get_type() == Types.DOUBLE()
 
-    def test_side_outputs_do_not_count_as_results(self, numbers: DataStream) -> None:
+    def test_side_outputs_are_not_part_of_the_result_type(self, numbers: DataStream) -> None:
         class Split(ProcessFunction):
             def process_element(
                 self, value: int, ctx: ProcessFunction.Context
@@ -145,10 +145,10 @@ class TestTypes:
     def test_filter_and_partitioning_keep_the_type(self, numbers: DataStream) -> None:
         assert numbers.filter(bool).rebalance().key_by(lambda v: v).get_type() == Types.LONG()
 
-    def test_a_lambda_says_nothing(self, numbers: DataStream) -> None:
+    def test_a_lambda_has_no_type(self, numbers: DataStream) -> None:
         assert numbers.map(lambda v: v).get_type() is None
 
-    def test_results_become_rows_where_the_type_says_so(self, numbers: DataStream) -> None:
+    def test_results_become_rows_if_the_type_declares_rows(self, numbers: DataStream) -> None:
         named = Types.ROW_NAMED(["n", "square"], [Types.LONG(), Types.LONG()])
         assert run(numbers.map(lambda v: (v, v * v), output_type=named), 3) == [Row(n=3, square=9)]
         assert run(numbers.map(lambda v: Row(v, v * v), output_type=named), 3) == [Row(n=3, square=9)]
@@ -185,7 +185,7 @@ class TestPartitioning:
             ("global_", Exchange.GLOBAL),
         ],
     )
-    def test_changes_the_edge_only(self, numbers: DataStream, operation: str, exchange: Exchange) -> None:
+    def test_partitioning_changes_only_the_edge(self, numbers: DataStream, operation: str, exchange: Exchange) -> None:
         mapped = getattr(numbers, operation)().map(str)
         edge = transformation(mapped).inputs[0]
         assert (edge.upstream, edge.partitioning.exchange) == (transformation(numbers), exchange)
@@ -198,17 +198,17 @@ class TestPartitioning:
         assert partitioning.key_selector is not None
         assert partitioning.partitioner(partitioning.key_selector(3), 4) == 2
 
-    def test_operators_behind_one_key_by_share_its_partitioning(self, numbers: DataStream) -> None:
+    def test_operators_after_one_key_by_share_its_partitioning(self, numbers: DataStream) -> None:
         keyed = numbers.key_by(lambda v: v)
         first, second = keyed.reduce(max), keyed.reduce(min)
         shared = {id(transformation(stream).inputs[0].partitioning) for stream in (first, second)}
         assert len(shared) == 1
 
-    def test_a_view_has_no_settings_of_its_own(self, numbers: DataStream) -> None:
+    def test_a_view_has_no_separate_settings(self, numbers: DataStream) -> None:
         for view in (numbers.rebalance(), numbers.union(numbers), numbers.key_by(lambda v: v)):
-            with pytest.raises(InvalidJob, match=r"uid\(\) belongs to an operator"):
+            with pytest.raises(InvalidJob, match=r"uid\(\) sets an option of an operator"):
                 view.uid("x")
-        with pytest.raises(InvalidJob, match="key_by is none"):
+        with pytest.raises(InvalidJob, match="key_by is not an operator"):
             numbers.key_by(lambda v: v).set_parallelism(2)
 
 
@@ -256,7 +256,7 @@ class TestKeySelectors:
         assert keyed.key_selector(("a", 1)) == "a"
         assert keyed.get_key_type() == Types.STRING()
 
-    def test_a_field_the_type_lacks_is_refused(self, env: StreamExecutionEnvironment) -> None:
+    def test_a_field_that_the_type_does_not_have_is_refused(self, env: StreamExecutionEnvironment) -> None:
         stream = env.from_collection([Reading("KJFK", 1.5)])
         with pytest.raises(InvalidJob, match=r"names the field 'city', but .* the fields station, celsius") as caught:
             stream.key_by("city")
@@ -282,13 +282,13 @@ class TestKeySelectors:
             numbers.key_by(Opened())
 
     @pytest.mark.parametrize("selector", [None, True, 1.5, [], ["a", None]])
-    def test_what_is_no_selector_is_refused(self, numbers: DataStream, selector: Any) -> None:
+    def test_an_invalid_selector_is_refused(self, numbers: DataStream, selector: Any) -> None:
         with pytest.raises(InvalidJob, match="key_by"):
             numbers.key_by(selector)
 
 
 class TestUnion:
-    def test_is_one_input_of_several_edges(self, env: StreamExecutionEnvironment) -> None:
+    def test_a_union_is_one_input_of_several_edges(self, env: StreamExecutionEnvironment) -> None:
         a, b, c = (env.from_collection([n]) for n in (1, 2, 3))
         mapped = a.union(b, c.rebalance()).map(str)
         edges = transformation(mapped).inputs
@@ -296,18 +296,18 @@ class TestUnion:
         assert {edge.index for edge in edges} == {0}
         assert edges[2].partitioning.exchange is Exchange.REBALANCE
 
-    def test_of_different_types_is_refused(self, env: StreamExecutionEnvironment) -> None:
+    def test_a_union_of_different_types_is_refused(self, env: StreamExecutionEnvironment) -> None:
         with pytest.raises(InvalidJob, match="one type"):
             env.from_collection([1]).union(env.from_collection(["a"]))
 
-    def test_of_other_environments_is_refused(self, numbers: DataStream) -> None:
+    def test_a_union_of_different_environments_is_refused(self, numbers: DataStream) -> None:
         other = StreamExecutionEnvironment.get_execution_environment().from_collection([1])
         with pytest.raises(InvalidJob, match="another environment"):
             numbers.union(other)
 
 
 class TestSettings:
-    def test_change_the_operator(self, numbers: DataStream) -> None:
+    def test_settings_change_the_operator(self, numbers: DataStream) -> None:
         stream = (
             numbers.map(str)
             .name("text")
@@ -337,14 +337,14 @@ class TestSettings:
             (lambda s: s.set_uid_hash("xyz"), "32 hexadecimal digits"),
         ],
     )
-    def test_that_cannot_be_are_refused(self, numbers: DataStream, call: Any, message: str) -> None:
+    def test_invalid_settings_are_refused(self, numbers: DataStream, call: Any, message: str) -> None:
         with pytest.raises(InvalidJob, match=message) as caught:
             call(numbers.map(str))
         assert caught.value.location.startswith(__file__)
 
 
 class TestSideOutputs:
-    def test_are_edges_of_the_operator(self, numbers: DataStream) -> None:
+    def test_side_outputs_are_edges_of_the_operator(self, numbers: DataStream) -> None:
         tag = OutputTag("negative", int)
         main = numbers.process(lambda value, ctx: [value])
         side = main.get_side_output(tag)
@@ -353,7 +353,7 @@ class TestSideOutputs:
         assert (edge.upstream, edge.side_tag) == (transformation(main), "negative")
         assert transformation(main).side_types == {"negative": Types.LONG()}
 
-    def test_of_one_id_have_one_type(self, numbers: DataStream) -> None:
+    def test_side_outputs_of_one_id_have_one_type(self, numbers: DataStream) -> None:
         main = numbers.process(lambda value, ctx: [value])
         main.get_side_output(OutputTag("x", int))
         with pytest.raises(InvalidJob, match="side output 'x'"):
@@ -366,7 +366,7 @@ class TestRefusals:
         [
             (lambda s: s.map(3), "map takes a MapFunction or a callable, got 3", ""),
             (lambda s: s.map(lambda: 1), "map calls <lambda> with 1 argument", "parameters"),
-            (lambda s: s.map(_Words), "was given the class _Words", "pass an instance"),
+            (lambda s: s.map(_Words), "got the class _Words", "pass an instance"),
             (lambda s: s.map(_Words()), "map takes a MapFunction or a callable, got _Words", "it belongs to flat_map"),
             (lambda s: s.filter(_coroutine), "coroutine function _coroutine", "AsyncDataStream"),
             (lambda s: s.map(_generator), "generator function _generator", "flat_map"),
@@ -383,7 +383,7 @@ class TestRefusals:
             (lambda s: s.execute_and_collect(limit=0), "limit must be a positive number", ""),
         ],
     )
-    def test_name_the_call_the_line_and_the_remedy(
+    def test_refusals_name_the_call_the_line_and_the_remedy(
         self, numbers: DataStream, call: Any, message: str, remedy: str
     ) -> None:
         import re

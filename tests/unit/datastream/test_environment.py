@@ -1,4 +1,4 @@
-"""The environment: settings and their precedence, sources, sinks, and the program it hands to the executor."""
+"""The environment: settings and their precedence, sources, sinks, and the program for the executor."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from penstock.common import Configuration, RestartStrategies, Row, Types, Waterm
 from penstock.common.configuration import reset_command_line, set_command_line
 from penstock.common.errors import InvalidJob
 from penstock.common.program.one_time_warning import NoEffectWarning
-from penstock.connectors.collection import CollectionSource
-from penstock.connectors.print import PrintSink
+from penstock.connectors.simple.collection import CollectionSource
+from penstock.connectors.simple.print import PrintSink
 from penstock.datastream import (
     CheckpointingMode,
     EmbeddedRocksDBStateBackend,
@@ -63,13 +63,15 @@ class TestPrecedence:
 
     def test_a_wrong_file_is_refused_by_name(self, conf_dir: Path) -> None:
         (conf_dir / "penstock.yaml").write_text("penstock.epoch.tagret: 1s\n")
-        with pytest.raises(InvalidJob, match=r"penstock\.yaml: there is no option 'penstock\.epoch\.tagret'") as caught:
+        with pytest.raises(
+            InvalidJob, match=r"penstock\.yaml: the option 'penstock\.epoch\.tagret' does not exist"
+        ) as caught:
             StreamExecutionEnvironment.get_execution_environment()
         assert "'penstock.epoch.target'" in caught.value.remedy
 
 
 class TestSettings:
-    def test_end_up_in_the_program(
+    def test_settings_are_part_of_the_program(
         self, env: StreamExecutionEnvironment, executor: RecordingExecutor, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("__main__.__file__", "job.py", raising=False)
@@ -96,7 +98,7 @@ class TestSettings:
         assert program.configuration["pipeline.auto-watermark-interval"] == "50ms"
         assert program.user_script == os.path.abspath("job.py")
 
-    def test_can_be_read_back(self, env: StreamExecutionEnvironment) -> None:
+    def test_settings_can_be_read(self, env: StreamExecutionEnvironment) -> None:
         assert (env.get_max_parallelism(), env.get_checkpoint_interval()) == (-1, -1)
         assert env.enable_checkpointing(timedelta(seconds=1)).get_checkpoint_interval() == 1000
         assert env.get_checkpointing_mode() is CheckpointingMode.EXACTLY_ONCE
@@ -129,11 +131,11 @@ class TestSettings:
             (lambda env: env.enable_checkpointing("10s"), "must be a timedelta"),
             (lambda env: env.set_runtime_mode("BATCH"), "takes a RuntimeExecutionMode"),
             (lambda env: env.set_buffer_timeout(-2), "buffer timeout must be"),
-            (lambda env: env.add_python_file("/no/such/file.py"), "there is no /no/such/file.py"),
-            (lambda env: env.add_python_archive("venv.zip"), "there is no venv.zip"),
+            (lambda env: env.add_python_file("/no/such/file.py"), "/no/such/file.py does not exist"),
+            (lambda env: env.add_python_archive("venv.zip"), "venv.zip does not exist"),
             (
                 lambda env: env.configure(Configuration().set_string("penstock.runer", "x")),
-                "no option 'penstock.runer'",
+                "the option 'penstock.runer' does not exist",
             ),
             (
                 lambda env: env.configure(Configuration().set_string("penstock.runner", "x")),
@@ -141,11 +143,11 @@ class TestSettings:
             ),
         ],
     )
-    def test_that_cannot_be_are_refused(self, env: StreamExecutionEnvironment, call: Any, message: str) -> None:
+    def test_invalid_sources_are_refused(self, env: StreamExecutionEnvironment, call: Any, message: str) -> None:
         with pytest.raises(InvalidJob, match=message):
             call(env)
 
-    def test_of_the_jvm_are_warned_of_once(self, env: StreamExecutionEnvironment) -> None:
+    def test_settings_of_the_jvm_cause_one_warning(self, env: StreamExecutionEnvironment) -> None:
         from penstock.common.program import one_time_warning
 
         one_time_warning._given.clear()
@@ -162,7 +164,7 @@ class TestSettings:
             with pytest.warns(NoEffectWarning):
                 call()
 
-    def test_python_files_come_onto_the_path(
+    def test_python_files_are_added_to_the_path(
         self, env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(sys, "path", list(sys.path))
@@ -191,7 +193,7 @@ class TestSources:
         assert env.from_collection([1, "b"]).get_type() is None
         assert env.from_collection(Row(a=n) for n in (1, 2)).get_type() == Types.ROW_NAMED(["a"], [Types.LONG()])
 
-    def test_from_collection_gives_values_their_type(self, env: StreamExecutionEnvironment) -> None:
+    def test_from_collection_converts_values_to_their_type(self, env: StreamExecutionEnvironment) -> None:
         row = Types.ROW_NAMED(["a", "b"], [Types.LONG(), Types.STRING()])
         t = env.from_collection([(1, "x"), {"a": 2, "b": "y"}], row)._transformation
         assert t is not None
@@ -205,7 +207,7 @@ class TestSources:
             (lambda env: env.from_collection([]), "empty collection and no type"),
             (lambda env: env.from_collection("text"), "takes a collection of values"),
             (lambda env: env.from_collection(3), "takes a collection of values"),
-            (lambda env: env.from_collection([1, "b"], Types.LONG()), "value 1 of the collection is no Types.LONG"),
+            (lambda env: env.from_collection([1, "b"], Types.LONG()), "value 1 of the collection is not a Types.LONG"),
             (lambda env: env.from_collection([(1,)], Types.ROW([Types.LONG()] * 2)), "value 0 of the collection"),
             (lambda env: env.from_source(3, None, "x"), "from_source takes a Source"),
             (lambda env: env.from_source(CollectionSource([1]), 3, "x"), "a WatermarkStrategy is needed"),
@@ -213,7 +215,7 @@ class TestSources:
             (lambda env: env.create_input("file.avro"), "create_input takes an input format"),
         ],
     )
-    def test_that_cannot_be_are_refused(self, env: StreamExecutionEnvironment, call: Any, message: str) -> None:
+    def test_invalid_sources_are_refused(self, env: StreamExecutionEnvironment, call: Any, message: str) -> None:
         with pytest.raises(InvalidJob, match=message):
             call(env)
 
@@ -234,7 +236,7 @@ class TestSources:
 
 
 class TestSinks:
-    def test_are_what_the_program_is_made_of(self, env: StreamExecutionEnvironment) -> None:
+    def test_a_program_consists_of_its_sinks(self, env: StreamExecutionEnvironment) -> None:
         class Write(SinkFunction):
             def invoke(self, value: Any, context: SinkFunction.Context) -> None: ...
 
@@ -258,7 +260,7 @@ class TestSinks:
         assert (first.sink.sink_identifier, first.uid, first.parallelism) == ("numbers", "print", 2)
         assert first.user_location.startswith(__file__)
 
-    def test_a_program_without_one_is_refused(
+    def test_a_program_without_a_sink_is_refused(
         self, env: StreamExecutionEnvironment, executor: RecordingExecutor
     ) -> None:
         env.from_collection([1]).map(str)
@@ -273,7 +275,7 @@ class TestSinks:
 
 
 class TestExecution:
-    def test_goes_to_the_executor_of_the_context(
+    def test_a_program_is_executed_by_the_executor_of_the_context(
         self, env: StreamExecutionEnvironment, executor: RecordingExecutor
     ) -> None:
         env.from_collection([1]).print()
@@ -294,7 +296,7 @@ class TestExecution:
         env.execute()
         assert executor.programs[0].name == "nightly"
 
-    def test_collecting_gives_values_and_closes(
+    def test_collect_returns_values_and_closes(
         self, env: StreamExecutionEnvironment, executor: RecordingExecutor
     ) -> None:
         executor.collected = [1, 2, 3]
@@ -319,7 +321,7 @@ class TestExecution:
             "Keyed Sum -> Filter -> Print to Std. Out",
         ]
 
-    def test_the_plan_shows_nodes_and_how_records_get_there(self, env: StreamExecutionEnvironment) -> None:
+    def test_the_plan_contains_nodes_and_exchanges(self, env: StreamExecutionEnvironment) -> None:
         env.set_parallelism(2)
         left, right = env.from_collection([("a", 1)]), env.from_collection([("a", 2)])
         left.key_by(0).connect(right.key_by(0)).map((str, str)).print()
@@ -338,7 +340,7 @@ class TestExecution:
     def test_the_default_executor_is_the_embedded_one(self) -> None:
         from penstock.graph.executor import DEFAULT_EXECUTOR
 
-        assert DEFAULT_EXECUTOR == ("penstock.jobmanager.process.embedded", "EmbeddedExecutor")
+        assert DEFAULT_EXECUTOR == ("penstock.jobmanager.process.session.embedded", "EmbeddedExecutor")
 
 
 def _add_jars(env: StreamExecutionEnvironment) -> None:

@@ -1,4 +1,4 @@
-"""The packages export what their users are told, and nothing else."""
+"""The packages export the documented names, and no others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TimeWindow TimerService Trigger TriggerResult Window WindowAssigner WindowFuncti
 
 @pytest.mark.parametrize(("package", "names"), [("penstock.common", COMMON), ("penstock.datastream", DATASTREAM)])
 class TestPackage:
-    def test_all_is_the_public_names(self, package: str, names: str) -> None:
+    def test_all_contains_the_public_names(self, package: str, names: str) -> None:
         assert sorted(import_module(package).__all__) == sorted(names.split())
 
     def test_every_name_can_be_imported(self, package: str, names: str) -> None:

@@ -1,4 +1,4 @@
-"""Keyed streams, windows, rolling aggregates: what they record, and that what they record runs."""
+"""Keyed streams, windows and rolling aggregates: their recorded operations, and the results of these."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class TestKeyedOperations:
         assert not transformation(stream).is_stateful
         assert transformation(stream).inputs[0].partitioning.exchange is Exchange.KEY_GROUP
 
-    def test_reduce_and_aggregates_give_every_step(self, pairs: KeyedStream) -> None:
+    def test_reduce_and_aggregates_return_every_step(self, pairs: KeyedStream) -> None:
         reduced = start(pairs.reduce(lambda a, b: (a[0], a[1] + b[1])))
         assert reduced.push(("a", 1), ("b", 5), ("a", 2)).values == [("a", 1), ("b", 5), ("a", 3)]
         for operation, expected in (("sum", 4), ("min", 1), ("max", 3), ("min_by", 1), ("max_by", 3)):
@@ -90,7 +90,7 @@ class TestKeyedOperations:
             assert start(stream).push(("a", 3), ("a", 1)).values[-1] == ("a", expected)
             assert stream.get_type() == Types.TUPLE([Types.STRING(), Types.LONG()])
 
-    def test_operators_know_the_type_of_keys_that_are_objects(self, env: StreamExecutionEnvironment) -> None:
+    def test_operators_have_the_type_of_keys_that_are_objects(self, env: StreamExecutionEnvironment) -> None:
         def day(value: tuple[str, int]) -> Day:
             return Day(value[1])
 
@@ -109,13 +109,13 @@ class TestKeyedOperations:
         assert type(pairs.map(lambda v: v)) is DataStream
         assert pairs.union(pairs)._inputs[0].partitioning.exchange is Exchange.FORWARD
 
-    def test_aggregates_of_fields_give_key_and_results(self, pairs: KeyedStream) -> None:
+    def test_aggregates_of_fields_return_the_key_and_the_results(self, pairs: KeyedStream) -> None:
         stream = pairs.aggregate(FieldAggregate.of(FieldAggregate.count(), FieldAggregate.max(1)))
         assert start(stream).push(("a", 1), ("b", 5), ("a", 0)).values == [("a", 1, 1), ("b", 1, 5), ("a", 2, 1)]
         with pytest.raises(InvalidJob, match="takes a FieldAggregate"):
             pairs.aggregate(Mean())  # type: ignore[arg-type]
 
-    def test_operators_that_read_columns_know_the_field_of_the_key(self, env: StreamExecutionEnvironment) -> None:
+    def test_operators_that_read_columns_have_the_field_of_the_key(self, env: StreamExecutionEnvironment) -> None:
         from penstock.common import Row
         from penstock.records.fields import field_of
 
@@ -138,13 +138,13 @@ class TestBatchMode:
         env.set_runtime_mode(request.param)
         return env.from_collection([("a", 1)]).key_by(0)
 
-    def test_gives_the_final_result_of_each_key_at_the_end(self, batch: KeyedStream) -> None:
+    def test_batch_mode_returns_the_final_result_of_each_key_at_the_end(self, batch: KeyedStream) -> None:
         for stream in (batch.reduce(lambda a, b: (a[0], a[1] + b[1])), batch.sum(1)):
             run = start(stream).push(("a", 1), ("b", 5), ("a", 2))
             assert run.values == []
             assert sorted(run.end().values) == [("a", 3), ("b", 5)]
 
-    def test_gives_final_aggregates_of_fields(self, batch: KeyedStream) -> None:
+    def test_batch_mode_returns_final_aggregates_of_fields(self, batch: KeyedStream) -> None:
         for aggregate, expected in (
             (FieldAggregate.sum(1), [("a", 3), ("b", 5)]),
             (FieldAggregate.of(FieldAggregate.count(), FieldAggregate.min(1)), [("a", 2, 1), ("b", 1, 5)]),
@@ -152,8 +152,8 @@ class TestBatchMode:
             run = start(batch.aggregate(aggregate)).push(("a", 1), ("b", 5), ("a", 2))
             assert sorted(run.end().values) == expected
 
-    def test_refuses_an_unbounded_source(self, env: StreamExecutionEnvironment) -> None:
-        from penstock.connectors.datagen import DataGeneratorSource
+    def test_batch_mode_refuses_an_unbounded_source(self, env: StreamExecutionEnvironment) -> None:
+        from penstock.connectors.simple.datagen import DataGeneratorSource
 
         env.set_runtime_mode(RuntimeExecutionMode.BATCH)
         source = DataGeneratorSource(lambda n: n)
@@ -161,8 +161,8 @@ class TestBatchMode:
         with pytest.raises(InvalidJob, match="source 'endless' is unbounded"):
             env.get_program()
 
-    def test_automatic_with_an_unbounded_source_gives_every_step(self, env: StreamExecutionEnvironment) -> None:
-        from penstock.connectors.datagen import DataGeneratorSource
+    def test_automatic_mode_with_an_unbounded_source_returns_every_step(self, env: StreamExecutionEnvironment) -> None:
+        from penstock.connectors.simple.datagen import DataGeneratorSource
 
         env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC)
         source = DataGeneratorSource(lambda n: n)
@@ -215,7 +215,7 @@ class TestWindows:
         assert sorted(self.run(windows.reduce(max, Describe()))) == [("a", 0, 1), ("b", 0, 1)]
         assert sorted(self.run(windows.aggregate(Mean(), Describe()))) == [("a", 0, 1), ("b", 0, 1)]
 
-    def test_types_come_from_the_functions(self, pairs: KeyedStream) -> None:
+    def test_types_are_inferred_from_the_functions(self, pairs: KeyedStream) -> None:
         windows = pairs.window(TENS)
         known = Types.TUPLE([Types.STRING(), Types.LONG()])
         assert windows.get_input_type() == known
@@ -226,7 +226,7 @@ class TestWindows:
         operation: Any = transformation(windows.aggregate(Mean())).operation
         assert operation.function.state_type == Types.TUPLE([Types.LONG(), Types.LONG()])
 
-    def test_declared_rows_are_made(self, pairs: KeyedStream) -> None:
+    def test_declared_rows_are_created(self, pairs: KeyedStream) -> None:
         from penstock.common import Row
 
         row = Types.ROW_NAMED(["key", "start", "n"], [Types.STRING(), Types.LONG(), Types.LONG()])
@@ -282,7 +282,7 @@ class TestWindows:
             (lambda k: k.window(TENS).allowed_lateness(-1), "must not be negative"),
             (
                 lambda k: k.window(TumblingProcessingTimeWindows.of(Time.seconds(1))).allowed_lateness(1),
-                "end by the wall clock",
+                "end by processing time",
             ),
             (lambda k: k.window(TENS).side_output_late_data("late"), "takes an OutputTag"),
             (lambda k: k.window(TENS).aggregate(max), "aggregate takes an AggregateFunction"),
@@ -293,7 +293,7 @@ class TestWindows:
             (lambda k: k.count_window(2, -1), "slide of a count window"),
         ],
     )
-    def test_what_cannot_be_is_refused_at_the_users_line(self, pairs: KeyedStream, call: Any, message: str) -> None:
+    def test_invalid_windows_are_refused_at_the_users_line(self, pairs: KeyedStream, call: Any, message: str) -> None:
         with pytest.raises(InvalidJob, match=message) as caught:
             call(pairs)
         assert caught.value.location.startswith(__file__)

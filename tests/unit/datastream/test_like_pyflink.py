@@ -1,4 +1,4 @@
-"""What a PyFlink program sees, in whole jobs: texts, order, fields of Rows, keys, aggregates of plain values."""
+"""The behaviour of PyFlink programs in whole jobs: texts, order, fields of Rows, keys, aggregates of plain values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from penstock.datastream.connectors.file_system import BucketAssigner, FileSink,
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.executor import executing_on
 from penstock.graph.stream_graph import JobGraphBuilder
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from tests.in_process import InProcess
 
 
@@ -77,7 +77,7 @@ class TestText:
         env.from_collection([Row(datetime(2024, 1, 1, 0, 0, 1), True, None)], row).print()
         assert _printed(env) == ["+I[2024-01-01 00:00:01,True,None]"]
 
-    def test_print_writes_python_where_no_type_was_declared(self, env: StreamExecutionEnvironment) -> None:
+    def test_print_writes_python_without_a_declared_type(self, env: StreamExecutionEnvironment) -> None:
         def pair(value: int) -> tuple[str, bool]:
             return "a", value > 0
 
@@ -85,11 +85,11 @@ class TestText:
         env.from_collection([1]).map(pair).print("mapped")
         assert sorted(_printed(env)) == ["('a', True)", "mapped> ('a', True)"]
 
-    def test_print_writes_as_it_is_told(self, env: StreamExecutionEnvironment) -> None:
+    def test_print_uses_its_identifier(self, env: StreamExecutionEnvironment) -> None:
         env.from_collection([("a", True)], PAIR).print(text=repr)
         assert _printed(env) == ["('a', True)"]
 
-    def test_text_files_hold_a_declared_type_as_flink_writes_it(
+    def test_text_files_contain_a_declared_type_as_flink_writes_it(
         self, env: StreamExecutionEnvironment, tmp_path: Path
     ) -> None:
         sink = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
@@ -100,7 +100,7 @@ class TestText:
             env.execute()
         assert [path.read_text() for path in tmp_path.glob("part-*")] == ["(a,true)\n"]
 
-    def test_an_older_program_writes_files_by_a_streaming_file_sink(
+    def test_an_older_program_writes_files_with_a_streaming_file_sink(
         self, env: StreamExecutionEnvironment, tmp_path: Path
     ) -> None:
         sink = StreamingFileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder())
@@ -109,7 +109,7 @@ class TestText:
             env.execute()
         assert [path.read_text() for path in tmp_path.rglob("part-*")] == ["1\n"]
 
-    def test_files_lie_in_a_folder_for_each_hour(self, env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+    def test_files_are_in_a_folder_for_each_hour(self, env: StreamExecutionEnvironment, tmp_path: Path) -> None:
         env.from_collection([1]).sink_to(FileSink.for_row_format(str(tmp_path), str).build())
         with executing_on(Session(InProcess())):
             env.execute()
@@ -133,11 +133,11 @@ class TestRows:
         assert row == Row(f0=1, f1="a")
 
     @pytest.mark.parametrize("error", [KeyError, ValueError])
-    def test_a_name_that_is_not_there_is_what_pyflink_and_python_call_it(self, error: type[Exception]) -> None:
+    def test_a_missing_name_raises_the_errors_of_pyflink_and_python(self, error: type[Exception]) -> None:
         with pytest.raises(error, match="no field 'b': the row has the fields a"):
             _ = Row(a=1)["b"]
 
-    def test_a_function_gives_such_rows_too(self, env: StreamExecutionEnvironment) -> None:
+    def test_a_function_may_return_rows_named_by_position(self, env: StreamExecutionEnvironment) -> None:
         row_type = Types.ROW([Types.INT(), Types.STRING()])
         assert _collected(env.from_collection([1]).map(lambda v: Row(v, "a"), row_type)) == [Row(f0=1, f1="a")]
 
@@ -147,18 +147,20 @@ class TestRows:
         assert str(Types.TUPLE([Types.STRING(), Types.INT()])) == "TupleTypeInfo(String, Integer)"
 
     @pytest.mark.parametrize("mode", RuntimeExecutionMode)
-    def test_what_a_reduce_function_gives_has_the_names_of_the_stream(
+    def test_results_of_a_reduce_function_have_the_names_of_the_stream(
         self, env: StreamExecutionEnvironment, mode: RuntimeExecutionMode
     ) -> None:
         env.set_runtime_mode(mode)
         pairs = env.from_collection([("a", 1), ("a", 2)], Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()]))
         assert _collected(pairs.key_by(lambda r: r.name).reduce(added))[-1] == Row(name="a", n=3)
 
-    def test_so_has_what_it_gives_for_a_window(self, env: StreamExecutionEnvironment) -> None:
+    def test_window_results_of_a_reduce_function_have_the_names_of_the_stream(
+        self, env: StreamExecutionEnvironment
+    ) -> None:
         pairs = env.from_collection([("a", 1), ("a", 2)], Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()]))
         assert _collected(pairs.key_by(lambda r: r.name).count_window(2).reduce(added)) == [Row(name="a", n=3)]
 
-    def test_without_a_declared_type_it_stays_as_it_is(self, env: StreamExecutionEnvironment) -> None:
+    def test_results_without_a_declared_type_are_unchanged(self, env: StreamExecutionEnvironment) -> None:
         pairs = env.from_collection([Row(name="a", n=1), Row(name="a", n=2)])
         assert _collected(pairs.key_by(lambda r: r[0]).reduce(lambda a, b: (a[0], a[1] + b[1])))[-1] == ("a", 3)
 
@@ -182,7 +184,7 @@ class TestAggregates:
         ("method", "rolling"),
         [("sum", [3, 4, 6]), ("min", [3, 1, 1]), ("max", [3, 3, 3]), ("min_by", [3, 1, 1]), ("max_by", [3, 3, 3])],
     )
-    def test_plain_values_are_aggregated_themselves(
+    def test_plain_values_are_aggregated_directly(
         self, env: StreamExecutionEnvironment, method: str, rolling: list[int]
     ) -> None:
         def results() -> list[int]:
@@ -192,7 +194,7 @@ class TestAggregates:
         env.set_runtime_mode(RuntimeExecutionMode.BATCH)
         assert results() == rolling[-1:]
 
-    def test_numpys_numbers_are_aggregated_themselves(self, env: StreamExecutionEnvironment) -> None:
+    def test_numpy_numbers_are_aggregated_directly(self, env: StreamExecutionEnvironment) -> None:
         numbers = env.from_collection([1, 2]).map(np.int64, Types.INT()).key_by(lambda _: 0)
         assert [(type(v), v) for v in _collected(numbers.sum())] == [(np.int64, 1), (np.int64, 3)]
 
@@ -216,7 +218,7 @@ class TestAggregates:
         assert _collected(prices.sum("price")) == [cls("a", 1), cls("a", 3)]
 
     @pytest.mark.parametrize("record", [("a", 1), ["a", 1]])
-    def test_fields_of_tuples_are_summed_by_flinks_names_of_them(
+    def test_fields_of_tuples_are_summed_by_their_names_in_flink(
         self, env: StreamExecutionEnvironment, record: Any
     ) -> None:
         env.set_runtime_mode(RuntimeExecutionMode.BATCH)
@@ -229,7 +231,7 @@ class TestKeys:
     @pytest.mark.parametrize("operation", ["shuffle", "rebalance", "rescale", "forward", "global_", "broadcast"])
     def test_a_keyed_stream_keeps_its_partitioning(self, env: StreamExecutionEnvironment, operation: str) -> None:
         keyed = env.from_collection([1]).key_by(lambda v: v)
-        with pytest.raises(InvalidJob, match="than their key says"):
+        with pytest.raises(InvalidJob, match="than the subtasks of their keys"):
             getattr(keyed, operation)()
 
     def test_a_keyed_stream_is_collected_with_its_keys(self, env: StreamExecutionEnvironment) -> None:
@@ -240,7 +242,7 @@ class TestKeys:
 
 
 class TestSettings:
-    def test_settings_come_back_as_they_were_given(self) -> None:
+    def test_settings_are_returned_in_their_original_form(self) -> None:
         configuration = Configuration().set_integer("a", 1).set_bytearray("b", bytearray(b"x"))
         given: dict[str, Any] = {}
         Configuration(configuration).add_all_to_dict(given)
@@ -248,10 +250,10 @@ class TestSettings:
         assert str(configuration) == "{a=1, b=x}"
 
     @pytest.mark.parametrize(("text", "items"), [(None, []), ("a;b", ["a", "b"]), ("[1, b]", [1, "b"])])
-    def test_lists_are_read_as_pyflink_reads_them(self, text: str | None, items: list[Any]) -> None:
+    def test_lists_are_parsed_as_in_pyflink(self, text: str | None, items: list[Any]) -> None:
         assert Configuration.parse_list_value(text) == items
 
-    def test_the_former_key_of_the_buffer_timeout_counts(self, env: StreamExecutionEnvironment) -> None:
+    def test_the_former_key_of_the_buffer_timeout_is_accepted(self, env: StreamExecutionEnvironment) -> None:
         env.configure(Configuration().set_string("execution.buffer-timeout", "1 min"))
         assert env.get_buffer_timeout() == 60_000
 
@@ -272,7 +274,7 @@ class TestSettings:
         graph = JobGraphBuilder(env.get_program().transformations, name="j", parallelism=1, max_parallelism=8).build()
         assert [stage.name for stage in graph.stages] == ["numbers", "a -> b", "c -> d -> print"]
 
-    def test_resources_of_a_slot_sharing_group_are_warned_of_once(self, env: StreamExecutionEnvironment) -> None:
+    def test_resources_of_a_slot_sharing_group_cause_one_warning(self, env: StreamExecutionEnvironment) -> None:
         one_time_warning._given.clear()
         group = SlotSharingGroup.builder("g").set_cpu_cores(2.0).set_task_heap_memory_mb(512).build()
         mapped = env.from_collection([1]).map(str)
@@ -299,14 +301,14 @@ class Pair(JoinFunction):
 
 class TestMistakes:
     @pytest.mark.parametrize("function", [lambda value: value, lambda value: 1.5])
-    def test_a_value_that_is_returned_where_many_are_expected_is_to_be_yielded(
+    def test_a_returned_single_value_is_refused_with_the_remedy_to_yield_it(
         self, env: StreamExecutionEnvironment, function: Any
     ) -> None:
         with pytest.raises(UserFunctionError, match="returned one value") as told:
             _collected(env.from_collection([1]).flat_map(function))
         assert "yield the value" in str(told.value)
 
-    def test_an_import_that_fails_in_a_function_ends_the_job_at_once(self, env: StreamExecutionEnvironment) -> None:
+    def test_a_failed_import_in_a_function_ends_the_job_immediately(self, env: StreamExecutionEnvironment) -> None:
         def late(value: int) -> int:
             import no_such_module  # type: ignore[import-not-found]
 
@@ -317,12 +319,14 @@ class TestMistakes:
             _collected(env.from_collection([1]).map(late))
         assert "import no_such_module" in str(told.value)
 
-    def test_what_a_function_goes_through_itself_is_its_own_mistake(self, env: StreamExecutionEnvironment) -> None:
+    def test_an_iteration_error_inside_a_function_is_reported_as_its_own(self, env: StreamExecutionEnvironment) -> None:
         with pytest.raises(UserFunctionError, match="raised TypeError: 'int' object is not iterable"):
             _collected(env.from_collection([1]).flat_map(lambda value: [item for item in value]))  # noqa: C416
 
     @pytest.mark.parametrize("operation", ["window", "count_window", "reduce", "sum"])
-    def test_an_operation_that_needs_a_key_says_so(self, env: StreamExecutionEnvironment, operation: str) -> None:
+    def test_an_operation_that_needs_a_key_is_refused_without_one(
+        self, env: StreamExecutionEnvironment, operation: str
+    ) -> None:
         with pytest.raises(AttributeError, match=rf"stream\.key_by\(…\)\.{operation}"):
             getattr(env.from_collection([1]), operation)
 
@@ -331,7 +335,7 @@ class TestMistakes:
         with pytest.raises(InvalidJob, match="each of the two streams"):
             stream.connect(stream).key_by(lambda value: value)
 
-    def test_an_async_function_without_a_list_is_told(self, env: StreamExecutionEnvironment) -> None:
+    def test_an_async_function_that_returns_no_list_is_refused(self, env: StreamExecutionEnvironment) -> None:
         class Nothing(AsyncFunction):
             async def async_invoke(self, value: Any) -> Any:
                 return None
@@ -340,11 +344,11 @@ class TestMistakes:
         with pytest.raises(RecordFormatError, match="returned None"):
             _collected(stream)
 
-    def test_a_named_tuple_inside_of_json_lines_is_refused_as_they_are_declared(self) -> None:
-        with pytest.raises(InvalidJob, match=r"'inner' .* holds the NamedTuple Inner"):
+    def test_a_named_tuple_inside_of_json_lines_is_refused_at_their_declaration(self) -> None:
+        with pytest.raises(InvalidJob, match=r"'inner' .* contains the NamedTuple Inner"):
             JsonLinesFormat(Nested)
 
-    def test_a_join_function_may_ask_for_its_window(self, env: StreamExecutionEnvironment) -> None:
+    def test_a_join_function_may_request_its_window(self, env: StreamExecutionEnvironment) -> None:
         strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value)
         stream = env.from_collection([1500]).assign_timestamps_and_watermarks(strategy)
         joined = stream.join(stream).where(lambda _: 0).equal_to(lambda _: 0)
@@ -356,7 +360,7 @@ class TestMistakes:
 class TestKeyForms:
     @pytest.mark.parametrize("key", [0, "f0", "0", "_1", ["f0", "_3"], "f2.1", lambda v: v[0]])
     @pytest.mark.parametrize("typed", [True, False])
-    def test_a_tuples_field_is_a_key_in_all_of_flinks_spellings(
+    def test_a_field_of_a_tuple_is_a_key_in_all_spellings_of_flink(
         self, env: StreamExecutionEnvironment, key: Any, typed: bool
     ) -> None:
         values = [("a", 1, ("x", "y")), ("b", 2, ("x", "z")), ("a", 3, ("x", "y"))]
@@ -371,14 +375,14 @@ class TestKeyForms:
 
 
 class TestWithState:
-    def test_a_function_of_value_and_state_gives_result_and_state(self, env: StreamExecutionEnvironment) -> None:
+    def test_a_function_of_value_and_state_returns_result_and_state(self, env: StreamExecutionEnvironment) -> None:
         def numbered(word: str, count: int | None) -> tuple[Any, int | None]:
             return (word, count), None if count == 1 else (count or 0) + 1
 
         words = env.from_collection(["a", "b", "a", "a"]).key_by(lambda word: word)
         assert _collected(words.map_with_state(numbered, int)) == [("a", None), ("b", None), ("a", 1), ("a", None)]
 
-    def test_it_may_give_any_number_of_results(self, env: StreamExecutionEnvironment) -> None:
+    def test_a_function_with_state_may_return_any_number_of_results(self, env: StreamExecutionEnvironment) -> None:
         def doubled(value: int, before: int | None) -> tuple[list[int], int]:
             return ([] if before is None else [before, value]), value
 
@@ -387,7 +391,7 @@ class TestWithState:
 
 
 class TestAttempts:
-    def test_they_are_numbered_from_0(self, env: StreamExecutionEnvironment) -> None:
+    def test_attempts_are_numbered_from_0(self, env: StreamExecutionEnvironment) -> None:
         env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 0))
         assert _collected(env.from_collection([1]).map(FailsAtFirst())) == [(1, "Map (1/1)#1")]
 
@@ -423,13 +427,15 @@ class TestSocket:
         with executing_on(Session(InProcess())):
             assert stream.execute_and_collect(limit=3) == ["a", "b b", "c"]
 
-    def test_it_connects_again_as_often_as_it_may(self, env: StreamExecutionEnvironment, server: socket.socket) -> None:
+    def test_the_socket_source_reconnects_up_to_its_limit(
+        self, env: StreamExecutionEnvironment, server: socket.socket
+    ) -> None:
         self._serve(server, b"a;b;", b"c;")
         stream = env.socket_text_stream(*server.getsockname(), delimiter=";", max_retry=1)
         with executing_on(Session(InProcess())):
             assert stream.execute_and_collect(limit=3) == ["a", "b", "c"]
 
-    def test_a_server_that_is_not_there_is_told(self, env: StreamExecutionEnvironment) -> None:
+    def test_a_missing_server_is_reported(self, env: StreamExecutionEnvironment) -> None:
         env.configure(Configuration({"restart-strategy.type": "none"}))
         with socket.create_server(("127.0.0.1", 0)) as server:
             address = server.getsockname()
@@ -437,9 +443,9 @@ class TestSocket:
             _collected(env.socket_text_stream(*address))
 
 
-def test_rocksdb_paths_may_be_urls_of_local_folders_only() -> None:
+def test_rocksdb_paths_may_only_be_urls_of_local_folders() -> None:
     backend = EmbeddedRocksDBStateBackend()
     backend.set_db_storage_paths("file://var/db_storage_dir1/", "file:///db_storage_dir2", "/db_storage_dir3")
     assert backend.get_db_storage_paths() == ["/db_storage_dir1", "/db_storage_dir2", "/db_storage_dir3"]
-    with pytest.raises(InvalidJob, match="on local disks, and 's3://bucket/rocksdb' is none"):
+    with pytest.raises(InvalidJob, match="on a local disk, but 's3://bucket/rocksdb' is not a local path"):
         backend.set_db_storage_paths("s3://bucket/rocksdb")

@@ -1,4 +1,4 @@
-"""Connectors of PyFlink's that are not there import, and say what to do when they are used."""
+"""Connectors of PyFlink that Penstock does not have can be imported, and name the alternative when they are used."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ MODULES = {
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_it_says_what_to_do_when_it_is_used(module: str) -> None:
+def test_the_alternative_is_named_at_the_first_use(module: str) -> None:
     found = getattr(import_module(f"penstock.datastream.{module}"), MODULES[module])
     for use in (found, lambda: found.builder().build()):
-        with pytest.raises(InvalidJob, match=f"{MODULES[module]}.* of PyFlink is not there in Penstock") as error:
+        with pytest.raises(InvalidJob, match=f"Penstock does not have {MODULES[module]}.* of PyFlink") as error:
             use()
         assert len(error.value.remedy) > 30
     assert not hasattr(found, "builder")
 
 
-def test_names_of_pyflink_that_are_no_more_import_and_say_what_to_use() -> None:
+def test_removed_names_of_pyflink_can_be_imported_and_name_the_alternative() -> None:
     from penstock.datastream.connectors.kafka import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
     from penstock.datastream.connectors.kinesis import WatermarkTracker
 

@@ -1,7 +1,9 @@
-"""Programs written for PyFlink find every name they use: modules, classes, bases, methods, parameters and defaults.
+"""Programs written for PyFlink find every name that they use: modules, classes, bases, methods, parameters and
+defaults.
 
-`pyflink_names.json` is made from a wheel of PyFlink by `tools/pyflink_names.py`. What is different on purpose stands, in
-backticks, under "Names that differ" of `docs/pyflink.md`: a module, a class or a method, each with all that is in it.
+`tools/pyflink_names.py` creates `pyflink_names.json` from a wheel of PyFlink. The section "Names that differ" of
+`docs/pyflink.md` lists intentional differences in backticks. An entry is a module, a class or a method, and includes
+everything inside it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ def _is_listed(name: str) -> bool:
 
 
 def _problems(name: str, spec: dict[str, Any], module: str) -> Iterator[tuple[str, str]]:
-    """Names that differ, and how."""
+    """Yield the names that differ, with the difference."""
     full = f"{module}.{name}"
     try:
         found = getattr(import_module(f"penstock.{module}"), name, None)
@@ -122,13 +124,13 @@ def _names() -> Iterator[Any]:
             yield pytest.param(name, spec, module, id=f"{module}.{name}")
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_is_complete() -> None:
     assert len(MODULES) > 45
     assert sum(len(spec.get("methods", {})) for table in MODULES.values() for spec in table.values()) > 800
 
 
 @pytest.mark.parametrize(("name", "spec", "module"), list(_names()))
-def test_a_name_is_there_as_pyflink_has_it_or_listed_as_different(name: str, spec: Any, module: str) -> None:
+def test_a_name_is_the_same_as_in_pyflink_or_listed_as_different(name: str, spec: Any, module: str) -> None:
     problems = [text for path, text in _problems(name, spec, module) if not _is_listed(path)]
     assert not problems, "\n".join(problems)
 
@@ -142,7 +144,7 @@ def test_a_package_exports_what_pyflink_exports(package: str) -> None:
     assert not missing
 
 
-def test_what_is_listed_as_different_differs() -> None:
+def test_every_name_listed_as_different_differs() -> None:
     differing = {
         path
         for module, table in MODULES.items()

@@ -1,6 +1,6 @@
 # No `from __future__ import annotations`: programs for PyFlink evaluate their annotations when they are defined.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-any-generics, no-check-untyped-defs
-"""Programs as PyFlink's users write them, with `pyflink` replaced by `penstock`, run without a cluster."""
+"""Programs as users of PyFlink write them, with `pyflink` replaced by `penstock`. They run without a cluster."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -42,7 +42,7 @@ from penstock.datastream.window import (
     TumblingEventTimeWindows,
 )
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from tests.in_process import InProcess
 
 PAIR = Types.TUPLE([Types.STRING(), Types.INT()])
@@ -93,7 +93,7 @@ def test_running_word_count(env: StreamExecutionEnvironment) -> None:
 
 
 class Sum(KeyedProcessFunction):
-    """Keeps a sum for each key, with a time to live."""
+    """A function that stores a sum for each key, with a time to live."""
 
     def open(self, runtime_context: RuntimeContext):
         descriptor = ValueStateDescriptor("sum", Types.FLOAT())
@@ -119,7 +119,7 @@ def test_keyed_state_with_time_to_live(env: StreamExecutionEnvironment) -> None:
 
 
 class CountWithTimeout(KeyedProcessFunction):
-    """Gives the count of a key a minute after its last record."""
+    """A function that emits the count of a key one minute after its last record."""
 
     def open(self, runtime_context: RuntimeContext):
         self.count = runtime_context.get_reducing_state(
@@ -144,7 +144,7 @@ def test_event_time_timers(env: StreamExecutionEnvironment) -> None:
         .key_by(lambda v: v[0], key_type=Types.STRING())
         .process(CountWithTimeout(), output_type=Types.TUPLE([Types.STRING(), Types.LONG(), Types.STRING()]))
     )
-    # The watermark follows the batch: when timers fire, the last record of each key is known.
+    # The watermark follows the batch. So the last record of each key is known when timers fire.
     assert collect(ds) == [("a", 3, "EVENT_TIME"), ("b", 1, "EVENT_TIME")]
 
 
@@ -230,7 +230,7 @@ def test_late_data(env: StreamExecutionEnvironment) -> None:
     main = ds.map(lambda v: ("main", *v))
     assert collect(main.union(ds.get_side_output(late).map(lambda v: ("late", *v)))) in (
         [("late", "a", 2), ("main", "a", 1), ("main", "a", 30)],
-        # The watermark goes on between batches only, so a record of the same batch is not late yet.
+        # The watermark advances only between batches, so a record of the same batch is not late yet.
         [("main", "a", 3), ("main", "a", 30)],
     )
 
@@ -260,7 +260,7 @@ class Describe(CoMapFunction):
 
 
 class Enrich(KeyedCoProcessFunction):
-    """Waits with orders for their customer."""
+    """A function that keeps orders until their customer arrives."""
 
     def open(self, runtime_context: RuntimeContext):
         self.customer = runtime_context.get_state(ValueStateDescriptor("customer", Types.STRING()))
@@ -317,7 +317,7 @@ def test_async_io(env: StreamExecutionEnvironment) -> None:
     assert collect(squares) == [1, 4, 9]
 
 
-def test_rows_keep_names_over_exchanges(env: StreamExecutionEnvironment) -> None:
+def test_rows_keep_their_names_on_exchanges(env: StreamExecutionEnvironment) -> None:
     row = Types.ROW_NAMED(["name", "n"], [Types.STRING(), Types.INT()])
     ds = (
         env.from_collection([("a", 1), ("b", 2)], type_info=row)
@@ -345,7 +345,7 @@ def test_job_parameters_and_metrics(env: StreamExecutionEnvironment) -> None:
 
 
 @pytest.mark.parametrize("partition", ["rebalance", "shuffle", "rescale", "global_", "forward"])
-def test_partitioning_loses_and_repeats_nothing(env: StreamExecutionEnvironment, partition: str) -> None:
+def test_partitioning_neither_loses_nor_repeats_records(env: StreamExecutionEnvironment, partition: str) -> None:
     source = env.from_collection(list(range(20))).rebalance().map(lambda v: v)
     assert collect(getattr(source, partition)().map(lambda v: v)) == sorted(range(20), key=repr)
 

@@ -1,4 +1,4 @@
-"""`set_python_requirements`: what is missing is installed, once, and what the engine runs with stays."""
+"""`set_python_requirements`: missing packages are installed once, and packages of the engine are not replaced."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from penstock.common.errors import InvalidJob
 from penstock.common.program import requirements
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from tests.in_process import InProcess
 
 
-def test_packages_that_are_there_are_taken(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+def test_installed_packages_are_used(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text(f"# a comment\nmsgspec\nnumpy>=1 ; python_version > '3'\nmsgspec=={version('msgspec')}\n")
     env.set_python_requirements(str(path))
 
 
-def test_versions_and_markers_are_read_as_pip_reads_them(
+def test_versions_and_markers_are_parsed_as_by_pip(
     env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(requirements, "version", lambda name: {"numpy": "2.4.1", "msgspec": "0.22.0rc1"}[name])
@@ -39,12 +39,12 @@ def test_versions_and_markers_are_read_as_pip_reads_them(
     env.set_python_requirements(str(path))
     for line in ("numpy>=99", "numpy[extra]!=2.4.1", "numpy==2.5.* ; python_version > '3'"):
         (tmp_path / "more.txt").write_text(line)
-        with pytest.raises(InvalidJob, match=re.escape(f"{line} (there is 2.4.1)")):
+        with pytest.raises(InvalidJob, match=re.escape(f"{line} (installed: 2.4.1)")):
             env.set_python_requirements(str(path))
 
 
 @pytest.mark.parametrize("option", ["-r ", "--constraint="])
-def test_a_file_that_is_taken_in_belongs_to_what_is_kept(
+def test_an_included_file_is_part_of_the_cached_requirements(
     env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
@@ -58,7 +58,7 @@ def test_a_file_that_is_taken_in_belongs_to_what_is_kept(
     assert len(list((tmp_path / "cache" / "requirements").iterdir())) == 2
 
 
-def test_what_is_missing_is_installed_from_a_folder(
+def test_missing_packages_are_installed_from_a_folder(
     env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
@@ -77,7 +77,7 @@ def test_what_is_missing_is_installed_from_a_folder(
     assert sys.path[-1].startswith(str(tmp_path / "cache" / "requirements"))
 
 
-def test_what_cannot_be_installed_is_named(
+def test_a_package_that_cannot_be_installed_is_named(
     env: StreamExecutionEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PENSTOCK_CACHE", str(tmp_path / "cache"))
@@ -92,15 +92,15 @@ def test_what_cannot_be_installed_is_named(
     assert not list((tmp_path / "cache" / "requirements").iterdir())
 
 
-def test_what_the_engine_runs_with_is_not_replaced(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+def test_packages_of_the_engine_are_not_replaced(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     path = tmp_path / "requirements.txt"
     path.write_text("msgspec==0.0.1")
-    with pytest.raises(InvalidJob, match=r"msgspec==0.0.1 \(there is"):
+    with pytest.raises(InvalidJob, match=r"msgspec==0.0.1 \(installed:"):
         env.set_python_requirements(str(path))
 
 
 def wheel(folder: Path, module: str) -> None:
-    """A wheel of one module, `penstock_test_package`, in the folder."""
+    """Write a wheel of one module, `penstock_test_package`, into the folder."""
     folder.mkdir()
     name = "penstock_test_package"
     about = f"{name}-1.0.dist-info"

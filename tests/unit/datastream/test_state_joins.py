@@ -18,7 +18,7 @@ from penstock.datastream.functions import FlatJoinFunction, JoinFunction
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.functions.state.state_joins import AsOf
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from penstock.taskmanager.operators.two_inputs.co import CoProcessOperator
 from penstock.testing.operator_run import OperatorRun
 from tests.in_process import InProcess
@@ -66,14 +66,14 @@ def results(stream: DataStream) -> list[Any]:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_every_pair_with_equal_keys_meets_once(env: StreamExecutionEnvironment, parallelism: int) -> None:
+def test_every_pair_with_equal_keys_is_emitted_once(env: StreamExecutionEnvironment, parallelism: int) -> None:
     env.set_parallelism(parallelism)
     pairs = both(env).apply(lambda trade, quote: (trade[0], trade[1], quote.at))
     assert results(pairs) == sorted(((s, at, q.at) for s, at in TRADES for q in QUOTES if q.symbol == s), key=str)
 
 
 @pytest.mark.parametrize("mode", [RuntimeExecutionMode.STREAMING, RuntimeExecutionMode.BATCH])
-def test_each_value_meets_the_newest_that_is_not_younger(
+def test_each_value_is_joined_with_the_newest_partner_that_is_not_later(
     env: StreamExecutionEnvironment, mode: RuntimeExecutionMode
 ) -> None:
     env.set_runtime_mode(mode)
@@ -81,13 +81,13 @@ def test_each_value_meets_the_newest_that_is_not_younger(
     assert found == [(12, None), (15, "2.0 USD"), (25, "2.0 USD"), (5, None), (90, "3.0 USD")]
 
 
-def test_what_is_older_than_the_tolerance_is_no_partner(env: StreamExecutionEnvironment) -> None:
+def test_a_value_older_than_the_tolerance_is_no_partner(env: StreamExecutionEnvironment) -> None:
     found = results(both(env).as_of(lambda trade, quote: (trade[1], quote and quote.price), tolerance=10))
     assert found == [(12, None), (15, 2.0), (25, 2.0), (5, None), (90, None)]
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_what_meets_what_does_not_depend_on_how_watermarks_and_snapshots_fall(backend: str) -> None:
+def test_the_pairs_do_not_depend_on_watermarks_and_snapshots(backend: str) -> None:
     chance = Random(1)
     quotes = [(at, f"q{at}") for at in chance.sample(range(300), 60)]
     trades = [(chance.randrange(300), f"t{n}") for n in range(200)]
@@ -114,7 +114,7 @@ def test_what_meets_what_does_not_depend_on_how_watermarks_and_snapshots_fall(ba
 
 
 class Counted(dict[Any, Any]):
-    """A state that counts what it hands out and takes."""
+    """A state that counts its accesses."""
 
     touched = 0
 
@@ -140,7 +140,7 @@ class Counted(dict[Any, Any]):
 
 
 @pytest.mark.parametrize("trades_at", [lambda n: 5, lambda n: n], ids=["of one time", "of many times"])
-def test_the_work_of_an_as_of_join_grows_with_its_values_only(trades_at: Any) -> None:
+def test_the_work_of_an_as_of_join_grows_only_with_its_values(trades_at: Any) -> None:
     made = SimpleNamespace(get_map_state=lambda _: Counted(), get_state=lambda _: Counted())
     join, timers, many = AsOf(lambda trade, quote: quote, (None, None), None), set[int](), 1000
     join.open(cast("Any", made))
@@ -155,7 +155,7 @@ def test_the_work_of_an_as_of_join_grows_with_its_values_only(trades_at: Any) ->
     assert Counted.touched < 5 * many
 
 
-def test_a_flat_function_gives_any_number_of_results(env: StreamExecutionEnvironment) -> None:
+def test_a_flat_function_returns_any_number_of_results(env: StreamExecutionEnvironment) -> None:
     assert results(both(env).as_of(Twice())) == [2.0, 2.0, 2.0, 2.0, 3.0, 3.0]
 
 
@@ -180,7 +180,7 @@ HOLDING: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("held", HOLDING.values(), ids=HOLDING)
-def test_what_holds_values_of_an_unknown_class_says_where_to_declare_it(
+def test_values_of_an_unknown_class_are_refused_with_the_place_of_the_declaration(
     env: StreamExecutionEnvironment, held: Any
 ) -> None:
     def run(made: DataStream) -> list[Any]:
@@ -196,12 +196,12 @@ def test_what_holds_values_of_an_unknown_class_says_where_to_declare_it(
     assert len(run(quotes)) == 1
 
 
-def test_joins_that_cannot_be_are_refused(env: StreamExecutionEnvironment) -> None:
+def test_invalid_joins_are_refused(env: StreamExecutionEnvironment) -> None:
     numbers = env.from_collection([1, 2])
     joined = numbers.join(numbers).where(abs).equal_to(abs)
     with pytest.raises(InvalidJob, match="must not be negative"):
         joined.as_of(max, tolerance=-1)
     with pytest.raises(InvalidJob, match="co_group needs windows"):
         numbers.co_group(numbers).where(abs).equal_to(abs).apply(lambda first, second: [])
-    with pytest.raises(InvalidJob, match="joins by event time, and a value has none"):
+    with pytest.raises(InvalidJob, match="joins by event time, but a value has no timestamp"):
         results(joined.as_of(lambda first, second: first))

@@ -9,7 +9,7 @@ from penstock.datastream.functions import MapFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.functions import accumulators as acc
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from tests.in_process import InProcess
 
 
@@ -23,7 +23,7 @@ from tests.in_process import InProcess
         (acc.Histogram, [3, 3, 1], {1: 1, 3: 2}, {1: 2, 3: 4}),
     ],
 )
-def test_parts_become_a_whole(make: Any, values: list[Any], local: Any, of_two: Any) -> None:
+def test_local_accumulators_are_merged(make: Any, values: list[Any], local: Any, of_two: Any) -> None:
     one = make()
     for value in values:
         one.add(value)
@@ -57,7 +57,7 @@ def run(function: MapFunction) -> Any:
         return env.execute("counted")
 
 
-def test_the_result_of_the_job_has_them() -> None:
+def test_the_result_of_the_job_has_the_accumulators() -> None:
     assert run(Adds(["sum", "other"], "sum")).get_all_accumulator_results() == {"other": 1, "sum": 7}
 
 
@@ -65,12 +65,12 @@ def test_the_result_of_the_job_has_them() -> None:
     ("function", "message"),
     [
         (Adds(["sum", "sum"], "sum"), "'sum' already"),
-        (Adds(["sum"], "total"), "no accumulator 'total'; there is 'sum'"),
-        (Adds(["sum"], "sum", accumulator=[]), "no accumulator of"),
+        (Adds(["sum"], "total"), "accumulator 'total' does not exist; existing accumulators: 'sum'"),
+        (Adds(["sum"], "sum", accumulator=[]), "not an accumulator of"),
     ],
 )
-def test_mistakes_name_operator_and_line(function: MapFunction, message: str) -> None:
-    function.accumulator = function.accumulator if message != "no accumulator of" else {"not": "one"}  # type: ignore[attr-defined]
+def test_errors_name_the_operator_and_the_line(function: MapFunction, message: str) -> None:
+    function.accumulator = function.accumulator if message != "not an accumulator of" else {"not": "one"}  # type: ignore[attr-defined]
     with pytest.raises(InvalidJob, match=message) as caught:
         run(function)
     assert caught.value.operator == "adds"

@@ -1,4 +1,4 @@
-"""The runtime context gives what the operator's context has, and refuses what it has not."""
+"""The runtime context offers the functions of the operator's context, and refuses the others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def context() -> OperatorContext:
     )
 
 
-def test_tells_where_it_runs(context: OperatorContext) -> None:
+def test_the_context_names_its_place(context: OperatorContext) -> None:
     runtime = RuntimeContextImpl(context)
     assert (runtime.get_index_of_this_subtask(), runtime.get_number_of_parallel_subtasks()) == (2, 4)
     assert (runtime.get_max_number_of_parallel_subtasks(), runtime.get_attempt_number()) == (128, 0)
@@ -43,7 +43,7 @@ def test_tells_where_it_runs(context: OperatorContext) -> None:
 
 
 def test_keyed_state_needs_a_key(context: OperatorContext) -> None:
-    with pytest.raises(KeyedStateNotAvailable, match="state 'count' belongs to a key") as caught:
+    with pytest.raises(KeyedStateNotAvailable, match="state 'count' is keyed state") as caught:
         RuntimeContextImpl(context).get_state(ValueStateDescriptor("count", int))
     error = caught.value
     assert ("key_by" in error.remedy, error.operator, error.location) == (True, "Count", "job.py:7")
@@ -72,7 +72,7 @@ def test_operator_state_needs_no_key(context: OperatorContext) -> None:
     assert store.get_list_state("offsets", int) == [3]
 
 
-def test_metrics_work_without_anybody_who_reports_them(context: OperatorContext) -> None:
+def test_metrics_work_without_a_reporter(context: OperatorContext) -> None:
     runtime = RuntimeContextImpl(context)
     runtime.get_metrics_group().add_group("mine").counter("dropped").inc(2)
     assert runtime.get_metrics_group().add_group("mine").counter("dropped").get_count() == 2
@@ -97,7 +97,7 @@ class TestLifeCycle:
         close_function(function)
         assert calls == ["Count", "closed"]
 
-    def test_plain_callables_and_classes_are_left_alone(self, context: OperatorContext) -> None:
+    def test_plain_callables_and_classes_are_not_changed(self, context: OperatorContext) -> None:
         for function in (len, lambda v: v, Function, str.upper):
             open_function(function, context)
             close_function(function)

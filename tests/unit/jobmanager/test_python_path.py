@@ -1,4 +1,4 @@
-"""Workers are told where the program finds its modules."""
+"""Workers receive the paths on which the program finds its modules."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_adding_histograms_is_the_histogram_of_all_values(left: list[float], rig
 
 
 @given(st.lists(FINITE), st.lists(FINITE))
-def test_subtracting_an_earlier_state_leaves_what_came_since(before: list[float], since: list[float]) -> None:
+def test_subtracting_an_earlier_state_leaves_the_values_since_then(before: list[float], since: list[float]) -> None:
     earlier = histogram_of(before)
     now = earlier.plus(histogram_of(since))
     recent = now.minus(earlier)
@@ -44,14 +44,14 @@ def test_subtracting_an_earlier_state_leaves_what_came_since(before: list[float]
     assert recent.buckets == histogram_of(since).buckets
 
 
-def test_the_wire_form_survives_json_keys() -> None:
+def test_the_encoded_form_works_with_json_keys() -> None:
     histogram = histogram_of([1, 2, 0, -5])
     count, total, squares, low, high, buckets = histogram.to_wire()
     wire = [count, total, squares, low, high, {str(k): v for k, v in buckets.items()}]
     assert LogHistogram.from_wire(wire) == histogram
 
 
-def test_values_that_are_no_numbers_are_left_out() -> None:
+def test_values_that_are_not_numbers_are_ignored() -> None:
     assert histogram_of([float("nan"), float("inf"), -float("inf"), 4.0]).summary().mean == 4.0
 
 
@@ -59,7 +59,7 @@ def test_an_empty_summary_is_all_zero() -> None:
     assert LogHistogram().summary() == Summary() == summarise([])
 
 
-def test_the_two_kinds_of_summary_agree() -> None:
+def test_the_two_kinds_of_summary_are_equal() -> None:
     chance = random.Random(7)
     values = [chance.lognormvariate(3, 1) for _ in range(5000)]
     exact, approximate = summarise(values), histogram_of(values).summary()

@@ -27,7 +27,7 @@ def page_of(*names: str, tags: tuple[tuple[str, str], ...] = ()) -> str:
 
 
 def check(page: str) -> dict[str, str]:
-    """Series -> value. Fails on a line that Prometheus would not take, and on a series or TYPE that is there twice."""
+    """Return the value of every series. Fail on a line that Prometheus would refuse, and on a repeated series or TYPE."""
     series: Tally[str] = Tally()
     types: Tally[str] = Tally()
     values: dict[str, str] = {}
@@ -52,7 +52,7 @@ def test_a_user_counter_has_the_scope_as_labels() -> None:
     assert f'job_id="{"j" * 32}"' in series
 
 
-def test_names_that_become_equal_stay_apart() -> None:
+def test_names_that_become_equal_are_distinguished() -> None:
     first = check(page_of("a_b", "a.b", "a-b"))
     names = {series.split("{")[0] for series in first}
     assert len(names) == 3
@@ -60,7 +60,7 @@ def test_names_that_become_equal_stay_apart() -> None:
     assert first == check(page_of("a-b", "a.b", "a_b"))
 
 
-def test_a_summary_keeps_its_sum_and_count_to_itself() -> None:
+def test_a_summary_has_separate_sum_and_count() -> None:
     metrics = TaskMetrics()
     group = metrics.operator_group("f", "F")
     group.counter("latency_count").inc(7)
@@ -77,14 +77,14 @@ def test_label_values_are_escaped(value: str) -> None:
 
 
 @pytest.mark.parametrize("label", ["host", "quantile", "__name__", "1st", "job id", "ключ"])
-def test_label_names_are_valid_and_take_nothing_away(label: str) -> None:
+def test_label_names_are_valid_and_distinct(label: str) -> None:
     (series,) = check(page_of("n", tags=((label, "x"), (label, "y"))))
     assert 'job_name="job"' in series
     assert '="x"' in series
     assert '="y"' in series
 
 
-def test_facts_of_every_scope_and_only_numbers() -> None:
+def test_only_numbers_of_every_scope_are_reported() -> None:
     store = MetricStore(host="m", clock=lambda: 0.0)
     store.set_facts(JobManagerScope(), {"taskSlotsTotal": 4, "version": "1", "nothing": None})
     store.set_facts(TaskManagerScope("tm"), {"rss": float("inf")})
@@ -96,7 +96,7 @@ def test_facts_of_every_scope_and_only_numbers() -> None:
     }
 
 
-def test_counters_of_the_engine_are_counters_and_a_users_are_gauges() -> None:
+def test_counters_of_the_engine_are_counters_and_those_of_users_are_gauges() -> None:
     store = MetricStore(clock=lambda: 0.0)
     store.report(SubtaskReport("j", "v", 0, 1, io={"numRecordsIn": 3}))
     page = exposition(store.collect()) + page_of("mine")
@@ -104,5 +104,5 @@ def test_counters_of_the_engine_are_counters_and_a_users_are_gauges() -> None:
     assert "# TYPE penstock_taskmanager_job_task_operator_mine gauge" in page
 
 
-def test_nothing_known_is_an_empty_page() -> None:
+def test_the_page_is_empty_without_metrics() -> None:
     assert exposition([]) == ""

@@ -27,12 +27,12 @@ def test_default_formats_are_those_of_the_field(kind: ScopeKind, expected: str) 
 
 
 @pytest.mark.parametrize("key", ["metrics.scope.tm-job", "metrics.scope.tm.job"])
-def test_both_spellings_of_a_key_count(key: str) -> None:
+def test_both_spellings_of_a_key_are_accepted(key: str) -> None:
     formats = ScopeFormats.from_configuration({key: "<tm_id>.<job_id>"})
     assert formats.components(ScopeKind.TASK_MANAGER_JOB, ALL) == ["tm_id-value", "job_id-value"]
 
 
-def test_the_job_id_keeps_two_copies_of_a_job_apart() -> None:
+def test_the_job_id_distinguishes_two_copies_of_a_job() -> None:
     formats = ScopeFormats.from_configuration({"metrics.scope.operator": "<job_id>.<operator_name>"})
     identifiers = {
         formats.identifier(formats.components(ScopeKind.OPERATOR, {"job_id": job, "operator_name": "map"}), "n")
@@ -41,7 +41,7 @@ def test_the_job_id_keeps_two_copies_of_a_job_apart() -> None:
     assert len(identifiers) == 2
 
 
-def test_a_variable_that_does_not_exist_is_refused_with_those_that_do() -> None:
+def test_an_unknown_variable_is_refused_with_the_known_ones() -> None:
     with pytest.raises(InvalidJob, match=r"metrics\.scope\.tm is '<task_name>'.*<task_name>") as caught:
         ScopeFormats.from_configuration({"metrics.scope.tm": "<task_name>"})
     assert "<host>, <tm_id>" in caught.value.remedy

@@ -42,7 +42,7 @@ def test_counts_of_epochs_add_up_and_have_a_rate_of_the_last_ten_seconds(store: 
     assert values["numRecordsInPerSecond"] == pytest.approx(10)
 
 
-def test_a_job_that_reports_no_more_falls_to_a_rate_of_zero(store: MetricStore, clock: Time) -> None:
+def test_a_job_that_stops_reporting_falls_to_a_rate_of_zero(store: MetricStore, clock: Time) -> None:
     report(store, io={"numRecordsIn": 0})
     clock.now += 10
     report(store, io={"numRecordsIn": 1000})
@@ -53,7 +53,7 @@ def test_a_job_that_reports_no_more_falls_to_a_rate_of_zero(store: MetricStore, 
     assert store.rate("job", ["v"], "numRecordsIn") == 0
 
 
-def test_a_new_attempt_starts_from_zero_and_the_old_one_is_left_out(store: MetricStore) -> None:
+def test_a_new_attempt_starts_from_zero_without_the_old_one(store: MetricStore) -> None:
     report(store, attempt=1, io={"numRecordsIn": 100})
     report(store, attempt=2, io={"numRecordsIn": 5})
     report(store, attempt=1, io={"numRecordsIn": 100})
@@ -71,7 +71,7 @@ def test_unchanged_user_metrics_keep_their_values(store: MetricStore, clock: Tim
     assert store.values(SUBTASK) == {"My_Filter.hits": 3, "My_Filter.misses": 1}
 
 
-def test_a_meter_reads_as_its_rate_over_its_own_span(store: MetricStore, clock: Time) -> None:
+def test_a_meter_returns_the_rate_over_its_time_span(store: MetricStore, clock: Time) -> None:
     metrics = TaskMetrics()
     meter = metrics.operator_group("f", "F").meter("events", time_span_in_seconds=30)
     for n in range(101):
@@ -83,7 +83,7 @@ def test_a_meter_reads_as_its_rate_over_its_own_span(store: MetricStore, clock: 
     assert values["F.events_count"] == 50 * 8 + 50 * 2
 
 
-def test_percentiles_of_a_distribution_speak_of_the_last_minute(store: MetricStore, clock: Time) -> None:
+def test_percentiles_of_a_distribution_cover_the_last_minute(store: MetricStore, clock: Time) -> None:
     metrics = TaskMetrics()
     latency = metrics.operator_group("f", "F").distribution("latency")
     for n in range(300):
@@ -96,7 +96,7 @@ def test_percentiles_of_a_distribution_speak_of_the_last_minute(store: MetricSto
     assert values["F.latency_count"] == 300
 
 
-def test_subtasks_that_are_no_more_after_a_rescale_are_dropped(store: MetricStore) -> None:
+def test_removed_subtasks_of_a_rescale_are_dropped(store: MetricStore) -> None:
     for subtask in range(4):
         report(store, subtask=subtask, io={"numRecordsIn": 1})
     store.describe_job("job", "count", {"v": ("Source", 2)})
@@ -115,13 +115,13 @@ def test_facts_are_kept_by_scope(store: MetricStore) -> None:
     assert store.values(TaskManagerScope("tm")) == {}
 
 
-def test_what_is_not_known_reads_as_nothing(store: MetricStore) -> None:
+def test_an_unknown_metric_has_no_value(store: MetricStore) -> None:
     assert store.values(JobScope("none")) == {}
     assert store.values(SUBTASK) == {}
     assert store.rate("none", ["v"], "numRecordsIn") == 0
 
 
-def test_old_copies_are_not_kept(store: MetricStore, clock: Time) -> None:
+def test_old_copies_are_dropped(store: MetricStore, clock: Time) -> None:
     for _ in range(5000):
         report(store, io={"numRecordsIn": 1})
         clock.now += 0.2
@@ -129,7 +129,7 @@ def test_old_copies_are_not_kept(store: MetricStore, clock: Time) -> None:
     assert len(series._copies) <= 35
 
 
-def test_reading_while_writing(store: MetricStore) -> None:
+def test_metrics_can_be_read_and_written_at_the_same_time(store: MetricStore) -> None:
     metrics = TaskMetrics()
     group = metrics.operator_group("f", "F")
     failures: list[BaseException] = []

@@ -17,14 +17,13 @@ if TYPE_CHECKING:
 
 
 def plain(snapshot: dict[str, dict[str, object]]) -> dict[str, object]:
-    """Values of all sections by name."""
+    """Return the values of all sections by name."""
     return {
         decode_key(k).name: v for section, found in snapshot.items() if section != "names" for k, v in found.items()
     }
 
 
-def test_counting_dropped_elements_in_a_user_group() -> None:
-    """E58: PositiveFilter."""
+def test_a_counter_in_a_user_group_counts_dropped_elements() -> None:
     metrics = TaskMetrics({"host": "localhost", "tm_id": "512", "job_name": "job", "subtask_index": "0"})
     group = metrics.operator_group("filter", "PositiveFilter").add_group("MyMetrics")
     counter = group.counter("droppedElements")
@@ -37,7 +36,7 @@ def test_counting_dropped_elements_in_a_user_group() -> None:
     )
 
 
-def test_a_snapshot_holds_only_what_changed() -> None:
+def test_a_snapshot_contains_only_changes() -> None:
     metrics = TaskMetrics()
     group = metrics.operator_group("f", "Filter")
     counter, meter, distribution = group.counter("c"), group.meter("m", 30), group.distribution("d")
@@ -56,7 +55,7 @@ def test_a_snapshot_holds_only_what_changed() -> None:
     assert list(plain(metrics.snapshot())) == ["d"]
 
 
-def test_a_snapshot_travels_as_msgpack() -> None:
+def test_a_snapshot_can_be_encoded_as_msgpack() -> None:
     metrics = TaskMetrics()
     metrics.operator_group("f", "Filter").add_group("room", "kitchen").distribution("d").update(3)
     snapshot = metrics.snapshot()
@@ -71,7 +70,7 @@ def test_the_same_name_gives_the_same_metric() -> None:
     assert group.add_group("x", "1").counter("c") is not group.add_group("x", "2").counter("c")
 
 
-def test_a_name_taken_by_another_type_is_logged_and_not_reported(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_of_another_metric_type_is_logged_and_not_reported(caplog: pytest.LogCaptureFixture) -> None:
     metrics = TaskMetrics()
     group = metrics.operator_group("f", "Filter")
     group.counter("c").inc(3)
@@ -118,12 +117,12 @@ def test_a_key_value_group_adds_a_variable_and_both_scope_components() -> None:
     assert group.get_scope_components()[-2:] == ["room", "kitchen"]
 
 
-def test_the_group_is_what_operators_ask_for() -> None:
+def test_operators_get_the_task_group() -> None:
     sink: MetricSink = TaskMetrics().operator_group("f", "Filter")
     sink.add_group("x").counter("n").inc()
 
 
-def test_a_quiet_snapshot_of_fifty_metrics_is_cheap() -> None:
+def test_a_snapshot_of_fifty_unchanged_metrics_is_cheap() -> None:
     metrics = TaskMetrics()
     group = metrics.operator_group("f", "Filter")
     for n in range(50):
@@ -136,7 +135,7 @@ def test_a_quiet_snapshot_of_fifty_metrics_is_cheap() -> None:
 
 
 @pytest.mark.parametrize(("added", "reported"), [(np.int64(5), 5), (2**70, 2.0**70), (np.float32(0.5), 0.5)])
-def test_counters_and_meters_report_whatever_number_was_added(added: int, reported: float) -> None:
+def test_counters_and_meters_report_any_added_number(added: int, reported: float) -> None:
     metrics = TaskMetrics()
     group = metrics.operator_group("f", "Filter")
     group.counter("c").inc(added)

@@ -1,4 +1,4 @@
-"""Short ways to say what is wanted, remembered and seen, for the table tests."""
+"""Short constructors of specs, statuses and observations for the table tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from penstock_operator.api.flinkjob import FlinkJobSpec
-from penstock_operator.api.status import FlinkJobStatus, Operation, Restore, Running
+from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
+from penstock_operator.api.status.incarnation import Running
+from penstock_operator.api.status.operation import Operation
+from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.engine.account import Checkpoints
 from penstock_operator.reconcile.decide.context import Context, Subject
 from penstock_operator.reconcile.decide.spec_diff import revision_hash
@@ -95,11 +98,11 @@ def engine(state: str | None = "RUNNING", **changes: Any) -> Engine:
 
 
 def stored(newest: StoredSnapshot | None = None, **changes: Any) -> Storage:
-    return Storage(asked=True, newest=newest, **changes)
+    return Storage(was_read=True, newest=newest, **changes)
 
 
 def up(**changes: Any) -> Observation:
-    """The job runs as it should."""
+    """Return the observation of a job that runs normally."""
     seen = Observation(
         master=deployment("master"),
         worker=deployment("worker"),
@@ -118,7 +121,7 @@ def make_context(
     subject: dict[str, Any] | None = None,
     **status: Any,
 ) -> Context:
-    """A FlinkJob with a finalizer whose job runs, unless told otherwise."""
+    """Return the context of a FlinkJob with a finalizer whose job runs, except for the given changes."""
     who = Subject("default", "weather", "uid-1", 1, created=ago(3600), finalizer=True)
     status.setdefault("running", make_running())
     status.setdefault("stable_revision", revision())

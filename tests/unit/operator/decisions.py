@@ -1,4 +1,4 @@
-"""What a decision says, in words for assertions."""
+"""Descriptions of decisions as text, for assertions."""
 
 from __future__ import annotations
 

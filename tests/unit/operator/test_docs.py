@@ -1,4 +1,4 @@
-"""The manual keeps up with the code: every reason and every metric is in it, and every file it names exists."""
+"""The manual matches the code: it explains every reason and every metric, and every file that it names exists."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_links_and_files_exist(page: Path) -> None:
 
 
 def commands(page: Path) -> list[list[str]]:
-    """All lines of the page's unnamed code blocks, as a shell would take them apart."""
+    """Return all lines of the page's unnamed code blocks, split as a shell splits them."""
     blocks = re.findall(r"^```\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     lines = [
         line for block in blocks for line in block.splitlines() if re.match(r"(make|helm|kubectl|python|cp) ", line)
@@ -76,8 +76,8 @@ def commands(page: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("page", sorted(MANUAL.glob("*.md")), ids=lambda p: p.name)
-def test_commands_name_what_is_there(page: Path) -> None:
-    """Files and charts exist, make knows the targets, the modules are there, sets are values of the chart."""
+def test_commands_name_existing_files_and_targets(page: Path) -> None:
+    """Files and charts exist, make knows the targets, the modules exist, and `--set` names values of the chart."""
     targets = set(re.findall(r"^([a-z0-9-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     values = yaml.safe_load((ROOT / "charts/penstock-operator/values.yaml").read_text())
     for command in commands(page):
@@ -96,7 +96,7 @@ def test_commands_name_what_is_there(page: Path) -> None:
                     node = node[key]
 
 
-def test_the_quickstarts_manifests_and_program_are_good() -> None:
+def test_the_manifests_and_the_program_of_the_quickstart_are_valid() -> None:
     folder = MANUAL / "quickstart"
     spec = parse_spec(yaml.safe_load((folder / "flinkjob.yaml").read_text())["spec"])
     FlinkSnapshotSpec.model_validate(yaml.safe_load((folder / "flinksnapshot.yaml").read_text())["spec"])

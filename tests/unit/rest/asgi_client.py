@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AsgiClient:
-    """Like `httpx.Client`, as far as the tests need it. Answers with 500 where the application raises."""
+    """A client like `httpx.Client`, with the methods that the tests need. It returns 500 if the application raises."""
 
     def __init__(self, app: FastAPI) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""One application or server for all tests, with another cluster behind it in each."""
+"""One application or server for all tests, with a separate cluster in each test."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 class Current:
-    """Stands for the gateway of the test that runs: making an application is slow, so all tests share one."""
+    """A gateway that forwards to the gateway of the current test.
+
+    All tests share one application because it starts slowly.
+    """
 
     gateway: FakeGateway
 

@@ -1,4 +1,4 @@
-"""A cluster that exists only in memory: REST and the command line are tested against it."""
+"""A cluster that exists only in memory, for tests of REST and the command line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, SnapshotNotFound
 from penstock.common.logs.log_file import LogPart
-from penstock.common.stacks.sampling import Place, Sample, Stack, sample, samples_of
+from penstock.common.stacks.sampling import Place, Sample, Stack, filter_samples, sample
 from penstock.metrics.reading import TaskManagerScope
 from penstock.metrics.store import MetricStore, SubtaskReport
 from penstock.metrics.task import TaskMetrics
@@ -90,7 +90,7 @@ FAILED = replace(
 
 
 def checkpoint(id: int, kind: str = "CHECKPOINT", status: str = "COMPLETED", **more: Any) -> dict[str, Any]:
-    """One entry of the history, in the shape of `penstock.checkpoint.coordinator.statistics`."""
+    """Return an entry of the history, in the shape of `penstock.checkpoint.coordinator.statistics`."""
     entry: dict[str, Any] = {
         "className": status.lower(),
         "id": id,
@@ -186,7 +186,7 @@ def statistics(*, empty: bool = False) -> models.CheckpointingStatistics:
 
 
 class FakeInsight:
-    """Implements `JobInsight`."""
+    """An implementation of `JobInsight`."""
 
     def __init__(self) -> None:
         self.asked: tuple[object, ...] = ()
@@ -214,7 +214,7 @@ class FakeInsight:
 
 
 class FakeGateway:
-    """Implements `ClusterGateway`. Operations are done after `polls_until_done` polls."""
+    """An implementation of `ClusterGateway`. Operations are done after `polls_until_done` polls."""
 
     def __init__(self) -> None:
         self.all_jobs = {JOB_ID: RUNNING, OLD_ID: FAILED}
@@ -280,7 +280,7 @@ class FakeGateway:
     def read_log(self, task_manager: str | None, name: str, start: int, most: int) -> LogPart:
         self._check_task_manager(task_manager)
         if name not in self.log_files[task_manager]:
-            raise NotFound(f"there is no log {name!r}")
+            raise NotFound(f"the process has no log {name!r}")
         text = self.log_files[task_manager][name]
         start = max(0, len(text) + start) if start < 0 else min(start, len(text))
         data = text[start : start + most]
@@ -290,14 +290,14 @@ class FakeGateway:
         if task_manager is None:
             return sample(seconds, hertz)
         self._check_task_manager(task_manager)
-        return samples_of(self.seen, of)
+        return filter_samples(self.seen, of)
 
     def measurements(self) -> facts.Measurements:
         return self.measured
 
     def _check_task_manager(self, task_manager: str | None) -> None:
         if task_manager not in self.log_files:
-            raise NotFound(f"there is no TaskManager {task_manager}")
+            raise NotFound(f"the cluster has no TaskManager {task_manager}")
 
     def shut_down(self) -> None:
         self.was_shut_down.set()
@@ -309,7 +309,7 @@ class FakeGateway:
         if job_id == "boom":
             raise RuntimeError("a defect")
         if job_id not in self.all_jobs:
-            raise NotFound(f"there is no job {job_id}", remedy="see the ids with `penstock list`")
+            raise NotFound(f"the cluster has no job {job_id}", remedy="see the ids with `penstock list`")
         return self.all_jobs[job_id]
 
     def checkpoints(self, job_id: str) -> models.CheckpointingStatistics:
@@ -328,7 +328,9 @@ class FakeGateway:
         return models.TaskCheckpointDetails.model_validate(SUBTASKS)
 
     def checkpoint_settings(self, job_id: str) -> facts.CheckpointSettings:
-        return facts.CheckpointSettings(10_000, 600_000, 500, 3, 2, storage="s3://b", state_backend="rocksdb")
+        return facts.CheckpointSettings(
+            10_000, 600_000, 500, 3, 2, storage="s3://b", state_backend="rocksdb", mode="at_least_once"
+        )
 
     def trigger_savepoint(
         self, job_id: str, target_directory: str | None, *, cancel_job: bool, trigger_id: str | None
@@ -364,13 +366,13 @@ class FakeGateway:
 
     def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> str:
         if path not in self.savepoints:
-            raise SnapshotNotFound(f"there is no savepoint at {path}")
+            raise SnapshotNotFound(f"no savepoint is at {path}")
         self.calls.append(("dispose", path))
         return self._start("dispose", "", trigger_id)
 
     def operation(self, request_id: str) -> facts.Operation:
         if request_id not in self._operations:
-            raise NotFound(f"there is no request {request_id}")
+            raise NotFound(f"the cluster has no request {request_id}")
         self._polls[request_id] = self._polls.get(request_id, 0) + 1
         is_done = self._polls[request_id] >= self.polls_until_done
         return replace(self._operations[request_id], is_done=is_done)

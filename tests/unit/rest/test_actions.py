@@ -31,7 +31,7 @@ def test_a_savepoint_is_triggered_and_polled_as_in_the_transcript(client: AsgiCl
     assert gateway.calls == [("savepoint", "file:///savepoints", False)]
 
 
-def test_a_failed_savepoint_is_completed_with_a_cause_and_the_job_goes_on(
+def test_a_failed_savepoint_is_completed_with_a_cause_and_the_job_keeps_running(
     client: AsgiClient, gateway: FakeGateway
 ) -> None:
     gateway.savepoint_failure = "s3://b is not writable"
@@ -50,7 +50,7 @@ def test_a_failed_savepoint_is_completed_with_a_cause_and_the_job_goes_on(
     assert gateway.all_jobs[JOB_ID].state == "RUNNING"
 
 
-def test_without_any_directory_a_savepoint_is_refused(client: AsgiClient) -> None:
+def test_a_savepoint_without_any_directory_is_refused(client: AsgiClient) -> None:
     answer = client.post(f"/jobs/{JOB_ID}/savepoints")
     assert answer.status_code == 400
     assert answer.json()["errors"] == [
@@ -77,14 +77,14 @@ def test_stop_with_drain_is_polled_under_savepoints(client: AsgiClient, gateway:
 
 
 @pytest.mark.parametrize("kind", ["FULL", "CONFIGURED", "INCREMENTAL"])
-def test_a_checkpoint_can_be_asked_for(client: AsgiClient, gateway: FakeGateway, kind: str) -> None:
+def test_a_checkpoint_can_be_requested(client: AsgiClient, gateway: FakeGateway, kind: str) -> None:
     answer = client.post(f"/jobs/{JOB_ID}/checkpoints", json={"checkpointType": kind})
     found = client.get(f"/jobs/{JOB_ID}/checkpoints/{answer.json()['request-id']}").json()
     assert found == {"status": {"id": "COMPLETED"}, "operation": {"checkpointId": 6}}
     assert gateway.calls == [("checkpoint",)]
 
 
-def test_rescaling(client: AsgiClient, gateway: FakeGateway) -> None:
+def test_a_rescale_is_triggered_and_polled(client: AsgiClient, gateway: FakeGateway) -> None:
     answer = client.patch(f"/jobs/{JOB_ID}/rescaling?parallelism=4")
     assert answer.status_code == 200
     outcome = client.get(f"/jobs/{JOB_ID}/rescaling/{answer.json()['request-id']}").json()
@@ -93,31 +93,31 @@ def test_rescaling(client: AsgiClient, gateway: FakeGateway) -> None:
 
 
 @pytest.mark.parametrize("query", ["", "?parallelism=0", "?parallelism=many"])
-def test_rescaling_needs_a_positive_number(client: AsgiClient, query: str) -> None:
+def test_a_rescale_needs_a_positive_number(client: AsgiClient, query: str) -> None:
     answer = client.patch(f"/jobs/{JOB_ID}/rescaling{query}")
     assert answer.status_code == 400
     assert "parallelism" in answer.json()["errors"][0]
 
 
-def test_cancelling(client: AsgiClient, gateway: FakeGateway) -> None:
+def test_a_job_is_cancelled(client: AsgiClient, gateway: FakeGateway) -> None:
     assert client.patch(f"/jobs/{JOB_ID}").status_code == 202
     assert client.get(f"/jobs/{JOB_ID}/status").json() == {"status": "CANCELED"}
     assert gateway.calls == [("cancel",)]
 
 
-def test_cancelling_by_the_mode_that_is_no_more(client: AsgiClient) -> None:
+def test_a_job_is_cancelled_with_the_deprecated_mode(client: AsgiClient) -> None:
     answer = client.patch(f"/jobs/{JOB_ID}?mode=stop")
     assert answer.status_code == 410
     assert f"POST /jobs/{JOB_ID}/stop" in answer.json()["errors"][1]
 
 
-def test_an_ended_job_cannot_be_asked(client: AsgiClient) -> None:
+def test_an_ended_job_accepts_no_requests(client: AsgiClient) -> None:
     assert client.patch(f"/jobs/{OLD_ID}").status_code == 409
     assert client.patch(f"/jobs/{OLD_ID}/rescaling?parallelism=2").status_code == 409
     assert client.post(f"/jobs/{OLD_ID}/checkpoints").status_code == 409
 
 
-def test_a_request_is_found_only_where_it_belongs(client: AsgiClient) -> None:
+def test_a_request_is_found_only_under_its_own_path(client: AsgiClient) -> None:
     request_id = client.patch(f"/jobs/{JOB_ID}/rescaling?parallelism=4").json()["request-id"]
     assert client.get(f"/jobs/{JOB_ID}/savepoints/{request_id}").status_code == 404
     assert client.get(f"/jobs/{OLD_ID}/rescaling/{request_id}").status_code == 404

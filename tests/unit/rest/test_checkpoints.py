@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COUNT = "0" * 31 + "1"
 
 
-def test_counts_summary_and_latest(client: AsgiClient) -> None:
+def test_counts_summary_and_latest_are_reported(client: AsgiClient) -> None:
     found = client.get(f"/jobs/{JOB_ID}/checkpoints").json()
     assert found["counts"] == {"restored": 1, "total": 12, "in_progress": 1, "completed": 10, "failed": 1}
     assert found["summary"]["end_to_end_duration"] == STATS
@@ -36,7 +36,7 @@ def test_counts_summary_and_latest(client: AsgiClient) -> None:
     }
 
 
-def test_the_history_has_the_newest_first_with_the_state_of_each(client: AsgiClient) -> None:
+def test_the_history_is_sorted_newest_first_with_the_status_of_each(client: AsgiClient) -> None:
     history = client.get(f"/jobs/{JOB_ID}/checkpoints").json()["history"]
     assert [(c["id"], c["status"], c["className"]) for c in history] == [
         (5, "IN_PROGRESS", "in_progress"),
@@ -50,21 +50,21 @@ def test_the_history_has_the_newest_first_with_the_state_of_each(client: AsgiCli
     assert history[3]["state_size"] == 1000
 
 
-def test_a_job_without_checkpoints(client: AsgiClient) -> None:
+def test_a_job_without_checkpoints_has_empty_statistics(client: AsgiClient) -> None:
     found = models.CheckpointingStatistics.model_validate(client.get(f"/jobs/{OLD_ID}/checkpoints").json())
     assert found.counts.total == 0
     assert found.latest.completed is None
 
 
-def test_configuration(client: AsgiClient) -> None:
+def test_the_configuration_is_reported(client: AsgiClient) -> None:
     found = client.get(f"/jobs/{JOB_ID}/checkpoints/config").json()
-    assert (found["mode"], found["max_concurrent"]) == ("exactly_once", 1)
+    assert (found["mode"], found["max_concurrent"]) == ("at_least_once", 1)
     assert (found["interval"], found["timeout"], found["min_pause"]) == (10_000, 600_000, 500)
     assert found["externalization"] == {"enabled": True, "delete_on_cancellation": False}
     assert (found["state_backend"], found["tolerable_failed_checkpoints"]) == ("rocksdb", 3)
 
 
-def test_details_by_vertex_and_subtask(client: AsgiClient) -> None:
+def test_details_are_reported_by_vertex_and_subtask(client: AsgiClient) -> None:
     details = client.get(f"/jobs/{JOB_ID}/checkpoints/details/2").json()
     assert details["tasks"][COUNT]["num_acknowledged_subtasks"] == 1
     assert details["tasks"][COUNT]["num_subtasks"] == 2
@@ -84,13 +84,13 @@ def test_details_by_vertex_and_subtask(client: AsgiClient) -> None:
         ("2/subtasks/nope", "has no vertex nope"),
     ],
 )
-def test_what_is_not_known_is_404(client: AsgiClient, path: str, text: str) -> None:
+def test_an_unknown_checkpoint_is_404(client: AsgiClient, path: str, text: str) -> None:
     answer = client.get(f"/jobs/{JOB_ID}/checkpoints/details/{path}")
     assert answer.status_code == 404
     assert text in answer.json()["errors"][0]
 
 
-def test_the_coordinators_statistics_are_in_the_shape_of_the_models() -> None:
+def test_the_coordinators_statistics_match_the_models() -> None:
     job = JobDescription("job", "name", 2, 8, "fingerprint", [OperatorInfo("a", "A", 2, 8)], vertices={"a": "7"})
     history = CheckpointHistory()
     for checkpoint_id, is_savepoint in ((1, False), (2, True), (3, False), (4, False)):
@@ -117,15 +117,15 @@ def test_the_coordinators_statistics_are_in_the_shape_of_the_models() -> None:
     assert subtasks["subtasks"] == (history.subtask_details(2, "7") or {})["subtasks"]
 
 
-def test_what_the_next_checkpoint_waits_for_is_measured() -> None:
+def test_the_backlog_that_delays_the_next_checkpoint_is_a_metric() -> None:
     history = CheckpointHistory()
-    history.trigger_is(TriggerState.WAITING_FOR_COMMITS, 1_000)
+    history.set_trigger_state(TriggerState.WAITING_FOR_COMMITS, 1_000)
     history.commits_left(3, 12)
     overview = models.CheckpointingStatistics.model_validate(history.overview())
     job = facts.Job(JOB_ID, "job", "RUNNING", 0, 1, 128, timestamps={"RUNNING": 0})
     metrics = job_metrics(job, overview, now=5_500)
     assert (metrics["numberOfUncommittedCheckpoints"], metrics["numberOfPendingCommits"]) == (3, 12)
     assert metrics["checkpointWaitForCommits"] == 4_500
-    history.trigger_is(TriggerState.IN_PROGRESS, 6_000)
+    history.set_trigger_state(TriggerState.IN_PROGRESS, 6_000)
     overview = models.CheckpointingStatistics.model_validate(history.overview())
     assert job_metrics(job, overview, now=7_000)["checkpointWaitForCommits"] == 0

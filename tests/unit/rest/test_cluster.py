@@ -23,7 +23,7 @@ def test_the_fake_is_a_gateway(gateway: FakeGateway) -> None:
     assert seam.readiness().ready
 
 
-def test_overview_has_the_fields_of_the_field(client: AsgiClient) -> None:
+def test_overview_has_flinks_fields(client: AsgiClient) -> None:
     assert client.get("/overview").json() == {
         "taskmanagers": 2,
         "slots-total": 8,
@@ -32,17 +32,17 @@ def test_overview_has_the_fields_of_the_field(client: AsgiClient) -> None:
         "jobs-finished": 0,
         "jobs-cancelled": 0,
         "jobs-failed": 1,
-        "flink-version": "2.3-penstock-0.1.0",
+        "flink-version": "2.3-penstock-0.2.0",
         "flink-commit": "",
     }
 
 
-def test_every_path_is_there_under_v1_too(client: AsgiClient) -> None:
+def test_every_path_also_exists_under_v1(client: AsgiClient) -> None:
     assert client.get("/v1/overview").json() == client.get("/overview").json()
     assert client.get("/v1/jobs").json() == client.get("/jobs").json()
 
 
-def test_config_names_what_the_dashboard_may_do(client: AsgiClient) -> None:
+def test_config_names_the_actions_of_the_dashboard(client: AsgiClient) -> None:
     found = client.get("/config").json()
     assert set(found) >= {"refresh-interval", "timezone-name", "timezone-offset", "flink-version", "features"}
     assert found["features"]["web-submit"] is False
@@ -53,13 +53,13 @@ def test_secrets_in_the_configuration_are_hidden_and_file_names_are_not(client: 
     assert entries == {"rest.port": "8081", "s3.secret-key": "******", "security.rest.token-file": "/run/token"}
 
 
-def test_environment_and_thread_dump_speak_of_this_process(client: AsgiClient) -> None:
+def test_environment_and_thread_dump_describe_this_process(client: AsgiClient) -> None:
     assert "CPython" in client.get("/jobmanager/environment").json()["jvm"]["version"]
     threads = client.get("/jobmanager/thread-dump").json()["threadInfos"]
     assert any("test_environment_and_thread_dump" in t["stringifiedThreadInfo"] for t in threads)
 
 
-def test_task_managers_with_slots_and_memory(client: AsgiClient) -> None:
+def test_task_managers_have_slots_and_memory(client: AsgiClient) -> None:
     (first, _) = client.get("/taskmanagers").json()["taskmanagers"]
     assert (first["id"], first["slotsNumber"], first["freeSlots"]) == ("tm-0", 4, 3)
     assert (first["path"], first["dataPort"], first["timeSinceLastHeartbeat"]) == ("host-0:7100", 7100, START)
@@ -77,10 +77,12 @@ def test_task_managers_with_slots_and_memory(client: AsgiClient) -> None:
     assert details["metrics"]["heapUsed"] == 2**29
 
 
-def test_an_unknown_task_manager_is_answered_with_those_there_are(client: AsgiClient) -> None:
+def test_the_error_for_an_unknown_task_manager_lists_the_known_ones(client: AsgiClient) -> None:
     answer = client.get("/taskmanagers/tm-9")
     assert answer.status_code == 404
-    assert answer.json() == {"errors": ["there is no TaskManager tm-9", "remedy: there are tm-0, tm-1"]}
+    assert answer.json() == {
+        "errors": ["TaskManager tm-9 is not registered", "remedy: registered TaskManagers: tm-0, tm-1"]
+    }
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_an_unknown_task_manager_is_answered_with_those_there_are(client: AsgiCl
         (f"/taskmanagers/metrics?get={RSS}&agg=sum&taskmanagers=tm-1", [{"id": RSS, "sum": float(2**30)}]),
     ],
 )
-def test_metrics_by_name(client: AsgiClient, path: str, expected: object) -> None:
+def test_metrics_are_selected_by_name(client: AsgiClient, path: str, expected: object) -> None:
     assert client.get(path).json() == expected
 
 
@@ -109,7 +111,7 @@ def test_the_jobmanagers_metrics_are_those_of_the_cluster_and_of_its_process(cli
     }
 
 
-def test_what_jvms_and_exchanges_read_is_shown_where_it_belongs(client: AsgiClient, gateway: FakeGateway) -> None:
+def test_metrics_of_jvms_and_exchanges_are_shown_at_their_component(client: AsgiClient, gateway: FakeGateway) -> None:
     vertex = gateway.job(JOB_ID).vertices[-1]
     heap = "Status.JVM.Memory.Heap.Used"
     gateway.measured = facts.Measurements(
@@ -130,12 +132,12 @@ def test_an_unknown_aggregation_is_refused(client: AsgiClient) -> None:
     assert "median" in answer.json()["errors"][0]
 
 
-def test_shutting_down_answers_first(client: AsgiClient, gateway: FakeGateway) -> None:
+def test_a_shutdown_is_answered_before_it_starts(client: AsgiClient, gateway: FakeGateway) -> None:
     assert client.delete("/cluster").status_code == 200
     assert gateway.was_shut_down.wait(10)
 
 
-def test_disposal_is_triggered_and_polled(client: AsgiClient, gateway: FakeGateway) -> None:
+def test_a_disposal_is_triggered_and_polled(client: AsgiClient, gateway: FakeGateway) -> None:
     gateway.polls_until_done = 2
     answer = client.post("/savepoint-disposal", json={"savepoint-path": "s3://b/savepoint-x"})
     request_id = answer.json()["request-id"]
@@ -144,13 +146,13 @@ def test_disposal_is_triggered_and_polled(client: AsgiClient, gateway: FakeGatew
     assert client.get(f"/savepoint-disposal/{request_id}").json()["status"] == {"id": "COMPLETED"}
 
 
-def test_disposing_of_what_is_not_there(client: AsgiClient) -> None:
+def test_the_disposal_of_a_missing_savepoint_fails(client: AsgiClient) -> None:
     answer = client.post("/savepoint-disposal", json={"savepoint-path": "s3://b/other"})
     assert answer.status_code == 404
     assert answer.headers["X-Penstock-Error"] == "SNAPSHOT_NOT_FOUND"
 
 
-def test_probes(client: AsgiClient, gateway: FakeGateway) -> None:
+def test_probes_are_answered(client: AsgiClient, gateway: FakeGateway) -> None:
     assert client.get("/healthz").text == "ok\n"
     assert client.get("/readyz").status_code == 200
     gateway.ready = facts.Readiness(False, "standby")
@@ -158,7 +160,7 @@ def test_probes(client: AsgiClient, gateway: FakeGateway) -> None:
     assert (answer.status_code, answer.text) == (503, "not ready: standby\n")
 
 
-def test_prometheus_page(client: AsgiClient) -> None:
+def test_prometheus_page_has_the_metrics(client: AsgiClient) -> None:
     answer = client.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
     assert re.search(r"^penstock_jobmanager_taskSlotsTotal\{host=\"master\"\} 8$", answer.text, re.MULTILINE)

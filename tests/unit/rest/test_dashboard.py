@@ -1,4 +1,4 @@
-"""The dashboard's files and what it reads; nothing of it comes from elsewhere."""
+"""The dashboard's files and the data that it reads. The page loads nothing from other hosts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 FOLDER = Path(penstock.rest.__file__).parent / "dashboard"
 FILES = sorted(path for path in FOLDER.rglob("*") if path.is_file())
-MOST_BYTES = 300 * 1024
+MAX_BODY_BYTES = 300 * 1024
 
 
-def test_all_of_it_is_small() -> None:
-    assert sum(path.stat().st_size for path in FILES) <= MOST_BYTES
+def test_the_whole_dashboard_is_small() -> None:
+    assert sum(path.stat().st_size for path in FILES) <= MAX_BODY_BYTES
 
 
 def test_every_library_names_version_and_licence() -> None:
@@ -37,12 +37,12 @@ def test_every_library_names_version_and_licence() -> None:
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.parent.name != "vendor"], ids=lambda p: p.name)
-def test_nothing_comes_from_elsewhere(path: Path) -> None:
+def test_the_page_loads_nothing_from_other_hosts(path: Path) -> None:
     urls = re.findall(r"https?://[^\"'\s)]+", path.read_text())
     assert set(urls) <= {"http://www.w3.org/2000/svg"}
 
 
-def test_what_the_page_names_is_there(client: AsgiClient) -> None:
+def test_every_file_that_the_page_names_exists(client: AsgiClient) -> None:
     page = client.get("/").text
     named = re.findall(r'(?:src|href)="(ui/[^"]+)"', page)
     assert len(named) > 5
@@ -53,24 +53,24 @@ def test_what_the_page_names_is_there(client: AsgiClient) -> None:
             assert (script.parent / target).resolve().is_file(), f"{script.name} imports {target}"
 
 
-def test_a_browser_asks_again_only_for_what_changed(client: AsgiClient) -> None:
+def test_a_browser_downloads_only_changed_files_again(client: AsgiClient) -> None:
     first = client.get("/ui/app.js")
     again = client.get("/ui/app.js", headers={"If-None-Match": first.headers["etag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 
 @pytest.mark.parametrize("name", ["nothing.js", "../app.py", "..%2fapp.py", "%2e%2e/auth.py"])
-def test_no_other_files_are_given(client: AsgiClient, name: str) -> None:
+def test_no_other_files_are_served(client: AsgiClient, name: str) -> None:
     assert client.get(f"/ui/{name}").status_code == 404
 
 
-def test_scripts_of_others_are_forbidden(client: AsgiClient) -> None:
+def test_scripts_of_other_hosts_are_forbidden(client: AsgiClient) -> None:
     policy = client.get("/").headers["content-security-policy"]
     assert "script-src 'self'" in policy
     assert "unsafe" not in policy
 
 
-def test_a_picture_a_second_while_somebody_looks(gateway: FakeGateway) -> None:
+def test_a_viewer_receives_an_update_every_second(gateway: FakeGateway) -> None:
     with RestServer(gateway, port=0) as server, httpx.stream("GET", f"{server.url}/jobs/{JOB_ID}/live") as stream:
         assert stream.headers["content-type"].startswith("text/event-stream")
         lines = (line for line in stream.iter_lines() if line)
@@ -80,7 +80,7 @@ def test_a_picture_a_second_while_somebody_looks(gateway: FakeGateway) -> None:
     assert [vertex["inputs"] for vertex in seen[0]["vertices"]] == [[], [{"id": "0" * 32, "strategy": "HASH"}]]
 
 
-def test_a_server_that_stops_does_not_wait_for_who_looks(gateway: FakeGateway) -> None:
+def test_a_server_that_stops_does_not_wait_for_viewers(gateway: FakeGateway) -> None:
     import time
 
     server = RestServer(gateway, port=0).start()
@@ -91,11 +91,11 @@ def test_a_server_that_stops_does_not_wait_for_who_looks(gateway: FakeGateway) -
         assert time.monotonic() - began < 4
 
 
-def test_a_job_that_is_not_there_has_no_pictures(client: AsgiClient) -> None:
+def test_an_unknown_job_has_no_updates(client: AsgiClient) -> None:
     assert client.get("/jobs/nothing/live").status_code == 404
 
 
-def test_a_vertex_tells_of_each_subtask(client: AsgiClient) -> None:
+def test_a_vertex_describes_each_subtask(client: AsgiClient) -> None:
     found = client.get(f"/jobs/{JOB_ID}/vertices/1/load").json()
     rows = [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
     assert [(row["subtask"], row["firstKeyGroup"], row["lastKeyGroup"]) for row in rows] == [(0, 0, 63), (1, 64, 127)]
@@ -107,7 +107,7 @@ def test_key_groups_are_those_of_the_engine() -> None:
             assert key_groups(index, parallelism, 128) == tuple(key_group_range(index, parallelism, 128))
 
 
-def test_configuration_says_where_a_value_comes_from_and_hides_secrets(client: AsgiClient) -> None:
+def test_configuration_names_the_origin_of_each_value_and_hides_secrets(client: AsgiClient) -> None:
     answer = client.get(f"/jobs/{JOB_ID}/configuration")
     settings = {one["key"]: one for one in answer.json()["settings"]}
     assert settings["parallelism.default"]["source"] == "job"
@@ -117,14 +117,14 @@ def test_configuration_says_where_a_value_comes_from_and_hides_secrets(client: A
     assert "hunter2" not in answer.text
 
 
-def test_the_timeline_has_what_happened(client: AsgiClient) -> None:
+def test_the_timeline_has_all_events(client: AsgiClient) -> None:
     found = client.get(f"/jobs/{JOB_ID}/timeline").json()
     assert [failure["name"] for failure in found["failures"]] == ["ValueError", "ClusterError"]
     assert found["rescales"][0]["to"] == 2
     assert found["checkpoints"][0]["slowest"] == "Window -> Sink: files #1"
 
 
-def test_history_has_null_for_what_is_not_known(client: AsgiClient) -> None:
+def test_history_has_null_for_unknown_values(client: AsgiClient) -> None:
     assert client.get(f"/jobs/{JOB_ID}/history").json() == {"times": [1000, 2000], "series": {"lag": [None, 4.0]}}
 
 
@@ -135,7 +135,7 @@ def test_state_is_looked_up_by_key(client: AsgiClient, gateway: FakeGateway) -> 
     assert gateway.insight.asked == ("total", None, "a", 5)
 
 
-def test_connectors_tell_of_splits(client: AsgiClient) -> None:
+def test_connectors_describe_their_splits(client: AsgiClient) -> None:
     found = client.get(f"/jobs/{JOB_ID}/connectors").json()
     assert found["sources"][0]["splits"][0]["position"] == "17"
     assert found["sinks"] == [{"uid": "out", "name": "Sink: files"}]

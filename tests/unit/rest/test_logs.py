@@ -1,4 +1,4 @@
-"""Logs over REST, in Flink's shapes, and part by part for who follows them."""
+"""Logs over REST: in Flink's shapes, and in parts for clients that follow them."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def test_a_log_is_plain_text(client: AsgiClient, path: str) -> None:
     assert answer.content == LOG
 
 
-def test_what_was_printed_is_apart(client: AsgiClient) -> None:
+def test_stdout_is_a_separate_file(client: AsgiClient) -> None:
     assert client.get("/taskmanagers/tm-0/stdout").text == "printed\n"
 
 
-def test_a_long_log_comes_whole(client: AsgiClient, gateway: FakeGateway) -> None:
+def test_a_long_log_is_served_completely(client: AsgiClient, gateway: FakeGateway) -> None:
     gateway.log_files["tm-0"]["taskmanager.log"] = text = b"0123456789abcde\n" * (PART_BYTES // 5)
     assert client.get("/taskmanagers/tm-0/log").content == text
 
 
-def test_who_follows_is_told_where_to_go_on(client: AsgiClient, gateway: FakeGateway) -> None:
+def test_a_client_that_follows_receives_the_next_position(client: AsgiClient, gateway: FakeGateway) -> None:
     first = client.get("/taskmanagers/tm-0/log?from=-100")
     assert first.content == LOG[-100:]
     end = int(first.headers["X-Penstock-Log-End"])
@@ -50,11 +50,11 @@ def test_who_follows_is_told_where_to_go_on(client: AsgiClient, gateway: FakeGat
 
 
 @pytest.mark.parametrize("path", ["/taskmanagers/tm-9/log", "/taskmanagers/tm-9/logs", "/taskmanagers/tm-0/logs/../x"])
-def test_what_is_not_there_is_not_found(client: AsgiClient, path: str) -> None:
+def test_a_missing_log_is_not_found(client: AsgiClient, path: str) -> None:
     assert client.get(path).status_code == 404
 
 
-def test_a_program_of_its_own_keeps_no_stdout(client: AsgiClient) -> None:
+def test_a_standalone_program_records_no_stdout(client: AsgiClient) -> None:
     answer = client.get("/jobmanager/stdout")
     assert answer.status_code == 404
     assert "python job.py" in answer.text

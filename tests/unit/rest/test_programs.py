@@ -1,4 +1,4 @@
-"""Programs that are sent to a session cluster."""
+"""Programs that clients send to a session cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def programs() -> Mock:
     return fake
 
 
-def test_a_program_comes_with_its_versions(programs: Mock) -> None:
+def test_a_program_arrives_with_its_versions(programs: Mock) -> None:
     client = TestClient(create_app(FakeGateway(), programs=programs))
     versions = {"X-Penstock-Version": "1.2", "X-Python-Version": "3.11"}
     answer = client.post("/programs", content=b"program", headers=versions)
@@ -35,15 +35,15 @@ def test_a_program_comes_with_its_versions(programs: Mock) -> None:
     assert client.post("/programs/b/results?from=-1").status_code == 400
 
 
-def test_a_program_has_a_size(programs: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "MOST_BYTES", 5)
+def test_a_program_has_a_maximum_size(programs: Mock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "PROGRAM_BYTES", 5)
     answer = TestClient(create_app(FakeGateway(), programs=programs)).post("/programs", content=b"program")
     assert answer.status_code == 400
     assert "more than 5 bytes" in answer.text
     programs.submit.assert_not_called()
 
 
-def test_who_may_only_look_sends_none(programs: Mock, tmp_path: Path) -> None:
+def test_a_reader_cannot_send_a_program(programs: Mock, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("all")
     (tmp_path / "reader").write_text("look")
     token, reader = TokenFile(str(tmp_path / "token")), TokenFile(str(tmp_path / "reader"))
@@ -53,5 +53,5 @@ def test_who_may_only_look_sends_none(programs: Mock, tmp_path: Path) -> None:
         assert client.post("/programs", content=b"program", headers=headers).status_code == status
 
 
-def test_other_jobmanagers_take_none() -> None:
+def test_other_jobmanagers_accept_no_programs() -> None:
     assert TestClient(create_app(FakeGateway())).post("/programs", content=b"program").status_code == 404

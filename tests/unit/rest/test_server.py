@@ -6,19 +6,21 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import httpx
 import pytest
 
 import penstock
 from penstock.common.errors import ClusterError
-from penstock.rest.app import create_app
-from penstock.rest.auth import TokenFile
 from penstock.rest.server import RestServer
-from tests.unit.rest.asgi_client import AsgiClient
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from penstock.rest.gateway import ClusterGateway
+    from tests.unit.rest.asgi_client import AsgiClient
+    from tests.unit.rest.current import Current
     from tests.unit.rest.fake_gateway import FakeGateway
 
 
@@ -29,9 +31,12 @@ def token_file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def guarded(gateway: FakeGateway, token_file: Path) -> AsgiClient:
-    return AsgiClient(create_app(gateway, TokenFile(str(token_file))))
+@pytest.fixture(scope="module")
+def named(current: Current) -> Iterator[RestServer]:
+    """Start a server for all tests of the module that two further host names may be used for."""
+    allowed = ["flink.example.com", "*.intern.example"]
+    with RestServer(cast("ClusterGateway", current), "localhost", 0, allowed_hosts=allowed) as server:
+        yield server
 
 
 def bearer(token: str) -> dict[str, str]:
@@ -39,7 +44,7 @@ def bearer(token: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", ["/overview", "/v1/jobs", "/metrics", "/openapi.json", "/nowhere"])
-def test_with_a_token_everything_but_probes_and_page_asks_for_it(guarded: AsgiClient, path: str) -> None:
+def test_a_server_with_a_token_requires_it_except_for_probes_and_page(guarded: AsgiClient, path: str) -> None:
     answer = guarded.get(path)
     assert answer.status_code == 401
     assert answer.headers["WWW-Authenticate"] == "Bearer"
@@ -68,7 +73,8 @@ def test_pages_of_other_sites_cannot_change_anything(client: AsgiClient, headers
     assert client.get("/overview", headers=headers).status_code == 200
 
 
-def test_a_rotated_token_counts_at_once(guarded: AsgiClient, token_file: Path) -> None:
+def test_a_rotated_token_takes_effect_immediately(guarded: AsgiClient, tokens: tuple[Path, Path]) -> None:
+    token_file = tokens[0]
     assert guarded.get("/overview", headers=bearer("s3cret")).status_code == 200
     token_file.unlink()
     token_file.write_text("another")
@@ -77,7 +83,7 @@ def test_a_rotated_token_counts_at_once(guarded: AsgiClient, token_file: Path) -
 
 
 @pytest.mark.parametrize("content", [None, "", "\n"])
-def test_a_token_file_that_is_missing_or_empty_lets_nobody_in(
+def test_a_missing_or_empty_token_file_refuses_every_client(
     gateway: FakeGateway, tmp_path: Path, content: str | None
 ) -> None:
     path = tmp_path / "token"
@@ -87,7 +93,7 @@ def test_a_token_file_that_is_missing_or_empty_lets_nobody_in(
         RestServer(gateway, token_file=str(path))
 
 
-def test_a_real_server_on_any_port(gateway: FakeGateway) -> None:
+def test_a_real_server_listens_on_any_port(gateway: FakeGateway) -> None:
     with RestServer(gateway, "localhost", 0) as server:
         assert server.port > 0
         assert httpx.get(f"{server.url}/v1/overview").json()["slots-total"] == 8
@@ -96,7 +102,7 @@ def test_a_real_server_on_any_port(gateway: FakeGateway) -> None:
     server.stop()
 
 
-def test_a_taken_port_is_a_clear_error(gateway: FakeGateway) -> None:
+def test_a_port_in_use_is_a_clear_error(gateway: FakeGateway) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(ClusterError, match=rf"127\.0\.0\.1:{port}") as caught:
@@ -104,18 +110,18 @@ def test_a_taken_port_is_a_clear_error(gateway: FakeGateway) -> None:
     assert "rest.port" in caught.value.remedy
 
 
-def test_an_address_that_is_not_ours_is_a_clear_error(gateway: FakeGateway) -> None:
+def test_an_address_of_another_machine_is_a_clear_error(gateway: FakeGateway) -> None:
     with pytest.raises(ClusterError, match="no-such-host"):
         RestServer(gateway, "no-such-host.invalid", 0).start()
 
 
-def test_two_servers_in_one_process(gateway: FakeGateway) -> None:
+def test_two_servers_run_in_one_process(gateway: FakeGateway) -> None:
     with RestServer(gateway, port=0) as one, RestServer(gateway, port=0) as other:
         assert one.port != other.port
         assert httpx.get(f"{other.url}/healthz").status_code == 200
 
 
-def test_many_clients_at_once(gateway: FakeGateway) -> None:
+def test_many_clients_are_served_concurrently(gateway: FakeGateway) -> None:
     codes: list[int] = []
     with RestServer(gateway, port=0) as server:
 
@@ -145,7 +151,7 @@ def test_openapi_shows_every_path_once_with_tags(client: AsgiClient) -> None:
     assert schema["components"]["schemas"]["ClusterOverview"]["properties"]["slots-total"]["type"] == "integer"
 
 
-def test_models_need_neither_the_engine_nor_the_web_framework() -> None:
+def test_models_import_neither_the_engine_nor_the_web_framework() -> None:
     code = (
         "import sys, penstock.rest.models, penstock.rest.facts;"
         "print([m for m in sys.modules if m.split('.')[0] in ('fastapi', 'uvicorn', 'pyspark', 'pyarrow', 'numpy')"
@@ -181,17 +187,20 @@ def test_every_path_is_in_the_documentation(client: AsgiClient) -> None:
         ("", 403),
     ],
 )
-def test_only_names_of_its_own_are_answered(gateway: FakeGateway, host: str, status: int) -> None:
-    allowed = ["flink.example.com", "*.intern.example"]
-    with RestServer(gateway, "localhost", 0, allowed_hosts=allowed) as server:
-        answer = httpx.get(f"{server.url}/overview", headers={"Host": host})
-        assert answer.status_code == status
-        if status == 403:
-            assert "security.rest.allowed-hosts" in answer.json()["errors"][1]
-        assert httpx.get(f"{server.url}/healthz", headers={"Host": host}).status_code == 200
+def test_only_the_servers_own_host_names_are_answered(
+    named: RestServer, current: Current, gateway: FakeGateway, host: str, status: int
+) -> None:
+    current.gateway = gateway
+    answer = httpx.get(f"{named.url}/overview", headers={"Host": host})
+    assert answer.status_code == status
+    if status == 403:
+        assert "security.rest.allowed-hosts" in answer.json()["errors"][1]
+    assert httpx.get(f"{named.url}/healthz", headers={"Host": host}).status_code == 200
 
 
-def test_with_a_token_any_name_is_answered_unless_some_are_given(gateway: FakeGateway, token_file: Path) -> None:
+def test_with_a_token_any_host_name_is_answered_unless_some_are_configured(
+    gateway: FakeGateway, token_file: Path
+) -> None:
     headers = {"Host": "job-rest.jobs.svc:8081", **bearer("s3cret")}
     with RestServer(gateway, "localhost", 0, str(token_file)) as server:
         assert httpx.get(f"{server.url}/overview", headers=headers).status_code == 200
@@ -200,6 +209,6 @@ def test_with_a_token_any_name_is_answered_unless_some_are_given(gateway: FakeGa
         assert httpx.get(f"{server.url}/overview", headers=headers).status_code == 403
 
 
-def test_names_of_the_configuration_are_answered(gateway: FakeGateway) -> None:
+def test_configured_host_names_are_answered(gateway: FakeGateway) -> None:
     with RestServer(gateway, "localhost", 0, allowed_hosts=["*"]) as server:
         assert httpx.get(f"{server.url}/overview", headers={"Host": "whatever.example"}).status_code == 200

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 GRAPH = f"/jobs/{JOB_ID}/vertices/{'0' * 32}/flamegraph?seconds=0.1"
 
 
-def test_a_thread_dump_names_the_subtask_and_has_the_innermost_frame_first(client: AsgiClient) -> None:
+def test_a_thread_dump_names_the_subtask_and_lists_the_innermost_frame_first(client: AsgiClient) -> None:
     first = client.get("/taskmanagers/tm-0/thread-dump").json()["threadInfos"][0]
     assert first == {
         "threadName": "MainThread",
@@ -22,7 +22,7 @@ def test_a_thread_dump_names_the_subtask_and_has_the_innermost_frame_first(clien
     }
 
 
-def test_a_flame_graph_adds_up_to_all_that_was_seen(client: AsgiClient) -> None:
+def test_a_flame_graph_adds_up_to_all_samples(client: AsgiClient) -> None:
     found = client.get(f"{GRAPH}&subtaskindex=0").json()
     assert found["endTimestamp"] > 0
     [thread] = found["root"]["children"]
@@ -35,14 +35,15 @@ def test_a_flame_graph_adds_up_to_all_that_was_seen(client: AsgiClient) -> None:
 
 
 @pytest.mark.parametrize(("kind", "seen"), [("on_cpu", "parse:7 30"), ("off_cpu", "wait:9 12")])
-def test_what_runs_and_what_waits_are_asked_for_apart(client: AsgiClient, kind: str, seen: str) -> None:
+def test_running_and_waiting_samples_are_requested_separately(client: AsgiClient, kind: str, seen: str) -> None:
     answer = client.get(f"{GRAPH}&subtaskindex=0&type={kind}&format=folded")
     assert answer.headers["content-type"].startswith("text/plain")
     assert answer.text == f"MainThread;app.main:1;app.{seen}\n"
 
 
-def test_all_taskmanagers_of_the_vertex_are_looked_at(client: AsgiClient) -> None:
-    assert client.get(GRAPH).json()["root"]["value"] == 2 * 50  # the fake's two tell of the same
+def test_all_taskmanagers_of_the_vertex_are_sampled(client: AsgiClient) -> None:
+    # the two TaskManagers of the fake return the same samples
+    assert client.get(GRAPH).json()["root"]["value"] == 2 * 50
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_all_taskmanagers_of_the_vertex_are_looked_at(client: AsgiClient) -> Non
         (f"{GRAPH}&type=odd", 400),
     ],
 )
-def test_what_is_not_there_or_too_much_is_refused(client: AsgiClient, path: str, status: int) -> None:
+def test_an_unknown_vertex_or_too_many_samples_are_refused(client: AsgiClient, path: str, status: int) -> None:
     assert client.get(path).status_code == status
 
 

@@ -1,4 +1,4 @@
-"""State by key over REST: of the newest checkpoint, or live."""
+"""State by key over REST, from the newest checkpoint or live."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 URL = f"/jobs/{JOB_ID}/state/total"
 
 
-def test_the_newest_checkpoint_answers_unless_the_task_is_asked(client: AsgiClient) -> None:
+def test_the_newest_checkpoint_answers_unless_live_state_is_requested(client: AsgiClient) -> None:
     for url in (f"{URL}?key=a", f"{URL}?key=a&consistency=checkpoint"):
         found = client.get(url).json()
         assert (found["checkpointId"], found["attempt"], found["entries"][0]["value"]) == (3, 0, 7)
@@ -25,14 +25,14 @@ def test_the_newest_checkpoint_answers_unless_the_task_is_asked(client: AsgiClie
     assert (found["checkpointId"], found["attempt"], found["entries"][0]["value"]) == (0, 2, 8)
 
 
-def test_tasks_are_asked_for_single_keys(client: AsgiClient) -> None:
+def test_live_state_is_looked_up_by_single_keys(client: AsgiClient) -> None:
     answer = client.get(f"{URL}?consistency=live")
     assert answer.status_code == 400
     assert "?key=" in answer.text
     assert client.get(f"{URL}?key=a&consistency=soon").status_code == 400
 
 
-def test_what_cannot_be_said_now_is_503_and_not_a_line_in_the_log_each(
+def test_a_temporarily_unanswerable_request_is_503_and_not_logged(
     client: AsgiClient, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(*asked: Any) -> None:

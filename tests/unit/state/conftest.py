@@ -18,7 +18,7 @@ settings.load_profile("state")
 
 @pytest.fixture(params=KINDS)
 def backends(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backends]:
-    """Of every kind; closed at the end."""
+    """Backends of every kind, which are closed at the end."""
     made = Backends(request.param, tmp_path)
     yield made
     made.close()
@@ -26,10 +26,10 @@ def backends(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Backend
 
 @pytest.fixture
 def small_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that logs, merges and several blocks occur with few keys."""
+    """Use small sizes, so that logs, merges and several blocks occur with few keys."""
     monkeypatch.setattr(chain, "SMALL_ENTRIES", 0)
     monkeypatch.setattr(chain, "FULL_SHARE", 0.9)
-    monkeypatch.setattr(chain, "MOST_LOGS", 6)
+    monkeypatch.setattr(chain, "MAX_LOGS", 6)
     monkeypatch.setattr(chain, "MERGE_WIDTH", 3)
     monkeypatch.setattr(hashmap_snapshot, "FILE_ELEMENTS", 8)
     monkeypatch.setattr(segment, "BLOCK_ELEMENTS", 3)

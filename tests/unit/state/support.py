@@ -1,9 +1,10 @@
-"""What the state tests share: a storage in memory, a clock that is set by hand, backends of every kind."""
+"""Shared parts of the state tests: a storage in memory, a manual clock, and backends of every kind."""
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,12 @@ from penstock.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.backend import FileRef, KeyContext, KeyedStateBackend, KeyGroupRange
+from penstock.state.backend import KeyedStateBackend
 from penstock.state.factory import create_backend
-from penstock.state.key_groups import key_group_range
+from penstock.state.files import FileRef
+from penstock.state.key_context import KeyContext
+from penstock.state.key_groups import KeyGroupRange, key_group_range
+from penstock.state.owners import OPERATOR
 
 KINDS = ["hashmap", "rocksdb"]
 MAX_PARALLELISM = 16
@@ -32,14 +36,15 @@ class Clock:
 
 
 class Storage:
-    """Writer and reader of state files in memory. Every file is immutable; removing one makes later reads fail."""
+    """Writer and reader of state files in memory. Every file is immutable. Reads of a removed file fail."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.reads: list[str] = []
+        self._numbers = count()  # several threads upload
 
     def write(self, content: bytes) -> FileRef:
-        path = f"shared/{len(self.files)}"
+        path = f"shared/{next(self._numbers)}"
         assert path not in self.files
         self.files[path] = bytes(content)
         return FileRef(path, len(content), f"crc32:{zlib.crc32(content):08x}")
@@ -60,7 +65,7 @@ class Storage:
 
 
 class Backends:
-    """Makes backends and closes them all at the end."""
+    """A factory of backends, which closes all of them at the end."""
 
     def __init__(self, kind: str, work_dir: Path) -> None:
         self.kind = kind
@@ -101,12 +106,12 @@ class Backends:
         return handle
 
     def storage_of_checkpoint(self, checkpoint_id: int) -> list[dict[str, Any]]:
-        """The files of a snapshot taken with `snapshot`."""
+        """Return the files of a snapshot taken with `snapshot`."""
         files: list[dict[str, Any]] = self._handles[checkpoint_id]["files"]
         return files
 
     def restored(self, handles: list[dict[str, Any]], parallelism: int = 1, **how: Any) -> list[Any]:
-        """Backends of all subtasks at a parallelism, restored from the handles."""
+        """Return the backends of all subtasks at a parallelism, restored from the handles."""
         kind = how.pop("kind", None)
         key_type = how.pop("key_type", None)
         backends = []
@@ -151,15 +156,15 @@ def at(backend: Any, key: Any, namespace: Any = None) -> None:
     backend.key_context.namespace = namespace
 
 
-def content(backends: list[Any], descriptor: Any) -> dict[tuple[Any, Any], Any]:
-    """(namespace, key) -> plain content of one state over all subtasks; every key must be in its subtask."""
+def content(backends: list[Any], descriptor: Any, owner: str = OPERATOR) -> dict[tuple[Any, Any], Any]:
+    """Return (namespace, key) -> plain content of one state over all subtasks. Every key must be in its subtask."""
     found: dict[tuple[Any, Any], Any] = {}
     for backend in backends:
-        state = backend.get_state(descriptor)
+        state = backend.get_state(descriptor, owner)
         for namespace in list(backend.namespaces(descriptor.name)):
             for key in backend.keys(descriptor.name, namespace):
                 at(backend, key, namespace)
-                assert (namespace, key) not in found, "two subtasks hold one key"
+                assert (namespace, key) not in found, "two subtasks have the same key"
                 found[namespace, key] = plain(state)
     return found
 

@@ -1,4 +1,4 @@
-"""What every backend promises to those who read and write state."""
+"""The guarantees of every backend for the access to state."""
 
 from __future__ import annotations
 
@@ -19,8 +19,11 @@ from penstock.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from penstock.state.backend import KeyContext, KeyGroupRange, apply_to_all_keys
+from penstock.state.backend import apply_to_all_keys
 from penstock.state.factory import create_backend
+from penstock.state.key_context import KeyContext
+from penstock.state.key_groups import KeyGroupRange
+from penstock.state.owners import FUNCTION
 from tests.unit.state.support import (
     LIST,
     MAP,
@@ -67,7 +70,7 @@ def test_equal_keys_are_one_key(backends: Backends) -> None:
     assert entries_of[1.0] == "one"
 
 
-def test_defaults_are_read_where_there_is_nothing(backends: Backends) -> None:
+def test_defaults_are_returned_for_missing_values(backends: Backends) -> None:
     backend = backends.create()
     count = backend.get_state(ValueStateDescriptor("count", int, default=0))
     seen = backend.get_state(ValueStateDescriptor("seen", list, default=[]))
@@ -75,13 +78,13 @@ def test_defaults_are_read_where_there_is_nothing(backends: Backends) -> None:
     at(backend, "a")
     count.update(count.value() + 1)
     counts["x"] += 1
-    seen.value().append("must not become everybody's default")
+    seen.value().append("must not change the default of other keys")
     assert (count.value(), counts["x"], counts["y"], counts.get("y", 7), seen.value()) == (1, 1, 0, 7, [])
     at(backend, "b")
     assert (count.value(), counts["x"], list(counts)) == (0, 0, [])
 
 
-def test_list_state(backends: Backends) -> None:
+def test_list_state_is_read_and_written(backends: Backends) -> None:
     backend = backends.create()
     state = backend.get_state(LIST)
     at(backend, "a")
@@ -144,7 +147,7 @@ def test_map_state_reads_like_a_dict(backends: Backends) -> None:
     assert not dict(state.items())
 
 
-def test_reducing_and_aggregating_state_fold_at_once(backends: Backends) -> None:
+def test_reducing_and_aggregating_state_fold_immediately(backends: Backends) -> None:
     backend = backends.create()
     total, mean = backend.get_state(SUM), backend.get_state(MEAN)
     at(backend, "a")
@@ -158,7 +161,7 @@ def test_reducing_and_aggregating_state_fold_at_once(backends: Backends) -> None
     assert (total.get(), mean.get()) == (None, None)
 
 
-def test_raw_table(backends: Backends) -> None:
+def test_a_raw_table_is_read_and_written(backends: Backends) -> None:
     backend = backends.create()
     table, state = backend.raw_table(VALUE), backend.get_state(VALUE)
     table.put("a", 1)
@@ -178,7 +181,7 @@ def test_raw_table(backends: Backends) -> None:
         backend.raw_table(LIST)
 
 
-def test_live_dictionaries_are_part_of_snapshots_once_touched(tmp_path: Path) -> None:
+def test_live_dictionaries_are_in_snapshots_once_touched(tmp_path: Path) -> None:
     backends = Backends("hashmap", tmp_path)
     backend = backends.create()
     table = backend.raw_table(VALUE)
@@ -204,17 +207,17 @@ def test_live_dictionaries_are_part_of_snapshots_once_touched(tmp_path: Path) ->
 
 def test_apply_to_all_keys_visits_every_key_once(backends: Backends) -> None:
     backend = backends.create()
-    state = backend.get_state(VALUE)
+    state = backend.get_state(VALUE, FUNCTION)
     for i in range(50):
         at(backend, f"k{i}")
         state.update(i)
     at(backend, "mine", (1, 2))
     apply_to_all_keys(backend, VALUE, lambda key, s: s.update(s.value() * 2) if s.value() % 2 else s.clear())
     assert (backend.key_context.key, backend.key_context.namespace) == ("mine", (1, 2))
-    assert content([backend], VALUE) == {(None, f"k{i}"): i * 2 for i in range(1, 50, 2)}
+    assert content([backend], VALUE, FUNCTION) == {(None, f"k{i}"): i * 2 for i in range(1, 50, 2)}
 
 
-def test_a_name_stands_for_one_state(backends: Backends) -> None:
+def test_a_name_belongs_to_one_state(backends: Backends) -> None:
     backend = backends.create()
     at(backend, "a")
     backend.get_state(ValueStateDescriptor("x", int)).update(5)
@@ -234,7 +237,7 @@ def test_a_type_without_encoding_is_refused_at_registration(backends: Backends) 
         backends.create().get_state(ValueStateDescriptor("x", Backends))
 
 
-def test_a_value_that_cannot_be_stored_is_refused_by_the_first_snapshot_at_the_latest(backends: Backends) -> None:
+def test_a_value_that_cannot_be_stored_is_refused_at_the_first_snapshot_or_earlier(backends: Backends) -> None:
     backend = backends.create()
     at(backend, "a")
 
@@ -251,7 +254,7 @@ class Place(NamedTuple):
     y: int
 
 
-def test_keys_of_a_declared_type_come_back_as_such(backends: Backends) -> None:
+def test_keys_of_a_declared_type_are_restored_with_that_type(backends: Backends) -> None:
     backend = backends.create(key_type=Place)
     state = backend.get_state(VALUE)
     at(backend, Place(1, 2))
@@ -288,7 +291,7 @@ def test_an_unknown_backend_is_refused() -> None:
         )
 
 
-def test_a_method_that_was_taken_before_the_first_value_takes_the_others_too(backends: Backends) -> None:
+def test_a_bound_method_from_before_the_first_value_works_for_later_values(backends: Backends) -> None:
     backend = backends.create()
     backend.key_context.key = "k"
     add = backend.get_state(ListStateDescriptor("list", int)).add

@@ -1,4 +1,4 @@
-"""What every backend promises of snapshots: complete, incremental, of one moment, restorable at any parallelism."""
+"""The guarantees of every backend for snapshots: complete, incremental, consistent, and restorable at any parallelism."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from penstock.common.errors import (
 from penstock.datastream.state import (
     ValueStateDescriptor,
 )
-from penstock.state.backend import KeyGroupRange
-from penstock.state.key_groups import key_group
+from penstock.state.key_groups import KeyGroupRange, key_group
 from tests.unit.state.support import (
     KINDS,
     LIST,
@@ -67,7 +66,7 @@ def test_state_follows_its_key_groups_to_any_parallelism(backends: Backends, old
     assert everything(again) == expected
 
 
-def test_a_state_crosses_to_the_other_backend(backends: Backends) -> None:
+def test_a_state_is_restored_by_the_other_backend(backends: Backends) -> None:
     other = KINDS[1 - KINDS.index(backends.kind)]
     backend = backends.create()
     fill(backend, range(40))
@@ -81,7 +80,7 @@ def test_a_state_crosses_to_the_other_backend(backends: Backends) -> None:
 
 
 def change(backend: Any, which: int, i: int) -> None:
-    """One of the ways to change the state of the current key."""
+    """Change the state of the current key in one of several ways."""
     value, elements, entries_of = (backend.get_state(d) for d in (VALUE, LIST, MAP))
     if which == 0:
         value.clear()
@@ -101,7 +100,7 @@ def change(backend: Any, which: int, i: int) -> None:
         elements.update([1])
 
 
-def test_an_incremental_snapshot_holds_what_changed_and_went(backends: Backends) -> None:
+def test_an_incremental_snapshot_contains_changes_and_removals(backends: Backends) -> None:
     backend = backends.create()
     fill(backend, range(400))
     value, entries_of = backend.get_state(VALUE), backend.get_state(MAP)
@@ -125,7 +124,7 @@ def test_an_incremental_snapshot_holds_what_changed_and_went(backends: Backends)
     assert everything(backends.restored([second])) != everything([backend])
 
 
-def test_nothing_changed_means_nothing_uploaded_but_files(backends: Backends) -> None:
+def test_a_snapshot_without_changes_uploads_no_files(backends: Backends) -> None:
     backend = backends.create()
     fill(backend, range(100))
     first = backends.snapshot(backend, 1)
@@ -134,7 +133,7 @@ def test_nothing_changed_means_nothing_uploaded_but_files(backends: Backends) ->
     assert everything(backends.restored([second])) == everything([backend])
 
 
-def test_an_aborted_snapshot_is_part_of_the_next(backends: Backends) -> None:
+def test_changes_of_an_aborted_snapshot_are_part_of_the_next_one(backends: Backends) -> None:
     backend = backends.create()
     fill(backend, range(400))
     backends.snapshot(backend, 1)
@@ -151,7 +150,7 @@ def test_an_aborted_snapshot_is_part_of_the_next(backends: Backends) -> None:
     assert everything(backends.restored([third])) == everything([backend])
 
 
-def test_an_unconfirmed_snapshot_is_not_built_upon(backends: Backends) -> None:
+def test_an_unconfirmed_snapshot_is_not_used_as_a_base(backends: Backends) -> None:
     backend = backends.create()
     fill(backend, range(400))
     backends.snapshot(backend, 1)
@@ -168,7 +167,7 @@ def test_an_unconfirmed_snapshot_is_not_built_upon(backends: Backends) -> None:
     assert everything(backends.restored([backends.snapshot(backend, 4)])) == everything([backend])
 
 
-def test_a_snapshot_is_of_the_moment_it_was_taken(backends: Backends) -> None:
+def test_a_snapshot_contains_the_state_at_its_time(backends: Backends) -> None:
     backend = backends.create()
     fill(backend, range(20))
     mutable = backend.get_state(ValueStateDescriptor("mutable", list))
@@ -186,7 +185,7 @@ def test_a_snapshot_is_of_the_moment_it_was_taken(backends: Backends) -> None:
     assert restored.get_state(ValueStateDescriptor("mutable", list)).value() == [1, 2]
 
 
-def test_state_that_nobody_registers_is_kept(backends: Backends) -> None:
+def test_unregistered_state_is_kept(backends: Backends) -> None:
     backend = backends.create()
     fill(backend, range(30))
     handle = backends.snapshot(backend, 1)
@@ -200,7 +199,7 @@ def test_state_that_nobody_registers_is_kept(backends: Backends) -> None:
     assert everything(backends.restored(handles, 2)) == everything([backend])
 
 
-def test_a_state_registered_late_is_found(backends: Backends) -> None:
+def test_a_state_registered_later_is_found(backends: Backends) -> None:
     backend = backends.create()
     fill(backend, range(30))
     handle = backends.snapshot(backend, 1)
@@ -211,7 +210,7 @@ def test_a_state_registered_late_is_found(backends: Backends) -> None:
     assert len(content([late], VALUE)) == 80
 
 
-def test_restoring_own_checkpoints_goes_on_incrementally(backends: Backends) -> None:
+def test_a_restored_backend_continues_incrementally(backends: Backends) -> None:
     backend = backends.create()
     fill(backend, range(400))
     backends.snapshot(backend, 1)

@@ -124,8 +124,8 @@ def test_a_first_value_of_another_type_than_declared_is_refused_when_it_is_store
         store(backend)
 
 
-def test_what_was_right_once_is_not_checked_again(tmp_path: Path) -> None:
-    """The handle has become a plain one: nothing is between the function and its dictionary."""
+def test_later_values_of_a_checked_type_are_not_checked_again(tmp_path: Path) -> None:
+    """A handle that accesses its dictionary directly replaces the first one after the check."""
     backend = Backends("hashmap", tmp_path).create()
     at(backend, "key")
     value = backend.get_state(ValueStateDescriptor("v", int))

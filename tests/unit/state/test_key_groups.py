@@ -1,4 +1,4 @@
-"""Key groups: formulas, stability, and agreement of the scalar and the columnar hash."""
+"""Key groups: formulas, stability, and equal results of the scalar and the columnar hash."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Colour(Enum):
     RED = "red"
 
 
-class Word(str, Enum):  # noqa: UP042 - the mixin is what is tested
+class Word(str, Enum):  # noqa: UP042 - the test needs the mixin
     YES = "yes"
 
 
@@ -67,7 +67,7 @@ class Model(BaseModel):
 
 
 @given(st.integers(1, 512), st.data())
-def test_ranges_cover_all_groups_once_and_agree_with_the_owner(max_parallelism: int, data: st.DataObject) -> None:
+def test_ranges_cover_all_groups_once_and_match_the_owner(max_parallelism: int, data: st.DataObject) -> None:
     parallelism = data.draw(st.integers(1, max_parallelism))
     ranges = [key_group_range(i, parallelism, max_parallelism) for i in range(parallelism)]
     assert [group for r in ranges for group in range(r.start, r.end + 1)] == list(range(max_parallelism))
@@ -126,7 +126,7 @@ def test_every_kind_of_key_has_a_hash_and_most_differ() -> None:
 
 @pytest.mark.parametrize("key", [[1], {"a": 1}, {1}, (1, [2]), bytearray(b"a"), np.array([1])], ids=repr)
 def test_a_mutable_key_is_refused_by_type_with_a_remedy(key: Any) -> None:
-    with pytest.raises(StateTypeError, match="cannot be a key, it can change") as caught:
+    with pytest.raises(StateTypeError, match="cannot be a key, because it is mutable") as caught:
         key_group(key, 128)
     assert ("bytes" if isinstance(key, bytearray) else "tuple") in caught.value.remedy
 
@@ -186,7 +186,7 @@ keys_strategy = st.recursive(scalars, lambda s: st.lists(s, max_size=4).map(tupl
 
 
 @given(st.lists(keys_strategy, max_size=40), st.integers(1, 1000))
-def test_sequences_hash_as_their_keys(keys: list[Any], max_parallelism: int) -> None:
+def test_sequences_have_the_hashes_of_their_keys(keys: list[Any], max_parallelism: int) -> None:
     assert keys_key_groups(keys, max_parallelism).tolist() == [key_group(key, max_parallelism) for key in keys]
 
 
@@ -198,7 +198,9 @@ def test_sequences_hash_as_their_keys(keys: list[Any], max_parallelism: int) -> 
     ],
 )  # fmt: skip
 @given(data=st.data())
-def test_sequences_of_one_type_hash_as_their_keys(strategy: st.SearchStrategy[Any], data: st.DataObject) -> None:
+def test_sequences_of_one_type_have_the_hashes_of_their_keys(
+    strategy: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
     keys = data.draw(st.lists(strategy, min_size=17, max_size=50))
     assert keys_key_groups(keys, 128).tolist() == [key_group(key, 128) for key in keys]
 
@@ -225,14 +227,14 @@ ARROW = {
 
 @pytest.mark.parametrize("kind", ARROW, ids=str)
 @given(data=st.data())
-def test_columns_hash_as_their_cells(kind: pa.DataType, data: st.DataObject) -> None:
+def test_columns_have_the_hashes_of_their_cells(kind: pa.DataType, data: st.DataObject) -> None:
     values = data.draw(st.lists(st.none() | ARROW[kind], max_size=30))
     column = pa.array(values, kind)
     assert column_key_groups(column, 128).tolist() == [key_group(key, 128) for key in column.to_pylist()]
     assert column_key_groups(column[1:], 128).tolist() == [key_group(key, 128) for key in column.to_pylist()[1:]]
 
 
-def test_nan_is_refused_in_columns_as_it_is_alone() -> None:
+def test_nan_is_refused_in_columns_and_as_a_single_value() -> None:
     nan = float("nan")
     for refused in (
         lambda: key_group(nan, 128),
@@ -245,13 +247,13 @@ def test_nan_is_refused_in_columns_as_it_is_alone() -> None:
             refused()
 
 
-def test_a_chunked_column_hashes_as_its_cells() -> None:
+def test_a_chunked_column_has_the_hashes_of_its_cells() -> None:
     column = pa.chunked_array([["a", "b"], ["c"]])
     assert column_key_groups(column, 128).tolist() == [key_group(key, 128) for key in "abc"]
     assert column_key_groups(pa.chunked_array([], pa.string()), 128).tolist() == []
 
 
-def test_the_cache_computes_once_and_stays_bounded() -> None:
+def test_the_cache_computes_once_and_has_a_limited_size() -> None:
     groups = KeyGroupCache(128, limit=10)
     for i in range(100):
         assert groups[f"k{i}"] == key_group(f"k{i}", 128)

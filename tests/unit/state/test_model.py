@@ -1,8 +1,10 @@
-"""Random programs against a plain model: writes, timers, snapshots that are confirmed or given up, crashes, rescales.
+"""Random programs compared with a plain model: writes, timers, confirmed and aborted snapshots, crashes and rescales.
 
-After every confirmed checkpoint the storage keeps only what that checkpoint and those under way refer to, as the registry
-of shared files does. Sizes are set so small that every part of the machinery runs: several blocks and files, rounds of
-slices, merged logs, sorted buckets.
+After every confirmed checkpoint the storage keeps only the files of that checkpoint and of pending ones. The registry
+of shared files does the same.
+
+Small sizes make sure that every part of the code runs: several blocks and files, rounds of slices, merged logs, sorted
+buckets.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ keys = st.sampled_from(KEYS)
 namespaces = st.sampled_from(NAMESPACES)
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-"""RocksDB waits for the disk hundreds of times in each program, and no program loses the machine."""
+"""Folder in memory. On a disk, RocksDB would wait hundreds of times in each program, and no test needs durability."""
 
 CROSS = st.booleans()
 Model = dict[str, dict[Any, Any]]
@@ -232,13 +234,13 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.under_way)
     @rule(data=st.data())
     def confirm(self, data: st.DataObject) -> None:
-        """A checkpoint is complete; older ones under way are given up, as the coordinator does it."""
+        """Complete a checkpoint, and abort older pending ones, as the coordinator does."""
         index = data.draw(st.integers(0, len(self.under_way) - 1))
         checkpoint, handles, model = self._upload(index)
         for backend in self.subtasks:
             backend.notify_checkpoint_complete(checkpoint)
         self.under_way = self.under_way[index + 1 :]
-        for other, _, _ in self.under_way:  # they may refer to files that go with the checkpoint before this one
+        for other, _, _ in self.under_way:  # they may refer to files that are removed with the previous checkpoint
             for backend in self.subtasks:
                 backend.notify_checkpoint_aborted(other)
         self.under_way = []
@@ -320,6 +322,14 @@ class RocksDBMachine(Machine):
 
 
 @pytest.mark.usefixtures("small_sizes")
-@pytest.mark.parametrize(("machine", "examples"), [(Machine, 60), (RocksDBMachine, 15)])
+@pytest.mark.parametrize(
+    ("machine", "examples"),
+    [
+        (Machine, 20),
+        (RocksDBMachine, 10),
+        pytest.param(Machine, 100, marks=pytest.mark.slow),
+        pytest.param(RocksDBMachine, 30, marks=pytest.mark.slow),
+    ],
+)
 def test_backends_behave_like_the_model(machine: type[Machine], examples: int) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=50, deadline=None))

@@ -71,14 +71,14 @@ def test_broadcast_state_is_copied_to_every_subtask() -> None:
     assert list(copies[1].values()) == [(1, 2), 2]
 
 
-def test_the_list_is_live_and_the_handle_the_same() -> None:
+def test_the_list_is_the_state_and_the_handle_is_always_the_same() -> None:
     store = OperatorStateStore()
     store.get_list_state("x").append({1, 2})
     store.get_list_state("x").append((3,))
     assert restored(snapshots_of([store]), 1)[0].get_list_state("x") == [{1, 2}, (3,)]
 
 
-def test_state_that_nobody_asks_for_is_kept_and_not_multiplied() -> None:
+def test_state_that_no_function_requests_is_kept_once() -> None:
     stores = [OperatorStateStore() for _ in range(2)]
     for i, store in enumerate(stores):
         store.get_list_state("list").append(i)
@@ -93,22 +93,22 @@ def test_state_that_nobody_asks_for_is_kept_and_not_multiplied() -> None:
     assert dict(last.get_broadcast_state(RULES).items()) == {"k": 7}
 
 
-def test_empty_state_is_left_out() -> None:
+def test_empty_state_is_not_stored() -> None:
     store = OperatorStateStore()
     store.get_list_state("x")
     store.get_broadcast_state(RULES)
     assert store.snapshot() == {}
 
 
-def test_a_name_stands_for_one_mode_and_type() -> None:
+def test_a_name_belongs_to_one_mode_and_type() -> None:
     store = OperatorStateStore("the operator")
     store.get_list_state("x", int).append(1)
-    with pytest.raises(StateNameConflict, match="is split state and is asked for as union") as caught:
+    with pytest.raises(StateNameConflict, match="is split state, but the function requests union") as caught:
         store.get_union_list_state("x", int)
     assert caught.value.operator == "the operator"
     with pytest.raises(StateNameConflict, match="different types"):
         store.get_list_state("x", str)
-    with pytest.raises(StateNameConflict, match="is split state and is asked for as broadcast"):
+    with pytest.raises(StateNameConflict, match="is split state, but the function requests broadcast"):
         restored(snapshots_of([store]), 1)[0].get_broadcast_state(MapStateDescriptor("x"))
 
 
@@ -124,7 +124,7 @@ def test_types_are_checked_at_snapshot_and_restore() -> None:
         store.snapshot()
 
 
-def test_a_list_state_is_asked_for_and_used_as_in_flink() -> None:
+def test_a_list_state_is_requested_and_used_as_in_flink() -> None:
     store = OperatorStateStore("the operator")
     state = store.get_list_state(ListStateDescriptor("offsets", Offset))
     state.update([Offset("a", 1)])
@@ -141,10 +141,13 @@ def test_a_list_state_is_asked_for_and_used_as_in_flink() -> None:
 @pytest.mark.parametrize(
     ("descriptor", "message"),
     [
-        (ListStateDescriptor("offsets", int, ttl=1000), "'offsets' has a time to live, which only keyed state has"),
+        (
+            ListStateDescriptor("offsets", int, ttl=1000),
+            "'offsets' has a time to live, but only keyed state supports it",
+        ),
         (ValueStateDescriptor("offset", int), "takes a name and a type, or a ListStateDescriptor"),
     ],
 )
-def test_what_is_no_descriptor_of_operator_list_state_is_refused(descriptor: Any, message: str) -> None:
+def test_an_invalid_descriptor_of_operator_list_state_is_refused(descriptor: Any, message: str) -> None:
     with pytest.raises(InvalidJob, match=message):
         OperatorStateStore("the operator").get_list_state(descriptor)

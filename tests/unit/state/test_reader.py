@@ -11,9 +11,8 @@ import pytest
 
 from penstock.common.errors import CorruptStateFile, StateFormatUnsupported
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from penstock.state.backend import KeyGroupRange
 from penstock.state.factory import create_timer_service
-from penstock.state.key_groups import key_group
+from penstock.state.key_groups import KeyGroupRange, key_group
 from penstock.state.reader import StateRow, TimerRow, handles_for_range, read_state, read_timers, states_of
 from tests.unit.state.support import MAX_PARALLELISM, VALUE, Backends, at
 
@@ -36,7 +35,7 @@ class Key:
     number: int
 
 
-def test_records_come_as_dicts(backends: Backends) -> None:
+def test_records_are_returned_as_dicts(backends: Backends) -> None:
     backend = backends.create(key_type=Key)
     track = backend.get_state(ValueStateDescriptor("track", Track))
     points = backend.get_state(ListStateDescriptor("points", Point))
@@ -68,7 +67,7 @@ def test_records_come_as_dicts(backends: Backends) -> None:
     assert list(read_state(handles, "no such state", backends.storage)) == []
 
 
-def test_all_subtasks_are_read_and_each_only_for_its_key_groups(backends: Backends) -> None:
+def test_all_subtasks_are_read_and_each_one_only_for_its_key_groups(backends: Backends) -> None:
     before = backends.restored([], 2)
     for backend in before:
         for i in range(20):
@@ -103,7 +102,7 @@ def test_subtasks_are_read_one_after_the_other(backends: Backends) -> None:
     assert set(backends.storage.reads) == files[0] | files[1]
 
 
-def test_timers_are_rows_too(backends: Backends) -> None:
+def test_timers_are_returned_as_rows(backends: Backends) -> None:
     backend = backends.create()
     service = create_timer_service(backend)
     at(backend, "b", (0, 5))
@@ -130,7 +129,7 @@ def test_damaged_and_foreign_snapshots_are_refused(backends: Backends) -> None:
         list(read_state([handle], "value", backends.storage))
 
 
-def test_handles_for_range_are_those_that_overlap() -> None:
+def test_handles_for_a_range_are_those_that_overlap_it() -> None:
     handles = [{"key_groups": [0, 4]}, {"key_groups": [5, 9]}, {"key_groups": [10, 15]}]
     assert handles_for_range(handles, KeyGroupRange(4, 9)) == handles[:2]
     assert handles_for_range(handles, KeyGroupRange(16, 20)) == []

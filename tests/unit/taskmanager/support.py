@@ -1,4 +1,4 @@
-"""One exchange by itself."""
+"""A single exchange for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MAX_PARALLELISM = 128
 
 
 def exchange(partitioning: Partitioning, parallelism: int) -> ExchangeSpec:
-    """From one sender to so many receivers."""
+    """Return an exchange from one sender to `parallelism` receivers."""
     return ExchangeSpec(
         id=0,
         source_stage=0,

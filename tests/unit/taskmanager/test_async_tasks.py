@@ -1,4 +1,4 @@
-"""While requests are under way a task does everything else: commands, timers, output; and an answer wakes it."""
+"""While requests are pending a task handles commands, timers and output, and an answer wakes it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream import AsyncDataStream, StreamExecutionEnvironment
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.records.batch import MIN_TIMESTAMP, RowBatch
@@ -35,7 +35,7 @@ LAST = 5
 
 
 class Service:
-    """Answers nobody before it is open."""
+    """A service that answers no request before it is open."""
 
     is_open = threading.Event()
     asked: list[int] = []
@@ -56,7 +56,7 @@ def _service() -> Iterator[None]:
 
 
 class Control:
-    """Gives a command when its condition holds; sleeps as the real one does."""
+    """A control connection that returns a command when its condition is true. It sleeps as the real one does."""
 
     def __init__(self, *commands: tuple[Any, EpochCommand]) -> None:
         self.commands = deque(commands)
@@ -79,7 +79,7 @@ def in_flight(ack: LevelAck) -> int:
     return sum(map(len, items))
 
 
-def test_a_source_whose_operator_is_full_still_carries_out_commands() -> None:
+def test_a_source_with_a_full_operator_still_executes_commands() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     numbers = env.from_source(NumberSequenceSource(0, LAST), WatermarkStrategy.no_watermarks(), "numbers")
     AsyncDataStream.unordered_wait(numbers, ask, 60_000, capacity=2).print()
@@ -107,7 +107,7 @@ def test_a_source_whose_operator_is_full_still_carries_out_commands() -> None:
     assert [ack.failure for ack in control.acks] == [None] * len(control.acks)
 
 
-def test_a_deeper_task_that_is_full_still_looks_at_timers_and_output() -> None:
+def test_a_deeper_task_with_a_full_operator_still_handles_timers_and_output() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     numbers = env.from_source(NumberSequenceSource(0, LAST), WatermarkStrategy.no_watermarks(), "numbers")
     AsyncDataStream.ordered_wait(numbers.rebalance(), ask, 60_000, capacity=1).print()
@@ -124,7 +124,7 @@ def test_a_deeper_task_that_is_full_still_looks_at_timers_and_output() -> None:
         if turns == 3:
             Service.is_open.set()
     assert turns > 3
-    assert time.monotonic() - began > 0.02, "it does not sleep while it waits"
+    assert time.monotonic() - began > 0.02, "the task does not sleep while it waits"
     deadline = time.monotonic() + 20
     while len(lines) < len(values) and time.monotonic() < deadline:
         level.environment.waker.wait(1)
@@ -134,8 +134,8 @@ def test_a_deeper_task_that_is_full_still_looks_at_timers_and_output() -> None:
     assert level.failure is None
 
 
-def test_an_answer_ends_the_sleep_of_a_task() -> None:
-    """Its patience is without end; what wakes it is a file that its reader of rows waits for, too."""
+def test_an_answer_wakes_a_task() -> None:
+    """Its patience is unlimited. A file descriptor, which its reader of rows also watches, wakes it."""
     env = StreamExecutionEnvironment.get_execution_environment()
     numbers = env.from_source(NumberSequenceSource(0, LAST), WatermarkStrategy.no_watermarks(), "numbers")
     AsyncDataStream.ordered_wait(numbers.rebalance(), ask, 60_000).print()
@@ -148,7 +148,7 @@ def test_an_answer_ends_the_sleep_of_a_task() -> None:
     def rows() -> Iterator[bytes]:
         yield _MARK.pack(MARKER, 0, 0) + encode_command(EpochCommand(1, 0, is_first=True))
         yield encode_buffer(job.exchanges[0].id, 0, 0, MIN_TIMESTAMP, False, RowBatch([7], None))
-        level.next_wake = lambda: None  # type: ignore[method-assign]  # the sink's second is not what wakes it
+        level.next_wake = lambda: None  # type: ignore[method-assign]  # the interval of the sink must not wake it
         assert task._patience() is None
         Service.is_open.set()
         assert select.select(level.environment.waker.files(), (), (), 20)[0]

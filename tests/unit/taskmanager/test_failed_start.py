@@ -1,4 +1,4 @@
-"""A task that fails before its first epoch says so in the ack of the attempt it was started for."""
+"""A task that fails before its first epoch reports it in the ack of its attempt."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def graph() -> JobGraph:
 
 
 class Control:
-    """Takes what a task sends."""
+    """A control connection that stores the frames of a task."""
 
     def __init__(self) -> None:
         self.acks: list[LevelAck] = []
@@ -64,7 +64,7 @@ class Control:
     ],
     ids=["open", "restore"],
 )
-def test_the_failure_carries_the_number_of_the_attempt(restore: RestoreCommand | None, told: str) -> None:
+def test_the_failure_contains_the_number_of_the_attempt(restore: RestoreCommand | None, told: str) -> None:
     control = Control()
     task = LevelTask(graph(), 0, 0, TaskEnvironment("job", "asks", ATTEMPT, ManualClock()))
     command = EpochCommand(attempt=ATTEMPT, epoch=0, is_first=True, restore=restore)

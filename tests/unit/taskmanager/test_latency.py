@@ -1,4 +1,4 @@
-"""Latency markers wait where records wait, go past functions and windows, and are told by source and operator."""
+"""Latency markers wait with the records, bypass functions and windows, and are reported by source and operator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.taskmanager.support import exchange
 
 
 def latencies(master: JobMaster) -> dict[str, Any]:
-    """Counts of all distributions of latency, by name; those of subtasks together."""
+    """Return the counts of all latency distributions by name, added up over subtasks."""
     found: dict[str, Any] = {}
     for stage in master.graph.stages:
         for index in range(stage.parallelism):
@@ -35,7 +35,7 @@ def latencies(master: JobMaster) -> dict[str, Any]:
 
 
 def windowed(folder: Path, **settings: str) -> JobMaster:
-    """A source, a function, a window that does not fire, a sink; two exchanges."""
+    """Run a source, a function, a window that does not fire and a sink, with two exchanges."""
     env = environment(folder, **{"parallelism.default": "2", **settings})
     numbers = env.from_source(DataGeneratorSource(int, None, 100.0), None, "numbers").uid("numbers")
     hours = numbers.key_by(lambda value: value % 4).window(TumblingProcessingTimeWindows.of(3_600_000)).reduce(Sum())
@@ -55,7 +55,7 @@ def ended(master: JobMaster) -> None:
     master.wait(30)
 
 
-def test_every_operator_tells_its_latency_behind_a_window_too(tmp_path: Path) -> None:
+def test_every_operator_reports_its_latency_even_after_a_window(tmp_path: Path) -> None:
     master = windowed(tmp_path, **{"metrics.latency.interval": "20 ms"})
     names = {f"{name}.source_id.numbers.latency_count" for name in ("hours", "plain", "shown")}
     until(lambda: all(latencies(master).get(name, 0) >= 6 for name in names), master)
@@ -70,14 +70,14 @@ def test_every_operator_tells_its_latency_behind_a_window_too(tmp_path: Path) ->
         ("subtask", {f"plain.source_id.numbers.source_subtask_index.{n}.latency_count" for n in (0, 1)}),
     ],
 )
-def test_what_is_told_apart_can_be_chosen(tmp_path: Path, granularity: str, expected: set[str]) -> None:
+def test_the_granularity_of_the_metric_is_configurable(tmp_path: Path, granularity: str, expected: set[str]) -> None:
     master = windowed(tmp_path, **{"metrics.latency.interval": "20 ms", "metrics.latency.granularity": granularity})
     until(lambda: expected <= set(latencies(master)), master)
     assert {name for name in latencies(master) if name.startswith("plain.")} == expected
     ended(master)
 
 
-def test_there_are_none_unless_they_are_asked_for(tmp_path: Path) -> None:
+def test_no_markers_exist_by_default(tmp_path: Path) -> None:
     master = windowed(tmp_path)
     until(lambda: master.metrics.epochs > 5, master)
     assert latencies(master) == {}
@@ -88,7 +88,7 @@ KINDS = [Exchange.KEY_GROUP, Exchange.REBALANCE, Exchange.BROADCAST, Exchange.GL
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_marker_waits_behind_what_is_collected_for_its_target(kind: Exchange) -> None:
+def test_a_marker_waits_behind_the_records_for_its_target(kind: Exchange) -> None:
     sent: list[tuple[int, bytes]] = []
     by_key = (lambda value: value, 0) if kind is Exchange.KEY_GROUP else ()
     writer = create_writer(exchange(Partitioning(kind, *by_key), 3), 1, lambda target, row: sent.append((target, row)))
@@ -96,14 +96,14 @@ def test_a_marker_waits_behind_what_is_collected_for_its_target(kind: Exchange) 
     marker = LatencyMarker(7, 1, float(now_ms()))
     writer.latency(marker)
     assert [row for _, row in sent if row[0] == LATENCY] == []
-    assert writer.holds_back
+    assert writer.has_unflushed
     writer.flush()
     marked = [(target, row) for target, row in sent if row[0] == LATENCY]
     assert [decode_latency(row) for _, row in marked] == [marker]
     to = marked[0][0]
     assert [row[0] for target, row in sent if target == to][-1] == LATENCY
     assert not [row for target, row in sent if target == to and row[0] == DATA][1:]
-    assert not writer.holds_back
+    assert not writer.has_unflushed
 
 
 def test_targets_get_markers_in_turn() -> None:

@@ -1,4 +1,4 @@
-"""What a task answers to look-ups between two batches; whatever is asked, it goes on."""
+"""The answers of a task to look-ups between two batches. No look-up can stop the task."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -19,7 +19,7 @@ from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.records.batch import MIN_TIMESTAMP, RowBatch
 from penstock.state.encoding.keys import UNTYPED_KEYS
 from penstock.state.key_groups import key_group, subtask_for_key_group
-from penstock.state.peeked_rows import row_of
+from penstock.state.peek.rows import row_of
 from penstock.taskmanager import stream_task
 from penstock.taskmanager.exchange.row_stream import TICK_ROW, ArrivingRows
 from penstock.taskmanager.exchange.rows import MARKER, encode_buffer
@@ -40,7 +40,7 @@ SLOTS, ATTEMPT = 2, 4
 
 
 class Awkward:
-    """Of a type that cannot be stored."""
+    """A class that cannot be stored."""
 
 
 class Kept(KeyedProcessFunction):
@@ -68,7 +68,7 @@ OTHER = next(n for n in range(9) if subtask_for_key_group(key_group(n, 8), SLOTS
 
 
 class Control:
-    """What waits at the connection, and what the task says."""
+    """A control connection with waiting frames, which stores the frames of the task."""
 
     def __init__(self) -> None:
         self.waiting: list[bytes] = []
@@ -94,7 +94,7 @@ class Control:
 
 
 class Rows(ArrivingRows):
-    """Rows of a list; what is no row is called."""
+    """The rows of a list. An item that is not a row is called."""
 
     def __init__(self, *rows: Any) -> None:
         self._rows = iter(rows)
@@ -105,7 +105,7 @@ class Rows(ArrivingRows):
         return row
 
 
-def look(key: Any, attempt: int = ATTEMPT, state: str = "newest", uid: str = "kept") -> bytes:
+def look_up_frame(key: Any, attempt: int = ATTEMPT, state: str = "newest", uid: str = "kept") -> bytes:
     return encode_look_up(LookUp(1, attempt, uid, state, UNTYPED_KEYS.encode(key)))
 
 
@@ -115,7 +115,7 @@ def first_markers() -> list[bytes]:
 
 
 def answers_to(*frames: bytes, value: Any = None, ready: bool = True) -> tuple[list[LookUpAnswer], Control]:
-    """Of the first subtask, when it sleeps after it was given a value of `KEY`."""
+    """Return the answers of the first subtask. It sleeps after it gets a value of `KEY`."""
     job, control = graph(), Control()
     rows: list[Any] = [*first_markers()] if ready else []
     if value is not None:
@@ -130,8 +130,8 @@ def answers_to(*frames: bytes, value: Any = None, ready: bool = True) -> tuple[l
     return control.answers, control
 
 
-def test_a_task_that_sleeps_answers_all_that_wait() -> None:
-    answers, _ = answers_to(*[look(KEY)] * 3, look("nothing"), value=KEY)
+def test_a_sleeping_task_answers_all_waiting_look_ups() -> None:
+    answers, _ = answers_to(*[look_up_frame(KEY)] * 3, look_up_frame("nothing"), value=KEY)
     found = [answer.found for answer in answers if answer.found is not None and answer.found.items]
     rows = [row_of(KEY, "newest", one) for one in found]
     assert [row.value for row in rows if row is not None] == [KEY] * 3
@@ -141,26 +141,26 @@ def test_a_task_that_sleeps_answers_all_that_wait() -> None:
 @pytest.mark.parametrize(
     ("frame", "says", "later"),
     [
-        (look(KEY, attempt=3), "attempt 3 is over", True),
-        (look(OTHER), "another subtask has the key", True),
-        (look(KEY, state="else"), "has not used the state yet", True),
-        (look(KEY, uid="else"), "the task is starting", True),
+        (look_up_frame(KEY, attempt=3), "attempt 3 is over", True),
+        (look_up_frame(OTHER), "another subtask has the key", True),
+        (look_up_frame(KEY, state="else"), "has not used the state yet", True),
+        (look_up_frame(KEY, uid="else"), "the task is starting", True),
     ],
 )
-def test_what_it_cannot_say_is_refused(frame: bytes, says: str, later: bool) -> None:
+def test_a_look_up_that_the_task_cannot_answer_is_refused(frame: bytes, says: str, later: bool) -> None:
     ((answer,), control) = answers_to(frame, value=KEY)
     assert says in answer.refusal
     assert (answer.found, answer.is_later) == (None, later)
     assert control.failures == []
 
 
-def test_before_the_state_is_restored_there_is_no_answer() -> None:
-    ((answer,), _) = answers_to(look(KEY), ready=False)
+def test_look_ups_have_no_answer_before_the_state_is_restored() -> None:
+    ((answer,), _) = answers_to(look_up_frame(KEY), ready=False)
     assert answer.is_later
 
 
-def test_a_turn_ends_when_it_has_taken_some_ms_and_what_waits_has_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Though nothing more comes: what waits was received already."""
+def test_a_turn_ends_after_some_ms_and_the_waiting_look_ups_get_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This holds even if no more frames arrive, because the waiting look-ups have already been received."""
     from penstock.state.hashmap.backend import HashMapStateBackend
 
     peek = HashMapStateBackend.peek
@@ -177,27 +177,27 @@ def test_a_turn_ends_when_it_has_taken_some_ms_and_what_waits_has_the_next(monke
         seen.append((len(control.answers), stream.patience()))
 
     ticks = [part for _ in range(8) for part in (TICK_ROW, note)]
-    stream = Rows(*first_markers(), lambda: control.waiting.extend([look(KEY)] * 8), *ticks)
+    stream = Rows(*first_markers(), lambda: control.waiting.extend([look_up_frame(KEY)] * 8), *ticks)
     made: Any = control
     for _ in StreamTask(LevelTask(job, 1, 0, TaskEnvironment("job", "job", 1, ManualClock())), made, 0.0, stream).run(
         stream
     ):
         pass
     counts = [0, *(count for count, _ in seen)]
-    assert max(after - before for before, after in pairwise(counts)) <= 2  # with that of the timers
+    assert max(after - before for before, after in pairwise(counts)) <= 2  # including the turn of the timers
     assert counts[-1] == 8
     assert all(patience == 0.0 for count, patience in seen if count < 8)
     assert seen[-1][1] != 0.0
 
 
-def test_a_source_reads_on_between_look_ups_that_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_reads_between_slow_look_ups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_task, "_LOOK_UPS_S", 0.0)
     job, control = graph(), Control()
     task = LevelTask(job, 0, 0, TaskEnvironment("job", "job", 1, ManualClock()))
     turns: list[int] = []
-    take_out = task.take_out
-    monkeypatch.setattr(task, "take_out", lambda: turns.append(len(control.answers)) or take_out())  # type: ignore[func-returns-value]
-    control.waiting = [look(KEY)] * 5 + [encode_command(EpochCommand(ATTEMPT, 1, terminate=True))]
+    take_output = task.take_output
+    monkeypatch.setattr(task, "take_output", lambda: turns.append(len(control.answers)) or take_output())  # type: ignore[func-returns-value]
+    control.waiting = [look_up_frame(KEY)] * 5 + [encode_command(EpochCommand(ATTEMPT, 1, terminate=True))]
     first = b"\0" + encode_command(EpochCommand(ATTEMPT, 0, is_first=True))
     made: Any = control
     for _ in StreamTask(task, made).run(iter([first])):
@@ -206,14 +206,14 @@ def test_a_source_reads_on_between_look_ups_that_take_long(monkeypatch: pytest.M
     assert sorted(set(turns)) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_task_that_has_failed_says_nothing_of_its_state() -> None:
+def test_a_failed_task_does_not_answer_look_ups() -> None:
     job = graph()
     task = LevelTask(job, 1, 0, TaskEnvironment("job", "job", 1, ManualClock()))
     task.begin(EpochCommand(ATTEMPT, 0, is_first=True))
-    assert task.answer_look_up(msgspec.msgpack.decode(look(KEY)[1:], type=LookUp)).found is not None
+    assert task.answer_look_up(msgspec.msgpack.decode(look_up_frame(KEY)[1:], type=LookUp)).found is not None
     for _ in task.process(encode_buffer(job.exchanges[0].id, 0, 0, MIN_TIMESTAMP, False, RowBatch([99], None))):
         pass
-    answer = task.answer_look_up(msgspec.msgpack.decode(look(KEY)[1:], type=LookUp))
+    answer = task.answer_look_up(msgspec.msgpack.decode(look_up_frame(KEY)[1:], type=LookUp))
     assert (answer.found, answer.is_later, answer.refusal) == (None, True, "the task has failed")
 
 
@@ -221,16 +221,16 @@ def test_a_look_up_never_fails_the_task(monkeypatch: pytest.MonkeyPatch) -> None
     from penstock.state.hashmap.backend import HashMapStateBackend
 
     def broken(self: object, state: str, key: object) -> None:
-        raise ZeroDivisionError("in a type of the user's")
+        raise ZeroDivisionError("in a user type")
 
     monkeypatch.setattr(HashMapStateBackend, "peek", broken)
-    ((answer,), control) = answers_to(look(KEY), value=KEY)
-    assert answer.refusal == "ZeroDivisionError: in a type of the user's"
+    ((answer,), control) = answers_to(look_up_frame(KEY), value=KEY)
+    assert answer.refusal == "ZeroDivisionError: in a user type"
     assert control.failures == []
 
 
-def test_a_connection_that_is_lost_ends_look_ups_and_nothing_else() -> None:
-    """Its sources tell a task that the JobManager is gone."""
+def test_a_lost_connection_ends_only_the_look_ups() -> None:
+    """The sources of a task notice that the JobManager is gone."""
     job, control = graph(), Control()
 
     def lose() -> None:
@@ -245,8 +245,8 @@ def test_a_connection_that_is_lost_ends_look_ups_and_nothing_else() -> None:
     assert stream.also() == ()
 
 
-def test_frames_of_look_ups_are_none_of_others() -> None:
-    assert is_look_up(look(1))
+def test_frames_of_look_ups_differ_from_all_others() -> None:
+    assert is_look_up(look_up_frame(1))
     assert not is_look_up(encode_command(EpochCommand(1, 0)))
     task = LevelTask(graph(), 1, 0, TaskEnvironment("job", "job", 1, ManualClock()))
     assert not is_look_up(encode_ack(task.brief_ack()))

@@ -1,4 +1,5 @@
-"""At-least-once checkpoints: a task goes on behind a barrier until that has come from everywhere; nothing is lost by it."""
+"""At-least-once checkpoints: a task continues behind a barrier that has not arrived from all senders, without losing
+records."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -36,7 +37,7 @@ SLOTS = 2
 
 
 class Control:
-    """Takes the acks."""
+    """A control connection that stores the acks."""
 
     def __init__(self) -> None:
         self.acks: list[LevelAck] = []
@@ -75,7 +76,7 @@ def built(env: StreamExecutionEnvironment) -> JobGraph:
 
 
 def marker(command: EpochCommand, slot: int) -> bytes:
-    """Of this slot's source, for slot 0."""
+    """Return the marker of this slot's source for slot 0."""
     head = _MARK.pack(MARKER if command.aligns else OPEN_MARKER, slot, command.epoch)
     return head + encode_command(command) if slot == 0 else head
 
@@ -86,7 +87,7 @@ def buffer(sender: int, *values: int, watermark: int = MIN_TIMESTAMP) -> bytes:
 
 
 class Task:
-    """Slot 0 of the second level; rows are given to it one by one."""
+    """Slot 0 of the second level. A test passes rows to it one by one."""
 
     def __init__(self, graph: JobGraph) -> None:
         self.lines: list[str] = []
@@ -96,7 +97,7 @@ class Task:
         self.stream = StreamTask(LevelTask(graph, 1, 0, environment), control)
 
     def run(self, *rows: bytes) -> list[list[str]]:
-        """The lines that each row made."""
+        """Return the lines that each row caused."""
         found = []
 
         def told() -> Any:
@@ -121,7 +122,7 @@ class Task:
 
 
 @pytest.mark.parametrize("aligns", [False, True])
-def test_rows_behind_a_barrier_are_processed_before_it_has_come_from_everywhere(aligns: bool) -> None:
+def test_rows_behind_a_barrier_are_processed_before_it_has_arrived_from_all_senders(aligns: bool) -> None:
     first, second = EpochCommand(1, 0, is_first=True), EpochCommand(1, 1, aligns=aligns)
     task = Task(counting())
     lines = task.run(
@@ -139,7 +140,7 @@ def test_rows_behind_a_barrier_are_processed_before_it_has_come_from_everywhere(
     assert task.epochs == [0, 1]
 
 
-def test_after_a_failure_records_come_again_and_none_is_lost(tmp_path: Path) -> None:
+def test_records_are_repeated_but_not_lost_after_a_failure(tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     first = EpochCommand(1, 0, is_first=True)
     second = EpochCommand(1, 1, aligns=False, snapshot=SnapshotCommand(1, root, synchronous=True))
@@ -197,8 +198,8 @@ def test_an_attempt_that_ends_within_an_epoch_has_its_barriers_in_order() -> Non
     assert task.epochs == [0, 1, 2]
 
 
-def test_a_barrier_is_passed_on_as_it_came() -> None:
-    """An executor knows by the kind whether it has to hold back what comes behind."""
+def test_a_barrier_is_forwarded_unchanged() -> None:
+    """The kind tells an executor whether to hold back the rows behind it."""
     task = LevelTask(counting(), 0, 0, TaskEnvironment("job", "job", 1, ManualClock()))
     control: Any = Control()
     frames = [encode_command(EpochCommand(1, 1, aligns=False)), encode_command(EpochCommand(1, 2, terminate=True))]

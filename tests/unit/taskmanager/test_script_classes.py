@@ -1,4 +1,5 @@
-"""Classes of a program's own script come to a worker whole: structs with their fields, and what annotations mean."""
+"""Classes of the user's script arrive complete in a worker: structs with their fields, and annotations with their
+types."""
 
 from __future__ import annotations
 
@@ -13,15 +14,15 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import pytest
 
+from penstock.taskmanager.code.pickler import dumps
 from penstock.taskmanager.exchange.records import encode_object
-from penstock.taskmanager.worker import _pickled
 
 T = TypeVar("T")
 
 
-def told_elsewhere(pickled: bytes, told: str) -> str:
-    """What another process, which knows none of the classes, says of the pickled `it`."""
-    program = f"import pickle, sys; it = pickle.load(sys.stdin.buffer); print([{told}])"
+def evaluated_elsewhere(pickled: bytes, expression: str) -> str:
+    """Return the text of an expression on the pickled `it`, evaluated in a process that does not have the classes."""
+    program = f"import pickle, sys; it = pickle.load(sys.stdin.buffer); print([{expression}])"
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", program], input=pickled, capture_output=True, check=False, env=path)
     assert not done.returncode, done.stderr.decode()
@@ -84,12 +85,12 @@ def an_abstract_one() -> type[Any]:
     return Square
 
 
-SENT: dict[str, Callable[[Any], bytes]] = {"with the program": _pickled, "as a record": encode_object}
+SENT: dict[str, Callable[[Any], bytes]] = {"with the program": dumps, "as a record": encode_object}
 
 
 @pytest.mark.parametrize("how", SENT)
 @pytest.mark.parametrize(
-    ("make", "told", "expected"),
+    ("make", "expression", "expected"),
     [
         (a_struct, "it(bid_price=60).doubled(), it(bid_price=60).doubled().is_high", "[Bid(bid_price=120, notes=[], extra={}, scale=1.0), True]"),
         (a_struct, "*__import__('msgspec').to_builtins(it(bid_price=1)).items()", "[('type', 'bid'), ('bidPrice', 1), ('notes', []), ('extra', {}), ('scale', 1.0)]"),
@@ -100,14 +101,16 @@ SENT: dict[str, Callable[[Any], bytes]] = {"with the program": _pickled, "as a r
         (a_generic_one, "it(1), it.__parameters__", "[Box(content=1, label='box'), (~T,)]"),
     ],
 )  # fmt: skip
-def test_a_struct_of_the_script_arrives_whole(how: str, make: Callable[[], type], told: str, expected: str) -> None:
-    assert told_elsewhere(SENT[how](make()), told) == expected
+def test_a_struct_of_the_script_arrives_complete(
+    how: str, make: Callable[[], type], expression: str, expected: str
+) -> None:
+    assert evaluated_elsewhere(SENT[how](make()), expression) == expected
 
 
-def test_its_objects_arrive_with_it() -> None:
+def test_objects_of_a_struct_arrive_with_its_class() -> None:
     bid = a_struct()
     assert (
-        told_elsewhere(_pickled([bid(bid_price=1), bid(bid_price=2)]), "*(each.bid_price for each in it)") == "[1, 2]"
+        evaluated_elsewhere(dumps([bid(bid_price=1), bid(bid_price=2)]), "*(each.bid_price for each in it)") == "[1, 2]"
     )
 
 
@@ -117,7 +120,7 @@ import datetime, enum, sys
 from dataclasses import dataclass
 from typing import NamedTuple, TypedDict
 import msgspec
-from penstock.taskmanager.worker import _pickled
+from penstock.taskmanager.code.pickler import dumps
 
 class Color(enum.Enum):
     RED = 1
@@ -141,12 +144,12 @@ class Typed(TypedDict):
     at: datetime.date
     color: Color
 
-sys.stdout.buffer.write(_pickled({cls.__name__: cls for cls in (Color, Struct, Data, Named, Typed)}))
+sys.stdout.buffer.write(dumps({cls.__name__: cls for cls in (Color, Struct, Data, Named, Typed)}))
 """
 
 
 @pytest.mark.parametrize("name", ["Struct", "Data", "Named", "Typed"])
-def test_state_of_a_class_whose_annotations_are_text_is_declared_in_a_worker(name: str, tmp_path: Path) -> None:
+def test_state_of_a_class_with_annotations_as_text_is_declared_in_a_worker(name: str, tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -154,10 +157,12 @@ def test_state_of_a_class_whose_annotations_are_text_is_declared_in_a_worker(nam
     codec = f"__import__('penstock.state.encoding.serializers', fromlist=['x']).codec_for(it['{name}'], state='s')"
     value = f"it['{name}'](at=__import__('datetime').date(2026, 1, 1), color=it['Color'].RED)"
     assert (
-        told_elsewhere(pickled, f"(lambda codec, value: codec.decode(codec.encode(value)) == value)({codec}, {value})")
+        evaluated_elsewhere(
+            pickled, f"(lambda codec, value: codec.decode(codec.encode(value)) == value)({codec}, {value})"
+        )
         == "[True]"
     )
 
 
-def test_structs_of_modules_go_by_name() -> None:
-    assert len(_pickled(msgspec.structs.FieldInfo)) < 100
+def test_structs_of_modules_are_sent_by_name() -> None:
+    assert len(dumps(msgspec.structs.FieldInfo)) < 100

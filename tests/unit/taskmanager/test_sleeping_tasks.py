@@ -1,4 +1,4 @@
-"""A task of the pipelined runner never sleeps on something that it has to do."""
+"""A task of the pipelined runner never sleeps while it has work."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any, cast
 import pytest
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.functions import CoMapFunction, KeyedProcessFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.job_graph import JobGraph
@@ -30,7 +30,7 @@ TICK_ROW = bytes((TICK,))
 
 
 class Bursts(KeyedProcessFunction):
-    """A timer for every record; it emits many."""
+    """A function with a timer for every record, which emits many results."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -52,7 +52,8 @@ def numbers(env: StreamExecutionEnvironment) -> Any:
 
 
 def sent_by(level: LevelTask, *rows: bytes | Callable[[], None]) -> list[int]:
-    """Exchanges of the rows that the task sends while it gets these, behind its first marker; what is no row is called."""
+    """Return the exchanges of the rows that the task sends while it gets `rows` after its first marker. Callables are
+    called."""
     control = cast("Any", SimpleNamespace(send=lambda frame: None, close=lambda: None))
 
     def arriving() -> Iterator[bytes]:
@@ -71,7 +72,7 @@ def sent_by(level: LevelTask, *rows: bytes | Callable[[], None]) -> list[int]:
 
 
 class Later(ManualClock):
-    """Goes on to when the timer is due; the task may look at timers again."""
+    """A clock that advances to the due time of the timer. The task then checks its timers again."""
 
     def __call__(self) -> None:
         self.set(DUE_MS)
@@ -91,8 +92,8 @@ def buffer(exchange: int, value: int) -> bytes:
 
 
 @pytest.mark.parametrize("count", [1, 64, 5000])
-def test_what_a_timer_emits_leaves_with_the_tick_that_fires_it(count: int) -> None:
-    """As many records as fill a buffer are cut at once, and wait for nobody's flush."""
+def test_results_of_a_timer_are_sent_in_the_tick_that_fires_it(count: int) -> None:
+    """Records that fill a buffer are sent immediately, without a flush."""
     env = StreamExecutionEnvironment.get_execution_environment()
     numbers(env).key_by(lambda v: 0).process(Bursts(count)).key_by(lambda v: v).map(lambda v: v).print()
     job, clock = built(env), Later()
@@ -101,8 +102,8 @@ def test_what_a_timer_emits_leaves_with_the_tick_that_fires_it(count: int) -> No
     assert set(sent) == {job.exchanges[1].id}
 
 
-def test_rows_that_are_passed_on_do_not_keep_a_timer_from_firing() -> None:
-    """Rows for a deeper level that are always there leave no time for a tick."""
+def test_forwarded_rows_do_not_prevent_a_timer_from_firing() -> None:
+    """If rows for a deeper level are always available, no tick occurs."""
     env = StreamExecutionEnvironment.get_execution_environment()
     source = numbers(env)
     timed = source.key_by(lambda v: 0).process(Bursts(1)).key_by(lambda v: v)
@@ -111,14 +112,14 @@ def test_rows_that_are_passed_on_do_not_keep_a_timer_from_firing() -> None:
     passed = next(e.id for e in job.exchanges if e.level == 2 and job.stages[e.source_stage].level == 0)
     own = next(e.id for e in job.exchanges if e.level == 1)
     level = LevelTask(job, 1, 0, TaskEnvironment("job", "job", 1, clock))
-    assert level.passes(passed)
-    assert not level.takes(passed)
+    assert level.passes_through(passed)
+    assert not level.receives(passed)
     sent = sent_by(level, buffer(own, 1), clock, buffer(passed, 1), buffer(passed, 2))
     assert sent.count(passed) == 2
     assert len(sent) == 3
 
 
-def test_a_generator_of_watermarks_is_asked_without_a_second_record() -> None:
+def test_a_watermark_generator_is_called_without_a_second_record() -> None:
     class Late:
         def on_event(self, event: Any, timestamp: int, output: Any = None) -> None: ...
 
@@ -142,7 +143,7 @@ def test_a_generator_of_watermarks_is_asked_without_a_second_record() -> None:
     assert level.next_wake() == 200
 
 
-def test_a_writer_that_only_has_the_methods_is_called_every_second() -> None:
+def test_a_writer_without_the_base_class_is_called_every_second() -> None:
     operator = SinkOperator(cast("Any", None))
     operator._writer = cast("Any", SimpleNamespace())
     operator.context = cast("Any", SimpleNamespace(clock=ManualClock(500)))

@@ -1,4 +1,4 @@
-"""The pipelined form of a level's task: what comes before the first marker, how long buffers and sources wait."""
+"""The pipelined form of a level's task: rows before the first marker, and the waiting times of buffers and sources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
@@ -40,7 +40,7 @@ SLOTS = 2
 
 
 class Control:
-    """Takes the acks."""
+    """A control connection that stores the acks."""
 
     def __init__(self) -> None:
         self.acks: list[LevelAck] = []
@@ -76,8 +76,8 @@ def buffer(exchange: int, sender: int, watermark: int, *values: int) -> bytes:
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_rows_before_the_first_command_are_part_of_its_epoch(late: bool) -> None:
-    """A subtask without splits says once, before any other row, that nothing will come from it."""
+def test_rows_before_the_first_command_belong_to_its_epoch(late: bool) -> None:
+    """A subtask without splits announces once, before any other row, that it will send no records."""
     job = graph()
     exchange = job.exchanges[0].id
     lines: list[str] = []
@@ -102,7 +102,7 @@ def test_rows_before_the_first_command_are_part_of_its_epoch(late: bool) -> None
 
 
 def slow_job() -> JobGraph:
-    """Ten numbers by two keys, in batch mode."""
+    """Return a job for ten numbers with two keys, in batch mode."""
     env = StreamExecutionEnvironment.get_execution_environment()
     numbers = env.from_source(NumberSequenceSource(0, 9), WatermarkStrategy.no_watermarks(), "numbers")
     numbers.key_by(lambda v: v % 2).process(Slow()).print()
@@ -111,8 +111,8 @@ def slow_job() -> JobGraph:
     ).build()
 
 
-def test_a_barrier_comes_between_two_parts_of_what_is_left_when_input_has_ended() -> None:
-    """In batch mode; the JobManager is told that something is left, and when nothing is left any more."""
+def test_a_barrier_passes_between_two_parts_of_the_remaining_work() -> None:
+    """The job is in batch mode. The JobManager learns whether work remains."""
     job = slow_job()
     exchange = job.exchanges[0].id
     lines: list[str] = []
@@ -131,14 +131,14 @@ def test_a_barrier_comes_between_two_parts_of_what_is_left_when_input_has_ended(
     ]
     for _ in StreamTask(task, control).run(iter(rows)):
         pass
-    of_epochs = [(ack.epoch, ack.works_off) for ack in control.acks if not ack.is_brief]
+    of_epochs = [(ack.epoch, ack.has_remaining_work) for ack in control.acks if not ack.is_brief]
     assert of_epochs == [(0, False), (1, True), (2, False)]
     assert [ack.epoch for ack in control.acks if ack.waits] == [1]
     assert len(lines) == 10
 
 
-def test_behind_the_last_barrier_of_a_stop_nothing_is_worked_off() -> None:
-    """It would come again from the savepoint."""
+def test_no_remaining_work_is_done_after_the_last_barrier_of_a_stop() -> None:
+    """The records would be repeated from the savepoint."""
     job = slow_job()
     exchange = job.exchanges[0].id
     lines: list[str] = []
@@ -154,7 +154,7 @@ def test_behind_the_last_barrier_of_a_stop_nothing_is_worked_off() -> None:
     ]
     for _ in streamed.run(iter(rows)):
         pass
-    assert task.works_off
+    assert task.has_remaining_work
     assert lines == []
     assert streamed._patience() != 0.0
 
@@ -166,7 +166,7 @@ class Slow(KeyedProcessFunction):
 
 
 class Level:
-    """A level-0 task that makes a record whenever it is told to; a flush puts what was made into one row."""
+    """A task of level 0 that creates a record for each request. A flush puts the created records into one row."""
 
     level, slot, is_last = 0, 0, True
 
@@ -177,7 +177,7 @@ class Level:
         self.due: int | None = 0
         self.wake: int | None = None
         self.failure = None
-        self.uploads = self.works_off = False
+        self.uploads = self.has_remaining_work = False
         self.next_latency_at = math.inf
         self.environment = SimpleNamespace(clock=self, waker=Waker())
 
@@ -185,7 +185,7 @@ class Level:
         return round(stream_task.time.time() * 1000)
 
     @property
-    def holds_back(self) -> bool:
+    def has_unflushed(self) -> bool:
         return self.waiting > 0
 
     def flush(self) -> None:
@@ -193,7 +193,7 @@ class Level:
             self.out.append((0, bytes((DATA, self.waiting))))
         self.waiting = 0
 
-    def take_out(self) -> list[Row]:
+    def take_output(self) -> list[Row]:
         out, self.out = self.out, []
         return out
 
@@ -210,7 +210,7 @@ class Level:
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """The machine's clock, in s; `now.at = 5.0` sets it."""
+    """The machine's clock in s. `now.at = 5.0` sets it."""
     clock = SimpleNamespace(at=100.0)
     fake = SimpleNamespace(monotonic=lambda: clock.at, time=lambda: clock.at, perf_counter=lambda: clock.at)
     monkeypatch.setattr("penstock.taskmanager.stream_task.time", fake)
@@ -218,7 +218,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 
 def sent(timeout_s: float, now: SimpleNamespace, records_at: Iterable[float]) -> list[tuple[float, int]]:
-    """When rows left, in s since the task began, and how many records were in each."""
+    """Return when rows were sent, in s since the start of the task, and the number of records in each."""
     level: Any = Level()
     task = StreamTask(level, cast("Any", Control()), timeout_s)
     began = now.at
@@ -239,16 +239,16 @@ def sent(timeout_s: float, now: SimpleNamespace, records_at: Iterable[float]) ->
     ],
     ids=["no-timeout", "10-ms", "only-full-ones"],
 )
-def test_a_buffer_that_is_partly_full_waits_for_its_timeout(
+def test_a_partly_full_buffer_waits_for_its_timeout(
     now: SimpleNamespace, timeout_s: float, expected: list[tuple[float, int]]
 ) -> None:
-    """The first after a quiet time goes at once."""
+    """The first record after a quiet time is sent immediately."""
     assert sent(timeout_s, now, [0.02, 0.021, 0.025, 0.031, 0.05]) == expected
 
 
 @pytest.mark.parametrize("phase_s", [0.0, 0.003, 0.0145])
-def test_all_senders_send_at_the_same_moments_whenever_they_began(now: SimpleNamespace, phase_s: float) -> None:
-    """Who receives from several wakes up once for all of them. Nothing waits longer than a quarter more than the timeout."""
+def test_all_senders_send_at_the_same_moments_for_any_start_time(now: SimpleNamespace, phase_s: float) -> None:
+    """A receiver of several senders wakes up once for all of them. No record waits longer than 1.25 times the timeout."""
     now.at = began = 100.0 + phase_s
     left = [began + at for at, _ in sent(0.02, now, [0.0005 * n for n in range(400)])]
     assert all(after - before <= 0.0255 for before, after in pairwise(left))
@@ -267,7 +267,7 @@ def test_all_senders_send_at_the_same_moments_whenever_they_began(now: SimpleNam
     ],
     ids=["until-a-buffer-may-go", "ever-longer-without-input", "no-timeout", "at-most-a-nap"],
 )
-def test_a_source_rests_no_shorter_than_until_a_buffer_may_go(
+def test_a_source_rests_until_a_buffer_may_be_sent(
     now: SimpleNamespace, timeout_s: float, due_s: float | None, pauses: list[float]
 ) -> None:
     level: Any = Level()
@@ -294,7 +294,7 @@ def test_a_source_rests_no_shorter_than_until_a_buffer_may_go(
         ({"wake": 101_500}, 1.469),
         ({"wake": 100_000}, 0.019),
         ({"wake": 1 << 62}, 3600.0),
-        ({"failure": "told as soon as may be"}, 0.0),
+        ({"failure": "reported as soon as possible"}, 0.0),
     ],
     ids=[
         "nothing",
@@ -307,10 +307,8 @@ def test_a_source_rests_no_shorter_than_until_a_buffer_may_go(
         "a-failure",
     ],
 )
-def test_a_task_sleeps_until_there_is_something_to_do(
-    now: SimpleNamespace, about: dict[str, Any], patience: float | None
-) -> None:
-    """Buffers go 10 ms after the last ones; timers are looked at every 20 ms at most."""
+def test_a_task_sleeps_until_it_has_work(now: SimpleNamespace, about: dict[str, Any], patience: float | None) -> None:
+    """Buffers are sent 10 ms after the previous ones. Timers are checked at most every 20 ms."""
     level: Any = Level()
     task = StreamTask(level, cast("Any", Control()), 0.01)
     now.at += 0.03
@@ -323,7 +321,7 @@ def test_a_task_sleeps_until_there_is_something_to_do(
 
 
 @pytest.mark.parametrize(("wake_ms", "expected"), [(None, None), (100_500, 0.5)])
-def test_a_source_without_anything_to_read_waits_for_a_command_or_a_timer(
+def test_a_source_without_records_waits_for_a_command_or_a_timer(
     now: SimpleNamespace, wake_ms: int | None, expected: float | None
 ) -> None:
     level: Any = Level()
@@ -332,7 +330,7 @@ def test_a_source_without_anything_to_read_waits_for_a_command_or_a_timer(
 
 
 def run_numbers(*commands: EpochCommand) -> tuple[list[LevelAck], list[str]]:
-    """The source task of a job that prints 0..99: a pause of 50 looks before each command after the first."""
+    """Run the source task of a job that prints 0..99, with a pause of 50 polls before each command after the first."""
     env = StreamExecutionEnvironment.get_execution_environment()
     env.from_source(NumberSequenceSource(0, 99), WatermarkStrategy.no_watermarks(), "numbers").print()
     job = JobGraphBuilder(env.get_program().transformations, name="numbers", parallelism=1, max_parallelism=8).build()
@@ -350,7 +348,7 @@ def run_numbers(*commands: EpochCommand) -> tuple[list[LevelAck], list[str]]:
     return control.acks, lines
 
 
-def test_a_source_that_may_read_no_more_asks_for_the_next_epoch_once() -> None:
+def test_a_source_that_reached_its_limit_requests_the_next_epoch_once() -> None:
     acks, lines = run_numbers(
         EpochCommand(1, 0, max_records=20), EpochCommand(1, 1, max_records=30), EpochCommand(1, 2, terminate=True)
     )
@@ -364,8 +362,8 @@ def test_a_source_that_may_read_no_more_asks_for_the_next_epoch_once() -> None:
     assert len(lines) == 50
 
 
-def test_a_source_that_has_read_all_there_is_asks_for_the_next_epoch_once() -> None:
-    """A short job does not wait for the next barrier to be told that it is over."""
+def test_a_source_that_has_read_everything_requests_the_next_epoch_once() -> None:
+    """A short job does not wait for the next barrier to end."""
     acks, lines = run_numbers(EpochCommand(1, 0), EpochCommand(1, 1), EpochCommand(1, 2, terminate=True))
     assert [(ack.epoch, ack.is_brief, ack.waits) for ack in acks] == [
         (0, False, False),
@@ -376,8 +374,8 @@ def test_a_source_that_has_read_all_there_is_asks_for_the_next_epoch_once() -> N
     assert len(lines) == 100
 
 
-def test_nothing_is_read_behind_a_barrier_that_says_so_until_the_next_one() -> None:
-    """A stop or a rescale reads it again; if it fails, the next epoch reads on."""
+def test_a_source_reads_nothing_after_a_barrier_that_stops_reading() -> None:
+    """A stop or a rescale reads the records again. If it fails, the next epoch reads them."""
     last, on = EpochCommand(1, 1, max_ms=0), EpochCommand(1, 2, max_records=10)
     acks, lines = run_numbers(EpochCommand(1, 0, max_records=20), last, EpochCommand(1, 2, terminate=True))
     assert len(lines) == 20
@@ -386,7 +384,7 @@ def test_nothing_is_read_behind_a_barrier_that_says_so_until_the_next_one() -> N
     assert len(lines) == 30
 
 
-def test_an_upload_that_ends_with_an_error_is_the_tasks_failure_and_ends_no_process() -> None:
+def test_a_failed_upload_is_the_failure_of_the_task_and_does_not_end_the_process() -> None:
     task, control = LevelTask(graph(), 0, 0, TaskEnvironment("job", "sums", 1, ManualClock())), Control()
     upload: Future[Any] = Future()
     upload.set_exception(ValueError("the content of a staged file"))

@@ -1,4 +1,4 @@
-"""Types that nobody declared and that cannot be stored or sent: told at the first value, with operator, line and remedy."""
+"""Undeclared types that cannot be stored or sent are refused at the first value, with operator, line and remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Frozen:
 
 
 class Keeps(KeyedProcessFunction):
-    """Keeps an `Opaque` as a value, or as a key of a map."""
+    """A function that stores an `Opaque` as a value, or as a key of a map."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -52,7 +52,7 @@ class Keeps(KeyedProcessFunction):
         yield 1
 
 
-class Hears(BroadcastProcessFunction):
+class IgnoresBroadcast(BroadcastProcessFunction):
     def process_element(self, value: Any, ctx: Any) -> Iterator[int]:
         yield 1
 
@@ -64,7 +64,7 @@ RULES = MapStateDescriptor("rules")
 
 
 @pytest.mark.parametrize("where", ["value", "map value", "map key"])
-def test_rocksdb_says_so_at_the_first_value(where: str) -> None:
+def test_rocksdb_refuses_the_first_value(where: str) -> None:
     with JobHarness(backend="rocksdb") as harness:
         harness.collect(harness.source("numbers").key_by(lambda n: n).process(Keeps(where)), "out")
         harness.push("numbers", 1)
@@ -76,23 +76,23 @@ def test_rocksdb_says_so_at_the_first_value(where: str) -> None:
 
 
 @pytest.mark.parametrize("where", ["value", "map value", "map key", "key"])
-def test_hashmap_says_so_at_the_first_checkpoint_and_no_restart_is_tried(tmp_path: Path, where: str) -> None:
+def test_hashmap_refuses_the_value_at_the_first_checkpoint_without_a_restart(tmp_path: Path, where: str) -> None:
     env = environment(tmp_path, **{"execution.checkpointing.interval": "20 ms"})
     numbers = env.from_source(DataGeneratorSource(int, None, 100.0), None, "numbers")
     keyed = numbers.key_by(lambda n: Frozen(n) if where == "key" else n)
     keyed.process(Keeps(where)).name("keeps").print()
     refusal = refused(env)
     assert refusal.code == "STATE_TYPE"
-    assert "Frozen" in refusal.told if where == "key" else "Opaque" in refusal.told
-    assert "operator: keeps" in refusal.told
-    assert f"at: {__file__}:" in refusal.told
-    assert "declare the type" in refusal.told
+    assert "Frozen" in refusal.text if where == "key" else "Opaque" in refusal.text
+    assert "operator: keeps" in refusal.text
+    assert f"at: {__file__}:" in refusal.text
+    assert "declare the type" in refusal.text
 
 
-def test_broadcast_state_says_so_at_the_first_checkpoint(tmp_path: Path) -> None:
+def test_broadcast_state_refuses_the_value_at_the_first_checkpoint(tmp_path: Path) -> None:
     env = environment(tmp_path, **{"execution.checkpointing.interval": "20 ms"})
     numbers = env.from_source(DataGeneratorSource(int, None, 100.0), None, "numbers")
-    numbers.connect(numbers.broadcast(RULES)).process(Hears(), Types.LONG()).name("hears").print()
+    numbers.connect(numbers.broadcast(RULES)).process(IgnoresBroadcast(), Types.LONG()).name("hears").print()
     refusal = refused(env)
     assert (refusal.code, refusal.operator) == ("STATE_TYPE", "hears")
     assert refusal.points_to(__file__)
@@ -100,7 +100,7 @@ def test_broadcast_state_says_so_at_the_first_checkpoint(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("exchange", ["rebalance", "broadcast", "global_", "key_by"])
-def test_a_record_that_cannot_be_sent(exchange: str, parallelism: int) -> None:
+def test_a_record_that_cannot_be_sent_is_refused(exchange: str, parallelism: int) -> None:
     with JobHarness(parallelism) as harness:
         pairs = harness.source("numbers").map(lambda n: (n, Lock() if n == 2 else None))
         sent = pairs.key_by(lambda pair: pair[0]) if exchange == "key_by" else getattr(pairs, exchange)()
@@ -110,4 +110,4 @@ def test_a_record_that_cannot_be_sent(exchange: str, parallelism: int) -> None:
             harness.outputs("out")
     assert caught.value.operator == "Map"
     assert __file__ in caught.value.location
-    assert "pickled" in caught.value.remedy
+    assert "pickle supports" in caught.value.remedy

@@ -1,4 +1,4 @@
-"""What goes wrong while state is uploaded fails the checkpoint, in an answer that the JobManager can read."""
+"""Errors during the upload of state fail the checkpoint, in an answer that the JobManager can read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.taskmanager.worker import SystemClock
 
 
 class Refused(Exception):
-    """As drivers and users' encoders raise it: with a code that is not one of ours."""
+    """An error of a driver or of a user's encoder, with a code that is not one of Penstock's."""
 
     code = 403
 
@@ -29,7 +29,7 @@ class Failing:
 
 
 @pytest.mark.parametrize(("error", "code"), [(Refused("no"), ""), (StateTypeError("an Opaque"), "STATE_TYPE")])
-def test_only_a_code_of_ours_is_told(error: Exception, code: str) -> None:
+def test_only_a_code_of_penstock_is_reported(error: Exception, code: str) -> None:
     context = OperatorContext(
         uid="u",
         name="n",

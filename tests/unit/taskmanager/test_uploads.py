@@ -1,4 +1,4 @@
-"""What a task writes for one checkpoint is answered for when all of it is durable."""
+"""The files of one checkpoint are acknowledged when all of them are durable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.checkpoint.store.faults import Fault, FaultyStore
 from penstock.checkpoint.store.local_store import LocalStore
 from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy, Stores
-from penstock.state.backend import FileRef
+from penstock.state.files import FileRef
 from penstock.taskmanager.protocol import SnapshotAck
 from penstock.taskmanager.uploads import SnapshotUploads
 
@@ -24,7 +24,7 @@ LARGEST = 1 << 20
 
 
 class Task:
-    """Uploads of operators that each write one small file."""
+    """The uploads of operators that each write one small file."""
 
     def __init__(self, folder: Path, largest: int = LARGEST) -> None:
         policy = RetryPolicy(retry_for=0.05, pause=0.001, max_pause=0.002)
@@ -64,7 +64,7 @@ def test_small_files_of_all_operators_are_one_object(task: Task) -> None:
     assert len(task.storage.list_objects("shared")) == 1
 
 
-def test_nobody_is_answered_for_before_the_object_is_there(task: Task) -> None:
+def test_no_operator_is_acknowledged_before_the_object_exists(task: Task) -> None:
     with task.faulty.held("put", match="shared/") as put:
         futures = [task.uploads.submit(task.write(f"op{number}", b"x")) for number in range(3)]
         task.uploads.seal()
@@ -74,7 +74,7 @@ def test_nobody_is_answered_for_before_the_object_is_there(task: Task) -> None:
         assert [future.result(10).error for future in futures] == ["", "", ""]
 
 
-def test_nobody_is_answered_for_before_all_have_written(task: Task) -> None:
+def test_no_operator_is_acknowledged_before_all_have_written(task: Task) -> None:
     slow = threading.Event()
 
     def work() -> SnapshotAck:
@@ -89,7 +89,7 @@ def test_nobody_is_answered_for_before_all_have_written(task: Task) -> None:
     assert content(task, quick.result(10)) == b"x"
 
 
-def test_everyone_with_state_declines_when_the_object_cannot_be_put(task: Task) -> None:
+def test_all_operators_with_state_decline_if_the_object_cannot_be_put(task: Task) -> None:
     task.faulty.inject("put", Fault.DENIED, match="shared/", times=10**6)
     stateful = task.uploads.submit(task.write("count", b"x"))
     stateless = task.uploads.submit(lambda: SnapshotAck(checkpoint_id=1, uid="map", subtask=0, committables=["c"]))
@@ -100,7 +100,7 @@ def test_everyone_with_state_declines_when_the_object_cannot_be_put(task: Task) 
     assert (stateless.result(10).error, stateless.result(10).committables) == ("", ["c"])
 
 
-def test_an_error_of_one_is_told_by_that_one(task: Task) -> None:
+def test_an_error_of_one_operator_is_reported_by_that_operator(task: Task) -> None:
     def work() -> SnapshotAck:
         raise MemoryError("one too many")
 
@@ -111,12 +111,12 @@ def test_an_error_of_one_is_told_by_that_one(task: Task) -> None:
     assert content(task, good.result(10)) == b"x"
 
 
-def test_sealed_with_nothing_to_do(task: Task) -> None:
+def test_a_seal_without_files_does_nothing(task: Task) -> None:
     task.uploads.seal()
     assert task.storage.list_objects("shared") == []
 
 
-def test_without_merging_every_file_is_an_object(tmp_path: Path) -> None:
+def test_every_file_is_an_object_without_merging(tmp_path: Path) -> None:
     task = Task(tmp_path, largest=0)
     futures = [task.uploads.submit(task.write(f"op{number}", b"x")) for number in range(3)]
     assert [content(task, future.result(10)) for future in futures] == [b"x"] * 3

@@ -1,6 +1,7 @@
-"""Whatever hook of the user's raises, or ends the process with `sys.exit`: the job ends, and says whose line it was.
+"""If a user hook raises or calls `sys.exit`, the job ends with an error that names the user's line.
 
-In one process, where every hook can be tried; what kills or hangs is tried on real processes (`tests/integration/engine`).
+These tests try every hook in one process. Real processes that are killed or that hang are tested in
+`tests/integration/engine`.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ import pytest
 from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from tests.hooks.act import Act
 from tests.hooks.programs import HOOKS, build
-from tests.hooks.told import check_told
+from tests.hooks.reported import check_reported
 from tests.in_process import InProcess, environment
 
 ENDS_S = 20.0
 
 
 def ended(act: Act, folder: Path, *, deeper: bool, parallelism: int) -> tuple[PenstockError, Session]:
-    """What the job fails with."""
+    """Return the error of the job."""
     settings = {"restart-strategy.type": "none", "penstock.epoch.target": "20 ms"}
     env = environment(folder, **settings).set_parallelism(parallelism)
     session = Session(InProcess())
@@ -38,13 +39,13 @@ def ended(act: Act, folder: Path, *, deeper: bool, parallelism: int) -> tuple[Pe
 
 
 @pytest.mark.parametrize(("name", "way"), [(hook.name, way) for hook in HOOKS.values() for way in hook.ways])
-def test_the_author_is_told_his_line(name: str, way: str, tmp_path: Path) -> None:
-    """Levels, parallelism and the moment take turns with the hooks."""
+def test_an_error_of_a_hook_names_the_line_of_its_author(name: str, way: str, tmp_path: Path) -> None:
+    """Levels, parallelism and the moment vary with the hooks."""
     turn = list(HOOKS).index(name) + (way == "exit")
     later = turn % 3 == 0 and not HOOKS[name].start and not HOOKS[name].bounded
     act = Act(name, way, since=str(tmp_path / "now") if later else "")
     error, session = ended(act, tmp_path, deeper=turn % 2 == 0, parallelism=(1, 3)[turn // 2 % 2])
-    check_told(error, HOOKS[name], way)
+    check_reported(error, HOOKS[name], way)
     for master in session.dispatcher.jobs():
         assert master.history.status is JobStatus.FAILED
         failure = master.history.failures[0]

@@ -1,4 +1,4 @@
-"""A worker's process finds the modules of the job that it serves, and forgets those of the job before."""
+"""A worker process finds the modules of its job, and forgets those of the previous job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that reach the worker: where local files go, how identifiers of metrics begin."""
+"""Settings that reach the worker: the place of local files, and the identifiers of metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FOUND: list[Path] = []
 
 
 class Finds(KeyedProcessFunction):
-    """Notes what lies in a folder while the job runs."""
+    """A function that records the files of a folder while the job runs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -60,14 +60,14 @@ def test_identifiers_follow_the_configured_format(tmp_path: Path, identifiers: l
 
 
 def test_a_format_with_an_unknown_variable_is_refused_before_the_job_starts() -> None:
-    with pytest.raises(InvalidJob, match="no variable <room>"):
+    with pytest.raises(InvalidJob, match="the variable <room> does not exist"):
         JobSettings.from_configuration({"metrics.scope.operator": "<room>"})
 
 
 @pytest.mark.parametrize(
     ("disks", "places"), [(["ssd"], ["ssd"] * 3), (["a", "b"], ["a", "b", "a"]), ([], ["work"] * 3)]
 )
-def test_rocksdb_files_go_where_localdir_says(disks: list[str], places: list[str], tmp_path: Path) -> None:
+def test_rocksdb_files_are_in_the_configured_localdir(disks: list[str], places: list[str], tmp_path: Path) -> None:
     options = {"localdir": ", ".join(str(tmp_path / disk) for disk in disks)}
     made = [new_state_folder(options, str(tmp_path / "work"), slot, f"slot-{slot}") for slot in range(3)]
     assert [Path(folder.path).parent for folder in made] == [tmp_path / place for place in places]
@@ -75,7 +75,7 @@ def test_rocksdb_files_go_where_localdir_says(disks: list[str], places: list[str
 
 @pytest.mark.parametrize(("control_address", "shares"), [("", [None, 30, 30]), ("localhost:1", [None, 20, 10])])
 def test_operators_of_a_slot_share_its_memory(control_address: str, shares: list[int | None]) -> None:
-    """In one process all of it; where each level has a process, in proportion to its keyed operators."""
+    """One process gets all of it. If each level has a process, the shares are in proportion to their keyed operators."""
     options = {MEMORY: 30 << 20, "memory.write-buffer-ratio": 0.5}
     graph = Graph([0, 2, 1])
     given = []
@@ -92,7 +92,7 @@ def test_operators_of_a_slot_share_its_memory(control_address: str, shares: list
 
 
 class Graph:
-    """So many keyed operators on each level."""
+    """A graph with this many keyed operators on each level."""
 
     def __init__(self, keyed: list[int]) -> None:
         self.keyed = keyed
@@ -105,7 +105,7 @@ class Graph:
         return self.keyed[level]
 
 
-def test_rocksdb_of_a_job_lies_there(tmp_path: Path) -> None:
+def test_rocksdb_files_of_a_job_are_in_the_local_folder(tmp_path: Path) -> None:
     settings = {"state.backend.type": "rocksdb", "state.backend.rocksdb.localdir": str(tmp_path / "ssd")}
     env = environment(tmp_path, **settings)
     env.from_collection([1]).key_by(lambda n: n).process(Finds(tmp_path / "ssd")).print()

@@ -1,4 +1,4 @@
-"""A key that is none is refused alike at every parallelism, by both backends, whatever the operator does with it."""
+"""An invalid key is refused in the same way at every parallelism, by both backends and every operator."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ KEYS: dict[str, tuple[Callable[[int], Any], str, str]] = {
     "set": (lambda n: {n}, "a set cannot be a key", "frozenset"),
     "array": (lambda n: np.array([n]), "a numpy.ndarray cannot be a key", "tolist"),
     "mutable": (Mutable, "Mutable cannot be a key", "key_type"),
-    "nested": (lambda n: (n, [n]), "a list cannot be a key, it can change: [", "tuple"),
+    "nested": (lambda n: (n, [n]), "a list cannot be a key, because it is mutable: [", "tuple"),
     "opaque": (lambda n: Opaque(), "Opaque cannot be encoded", "key_type"),
 }
 OPERATORS: dict[str, Callable[[DataStream, Any], DataStream]] = {
@@ -110,7 +110,7 @@ OPERATORS: dict[str, Callable[[DataStream, Any], DataStream]] = {
 def refusal(
     build: Callable[[DataStream, Any], DataStream], key: Callable[[int], Any], parallelism: int, backend: str
 ) -> StateTypeError:
-    """What a job ends with that gets three records."""
+    """Return the error of a job with three records."""
     with JobHarness(parallelism, backend=backend) as harness:
         harness.collect(build(harness.source("ids"), lambda record: key(record["id"])), "out")
         harness.push("ids", {"id": 1}, {"id": 2}, {"id": 3}, timestamp=1)
@@ -121,7 +121,7 @@ def refusal(
 
 @pytest.mark.parametrize(("parallelism", "backend"), EVERYWHERE)
 @pytest.mark.parametrize("kind", KEYS)
-def test_every_kind_of_wrong_key(kind: str, parallelism: int, backend: str) -> None:
+def test_every_kind_of_wrong_key_is_refused(kind: str, parallelism: int, backend: str) -> None:
     key, message, remedy = KEYS[kind]
     error = refusal(OPERATORS["state"], key, parallelism, backend)
     assert message in error.message
@@ -133,16 +133,16 @@ def test_every_kind_of_wrong_key(kind: str, parallelism: int, backend: str) -> N
 
 @pytest.mark.parametrize(("parallelism", "backend"), EVERYWHERE)
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_whatever_is_done_with_it(operator: str, parallelism: int, backend: str) -> None:
+def test_a_wrong_key_is_refused_by_every_operator(operator: str, parallelism: int, backend: str) -> None:
     error = refusal(OPERATORS[operator], lambda n: [n], parallelism, backend)
-    assert "a list cannot be a key, it can change: [1], the key of {'id': 1}" in error.message
+    assert "a list cannot be a key, because it is mutable: [1], the key of {'id': 1}" in error.message
 
 
 @pytest.mark.parametrize(("parallelism", "backend"), EVERYWHERE)
 @pytest.mark.parametrize("operator", [name for name in OPERATORS if name not in ("no state", "map")])
-def test_one_wrong_key_among_good_ones(operator: str, parallelism: int, backend: str) -> None:
+def test_one_wrong_key_among_valid_ones_is_refused(operator: str, parallelism: int, backend: str) -> None:
     error = refusal(OPERATORS[operator], lambda n: n if n < 3 else [n], parallelism, backend)
-    assert "a list cannot be a key, it can change: [3], the key of {'id': 3}" in error.message
+    assert "a list cannot be a key, because it is mutable: [3], the key of {'id': 3}" in error.message
     assert error.operator
     assert __file__ in error.location
 
@@ -153,18 +153,16 @@ UNTOLD: dict[str, Callable[[int], Any]] = {"enum": lambda n: Color.RED, "frozen"
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("key", UNTOLD)
 @pytest.mark.parametrize("operator", [name for name in OPERATORS if name not in ("no state", "map")])
-def test_a_key_whose_class_is_not_declared_is_refused_with_the_first_record(
-    operator: str, key: str, backend: str
-) -> None:
+def test_a_key_of_an_undeclared_class_is_refused_with_the_first_record(operator: str, key: str, backend: str) -> None:
     error = refusal(OPERATORS[operator], UNTOLD[key], 1, backend)
-    assert "cannot be told from its bytes alone" in error.message
+    assert "cannot be restored from its bytes" in error.message
     assert "key_type" in error.remedy
     assert error.operator
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("key", UNTOLD)
-def test_where_nothing_is_kept_of_it_it_is_a_key(key: str, backend: str) -> None:
+def test_a_key_that_is_not_stored_is_accepted(key: str, backend: str) -> None:
     with JobHarness(1, backend=backend) as harness:
         harness.collect(OPERATORS["no state"](harness.source("ids"), lambda record: UNTOLD[key](record["id"])), "out")
         harness.push("ids", {"id": 1})
@@ -172,7 +170,7 @@ def test_where_nothing_is_kept_of_it_it_is_a_key(key: str, backend: str) -> None
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_a_type_error_of_the_function_stays_one(backend: str) -> None:
+def test_a_type_error_of_the_function_is_reported_unchanged(backend: str) -> None:
     def adds_text(a: Any, b: Any) -> Any:
         return 1 + "1"  # type: ignore[operator]
 
@@ -185,7 +183,7 @@ def test_a_type_error_of_the_function_stays_one(backend: str) -> None:
 
 @pytest.mark.parametrize("subtask", [None, 0])
 @pytest.mark.parametrize(("parallelism", "backend"), EVERYWHERE)
-def test_in_the_harness_of_one_operator(parallelism: int, backend: str, subtask: int | None) -> None:
+def test_a_wrong_key_is_refused_in_the_operator_harness(parallelism: int, backend: str, subtask: int | None) -> None:
     def by_id(record: Any) -> Any:
         return [record["id"]]
 
@@ -200,17 +198,17 @@ def test_in_the_harness_of_one_operator(parallelism: int, backend: str, subtask:
 
 
 @pytest.mark.parametrize("column", [[[1], [2]], [{"a": 1}, {"a": 2}]], ids=["lists", "structs"])
-def test_a_column_of_wrong_keys(column: list[Any]) -> None:
+def test_a_column_of_wrong_keys_is_refused(column: list[Any]) -> None:
     batch = ColumnBatch(pa.record_batch({"id": pa.array(column)}), None, lambda columns: columns.to_pylist())
     partitioning = Partitioning(Exchange.KEY_GROUP, lambda record: record["id"], "id")
-    with pytest.raises(StateTypeError, match=r"cannot be a key, it can change: .*, the key of \{'id': "):
+    with pytest.raises(StateTypeError, match=r"cannot be a key, because it is mutable: .*, the key of \{'id': "):
         create_writer(exchange(partitioning, 1), 0, lambda target, row: None).write(batch)
     run = OperatorRun(RollingFieldsOperator(FieldAggregate.count(), itemgetter("id")))
-    with pytest.raises(StateTypeError, match=r"cannot be a key, it can change: .*, the key of \{'id': "):
+    with pytest.raises(StateTypeError, match=r"cannot be a key, because it is mutable: .*, the key of \{'id': "):
         run.push_batch(batch)
 
 
-def test_one_subtask_costs_no_key_per_record() -> None:
+def test_one_subtask_computes_no_key_per_record() -> None:
     seen: list[Any] = []
     partitioning = Partitioning(Exchange.KEY_GROUP, lambda record: seen.append(record) or record)
     writer = create_writer(exchange(partitioning, 1), 0, lambda target, row: None)

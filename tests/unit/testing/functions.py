@@ -1,4 +1,4 @@
-"""User functions of the worked examples, as a job's author would write them."""
+"""User functions of the examples, as the author of a job would write them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def by_parity(number: int) -> tuple[str, int]:
 
 
 class TemperatureAlert(KeyedProcessFunction):
-    """E40: (id, current, previous) when the temperature rose by more than the factor."""
+    """A function that emits (id, current, previous) if the temperature rose by more than the factor."""
 
     def __init__(self, factor: float = 1.1) -> None:
         self.factor = factor
@@ -46,7 +46,7 @@ class TemperatureAlert(KeyedProcessFunction):
 
 
 class HighTemperatureCount(ProcessFunction):
-    """E41: readings above 120 per subtask, kept as ten parts in operator list state, or as one."""
+    """A function that counts readings above 120 per subtask, in ten parts of operator list state or in one."""
 
     def __init__(self, parts: int = 10) -> None:
         self.number = parts
@@ -65,7 +65,7 @@ class HighTemperatureCount(ProcessFunction):
 
 
 class DynamicThresholds(KeyedBroadcastProcessFunction):
-    """E42: as E40, with a factor per sensor that comes on a stream of its own; 4.0 where there is none."""
+    """An alert with a factor per sensor from a broadcast stream. The default is 4.0."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.last = runtime_context.get_state(ValueStateDescriptor("last", float))
@@ -86,7 +86,7 @@ class DynamicThresholds(KeyedBroadcastProcessFunction):
 
 
 class KeyedAndOperatorCounts(KeyedProcessFunction):
-    """E43: (id, readings above 10 of the key, of the subtask)."""
+    """A function that emits (id, readings above 10 of the key, readings above 10 of the subtask)."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.of_key = runtime_context.get_state(ValueStateDescriptor("keyedCnt", int))
@@ -101,7 +101,7 @@ class KeyedAndOperatorCounts(KeyedProcessFunction):
 
 
 class SelfCleaningAlert(TemperatureAlert):
-    """E44: forgets a sensor that was silent for an hour of event time."""
+    """An alert that forgets a sensor without readings for one hour of event time."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         super().open(runtime_context)

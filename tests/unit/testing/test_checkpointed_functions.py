@@ -1,4 +1,5 @@
-"""Functions that take part in checkpoints: their state survives crashes and rescales, and they hear what became of checkpoints."""
+"""Functions with checkpointed state: the state survives crashes and rescales, and functions learn the outcome of
+checkpoints."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.common.typeinfo import Types
-from penstock.connectors.function import FunctionSource
+from penstock.connectors.core.function import FunctionSource
 from penstock.datastream.functions import (
     CheckpointedFunction,
     CheckpointListener,
@@ -29,7 +30,7 @@ from penstock.testing import JobHarness
 
 
 class Buffer(FlatMapFunction, CheckpointedFunction):
-    """Holds values back until there are three."""
+    """A function that emits its values in groups of three."""
 
     def __init__(self, *, union: bool = False) -> None:
         self.union = union
@@ -67,7 +68,7 @@ def test_state_of_a_function_survives_a_crash(declared: Any) -> None:
         assert [list(three) for three in harness.outputs("threes")] == [[1, 2, 3]]
 
 
-def test_what_came_after_the_snapshot_is_not_in_the_state() -> None:
+def test_values_after_the_snapshot_are_not_in_the_state() -> None:
     with JobHarness() as harness:
         harness.collect(harness.source("numbers").flat_map(Buffer()), "threes")
         harness.push("numbers", 1)
@@ -81,7 +82,7 @@ def test_what_came_after_the_snapshot_is_not_in_the_state() -> None:
 
 
 class Held(MapFunction, ListCheckpointed):
-    """Answers with what it has seen."""
+    """A function that emits all values so far."""
 
     def __init__(self) -> None:
         self.seen: list[int] = []
@@ -97,7 +98,7 @@ class Held(MapFunction, ListCheckpointed):
         return tuple(self.seen)
 
 
-def test_a_list_checkpointed_function_gets_its_list_back() -> None:
+def test_a_list_checkpointed_function_gets_its_list_again() -> None:
     with JobHarness() as harness:
         harness.collect(harness.source("numbers").map(Held()), "seen")
         harness.push("numbers", 1, 2)
@@ -109,7 +110,7 @@ def test_a_list_checkpointed_function_gets_its_list_back() -> None:
 
 
 @pytest.mark.parametrize(("union", "expected"), [(False, 4), (True, 6)])
-def test_a_rescale_spreads_list_state_and_gives_union_state_to_all(union: bool, expected: int) -> None:
+def test_a_rescale_distributes_list_state_and_gives_union_state_to_all(union: bool, expected: int) -> None:
     with JobHarness(parallelism=1) as harness:
         counts = harness.source("numbers").rebalance().map(Count(union=union))
         harness.collect(counts, "counts")
@@ -123,7 +124,7 @@ def test_a_rescale_spreads_list_state_and_gives_union_state_to_all(union: bool, 
 
 
 class Count(MapFunction, CheckpointedFunction):
-    """How many items its state has, each value being one."""
+    """A function that emits the number of items in its state. Each value is one item."""
 
     def __init__(self, *, union: bool) -> None:
         self.union = union
@@ -133,7 +134,7 @@ class Count(MapFunction, CheckpointedFunction):
         self.items = (store.get_union_list_state if self.union else store.get_list_state)("items", int)
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """The list is live."""
+        """Do nothing, because the list is the state itself."""
 
     def map(self, value: int) -> int:
         self.items.append(value)
@@ -151,7 +152,7 @@ class Listener(FilterFunction, CheckpointListener):
         HEARD.append(("complete", checkpoint_id))
 
 
-def test_a_listener_hears_that_a_checkpoint_is_complete() -> None:
+def test_a_listener_is_notified_of_a_complete_checkpoint() -> None:
     HEARD.clear()
     with JobHarness() as harness:
         harness.collect(harness.source("numbers").filter(Listener()), "numbers out")
@@ -164,20 +165,20 @@ def test_a_listener_hears_that_a_checkpoint_is_complete() -> None:
 
 
 class Windows(ProcessWindowFunction[Any, Any, Any, Any], CheckpointedFunction):
-    """Numbers its results over all keys."""
+    """A function that numbers its results over all keys."""
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         self.count = context.get_operator_state_store().get_list_state("count", int)
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """The list is live."""
+        """Do nothing, because the list is the state itself."""
 
     def process(self, key: Any, context: Any, elements: Iterable[Any]) -> list[Any]:
         self.count.append(1)
         return [(len(self.count), list(elements))]
 
 
-def test_a_window_function_may_have_such_state_too() -> None:
+def test_a_window_function_may_have_checkpointed_state() -> None:
     with JobHarness() as harness:
         harness.collect(harness.source("numbers").key_by(lambda value: value).count_window(2).process(Windows()), "out")
         harness.push("numbers", 1, 1, 2)
@@ -189,13 +190,13 @@ def test_a_window_function_may_have_such_state_too() -> None:
 
 
 class Written(SinkFunction, CheckpointedFunction, CheckpointListener):
-    """Numbers what it is given, over a crash."""
+    """A sink that numbers its values across a crash."""
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         self.count = context.get_operator_state_store().get_list_state("count", int)
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """The list is live."""
+        """Do nothing, because the list is the state itself."""
 
     def invoke(self, value: int) -> None:
         self.count.append(value)
@@ -205,7 +206,7 @@ class Written(SinkFunction, CheckpointedFunction, CheckpointListener):
         HEARD.append(("complete", checkpoint_id))
 
 
-def test_a_sink_function_may_have_such_state_too() -> None:
+def test_a_sink_function_may_have_checkpointed_state() -> None:
     HEARD.clear()
     with JobHarness() as harness:
         harness.source("numbers").add_sink(Written())
@@ -219,11 +220,11 @@ def test_a_sink_function_may_have_such_state_too() -> None:
 
 
 GATE = threading.Event()
-"""Values from five on come when it is open."""
+"""Event that releases the values from five upwards."""
 
 
 class Offsets(ParallelSourceFunction, CheckpointedFunction):
-    """Counts to ten, from where its state says; the state is list state or union list state."""
+    """A source that counts to ten, starting at the number in its list state or union list state."""
 
     def __init__(self, *, union: bool) -> None:
         self.union = union
@@ -252,7 +253,7 @@ class Offsets(ParallelSourceFunction, CheckpointedFunction):
 
 
 class Listed(SourceFunction, ListCheckpointed):
-    """The same with a list."""
+    """The same source with the state of `ListCheckpointed`."""
 
     next = 0
 
@@ -269,8 +270,8 @@ class Listed(SourceFunction, ListCheckpointed):
 @pytest.mark.parametrize(
     "function", [Offsets(union=False), Offsets(union=True), Listed()], ids=["list", "union", "plain"]
 )
-def test_a_source_function_may_have_such_state_too(function: Any) -> None:
-    """Neither a crash nor a rescale makes it miss or repeat a value."""
+def test_a_source_function_may_have_checkpointed_state(function: Any) -> None:
+    """The function loses or repeats no value after a crash and a rescale."""
     GATE.clear()
     instances = 2 if isinstance(function, ParallelSourceFunction) else 1
     with JobHarness(2) as harness:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from penstock import testing
+from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.window import TumblingEventTimeWindows
 from tests.unit.testing.functions import SelfCleaningAlert
 
@@ -28,10 +29,11 @@ from tests.unit.testing.functions import SelfCleaningAlert
 
 
 @pytest.mark.parametrize("name", TESTS)
-def test_example(name: str) -> None:
+def test_an_example_runs(name: str) -> None:
     names: dict[str, Any] = {
         "timedelta": timedelta,
         "TumblingEventTimeWindows": TumblingEventTimeWindows,
+        "WatermarkStrategy": WatermarkStrategy,
         "SelfCleaningAlert": SelfCleaningAlert,
         **{public: getattr(testing, public) for public in testing.__all__},
     }
@@ -40,13 +42,13 @@ def test_example(name: str) -> None:
 
 
 @pytest.mark.parametrize("block", WITH_FIXTURES)
-def test_example_with_fixtures(block: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_example_with_fixtures_runs(block: str, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(PAGE.parents[1]), *sys.path]))
     pytester.makepyfile(PREAMBLE + block)
     result = pytester.runpytest_subprocess("-p", "penstock.pytest_plugin", "-p", "no:cacheprovider")
     result.assert_outcomes(passed=block.count("def test_"))
 
 
-def test_there_are_examples() -> None:
+def test_the_page_has_examples() -> None:
     assert len(TESTS) >= 4
     assert WITH_FIXTURES

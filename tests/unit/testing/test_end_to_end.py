@@ -1,4 +1,4 @@
-"""The worked examples of sources and sinks under failures, as whole jobs: what comes out, and how often."""
+"""Examples of sources and sinks under failures, as whole jobs: their output, and how often it occurs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from penstock.common.job_status import JobStatus
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.two_phase import TwoPhaseCommitSink
-from penstock.connectors.write_ahead import FileCheckpointCommitter, GenericWriteAheadSink
+from penstock.connectors.core.two_phase import TwoPhaseCommitSink
+from penstock.connectors.core.write_ahead import FileCheckpointCommitter, GenericWriteAheadSink
 from penstock.datastream.functions import (
     MapFunction,
     ProcessAllWindowFunction,
@@ -29,14 +29,14 @@ from tests.unit.connectors.support import FileTransactions, visible
 
 SECOND = 1000
 RUN = 60
-"""Seconds of readings."""
+"""Length of the readings in seconds."""
 
 
 # --- sources ------------------------------------------------------------------------------------------------------
 
 
 class CountSource(SourceFunction):
-    """0, 1, 2, …, as far as the test says."""
+    """A source of 0, 1, 2, …, up to the limit of the test."""
 
     until = 0
 
@@ -67,7 +67,7 @@ class ResettableCountSource(CountSource):
 
 
 def counted(function: CountSource) -> list[int]:
-    """What it gives with a snapshot behind 500 numbers and a crash behind 1,000; up to 1,500."""
+    """Return the output up to 1,500, with a snapshot after 500 numbers and a crash after 1,000."""
     with JobHarness() as harness:
         numbers = harness.environment().add_source(function)
         harness.collect(numbers, "numbers")
@@ -87,13 +87,12 @@ def counted(function: CountSource) -> list[int]:
         return harness.outputs("numbers")
 
 
-def test_a_resettable_source_misses_and_repeats_nothing() -> None:
-    """E47."""
+def test_a_resettable_source_loses_and_repeats_nothing() -> None:
     assert counted(ResettableCountSource()) == list(range(1500))
 
 
-def test_a_source_that_is_not_resettable_begins_again() -> None:
-    """E47: what the snapshot covers, then everything from 0."""
+def test_a_source_that_is_not_resettable_starts_from_the_beginning() -> None:
+    """The output has the numbers before the snapshot, then all numbers from 0."""
     assert counted(CountSource()) == [*range(500), *range(1500)]
 
 
@@ -101,7 +100,7 @@ def test_a_source_that_is_not_resettable_begins_again() -> None:
 
 
 class Upsert(SinkFunction):
-    """Into a table with one row per sensor: an update, and an insert where there is nothing to update."""
+    """A sink to a table with one row per sensor: it updates the row, or inserts it if it does not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -120,7 +119,7 @@ class Upsert(SinkFunction):
 
 
 def test_upserts_leave_one_row_per_sensor(tmp_path: Path) -> None:
-    """E49: also after a failure behind records that are written already."""
+    """This also holds after a failure behind records that are already written."""
     with closing(sqlite3.connect(tmp_path / "temperatures.db")) as table:
         table.execute("CREATE TABLE Temperatures (sensor TEXT PRIMARY KEY, temp REAL)")
         with JobHarness() as harness:
@@ -138,7 +137,7 @@ def test_upserts_leave_one_row_per_sensor(tmp_path: Path) -> None:
 
 
 class FailingMapper(MapFunction):
-    """Forwards 16 records, then fails."""
+    """A function that forwards 16 records, then fails."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.left = 16
@@ -161,7 +160,7 @@ def iso_time(millis: int) -> str:
 
 
 WINDOWS = [(iso_time((second + 1) * SECOND), second + 0.5) for second in range(RUN)]
-"""What there is to come out: the mean temperature in second n is n and a half."""
+"""The expected output: the mean temperature in second n is n + 0.5."""
 
 
 class Played(NamedTuple):
@@ -170,7 +169,10 @@ class Played(NamedTuple):
 
 
 def play(attach: Callable[[DataStream], Any]) -> Played:
-    """A minute of readings; mean of each second over all sensors; the mapper that fails; the sink. Checkpoints each 10 s."""
+    """Run one minute of readings with the failing mapper, and emit the mean of each second over all sensors.
+
+    A checkpoint is taken every 10 s.
+    """
     settings = {
         "execution.checkpointing.interval": "10 s",
         "restart-strategy.type": "fixed-delay",
@@ -193,7 +195,7 @@ def play(attach: Callable[[DataStream], Any]) -> Played:
 
 
 def test_plain_print_repeats_windows_after_each_failure() -> None:
-    """E50, and why it has a sink of its own."""
+    """This output needs an exactly-once sink, because a plain print repeats windows."""
     played = play(lambda means: means.print())
     times = Counter(played.lines)
     assert played.failures >= 3
@@ -203,7 +205,7 @@ def test_plain_print_repeats_windows_after_each_failure() -> None:
 
 class Burst(NamedTuple):
     time: int
-    """When the checkpoint was taken (ms)."""
+    """Time of the checkpoint (ms)."""
     checkpoint_id: int
     windows: list[Any]
 
@@ -217,8 +219,8 @@ class Bursts(GenericWriteAheadSink):
         return True
 
 
-def test_a_write_ahead_sink_gives_each_window_once_in_bursts(tmp_path: Path) -> None:
-    """E50: a burst comes 10 s after the last one, or after the failure between them, and at the end."""
+def test_a_write_ahead_sink_writes_each_window_once_in_bursts(tmp_path: Path) -> None:
+    """A burst arrives 10 s after the previous one, or after the failure between them, and at the end."""
     SENT.clear()
     sink = Bursts(FileCheckpointCommitter(str(tmp_path)), sink_id="job")
     assert play(lambda means: means.sink_to(sink)).failures == 4
@@ -229,8 +231,7 @@ def test_a_write_ahead_sink_gives_each_window_once_in_bursts(tmp_path: Path) -> 
     assert (notes / "0").read_text() == f"0x{SENT[-1].checkpoint_id:016x}"
 
 
-def test_a_transactional_sink_gives_each_window_once(tmp_path: Path) -> None:
-    """E51."""
+def test_a_transactional_sink_writes_each_window_once(tmp_path: Path) -> None:
     assert play(lambda means: means.sink_to(TwoPhaseCommitSink(FileTransactions(tmp_path)))).failures >= 3
     lines = [line for file in visible(tmp_path / "out") for line in file.read_text().splitlines()]
     assert sorted(lines) == sorted(map(str, WINDOWS))

@@ -1,4 +1,4 @@
-"""The worked examples about watermarks between tasks, as whole jobs."""
+"""Examples of watermarks between tasks, as whole jobs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLOCKS = [2, 4, 3, 6]
 
 
 class Alarm(KeyedProcessFunction):
-    """One event-time timer per number, at that time."""
+    """A function that registers one event-time timer per number, at that time."""
 
     def process_element(self, value: int, ctx: Any) -> Iterator[Any]:
         ctx.timer_service().register_event_time_timer(value)
@@ -25,11 +25,11 @@ class Alarm(KeyedProcessFunction):
 
 
 @pytest.mark.parametrize("readers", [4, 2, 1], ids=["one partition each", "two partitions each", "all partitions"])
-def test_the_clock_of_a_task_is_the_least_of_its_partitions(readers: int) -> None:
-    """E8: partitions at 2, 4, 3, 6; then 4 on the first, 7 on the second, 6 on the third.
+def test_the_clock_of_a_task_is_the_minimum_of_its_partitions(readers: int) -> None:
+    """The partitions are at 2, 4, 3, 6. Then the first advances to 4, the second to 7 and the third to 6.
 
-    The clock goes 2, 3, 3, 4 and is told to all three outputs; timers fire at the very step that reaches them. It is the
-    same whether the partitions are four channels into the task or meet in a reader before it.
+    The clock is at 2, 3, 3, 4, and all three outputs receive it. A timer fires at the step that reaches its time. The
+    result does not depend on whether the partitions are four channels of the task or belong to one reader.
     """
     with JobHarness(parallelism=1) as harness:
         numbers = harness.source("numbers", splits=4).set_parallelism(readers)

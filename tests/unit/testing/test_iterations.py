@@ -1,4 +1,4 @@
-"""Iterations: what goes round comes back exactly once, over crashes, rescaling and restores, and bounded jobs end."""
+"""Iterations: feedback records return exactly once after crashes, rescaling and restores, and bounded jobs end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.checkpoint.savepoint.snapshots import resolve
 from penstock.common.errors import InvalidJob, PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.common.typeinfo import Types
-from penstock.connectors.feedback import INLINE_BYTES
+from penstock.connectors.simple.feedback import INLINE_BYTES
 from penstock.datastream import AsyncDataStream, StreamExecutionEnvironment
 from penstock.datastream.functions import AsyncFunction, KeyedProcessFunction
 from penstock.datastream.output_tag import OutputTag
@@ -28,12 +28,12 @@ from penstock.testing import JobHarness
 from penstock.testing.snapshot import JobSnapshot
 
 HELD = "PENSTOCK_TEST_HELD"
-"""While this variable is set, rows go round and nothing becomes of them."""
+"""Name of a variable. While it is set, rows circulate without being processed."""
 ROUNDS = OutputTag("rounds", Types.TUPLE([Types.LONG(), Types.LONG()]))
 
 
 class Collatz(KeyedProcessFunction):
-    """A number's way to 1; a state counts how often each number was met."""
+    """A function that computes a number's Collatz sequence to 1. Its state counts the visits of each number."""
 
     def open(self, runtime_context: Any) -> None:
         self._met = runtime_context.get_state(ValueStateDescriptor("met", Types.LONG()))
@@ -71,7 +71,7 @@ def declared(harness: JobHarness) -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_a_bounded_job_ends_when_nothing_goes_round(parallelism: int) -> None:
+def test_a_bounded_job_ends_when_no_record_circulates(parallelism: int) -> None:
     with JobHarness(parallelism) as harness:
         declared(harness)
         harness.push("numbers", *range(1, 40))
@@ -84,12 +84,12 @@ def steps(harness: JobHarness, count: int) -> None:
     harness._start()
     harness._start()
     for _ in range(count):
-        harness._driver._has_work()  # lets what was pushed in
+        harness._driver._has_work()  # passes the pushed records in
         harness._driver._step()
 
 
 def checkpointed(harness: JobHarness) -> str:
-    """The location of a checkpoint in which rows go round."""
+    """Return the location of a checkpoint that contains circulating rows."""
     os.environ[HELD] = "yes"
     number = harness._driver.request(Operation("checkpoint")).result
     assert harness._driver.master.parts.sources["again"].has_splits
@@ -98,7 +98,7 @@ def checkpointed(harness: JobHarness) -> str:
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_crashes_and_rescaling_neither_lose_nor_repeat(backend: str) -> None:
+def test_crashes_and_rescaling_neither_lose_nor_repeat_records(backend: str) -> None:
     with JobHarness(2, backend=backend) as harness:
         declared(harness)
         harness.push("numbers", *range(1, 20))
@@ -116,7 +116,7 @@ def test_crashes_and_rescaling_neither_lose_nor_repeat(backend: str) -> None:
         assert harness.status is JobStatus.FINISHED
 
 
-def test_a_snapshot_has_what_goes_round() -> None:
+def test_a_snapshot_contains_the_circulating_rows() -> None:
     with JobHarness(2) as harness:
         declared(harness)
         harness.push("numbers", 27, 97)
@@ -130,7 +130,7 @@ def test_a_snapshot_has_what_goes_round() -> None:
         assert Counter(harness.outputs("rounds")) == whole
 
 
-def test_rows_too_large_for_manifests_wait_in_files(tmp_path: Path) -> None:
+def test_rows_too_large_for_manifests_are_stored_in_files(tmp_path: Path) -> None:
     def cut(text: str) -> str:
         return text if HELD in os.environ else text[:-1]
 
@@ -159,7 +159,7 @@ class Echo(AsyncFunction):
         return [value - 1]
 
 
-def test_what_an_async_function_works_on_still_goes_round() -> None:
+def test_pending_records_of_an_async_function_still_circulate() -> None:
     with JobHarness(2) as harness:
         iteration = harness.source("numbers", type_info=Types.LONG()).iterate()
         lower = AsyncDataStream.unordered_wait(iteration, Echo(), 10_000)
@@ -170,7 +170,7 @@ def test_what_an_async_function_works_on_still_goes_round() -> None:
         assert Counter(harness.outputs("numbers")) == Counter([3, 2, 1, 0, 1, 0])
 
 
-def test_gathered_records_go_round_when_their_time_is_over() -> None:
+def test_gathered_records_circulate_after_their_timeout() -> None:
     with JobHarness() as harness:
         iteration = harness.source("numbers", type_info=Types.LONG()).iterate()
         lower = iteration.gather(10, timedelta(seconds=1)).flat_map(lambda numbers: [n - 1 for n in numbers])
@@ -183,7 +183,7 @@ def test_gathered_records_go_round_when_their_time_is_over() -> None:
         assert harness.status is JobStatus.FINISHED
 
 
-def test_times_go_round_and_the_clock_is_that_of_the_input() -> None:
+def test_timestamps_circulate_and_the_clock_is_that_of_the_input() -> None:
     with JobHarness() as harness:
         iteration = harness.source("numbers", type_info=Types.LONG()).iterate()
         lower = iteration.map(lambda number: number - 1)
@@ -196,7 +196,7 @@ def test_times_go_round_and_the_clock_is_that_of_the_input() -> None:
         assert harness.watermark("numbers") == 6
 
 
-def test_iterations_within_each_other_end() -> None:
+def test_nested_iterations_end() -> None:
     with JobHarness(2) as harness:
         outer = harness.source("numbers", type_info=Types.LONG()).iterate()
         inner = outer.iterate()
@@ -216,7 +216,7 @@ class Job:
     tries: int
 
 
-def test_objects_go_round_by_their_type_and_others_are_refused_by_name() -> None:
+def test_objects_circulate_by_their_type_and_others_are_refused_by_name() -> None:
     with JobHarness() as harness:
         jobs = harness.source("jobs", type_info=Job)
         iteration = jobs.iterate()
@@ -233,7 +233,7 @@ def test_objects_go_round_by_their_type_and_others_are_refused_by_name() -> None
         harness.push("jobs", Job(0))
         with pytest.raises(PenstockError, match=r"Job.*") as refused:
             harness.run()
-        assert "what goes round" in str(refused.value)
+        assert "feedback stream" in str(refused.value)
 
 
 def test_wrong_iterations_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""What the harness promises to the authors of tests."""
+"""The guarantees of the harness for the authors of tests."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Split(ProcessFunction):
         yield (ODD, value) if value % 2 else value
 
 
-def test_side_outputs_are_collected_by_their_stream() -> None:
+def test_side_outputs_are_collected_for_their_stream() -> None:
     with JobHarness() as harness:
         split = harness.source("numbers").process(Split())
         harness.collect(split, "even")
@@ -45,7 +45,7 @@ def test_timestamps_are_those_of_the_pushes() -> None:
         assert harness.outputs_with_timestamps("out") == [(1, 10), (2, None), (3, 7)]
 
 
-def test_a_window_fires_when_the_watermark_has_passed_it() -> None:
+def test_a_window_fires_when_the_watermark_has_passed_its_end() -> None:
     with JobHarness(parallelism=2) as harness:
         pairs = harness.source("pairs")
         windows = pairs.key_by(first).window(TumblingEventTimeWindows.of(timedelta(seconds=1)))
@@ -70,7 +70,7 @@ def test_a_strategy_makes_watermarks_from_the_records() -> None:
         assert harness.outputs("sums") == [("a", 6)]
 
 
-def test_splits_have_watermarks_of_their_own_and_an_idle_one_holds_nothing_back() -> None:
+def test_each_split_has_its_watermark_and_an_idle_one_does_not_block() -> None:
     with JobHarness(parallelism=2) as harness:
         harness.collect(harness.source("numbers", splits=2).rebalance(), "out")
         harness.advance_watermark("numbers", 100, split=0)
@@ -83,7 +83,7 @@ def test_splits_have_watermarks_of_their_own_and_an_idle_one_holds_nothing_back(
 
 
 class Every(KeyedProcessFunction):
-    """Gives the time, every 10 s of processing time since the key's first record."""
+    """A function that emits the time every 10 s of processing time since the first record of the key."""
 
     def process_element(self, value: Any, ctx: Any) -> None:
         ctx.timer_service().register_processing_time_timer(ctx.timer_service().current_processing_time() + 10_000)
@@ -107,7 +107,7 @@ def test_the_clock_stops_at_every_timer() -> None:
         assert harness.outputs("times")[3:] == [(41_000, 41_000)]
 
 
-def test_a_crash_mark_counts_once_and_outputs_come_once() -> None:
+def test_a_crash_counts_once_and_outputs_occur_once() -> None:
     with JobHarness() as harness:
         harness.collect(harness.source("numbers").map(lambda n: n), "out")
         harness.push("numbers", 1, CRASH, 2, CRASH, 3)
@@ -115,7 +115,7 @@ def test_a_crash_mark_counts_once_and_outputs_come_once() -> None:
         assert harness.restarts == 2
 
 
-def test_checkpoints_come_at_the_interval_of_the_manual_clock() -> None:
+def test_checkpoints_occur_at_the_interval_of_the_manual_clock() -> None:
     with JobHarness(configuration={"execution.checkpointing.interval": "10s"}) as harness:
         seen: Any = harness.source("numbers").map(lambda n: (0, n)).key_by(first).reduce(add)
         harness.collect(seen, "sums")
@@ -143,7 +143,7 @@ def test_a_failing_function_fails_the_test_with_its_own_traceback() -> None:
             harness.snapshot()
 
 
-def test_a_restart_strategy_is_kept_to() -> None:
+def test_a_restart_strategy_is_respected() -> None:
     settings = {
         "restart-strategy.type": "fixed-delay",
         "restart-strategy.fixed-delay.attempts": 2,
@@ -167,7 +167,7 @@ def test_closed_sources_finish_the_job_and_its_windows() -> None:
         assert harness.status is JobStatus.FINISHED
 
 
-def test_sources_of_the_environment_run_as_well() -> None:
+def test_sources_of_the_environment_also_run() -> None:
     with JobHarness() as harness:
         numbers = harness.environment().from_collection([1, 2, 3])
         numbers.print()
@@ -176,7 +176,7 @@ def test_sources_of_the_environment_run_as_well() -> None:
         assert harness.lines == ["1", "2", "3"]
 
 
-def test_records_of_classes_made_in_a_test_are_what_they_were() -> None:
+def test_records_of_classes_defined_in_a_test_are_unchanged() -> None:
     class Point(NamedTuple):
         x: int
 
@@ -191,7 +191,7 @@ def test_records_of_classes_made_in_a_test_are_what_they_were() -> None:
         assert isinstance(harness.outputs("points")[0], Point)
 
 
-def test_a_function_that_changes_its_input_does_not_change_what_is_read_again() -> None:
+def test_a_function_that_changes_its_input_does_not_change_repeated_records() -> None:
     def grown(values: list[int]) -> list[int]:
         values.append(0)
         return values
@@ -204,19 +204,19 @@ def test_a_function_that_changes_its_input_does_not_change_what_is_read_again() 
         assert harness.outputs("out") == [[1, 0]]
 
 
-def test_what_is_not_there_is_named() -> None:
+def test_a_missing_name_is_reported() -> None:
     with JobHarness() as harness:
         stream = harness.source("numbers", splits=2)
         harness.collect(stream, "out")
-        with pytest.raises(InvalidJob, match="no source 'number'"):
+        with pytest.raises(InvalidJob, match="source 'number' does not exist"):
             harness.push("number", 1)
-        with pytest.raises(InvalidJob, match="not a split 2"):
+        with pytest.raises(InvalidJob, match="split 2 does not exist"):
             harness.push("numbers", 1, split=2)
-        with pytest.raises(InvalidJob, match="no output 'ou'"):
+        with pytest.raises(InvalidJob, match="output 'ou' does not exist"):
             harness.outputs("ou")
-        with pytest.raises(InvalidJob, match="two sources 'numbers'"):
+        with pytest.raises(InvalidJob, match="the source 'numbers' already exists"):
             harness.source("numbers")
-        with pytest.raises(InvalidJob, match="two outputs 'out'"):
+        with pytest.raises(InvalidJob, match="the output 'out' already exists"):
             harness.collect(stream, "out")
         harness.run()
         with pytest.raises(InvalidJob, match="while the job runs"):

@@ -1,4 +1,4 @@
-"""One operator by itself."""
+"""A single operator in its harness."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_process_function_with_event_time_timers() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2, 5])
-def test_restore_at_another_parallelism(parallelism: int) -> None:
+def test_an_operator_is_restored_at_another_parallelism(parallelism: int) -> None:
     keys = [f"key-{n}" for n in range(30)]
     with OperatorHarness(ReduceOperator(add, first), parallelism=3) as harness:
         harness.push(*((key, 1) for key in keys))
@@ -52,7 +52,7 @@ def test_restore_at_another_parallelism(parallelism: int) -> None:
         assert sorted(harness.take()) == sorted((key, 11) for key in keys)
 
 
-def test_operator_list_state_is_spread() -> None:
+def test_operator_list_state_is_distributed() -> None:
     with OperatorHarness(HighTemperatureCount()) as harness:
         harness.push(*[("id", 121.0)] * 23)
         harness.restore(harness.snapshot(), 4)
@@ -61,7 +61,7 @@ def test_operator_list_state_is_spread() -> None:
         assert sum(count for _, count in harness.take()) == 27
 
 
-def test_both_inputs_of_a_broadcast_function() -> None:
+def test_a_broadcast_function_has_both_inputs() -> None:
     operator = KeyedBroadcastProcessOperator(DynamicThresholds(), [THRESHOLDS], first)
     with OperatorHarness(operator, parallelism=3) as harness:
         harness.push(("a", 1.5), ("b", 3.0), input_index=1)
@@ -80,7 +80,7 @@ class Later(KeyedProcessFunction):
         yield ctx.get_current_key(), timestamp, ctx.timer_service().current_processing_time()
 
 
-def test_processing_time_timers_and_side_outputs() -> None:
+def test_processing_time_timers_and_side_outputs_work() -> None:
     with OperatorHarness(Later(), first, parallelism=2, start_time=100) as harness:
         harness.push(("a", 50), ("b", 20))
         harness.advance_processing_time(to=119)
@@ -94,7 +94,7 @@ class Station(NamedTuple):
     name: str
 
 
-def test_keys_of_a_class_of_their_own() -> None:
+def test_keys_may_have_a_user_class() -> None:
     with OperatorHarness(KeyedAndOperatorCounts(), first, Station) as harness:
         harness.push((Station("KJFK"), 11.0))
         harness.restore(harness.snapshot())
@@ -107,7 +107,7 @@ def test_a_keyed_function_needs_a_key() -> None:
         OperatorHarness(Later())
 
 
-def test_a_function_without_keys_takes_records_in_turn() -> None:
+def test_a_function_without_keys_gets_records_in_turn() -> None:
     class Where(ProcessFunction):
         def open(self, runtime_context: Any) -> None:
             self.subtask = runtime_context.get_index_of_this_subtask()

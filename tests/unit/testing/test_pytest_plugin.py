@@ -1,4 +1,4 @@
-"""The fixtures that pytest has when Penstock is installed."""
+"""The fixtures that Penstock adds to pytest."""
 
 from __future__ import annotations
 
@@ -50,21 +50,21 @@ TESTS = """
 
 @pytest.fixture(autouse=True)
 def _engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes of these tests find it where this one does."""
+    """Let the processes of these tests find the engine of this process."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
 
 
-def test_fixtures_make_harnesses_as_the_mark_says(pytester: pytest.Pytester) -> None:
+def test_fixtures_create_harnesses_with_the_arguments_of_the_mark(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(TESTS)
     pytester.runpytest_subprocess("-p", PLUGIN, "--strict-markers", "-p", "no:cacheprovider").assert_outcomes(passed=3)
 
 
-def test_the_package_names_the_plugin() -> None:
+def test_the_package_declares_the_plugin() -> None:
     points = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     assert points == {PLUGIN: PLUGIN}
     assert importlib.import_module(PLUGIN)
 
 
-def test_who_uses_no_fixture_does_not_wait_for_the_engine() -> None:
+def test_tests_without_fixtures_do_not_load_the_engine() -> None:
     code = f"import sys, {PLUGIN}; sys.exit('penstock.jobmanager' in sys.modules or 'pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

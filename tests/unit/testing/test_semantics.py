@@ -1,4 +1,4 @@
-"""The worked examples about state, checkpoints and upgrades, as whole jobs."""
+"""Examples of state, checkpoints and upgrades, as whole jobs."""
 
 from __future__ import annotations
 
@@ -35,8 +35,7 @@ def last_of_each(records: list[tuple[Any, Any]]) -> dict[Any, Any]:
     return dict(records)
 
 
-def test_sums_go_on_after_a_crash_as_if_nothing_had_happened(parallelism: int) -> None:
-    """E6."""
+def test_sums_continue_after_a_crash_without_lost_or_repeated_records(parallelism: int) -> None:
     with JobHarness(parallelism) as harness:
         numbers = harness.source("numbers")
         harness.collect(numbers.map(by_parity).key_by(first).reduce(add).uid("sums"), "sums")
@@ -50,8 +49,8 @@ def test_sums_go_on_after_a_crash_as_if_nothing_had_happened(parallelism: int) -
         assert len(harness.outputs("sums")) == 7
 
 
-def test_sums_in_a_checkpoint_hold_exactly_what_lies_before_its_barriers(parallelism: int) -> None:
-    """E7: with 3 numbers of one source and 4 of the other, even is 8 and odd is 8."""
+def test_sums_in_a_checkpoint_contain_exactly_the_records_before_its_barriers(parallelism: int) -> None:
+    """The checkpoint follows 3 numbers of one source and 4 of the other. Even is 8 and odd is 8."""
     with JobHarness(parallelism) as harness:
         left, right = harness.source("left"), harness.source("right")
         sums = left.union(right).map(by_parity).key_by(first).reduce(add).uid("sums")
@@ -71,7 +70,7 @@ def test_sums_in_a_checkpoint_hold_exactly_what_lies_before_its_barriers(paralle
 
 
 class Entries(ProcessFunction):
-    """Keeps what it is given in operator list state; "?" gives (subtask, what it holds)."""
+    """A function that stores its values in operator list state. "?" emits (subtask, stored values)."""
 
     def __init__(self, *, union: bool) -> None:
         self.union = union
@@ -94,8 +93,9 @@ def spread(value: int, partitions: int) -> int:
 
 @pytest.mark.parametrize("union", [False, True], ids=["list", "union"])
 @pytest.mark.parametrize("new", [2, 8])
-def test_operator_list_state_is_spread_or_united(new: int, *, union: bool) -> None:
-    """E9: a to f on 3 subtasks; on 2: 3 each; on 8: two have none; union: all have all 6."""
+def test_operator_list_state_is_distributed_or_united(new: int, *, union: bool) -> None:
+    """The values a to f are on 3 subtasks. Two subtasks have 3 each, and two of eight subtasks have none.
+    Union gives all 6 to all."""
     with JobHarness(3) as harness:
         values = harness.source("values").partition_custom(spread, first)
         harness.collect(values.process(Entries(union=union)).uid("entries"), "held")
@@ -113,7 +113,7 @@ def test_operator_list_state_is_spread_or_united(new: int, *, union: bool) -> No
 
 
 class Ruled(BroadcastProcessFunction):
-    """(subtask, the rules it knows)."""
+    """A function that emits (subtask, its rules)."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.subtask = runtime_context.get_index_of_this_subtask()
@@ -143,7 +143,6 @@ def test_every_subtask_has_all_broadcast_state_after_a_rescale(new: int) -> None
 
 @pytest.mark.parametrize("new", [1, 2, 5])
 def test_keyed_state_moves_by_key_group(parallelism: int, new: int) -> None:
-    """E9."""
     keys = [f"key-{n}" for n in range(40)]
     with JobHarness(parallelism) as harness:
         pairs = harness.source("pairs")
@@ -157,8 +156,8 @@ def test_keyed_state_moves_by_key_group(parallelism: int, new: int) -> None:
         assert sorted(harness.take("sums")) == sorted((key, n + 100) for n, key in enumerate(keys))
 
 
-def test_temperature_alert(parallelism: int) -> None:
-    """E40, with a crash between the readings."""
+def test_temperature_alert_survives_a_crash(parallelism: int) -> None:
+    """The crash is between the readings."""
     with JobHarness(parallelism) as harness:
         readings = harness.source("readings")
         harness.collect(readings.key_by(first).process(TemperatureAlert()).uid("alertFunc"), "alerts")
@@ -170,7 +169,7 @@ def test_temperature_alert(parallelism: int) -> None:
 
 
 def test_high_temperature_count_survives_rescaling() -> None:
-    """E41: 23 of them, at parallelism 1, 4, 2."""
+    """The count is 23, at the parallelisms 1, 4 and 2."""
     with JobHarness(1) as harness:
         readings = harness.source("readings").rebalance()
         harness.collect(readings.process(HighTemperatureCount()).uid("counts"), "counts")
@@ -183,7 +182,8 @@ def test_high_temperature_count_survives_rescaling() -> None:
 
 
 def test_dynamic_thresholds(parallelism: int) -> None:
-    """E42: default 4.0; raised to 5.0; lowered to 1.2; removed. Broadcast state survives a crash and a new parallelism."""
+    """The default 4.0 is raised to 5.0, lowered to 1.2 and removed. Broadcast state survives a crash and a new
+    parallelism."""
     with JobHarness(parallelism) as harness:
         readings, thresholds = harness.source("readings"), harness.source("thresholds")
         rules = thresholds.broadcast(THRESHOLDS)
@@ -208,7 +208,6 @@ def test_dynamic_thresholds(parallelism: int) -> None:
 
 
 def test_keyed_and_operator_counts() -> None:
-    """E43."""
     with JobHarness(1) as harness:
         readings = harness.source("readings")
         harness.collect(readings.key_by(first).process(KeyedAndOperatorCounts()).uid("counts"), "counts")
@@ -223,7 +222,7 @@ def test_keyed_and_operator_counts() -> None:
 
 
 def test_self_cleaning_alert(parallelism: int) -> None:
-    """E44: after an hour of silence the next reading never alerts, and nothing is left in state."""
+    """The next reading after one hour of silence causes no alert, and no state is left."""
     with JobHarness(parallelism) as harness:
         readings = harness.source("readings")
         harness.collect(readings.key_by(first).process(SelfCleaningAlert()).uid("alerts"), "alerts")
@@ -243,7 +242,7 @@ def test_self_cleaning_alert(parallelism: int) -> None:
 
 
 def alert_job(uid: str | None, *, before: bool = False, after: bool = False, alert: bool = True) -> Any:
-    """The job of E40, with operators beside the alert that the first version does not have."""
+    """Return the job of the temperature alert, optionally with operators that the first version does not have."""
 
     def build(harness: JobHarness) -> None:
         stream = harness.source("readings")
@@ -262,7 +261,7 @@ def alert_job(uid: str | None, *, before: bool = False, after: bool = False, ale
 
 @pytest.fixture
 def snapshot() -> Iterator[Any]:
-    """Of the alert job, which has seen one reading."""
+    """A snapshot of the alert job after one reading."""
     with JobHarness() as harness:
         alert_job("alertFunc")(harness)
         harness.push("readings", ("id", 50.0))
@@ -271,7 +270,6 @@ def snapshot() -> Iterator[Any]:
 
 @pytest.mark.parametrize("changes", [{}, {"before": True}, {"after": True}, {"before": True, "after": True}], ids=str)
 def test_state_is_found_by_uid_when_the_program_changes(snapshot: Any, changes: dict[str, bool]) -> None:
-    """E45."""
     with JobHarness.restore_into(snapshot, alert_job("alertFunc", **changes), parallelism=2) as harness:
         harness.push("readings", ("id", 61.0))
         assert harness.outputs("alerts") == [("id", 61.0, 50.0)]
@@ -279,13 +277,12 @@ def test_state_is_found_by_uid_when_the_program_changes(snapshot: Any, changes: 
 
 @pytest.mark.parametrize("uid", [None, "alertFunction"])
 def test_state_of_another_uid_is_refused(snapshot: Any, uid: str | None) -> None:
-    """E45."""
     with pytest.raises(RestoreRefused, match="alertFunc") as caught:
         JobHarness.restore_into(snapshot, alert_job(uid))
     assert "allow_non_restored_state=['alertFunc']" in caught.value.remedy
 
 
-def test_state_that_is_not_needed_any_more_is_dropped_by_name(snapshot: Any) -> None:
+def test_state_that_is_no_longer_needed_is_dropped_by_name(snapshot: Any) -> None:
     without = alert_job(None, alert=False)
     with pytest.raises(RestoreRefused, match="alertFunc"):
         JobHarness.restore_into(snapshot, without)

@@ -56,14 +56,14 @@ class Numbered(MapFunction):
 
 
 @pytest.mark.parametrize("output_type", [None, Types.ROW([Types.STRING(), Types.INT()])])
-def test_any_function_of_a_keyed_stream_may_have_them(output_type: Any) -> None:
+def test_any_function_of_a_keyed_stream_may_have_state_attributes(output_type: Any) -> None:
     with JobHarness() as harness:
         harness.collect(harness.source("words").key_by(lambda word: word).map(Numbered(), output_type), "numbered")
         harness.push("words", "a", "a", "b")
         assert [tuple(result) for result in harness.outputs("numbered")] == [("a", 1), ("a", 2), ("b", 1)]
 
 
-def test_without_a_key_they_are_refused_before_the_job_runs() -> None:
+def test_state_attributes_are_refused_without_a_key_before_the_job_runs() -> None:
     with JobHarness() as harness:
         harness.collect(harness.source("words").map(Numbered()), "numbered")
         with pytest.raises(KeyedStateNotAvailable, match="'count'"):
@@ -93,7 +93,7 @@ class Halves(MapFunction):
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_a_value_of_another_type_than_declared_is_told_at_the_line_that_stores_it(backend: str) -> None:
+def test_a_value_of_another_type_than_declared_is_reported_at_the_line_that_stores_it(backend: str) -> None:
     with JobHarness(backend=backend) as harness:
         halves = harness.source("numbers").key_by(lambda number: 0).map(Halves()).name("halves")
         harness.collect(halves, "out")
@@ -104,8 +104,8 @@ def test_a_value_of_another_type_than_declared_is_told_at_the_line_that_stores_i
     assert "test_state_attributes.py" in caught.value.location
 
 
-def test_an_attribute_of_a_function_that_is_not_open_says_so() -> None:
-    with pytest.raises(KeyedStateNotAvailable, match="when the function is open"):
+def test_an_attribute_of_a_closed_function_raises_an_error() -> None:
+    with pytest.raises(KeyedStateNotAvailable, match="only after the function is opened"):
         Numbered().count += 1
 
 
@@ -117,7 +117,7 @@ class Forgetful(MapFunction):
         return self.count
 
 
-def test_they_live_as_long_as_they_are_told() -> None:
+def test_state_attributes_expire_after_their_ttl() -> None:
     with JobHarness() as harness:
         harness.collect(harness.source("words").key_by(lambda word: word).map(Forgetful()), "counts")
         harness.push("words", "a", "a")
@@ -127,7 +127,7 @@ def test_they_live_as_long_as_they_are_told() -> None:
         assert harness.outputs("counts") == [1, 2, 1]
 
 
-def test_inspect_looks_at_values_and_passes_them_on() -> None:
+def test_inspect_receives_values_and_forwards_them() -> None:
     seen: list[int] = LOOKED_AT
     seen.clear()
     with JobHarness() as harness:

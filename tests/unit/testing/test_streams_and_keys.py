@@ -1,4 +1,4 @@
-"""The worked examples about streams, keys and parallelism, as whole jobs."""
+"""Examples of streams, keys and parallelism, as whole jobs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.testing.functions import add, first
 
 
 class Where(MapFunction):
-    """(subtask, parallelism, value)."""
+    """A function that emits (subtask, parallelism, value)."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.subtask = runtime_context.get_index_of_this_subtask()
@@ -37,7 +37,7 @@ class Count(MapFunction):
 
 
 def running_count(stream: Any, key: Callable[[Any], Any] | str | list[str]) -> Any:
-    """(value, how many of its key there were)."""
+    """Return a stream of (value, number of values of its key so far)."""
     return stream.key_by(key).map(Count())
 
 
@@ -48,7 +48,7 @@ def hashtags(tweet: str) -> Iterator[tuple[str, int]]:
 
 
 def test_hashtags_are_extracted_and_counted() -> None:
-    """E1: two tasks extract, two tasks count."""
+    """Two tasks extract hashtags, and two tasks count them."""
     with JobHarness(parallelism=2) as harness:
         tweets = harness.source("tweets", splits=2)
         harness.collect(tweets.flat_map(hashtags).key_by(first).reduce(add), "counts")
@@ -58,8 +58,8 @@ def test_hashtags_are_extracted_and_counted() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_union_gives_all_streams_as_one(parallelism: int) -> None:
-    """E19: readings of Paris, Tokyo and Rio; the event time is that of the city furthest behind."""
+def test_union_returns_all_streams_as_one(parallelism: int) -> None:
+    """Readings of Paris, Tokyo and Rio are joined. The event time is that of the city with the lowest watermark."""
     cities = ["Paris", "Tokyo", "Rio"]
     with JobHarness(parallelism) as harness:
         paris, tokyo, rio = (harness.source(city) for city in cities)
@@ -80,8 +80,8 @@ def negative_to_the_first(key: int, partitions: int) -> int:
     return 0 if key < 0 else random.randrange(partitions)
 
 
-def test_a_custom_partitioner_says_where_a_record_goes() -> None:
-    """E22: negative numbers to task 0, others to any."""
+def test_a_custom_partitioner_chooses_the_task_of_a_record() -> None:
+    """Negative numbers go to task 0, others to any task."""
     with JobHarness(parallelism=4) as harness:
         numbers = harness.source("numbers").partition_custom(negative_to_the_first, lambda n: n)
         harness.collect(numbers.map(Where()), "where")
@@ -93,7 +93,7 @@ def test_a_custom_partitioner_says_where_a_record_goes() -> None:
 
 
 def test_an_operator_overrides_the_parallelism_of_the_environment() -> None:
-    """E23: 4 in the environment, so 4 for the source; map 8, print 2."""
+    """The environment sets 4, which applies to the source. The map has 8, and the print has 2."""
     with JobHarness(parallelism=4) as harness:
         numbers = harness.source("numbers", splits=4)
         mapped = numbers.map(Where()).set_parallelism(8)
@@ -146,8 +146,8 @@ PEOPLE = [
     ids=["address.zip", "lambda", "birthday.year", "birthday", "both"],
 )
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_keys_are_nested_fields(key: Any, expected: list[int], backend: str) -> None:
-    """E24: by zip code, by year of birth, by the whole birthday."""
+def test_keys_may_be_nested_fields(key: Any, expected: list[int], backend: str) -> None:
+    """The keys are the zip code, the year of birth, or the whole birthday."""
     with JobHarness(parallelism=3, backend=backend) as harness:
         people = harness.source("people", type_info=Person)
         harness.collect(running_count(people, key), "counts")
@@ -156,8 +156,8 @@ def test_keys_are_nested_fields(key: Any, expected: list[int], backend: str) -> 
     assert [found[person] for person in PEOPLE] == expected
 
 
-def test_keys_are_computed() -> None:
-    """E24: by the greater of two numbers."""
+def test_keys_may_be_computed() -> None:
+    """The key is the greater of two numbers."""
     pairs = [(1, 5), (5, 2), (3, 3), (5, 5), (3, 1)]
     with JobHarness(parallelism=3) as harness:
         harness.collect(running_count(harness.source("pairs"), max), "counts")

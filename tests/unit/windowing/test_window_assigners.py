@@ -1,4 +1,4 @@
-"""Which windows a record belongs to; windows as values."""
+"""The windows that a record belongs to, and windows as values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def at(text: str) -> int:
 
 
 @pytest.mark.parametrize("second", [1000, timedelta(seconds=1), Time.seconds(1), Duration.of_seconds(1)])
-def test_a_length_of_time_can_be_given_in_every_form(second: Any) -> None:
+def test_a_duration_is_accepted_in_every_form(second: Any) -> None:
     assert TumblingEventTimeWindows.of(second).windows_at(1999) == [TimeWindow(1000, 2000)]
 
 
@@ -62,21 +62,21 @@ def test_a_length_of_time_can_be_given_in_every_form(second: Any) -> None:
     ("time", "window"),
     [("00:14:59.999", (at("-1:15:00"), at("00:15:00"))), ("00:15:00", (at("00:15:00"), at("01:15:00")))],
 )
-def test_tumbling_windows_with_an_offset(time: str, window: tuple[int, int]) -> None:
-    """E34: one hour, shifted by 15 minutes; the window before midnight starts at 23:15 of the day before."""
+def test_tumbling_windows_have_an_offset(time: str, window: tuple[int, int]) -> None:
+    """The windows of one hour are shifted by 15 minutes. The window before midnight starts at 23:15 of the previous
+    day."""
     assigner = TumblingEventTimeWindows.of(timedelta(hours=1), timedelta(minutes=15))
     assert assigner.assign_windows(None, at(time), Clock(0)) == [TimeWindow(*window)]  # type: ignore[arg-type]
 
 
-def test_sliding_windows_hold_a_record_size_by_slide_times() -> None:
-    """E34."""
+def test_sliding_windows_contain_a_record_size_by_slide_times() -> None:
     windows = SlidingEventTimeWindows.of(timedelta(hours=1), timedelta(minutes=15)).windows_at(at("10:07:00"))
     starts = [at("10:00:00"), at("09:45:00"), at("09:30:00"), at("09:15:00")]
     assert windows == [TimeWindow(start, start + HOUR) for start in starts]
 
 
-def test_records_between_windows_belong_to_none() -> None:
-    """T29: slide > size."""
+def test_records_between_windows_belong_to_no_window() -> None:
+    """The slide is larger than the size."""
     assigner = SlidingEventTimeWindows.of(10, 25)
     assert [len(assigner.windows_at(t)) for t in (0, 9, 10, 24, 25)] == [1, 1, 0, 0, 1]
 
@@ -87,7 +87,7 @@ def test_records_between_windows_belong_to_none() -> None:
     slide=st.integers(1, 10**6),
     offset=st.integers(-(10**6), 10**6),
 )
-def test_windows_hold_the_record_and_are_aligned(timestamp: int, size: int, slide: int, offset: int) -> None:
+def test_windows_contain_the_record_and_are_aligned(timestamp: int, size: int, slide: int, offset: int) -> None:
     slide = max(slide, size // 50)
     offset = offset % slide
     windows = SlidingEventTimeWindows.of(size, slide, offset).windows_at(timestamp)
@@ -97,12 +97,12 @@ def test_windows_hold_the_record_and_are_aligned(timestamp: int, size: int, slid
 
 
 @pytest.mark.parametrize("assigner", [TumblingProcessingTimeWindows.of(10), SlidingProcessingTimeWindows.of(10, 10)])
-def test_processing_time_windows_follow_the_clock_not_the_record(assigner: Any) -> None:
+def test_processing_time_windows_use_the_clock_and_not_the_record(assigner: Any) -> None:
     assert assigner.assign_windows(None, 5, Clock(123)) == [TimeWindow(120, 130)]
     assert not assigner.is_event_time()
 
 
-def test_sessions_begin_at_the_record() -> None:
+def test_sessions_start_at_the_record() -> None:
     assert EventTimeSessionWindows.with_gap(15).assign_windows(None, 100, Clock(0)) == [TimeWindow(100, 115)]  # type: ignore[arg-type]
     assert ProcessingTimeSessionWindows.with_gap(15).assign_windows(None, 100, Clock(7)) == [TimeWindow(7, 22)]  # type: ignore[arg-type]
 
@@ -116,7 +116,10 @@ class Merges(MergingWindowAssigner.MergeCallback[Any]):
 
 
 def test_windows_that_overlap_or_touch_merge() -> None:
-    """E34: 10:00, 10:10, 10:24 with a gap of 15 minutes; 10:39 touches the end and merges, as in Flink; 10:55 does not."""
+    """The records are at 10:00, 10:10 and 10:24, with a gap of 15 minutes.
+
+    A record at 10:39 touches the end and merges, as in Flink. A record at 10:55 does not.
+    """
     merges = Merges()
     starts = [at("10:24:00"), at("10:00:00"), at("10:55:00"), at("10:10:00"), at("10:39:00")]
     windows = [TimeWindow(start, start + 15 * MINUTE) for start in starts]
@@ -126,7 +129,7 @@ def test_windows_that_overlap_or_touch_merge() -> None:
     ]
 
 
-def test_dynamic_gaps_come_from_the_record() -> None:
+def test_dynamic_gaps_are_computed_from_the_record() -> None:
     assigner = EventTimeSessionWindows.with_dynamic_gap(lambda record: timedelta(milliseconds=record))
     assert assigner.assign_windows(7, 100, Clock(0)) == [TimeWindow(100, 107)]  # type: ignore[arg-type]
     with pytest.raises(InvalidJob, match="dynamic session gap must be positive"):
@@ -163,7 +166,7 @@ def test_a_record_without_timestamp_has_no_event_time_window() -> None:
         (GlobalWindowSerializer(), GlobalWindow.get(), (0,)),
     ],
 )
-def test_windows_become_namespaces_and_bytes_and_back(serializer: Any, window: Any, namespace: Any) -> None:
+def test_windows_are_converted_to_namespaces_and_bytes_and_back(serializer: Any, window: Any, namespace: Any) -> None:
     assert serializer.to_namespace(window) == namespace
     assert serializer.from_namespace(namespace) == window
     stream = BytesIO()
@@ -173,7 +176,7 @@ def test_windows_become_namespaces_and_bytes_and_back(serializer: Any, window: A
 
 
 class CountContext:
-    """State of one key, for the count assigners."""
+    """State of one key for the count assigners."""
 
     def __init__(self) -> None:
         self.count: int | None = None
@@ -200,7 +203,7 @@ def test_count_windows_number_the_records_of_a_key() -> None:
     assert ids == [[0], [0], [1, 0], [1, 0], [2, 1], [2, 1]]
 
 
-def test_trigger_results_say_what_they_do() -> None:
+def test_trigger_results_state_their_actions() -> None:
     assert [(r.is_fire(), r.is_purge()) for r in TriggerResult] == [
         (False, False),
         (True, True),
@@ -209,7 +212,7 @@ def test_trigger_results_say_what_they_do() -> None:
     ]
 
 
-def test_purging_trigger_merges_when_its_nested_one_does() -> None:
+def test_purging_trigger_merges_if_its_nested_trigger_does() -> None:
     assert PurgingTrigger.of(CountTrigger.of(2)).can_merge()
 
 
@@ -225,7 +228,7 @@ RECORDS = [(1, 10), (9, 40), (5, 20), (4, 35)]
         (DeltaEvictor.of(3, lambda value, last: abs(value - last)), [5, 4]),
     ],
 )
-def test_evictors_before_and_after(evictor: Any, kept: list[int]) -> None:
+def test_evictors_run_before_and_after(evictor: Any, kept: list[int]) -> None:
     elements = [TimestampedValue(*record) for record in RECORDS]
     evictor.evict_after(elements, len(elements), None, None)
     assert len(elements) == 4
@@ -233,7 +236,7 @@ def test_evictors_before_and_after(evictor: Any, kept: list[int]) -> None:
     assert [value for value, _ in elements] == kept
 
 
-def test_evictors_can_wait_until_after_the_window_function() -> None:
+def test_evictors_can_run_after_the_window_function() -> None:
     evictor = CountEvictor.of(1, do_evict_after=True)
     elements = [TimestampedValue(*record) for record in RECORDS]
     evictor.evict_before(elements, len(elements), GlobalWindow.get(), None)  # type: ignore[arg-type]

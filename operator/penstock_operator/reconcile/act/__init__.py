@@ -1,1 +1,1 @@
-"""Carries out one action, so that it may be done twice."""
+"""Execution of one action. Every action is idempotent."""

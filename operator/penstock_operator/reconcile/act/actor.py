@@ -1,7 +1,8 @@
-"""Carry out one action. Idempotent: each may be done twice, or stop half way and be done again.
+"""Execution of one action. Every action is idempotent: it may be executed twice, or stop halfway and be executed
+again.
 
-Nothing is concluded from the answers here. The next pass looks at the world and sees whether it worked; all that is
-handed back is whether the call was refused, and why.
+The operator concludes nothing from the responses here. The next pass observes whether the action worked. The result
+only contains whether the call was refused, and the reason.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.errors import Conflict, Denied, NotLeader, OperatorError, unexpected
-from penstock_operator.kube.cluster import CONFIG_MAP, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION
+from penstock_operator.api.flinkjob import rest_tls_secret
+from penstock_operator.errors import Conflict, Denied, NotLeader, OperatorError, SecretMissing, unexpected
+from penstock_operator.kube.cluster import CONFIG_MAP, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
 from penstock_operator.reconcile.act import storage
 from penstock_operator.reconcile.act.objects import Objects
 from penstock_operator.reconcile.decide import actions
 from penstock_operator.reconcile.observation import ActionResult
 from penstock_operator.reconcile.observe import manifests
+from penstock_operator.reconcile.observe.secrets import read_master_tls
 from penstock_operator.resources import children as parts
 from penstock_operator.resources.configuration import CONFIG_FILE, config_map, parallelism_map, with_parallelism
 from penstock_operator.resources.deployments import check_pod, master_deployment, standing_by, worker_deployment
-from penstock_operator.resources.names import FINALIZER, JOB, ROLE
+from penstock_operator.resources.names import FINALIZER, JOB, ROLE, TLS_KEYS
 from penstock_operator.resources.records import controller_revision, flink_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.reconcile.cache import Cache
     from penstock_operator.reconcile.decide.context import Context
@@ -34,15 +38,14 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_SHAPED_BY_USERS = {"Ingress", "NetworkPolicy", "ServiceAccount"}
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class Actor:
-    """Does the actions of one FlinkJob."""
+    """Executor of the actions of one FlinkJob."""
 
-    def __init__(self, ctx: Context, ports: Ports, cache: Cache, complain: Callable[[Exception], None]) -> None:
-        self._ctx, self._ports, self._cache, self._complain = ctx, ports, cache, complain
+    def __init__(self, ctx: Context, ports: Ports, cache: Cache, report_error: Callable[[Exception], None]) -> None:
+        self._ctx, self._ports, self._cache, self._report_error = ctx, ports, cache, report_error
         self._objects = Objects(ctx, ports, cache)
 
     @property
@@ -50,7 +53,7 @@ class Actor:
         return self._objects.owner
 
     async def act(self, action: actions.Action) -> ActionResult:
-        """Do it; a refusal is a result, not an exception."""
+        """Execute the action. A refusal is returned as a result and raises no exception."""
         name = type(action).__name__
         try:
             request_id = await _HANDLERS[type(action)](self, action)
@@ -59,23 +62,25 @@ class Actor:
         except OperatorError as error:
             log.info("%s/%s: %s: %s", self._owner.namespace, self._owner.name, name, error)
             return ActionResult(name, ok=False, code=error.code, message=str(error))
-        except Exception as error:  # a defect: told like a refusal, and tried again
-            self._complain(error)
+        except Exception as error:  # a bug: report it like a refusal, and retry
+            self._report_error(error)
             return ActionResult(name, ok=False, code=OperatorError.code, message=unexpected(error))
         return ActionResult(name, ok=True, request_id=request_id)
 
     # --- the FlinkJob ------------------------------------------------------------------------------------------------
 
     async def add_finalizer(self, _: actions.AddFinalizer) -> None:
-        """Keep what other finalizers there are."""
+        """Add the operator's finalizer, and keep the other finalizers."""
         await self._finalizers(lambda present: [*present, FINALIZER] if FINALIZER not in present else present)
 
     async def remove_finalizer(self, _: actions.RemoveFinalizer) -> None:
-        """Ours only; first what holds the job's objects goes."""
+        """Delete the hold, then remove the operator's finalizer. Keep the other finalizers."""
         try:
             await self._objects.delete_hold()
-        except Denied as error:  # a deletion ends; the hold goes when the operator may delete it (`process.orphans`)
-            log.warning("%s/%s stays: %s", self._owner.namespace, self._owner.hold, error)
+        except (
+            Denied
+        ) as error:  # end the deletion anyway; `process.orphans` deletes the hold when it has the permission
+            log.warning("%s/%s could not be deleted: %s", self._owner.namespace, self._owner.hold, error)
         await self._finalizers(lambda present: [f for f in present if f != FINALIZER])
 
     async def _finalizers(self, change: Callable[[list[str]], list[str]]) -> None:
@@ -92,28 +97,50 @@ class Actor:
     # --- revisions and checks ----------------------------------------------------------------------------------------
 
     async def record_revision(self, action: actions.RecordRevision) -> None:
-        """Revisions never change: one that is there is the same one."""
+        """Create the ControllerRevision. If it exists, it has the same content, because revisions never change."""
         generation = self._ctx.subject.generation
         await self._objects.create(controller_revision(self._owner, action.name, action.spec, generation))
 
     async def prune_revisions(self, action: actions.PruneRevisions) -> None:
-        """Delete old ones."""
+        """Delete old ControllerRevisions."""
         for name in action.names:
             await self._ports.cluster.delete(REVISION, self._owner.namespace, name)
 
     async def try_objects(self, action: actions.TryObjects) -> None:
-        """Those that users shape: a refusal now, while the old job runs, is better than one after it was stopped."""
+        """Apply all objects of the start as a dry run. A refusal is better now, while the old job still runs."""
         owner, ports, new = self._owner, self._ports, action.incarnation
         lost = ports.settings.lost_node_toleration
-        children = parts.children(owner, action.desired, ports.identity, new)
-        config = [config_map(owner, new), parallelism_map(owner, new.parallelism)]
-        pods = [worker_deployment(owner, new, action.workers, lost), master_deployment(owner, new, lost)]
-        await self._objects.claim(*children, *config, *pods, parts.secret(owner, "", ""))
-        for manifest in [*(m for m in children if m["kind"] in _SHAPED_BY_USERS), *pods]:
+        wanted = [
+            *parts.children(owner, action.desired, ports.identity, new),
+            config_map(owner, new),
+            parallelism_map(owner, new.parallelism),
+            worker_deployment(owner, new, action.workers, lost),
+            master_deployment(owner, new, lost),
+        ]
+        await self._check_certificate(new.spec)
+        await self._objects.claim(*wanted, parts.secret(owner, "", ""))
+        for manifest in [*wanted, *await self._objects.missing_created_once()]:
+            await self._objects.check_secrets(manifest)
             await ports.cluster.apply(manifest, dry_run=True)
 
+    async def _check_certificate(self, spec: FlinkJobSpec) -> None:
+        """Refuse a revision whose certificate is missing, because its master could not start."""
+        name = rest_tls_secret(spec)
+        if not name:
+            return
+        live = await self._ports.cluster.get(SECRET, self._owner.namespace, name)
+        if live is None:
+            msg = f"the Secret {name} (rest.ssl.secret-name) does not exist"
+            raise SecretMissing(msg)
+        absent = [key for key in TLS_KEYS if not (live.get("data") or {}).get(key)]
+        if absent:
+            msg = f"the Secret {name} (rest.ssl.secret-name) has no {' and no '.join(absent)}"
+            raise SecretMissing(msg)
+
     async def run_check(self, action: actions.RunCheck) -> None:
-        """The pod needs the workers' ServiceAccount and the Secret, which do not exist before the first start."""
+        """Create the check pod. Before the first start, also create the ServiceAccounts and the Secret, which the pod
+        needs.
+        """
         await self._objects.ensure_hold()
         for account in parts.service_accounts(self._owner, action.spec):
             await self._objects.apply(account)
@@ -124,19 +151,21 @@ class Actor:
         )
 
     async def delete_check(self, action: actions.DeleteCheck) -> None:
-        """Gone with its log."""
+        """Delete the check pod and its log."""
         await self._ports.cluster.delete(POD, self._owner.namespace, action.name, force=action.force)
 
     # --- pods --------------------------------------------------------------------------------------------------------
 
     async def apply_children(self, action: actions.ApplyChildren) -> None:
-        """Everything but the pods; and what the spec no longer asks for is removed."""
+        """Apply all objects except the pods, and delete those that the spec no longer contains."""
         configs = self._ctx.seen.configs(action.incarnation.job_id)
-        await self._surround(action, configs)
+        await self._apply_dependents(action, configs)
         if self._ctx.seen.master is not None and self._ctx.seen.worker is not None and configs:
-            await self._objects.drop_configs(configs)
+            await self._objects.delete_former_configs(configs)
 
-    async def _surround(self, action: actions.ApplyChildren | actions.ApplyPods, configs: frozenset[str]) -> None:
+    async def _apply_dependents(
+        self, action: actions.ApplyChildren | actions.ApplyPods, configs: frozenset[str]
+    ) -> None:
         await self._objects.ensure_hold()
         owner, cluster = self._owner, self._ports.cluster
         await self._objects.ensure_secret()
@@ -154,25 +183,30 @@ class Actor:
                 await cluster.delete(KINDS[kind], owner.namespace, name)
         if owner.hold_uid is None:
             await self._objects.delete_hold()
-        else:
-            await self._objects.hold_beside(configs)
+        await self._objects.restore_owners(configs)
         self._cache.dependents_at, self._cache.applied_for = None, self._ctx.subject.generation
 
     async def apply_pods(self, action: actions.ApplyPods) -> None:
-        """First what the pods need, then the workers, and the master last: it is what makes a job."""
+        """Apply the objects that the pods need, then the workers, and the master last, because it starts the job."""
         new = action.incarnation
         own = self._owner.config(new.job_id, new.revision)
-        await self._surround(action, self._ctx.seen.configs(new.job_id) | {own})
+        complete, seen = {"master", "worker"} <= set(action.roles), self._ctx.seen
+        nothing_runs = seen.replicas == 0 and not (seen.left or seen.standby)
+        if complete and nothing_runs:  # first, so that the new ConfigMap fits into a quota
+            await self._objects.delete_former_configs(frozenset({own}))
+        await self._apply_dependents(action, self._ctx.seen.configs(new.job_id) | {own})
         lost = self._ports.settings.lost_node_toleration
         if "worker" in action.roles:
             await self._objects.apply(worker_deployment(self._owner, action.incarnation, action.workers, lost))
         if "master" in action.roles:
             await self._objects.apply(master_deployment(self._owner, action.incarnation, lost))
-        if {"master", "worker"} <= set(action.roles):
-            await self._objects.drop_configs(frozenset({own}))
+        if complete and not nothing_runs:
+            await self._objects.delete_former_configs(frozenset({own}))
 
-    async def stand_by(self, action: actions.StandBy) -> None:
-        """First the Services of what runs: they must not lead to what stands by. The master comes last."""
+    async def create_standby(self, action: actions.CreateStandby) -> None:
+        """Start an incarnation on standby. First restrict the Services to the running incarnation, and apply the
+        master last.
+        """
         await self._objects.ensure_hold()
         owner, new, lost = self._owner, action.incarnation, self._ports.settings.lost_node_toleration
         for manifest in (
@@ -186,11 +220,13 @@ class Actor:
             await self._objects.apply(standing_by(deployment, action.running.job_id))
 
     async def release_incarnation(self, action: actions.ReleaseIncarnation) -> None:
-        """See `act.storage`."""
+        """Release the incarnation on standby. See `act.storage`."""
         await storage.release_incarnation(self._ctx, self._ports, action)
 
     async def delete_job(self, _: actions.DeleteJob) -> None:
-        """Not one that has taken its name in the meantime, and not one that somebody has changed: that is looked at first."""
+        """Delete the FlinkJob. Do nothing if it was replaced by another one or changed, because the next pass must
+        observe that first.
+        """
         job = await self._ports.cluster.get(FLINKJOB, self._owner.namespace, self._owner.name)
         if job is None or job["metadata"]["uid"] != self._owner.uid:
             return
@@ -200,37 +236,41 @@ class Actor:
             await self._ports.cluster.delete(FLINKJOB, self._owner.namespace, self._owner.name, seen=job)
 
     async def scale_down(self, _: actions.ScaleDown) -> None:
-        """The master first: nothing may commit any more."""
+        """Scale both Deployments to 0, the master first, so that nothing can commit any more."""
         for name in (self._owner.master, self._owner.worker):
             await self._objects.scale(name, 0)
 
     async def force_delete(self, action: actions.ForceDelete) -> None:
-        """A Deployment that recreates would wait for them for ever."""
+        """Delete pods without waiting for their node. Otherwise a Deployment with the strategy Recreate would wait
+        for them forever.
+        """
         for name in action.names:
             await self._ports.cluster.delete(POD, self._owner.namespace, name, force=True)
 
     async def restart_master(self, action: actions.RestartMaster) -> None:
-        """A pod of that name never comes again, so deleting twice deletes once."""
+        """Delete the master's pods. Pod names are unique, so a repeated deletion has no effect."""
         for name in action.names:
             await self._ports.cluster.delete(POD, self._owner.namespace, name)
 
     async def scale_workers(self, action: actions.ScaleWorkers) -> None:
-        """Only the number changes, never the template: a new version of the operator must not restart pods."""
+        """Change the number of workers, but not their template, because a new version of the operator must not
+        restart pods.
+        """
         await self._mark_busy(action.busy)
         await self._objects.scale(self._owner.worker, action.replicas)
 
     async def apply_parallelism(self, action: actions.ApplyParallelism) -> None:
-        """For a master that restarts; then let spare workers go."""
+        """Store the parallelism for a master that restarts, then remove spare workers."""
         incarnation = action.incarnation
         await self._objects.ensure_hold()
         configs = self._ctx.seen.configs(incarnation.job_id)
         await self._objects.configure(incarnation, configs)
         if self._owner.former_config in configs:
-            await self._rewrite_former(incarnation.parallelism)
+            await self._update_former_configuration(incarnation.parallelism)
         await self._mark_busy(action.busy)
         await self._objects.scale(self._owner.worker, action.replicas)
 
-    async def _rewrite_former(self, parallelism: int) -> None:
+    async def _update_former_configuration(self, parallelism: int) -> None:
         name = self._owner.former_config
         live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, name) or {}
         before = str((live.get("data") or {}).get(CONFIG_FILE, ""))
@@ -239,7 +279,7 @@ class Actor:
             await self._ports.cluster.merge(CONFIG_MAP, self._owner.namespace, name, {"data": {CONFIG_FILE: after}})
 
     async def _mark_busy(self, busy: frozenset[str]) -> None:
-        """Tell the ReplicaSet which pods hold part of the job, so that it takes the others."""
+        """Mark the pods that run part of the job, so that the ReplicaSet deletes the others first."""
         if not busy:
             return
         pods = await self._ports.cluster.list(POD, self._owner.namespace, {JOB: self._owner.name, ROLE: "worker"})
@@ -255,24 +295,26 @@ class Actor:
     # --- the engine --------------------------------------------------------------------------------------------------
 
     async def stop_with_savepoint(self, action: actions.StopWithSavepoint) -> str:
-        """Asking twice under one id stops once."""
-        return await self._engine().stop(action.job_id, action.directory, action.trigger_id)
+        """Stop the job with a savepoint. A repeated request with the same id has no effect."""
+        return await (await self._engine()).stop(action.job_id, action.directory, action.trigger_id)
 
     async def trigger_checkpoint(self, action: actions.TriggerCheckpoint) -> str:
-        """Asking twice under one id makes one."""
-        return await self._engine().checkpoint(action.job_id, action.trigger_id)
+        """Take a checkpoint. A repeated request with the same id has no effect."""
+        return await (await self._engine()).checkpoint(action.job_id, action.trigger_id)
 
     async def rescale(self, action: actions.Rescale) -> str:
-        """Asking twice for one parallelism changes it once."""
-        return await self._engine().rescale(action.job_id, action.parallelism, action.trigger_id)
+        """Rescale the job. A repeated request for the same parallelism has no effect."""
+        return await (await self._engine()).rescale(action.job_id, action.parallelism, action.trigger_id)
 
-    def _engine(self) -> EngineClient:
-        return self._ports.engines(self._owner.namespace, self._owner.name, self._cache.token)
+    async def _engine(self) -> EngineClient:
+        running = self._ctx.status.running
+        tls = await read_master_tls(self._ports, self._owner.namespace, running) if running else None
+        return self._ports.engines(self._owner.namespace, self._owner.name, self._cache.token, tls)
 
     # --- snapshots and storage ---------------------------------------------------------------------------------------
 
     async def create_snapshot(self, action: actions.CreateSnapshot) -> None:
-        """The name makes it one."""
+        """Create a FlinkSnapshot. Its name prevents a duplicate."""
         await self._objects.create(
             flink_snapshot(
                 self._owner,
@@ -285,24 +327,24 @@ class Actor:
         )
 
     async def delete_snapshot(self, action: actions.DeleteSnapshot) -> None:
-        """Its own loop removes the files, then the object."""
+        """Delete the FlinkSnapshot. The loop of the FlinkSnapshot deletes the files, then the object."""
         await self._ports.cluster.delete(FLINKSNAPSHOT, self._owner.namespace, action.name)
 
     async def fence_incarnation(self, action: actions.FenceIncarnation) -> None:
-        """See `act.storage`."""
+        """Fence an incarnation. See `act.storage`."""
         await storage.fence_incarnation(self._ctx, self._ports, action)
 
     async def fence_predecessors(self, action: actions.FencePredecessors) -> None:
-        """See `act.storage`."""
+        """Fence the incarnations of earlier FlinkJobs. See `act.storage`."""
         await storage.fence_predecessors(self._ctx, self._ports, action)
 
     async def dispose_job_storage(self, action: actions.DisposeJobStorage) -> None:
-        """See `act.storage`."""
+        """Delete the checkpoints of an incarnation. See `act.storage`."""
         await storage.dispose_job_storage(self._ctx, self._ports, action)
 
 
 def _is_at(worker: str, name: str, ip: str | None) -> bool:
-    """Whether an id or address (`10.0.0.1-0`, `10.0.0.1:7079`) is that of a pod.
+    """Return whether an id or an address (`id@host:port`, `host:port`) belongs to this pod.
 
     >>> _is_at("10.0.0.12-0", "job-worker-x", "10.0.0.1"), _is_at("10.0.0.1-0", "job-worker-x", "10.0.0.1")
     (False, True)
@@ -321,7 +363,7 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {
     actions.ApplyChildren: Actor.apply_children,
     actions.DeleteJob: Actor.delete_job,
     actions.ApplyPods: Actor.apply_pods,
-    actions.StandBy: Actor.stand_by,
+    actions.CreateStandby: Actor.create_standby,
     actions.ReleaseIncarnation: Actor.release_incarnation,
     actions.ScaleDown: Actor.scale_down,
     actions.ForceDelete: Actor.force_delete,
@@ -337,4 +379,4 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {
     actions.FencePredecessors: Actor.fence_predecessors,
     actions.DisposeJobStorage: Actor.dispose_job_storage,
 }
-"""Each handler takes the very action it is listed under, which the type of the table cannot say."""
+"""Handlers by type of action. Each handler takes an action of its key's type, which the type of this table cannot express."""

@@ -1,4 +1,4 @@
-"""The objects of one FlinkJob: made, applied and removed, and never taken from anybody else."""
+"""The objects of one FlinkJob: create, apply and delete them, but never change objects of another owner."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from penstock_operator.errors import AlreadyExists, NameTaken
+from penstock_operator.errors import AlreadyExists, Denied, Invalid, NameTaken, SecretMissing
 from penstock_operator.kube.cluster import CONFIG_MAP, DEPLOYMENT, KINDS, SECRET
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.dependents import spare_configs
 from penstock_operator.reconcile.observe.difference import difference
 from penstock_operator.resources import children as parts
 from penstock_operator.resources.configuration import config_map, former_config_map, parallelism_map
-from penstock_operator.resources.hold import hold
+from penstock_operator.resources.hold import TRACKED_BY, hold
+from penstock_operator.resources.named_secrets import ACCOUNT_TOKEN, named_secrets
 from penstock_operator.resources.names import JOB
 
 if TYPE_CHECKING:
@@ -25,47 +26,80 @@ if TYPE_CHECKING:
 
 
 class Objects:
-    """Those of one FlinkJob, for one action."""
+    """The objects of one FlinkJob, for one action."""
 
     def __init__(self, ctx: Context, ports: Ports, cache: Cache) -> None:
         self._ctx, self._ports, self._cache = ctx, ports, cache
         self.owner = ctx.subject.owner
-        """With the hold, once there is one."""
+        """The owner of new objects. It includes the hold as soon as the hold exists."""
 
     async def create(self, manifest: Manifest) -> None:
-        """What is there already stays as it is, if it is this FlinkJob's."""
+        """Create an object. Keep an existing object unchanged if it belongs to this FlinkJob."""
+        await self.check_secrets(manifest)
         try:
             await self._ports.cluster.create(manifest)
         except AlreadyExists:
             await self.claim(manifest)
 
     async def apply(self, manifest: Manifest) -> None:
-        """Server-side, unless it is somebody else's."""
+        """Apply an object with server-side apply, unless it belongs to another owner."""
         await self.claim(manifest)
+        await self.check_secrets(manifest)
         await self._ports.cluster.apply(manifest)
 
     async def claim(self, *wanted: Manifest) -> None:
-        """None of them takes the name of something that was not made for this FlinkJob."""
+        """Raise `NameTaken` if an object of the same name exists that was not created for this FlinkJob."""
         for manifest in wanted:
             live = await self._ports.cluster.get(
                 KINDS[manifest["kind"]], self.owner.namespace, manifest["metadata"]["name"]
             )
             if live is not None:
-                self.refuse_stranger(manifest, live)
+                self.refuse_foreign(manifest, live)
 
-    def refuse_stranger(self, wanted: Manifest, live: Manifest) -> None:
-        """Raises `NameTaken` if `live` was not made for this FlinkJob."""
+    async def check_secrets(self, manifest: Manifest) -> None:
+        """Refuse pods that refer to a Secret with a token of a ServiceAccount. The type of the Secret decides, and
+        not its name.
+
+        Pods must not wait for a Secret either, even if it is optional. The operator could not check its type when it
+        is created.
+
+        Raises:
+            Invalid: a Secret has that type.
+            SecretMissing: a Secret does not exist.
+            Denied: the operator may not read a Secret, so its type is not known.
+        """
+        for name in sorted(named_secrets(manifest) - {self.owner.secrets}):
+            try:
+                secret = await self._ports.cluster.get(SECRET, self.owner.namespace, name)
+            except Denied as error:
+                msg = (
+                    f"the operator may not read the Secret {name}, so it cannot check whether jobs may use it: {error}"
+                )
+                raise Denied(msg) from error
+            if secret is None:
+                msg = (
+                    f"the Secret {name} does not exist, and {manifest['kind']} {manifest['metadata']['name']} names it"
+                )
+                raise SecretMissing(msg)
+            if secret.get("type") == ACCOUNT_TOKEN:
+                msg = f"the Secret {name} has the type {ACCOUNT_TOKEN}: jobs get no token for the Kubernetes API. Remove it from the spec"
+                raise Invalid(msg)
+
+    def refuse_foreign(self, wanted: Manifest, live: Manifest) -> None:
+        """Raise `NameTaken` if `live` was not created for this FlinkJob."""
         if manifests.is_made_for(self.owner, live):
             return
         what = f"{wanted['kind']} {wanted['metadata']['name']}"
         if manifests.labels_of(live).get(JOB) == self.owner.name:
             msg = f"{what} belongs to an earlier FlinkJob {self.owner.name}"
+            if not live["metadata"].get("ownerReferences"):
+                msg += f". It has no owner, so Kubernetes never removes it: {manifests.removal([live])}"
             raise NameTaken(msg)
-        msg = f"{what} exists and was not made for this FlinkJob; it is not touched"
+        msg = f"{what} exists and was not created for this FlinkJob. The operator does not change it"
         raise NameTaken(msg)
 
     async def scale(self, name: str, replicas: int) -> None:
-        """A Deployment of ours; one that is gone is fine."""
+        """Scale a Deployment of this FlinkJob. Do nothing if it does not exist."""
         live = await self._ports.cluster.get(DEPLOYMENT, self.owner.namespace, name)
         if live is None or not manifests.is_made_for(self.owner, live):
             return
@@ -73,20 +107,34 @@ class Objects:
             await self._ports.cluster.merge(DEPLOYMENT, self.owner.namespace, name, {"spec": {"replicas": replicas}})
 
     async def ensure_secret(self) -> None:
-        """Made once with random values; a value is never changed, one that is missing is added."""
+        """Create the Secret with random values if it does not exist. Never change a value, but add a missing one."""
         wanted = parts.secret(self.owner, secrets.token_urlsafe(32), secrets.token_urlsafe(48))
         live = await self._ports.cluster.get(SECRET, self.owner.namespace, self.owner.secrets)
         if live is None:
             await self.create(wanted)
             return
-        self.refuse_stranger(wanted, live)
+        self.refuse_foreign(wanted, live)
         absent = {key: value for key, value in wanted["data"].items() if not (live.get("data") or {}).get(key)}
         if absent:
             await self._ports.cluster.merge(SECRET, self.owner.namespace, self.owner.secrets, {"data": absent})
             self._cache.token = None
 
+    async def missing_created_once(self) -> list[Manifest]:
+        """Return the objects that a start creates but never applies again, if they do not exist yet."""
+        wanted = [parts.secret(self.owner, secrets.token_urlsafe(32), secrets.token_urlsafe(48))]
+        if self._ctx.deletion_policy.savepoint:
+            wanted.append(hold(self.owner))
+        absent = []
+        for manifest in wanted:
+            name = manifest["metadata"]["name"]
+            if await self._ports.cluster.get(KINDS[manifest["kind"]], self.owner.namespace, name) is None:
+                absent.append(manifest)
+        return absent
+
     async def configure(self, incarnation: Incarnation, names: frozenset[str]) -> None:
-        """An incarnation's configuration is made once: what is there stays as it is, whatever this version would write."""
+        """Create the configuration of an incarnation. An existing one is not changed, even if this version would
+        create other content.
+        """
         owner, cluster = self.owner, self._ports.cluster
         for name in sorted(names):
             former = name == owner.former_config
@@ -96,18 +144,20 @@ class Objects:
             if live is None:
                 await self.create(wanted)
             else:
-                self.refuse_stranger(wanted, live)
+                self.refuse_foreign(wanted, live)
         if names - {owner.former_config}:
             await self.apply(parallelism_map(owner, incarnation.parallelism))
 
-    async def drop_configs(self, kept: frozenset[str]) -> None:
-        """Remove the configurations of former incarnations."""
+    async def delete_former_configs(self, kept: frozenset[str]) -> None:
+        """Delete the configurations of former incarnations."""
         owner, cluster = self.owner, self._ports.cluster
         for name in spare_configs(owner, kept, await cluster.list(CONFIG_MAP, owner.namespace, {JOB: owner.name})):
             await cluster.delete(CONFIG_MAP, owner.namespace, name)
 
     async def ensure_hold(self) -> None:
-        """Where a savepoint is to be taken on deletion: what is made from here on has the hold as an owner, too."""
+        """Create the hold if a savepoint is required on deletion. Objects created after that have the hold as a
+        second owner.
+        """
         if not self._ctx.deletion_policy.savepoint:
             return
         wanted = hold(self.owner)
@@ -116,11 +166,16 @@ class Objects:
             await self.create(wanted)
             live = await self._ports.cluster.get(CONFIG_MAP, self.owner.namespace, self.owner.hold)
         if live is not None:
-            self.refuse_stranger(wanted, live)
+            self.refuse_foreign(wanted, live)
             self.owner = replace(self.owner, hold_uid=live["metadata"]["uid"])
+            if TRACKED_BY in manifests.labels_of(live):  # an earlier version of the operator set the label
+                unlabelled = {"metadata": {"labels": {TRACKED_BY: None}}}
+                await self._ports.cluster.merge(CONFIG_MAP, self.owner.namespace, self.owner.hold, unlabelled)
 
-    async def hold_beside(self, configs: frozenset[str]) -> None:
-        """What is not applied again: only its owners change, and no pod."""
+    async def restore_owners(self, configs: frozenset[str]) -> None:
+        """Restore the owner references of objects that are not applied again, because a tool may have removed them.
+        Pods do not restart.
+        """
         owner = self.owner
         await self._own(SECRET, owner.secrets)
         for name in configs:
@@ -129,7 +184,7 @@ class Objects:
             await self._own(DEPLOYMENT, name)
 
     async def delete_hold(self) -> None:
-        """What it held goes with it, unless the FlinkJob holds it, too."""
+        """Delete the hold. Kubernetes also deletes the objects that have no other owner."""
         live = await self._ports.cluster.get(CONFIG_MAP, self.owner.namespace, self.owner.hold)
         if live is not None and manifests.is_made_for(self.owner, live):
             await self._ports.cluster.delete(CONFIG_MAP, self.owner.namespace, self.owner.hold)

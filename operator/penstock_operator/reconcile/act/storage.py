@@ -1,4 +1,4 @@
-"""What is done to checkpoint storage: incarnations are fenced off, their checkpoints deleted."""
+"""Changes of checkpoint storage: fence incarnations, release them, and delete their checkpoints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from penstock_operator.errors import StorageError
 from penstock_operator.reconcile.decide import actions
 from penstock_operator.reconcile.decide.storage_settings import disposal_specs, storage_specs
-from penstock_operator.reconcile.observe.storage import ask_storage
+from penstock_operator.reconcile.observe.storage import query_storage
+from penstock_operator.resources.names import is_incarnation_of
 from penstock_operator.storage.concurrency import few_at_a_time
 
 if TYPE_CHECKING:
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
 
 async def fence_incarnation(ctx: Context, ports: Ports, action: actions.FenceIncarnation) -> None:
-    """Taking a further number does no harm. It is taken where the incarnation writes, wherever an edit points.
+    """Fence an incarnation in the storage that it writes to, even if an edit names another one. Repeating it does no
+    harm.
 
-    Other settings than its own may open another store, in which a number fences nobody off: there it must be found.
+    Settings of another revision may open a different storage, where fencing has no effect. So the incarnation must be
+    found there first.
     """
     specs = storage_specs(ctx)
     if not specs:
@@ -31,30 +34,32 @@ async def fence_incarnation(ctx: Context, ports: Ports, action: actions.FenceInc
 
     async def fence(storage: Storage, spec: FlinkJobSpec) -> None:
         if spec is not own and await storage.newest_complete(root, action.job_id) is None:
-            raise StorageError(f"{root} answers, but has nothing of the incarnation to fence off")
+            raise StorageError(f"{root} is reachable, but has no data of the incarnation to fence off")
         await storage.fence(root, action.job_id)
 
-    await ask_storage(ports, ctx.subject.namespace, specs, fence)
+    await query_storage(ports, ctx.subject.namespace, specs, fence)
 
 
 async def release_incarnation(ctx: Context, ports: Ports, action: actions.ReleaseIncarnation) -> None:
-    """Where its master looks: with the settings it was started with. Once more with the same place changes nothing."""
+    """Write the release record with the settings that the waiting master was started with. Repeating it changes
+    nothing.
+    """
     spec = ctx.running_spec
     if spec is None:
-        msg = "the revision that is to be released cannot be read"
+        msg = "the revision to release cannot be read"
         raise StorageError(msg)
     root = spec.storage.checkpoints
-    await ask_storage(
+    await query_storage(
         ports, ctx.subject.namespace, (spec,), lambda storage, _: storage.release(root, action.job_id, action.path)
     )
 
 
 async def fence_predecessors(ctx: Context, ports: Ports, action: actions.FencePredecessors) -> None:
-    """They were found with the settings of the spec as it is, and there they write."""
+    """Fence the incarnations of earlier FlinkJobs, with the settings of the current spec, with which they were found."""
     specs = storage_specs(ctx)
 
     async def fence(job_id: str) -> None:
-        await ask_storage(
+        await query_storage(
             ports,
             ctx.subject.namespace,
             specs,
@@ -65,18 +70,21 @@ async def fence_predecessors(ctx: Context, ports: Ports, action: actions.FencePr
 
 
 async def dispose_job_storage(ctx: Context, ports: Ports, action: actions.DisposeJobStorage) -> None:
-    """All checkpoints of an incarnation, where it wrote them."""
+    """Delete all checkpoints of an incarnation from the storage that it wrote to."""
     specs = disposal_specs(ctx, action.revision)
     if not specs:
-        msg = "no valid revision says where the storage is"
+        msg = "no valid revision names the storage"
         raise StorageError(msg)
     root, namespace = specs[0].storage.checkpoints, ctx.subject.namespace
+    if not is_incarnation_of(namespace, ctx.subject.name, action.job_id):
+        msg = f"{root}/{action.job_id} is not a folder of this FlinkJob. The operator deletes nothing in it"
+        raise StorageError(msg)
     op = ctx.status.operation
     disposing = op is not None and op.kind == "Delete"
     left = op.deadline - ctx.now if op is not None and op.deadline else ctx.settings.dispose_timeout
     try:
         async with asyncio.timeout(max(left.total_seconds(), 1.0) if disposing else None):
-            await ask_storage(ports, namespace, specs, lambda s, _: s.dispose_job(root, action.job_id))
+            await query_storage(ports, namespace, specs, lambda s, _: s.dispose_job(root, action.job_id))
     except TimeoutError as error:
-        msg = "checkpoint storage did not answer in the time that the deletion has"
+        msg = "checkpoint storage did not respond within the timeout of the deletion"
         raise StorageError(msg) from error

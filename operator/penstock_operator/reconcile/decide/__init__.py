@@ -1,6 +1,6 @@
-"""What to do next for one FlinkJob. Pure: no clock, no network, no cluster.
+"""The next step for one FlinkJob, as pure functions: no clock, no network, no cluster.
 
-`next_step` is the whole of it, as a table. The operations of the operator are listed with their steps in `flows`; when each
-is begun and given up, and what a step does, is in `operations`; what can be done in `actions`, and what all of them are made
-from in `context`.
+`next_step` has the whole decision as a table. `flows` lists the operations of the operator with their steps.
+`operations` defines when an operation starts and when it is given up, and what each step does. `actions` has the
+possible actions, and `context` the input of all decisions.
 """

@@ -1,7 +1,7 @@
-"""Everything that can be done for a FlinkJob; `act` does it.
+"""All possible actions on a FlinkJob. The package `act` executes them.
 
-Actions are idempotent. Each says what it wants to be true, and carries everything it needs, so that doing it twice,
-or once more after a crash, changes nothing.
+Actions are idempotent. Each one describes the required state, and contains everything it needs. So executing it
+twice, or again after a crash, changes nothing.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AddFinalizer:
-    """Make deletion wait for the operator."""
+    """Action: add the finalizer, so that a deletion waits for the operator."""
 
 
 @dataclass(frozen=True)
 class RemoveFinalizer:
-    """Let the FlinkJob go."""
+    """Action: remove the finalizer, so that Kubernetes can delete the FlinkJob."""
 
 
 @dataclass(frozen=True)
 class RecordRevision:
-    """Store a spec as a ControllerRevision."""
+    """Action: store a spec as a ControllerRevision."""
 
     name: str
     spec: FlinkJobSpec
@@ -35,14 +35,14 @@ class RecordRevision:
 
 @dataclass(frozen=True)
 class PruneRevisions:
-    """Delete ControllerRevisions that nothing refers to any more."""
+    """Action: delete ControllerRevisions that nothing refers to any more."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class TryObjects:
-    """Ask the API server whether it would take what a revision is made of, without making any of it."""
+    """Action: check with a dry run whether the API server accepts the objects of a revision."""
 
     incarnation: Incarnation
     desired: FlinkJobSpec
@@ -51,7 +51,7 @@ class TryObjects:
 
 @dataclass(frozen=True)
 class RunCheck:
-    """Create the pod that proves a revision."""
+    """Action: create the pod that checks a revision."""
 
     operation: str
     revision: str
@@ -61,7 +61,7 @@ class RunCheck:
 
 @dataclass(frozen=True)
 class DeleteCheck:
-    """Remove the check pod; with `force` although its node does not say that it has ended."""
+    """Action: delete the check pod. `force` deletes it even if its node does not report that the pod has ended."""
 
     name: str
     force: bool = False
@@ -69,7 +69,7 @@ class DeleteCheck:
 
 @dataclass(frozen=True)
 class ApplyChildren:
-    """Everything around the pods: accounts, Secret, ConfigMap, Services, policies."""
+    """Action: apply the objects around the pods: accounts, Secret, ConfigMap, Services, policies."""
 
     incarnation: Incarnation
     desired: FlinkJobSpec
@@ -78,7 +78,7 @@ class ApplyChildren:
 
 @dataclass(frozen=True)
 class ApplyPods:
-    """Children and Deployments of an incarnation."""
+    """Action: apply the child objects and the Deployments of an incarnation."""
 
     incarnation: Incarnation
     desired: FlinkJobSpec
@@ -87,8 +87,8 @@ class ApplyPods:
 
 
 @dataclass(frozen=True)
-class StandBy:
-    """Deployments of an incarnation whose pods come beside those of the one that runs, and wait."""
+class CreateStandby:
+    """Action: apply Deployments whose new pods wait next to the pods of the running incarnation."""
 
     running: Incarnation
     incarnation: Incarnation
@@ -98,40 +98,42 @@ class StandBy:
 
 @dataclass(frozen=True)
 class ReleaseIncarnation:
-    """Tell an incarnation that stands by where its state comes from: it starts."""
+    """Action: send the source of the state to an incarnation on standby, which then starts."""
 
     job_id: str
     path: str
-    """Of a savepoint or checkpoint; empty: nothing to restore."""
+    """Location of a savepoint or checkpoint. Empty: empty state."""
 
 
 @dataclass(frozen=True)
 class DeleteJob:
-    """Ask for the deletion of the FlinkJob itself, which then takes its way."""
+    """Action: request the deletion of the FlinkJob itself."""
 
 
 @dataclass(frozen=True)
 class ScaleDown:
-    """Take all pods of the job away; the Deployments stay."""
+    """Action: delete all pods of the job, but keep the Deployments."""
 
 
 @dataclass(frozen=True)
 class ForceDelete:
-    """Remove pods from the API although nobody can say that they have ended; only after they were fenced off."""
+    """Action: delete pods from the API although their end is not confirmed. Only used after they were fenced."""
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class RestartMaster:
-    """Delete these pods of the master, with the time they have to end; their Deployment makes another, of the same incarnation."""
+    """Action: delete these pods of the master with their grace period. The Deployment creates a new pod of the same
+    incarnation.
+    """
 
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ScaleWorkers:
-    """Set the number of worker pods; idle ones go first."""
+    """Action: set the number of worker pods. Idle pods are deleted first."""
 
     replicas: int
     busy: frozenset[str] = frozenset()
@@ -139,7 +141,7 @@ class ScaleWorkers:
 
 @dataclass(frozen=True)
 class ApplyParallelism:
-    """Write the new parallelism down, for a master that restarts, and set the number of workers."""
+    """Action: store the new parallelism for a master that restarts, and set the number of workers."""
 
     incarnation: Incarnation
     replicas: int
@@ -148,7 +150,7 @@ class ApplyParallelism:
 
 @dataclass(frozen=True)
 class StopWithSavepoint:
-    """Ask the engine to take a savepoint at a barrier and to end the job."""
+    """Action: request from the engine to take a savepoint at a barrier and to end the job."""
 
     job_id: str
     directory: str
@@ -157,7 +159,7 @@ class StopWithSavepoint:
 
 @dataclass(frozen=True)
 class TriggerCheckpoint:
-    """Ask the engine for a checkpoint now."""
+    """Action: request a checkpoint from the engine."""
 
     job_id: str
     trigger_id: str
@@ -165,7 +167,7 @@ class TriggerCheckpoint:
 
 @dataclass(frozen=True)
 class Rescale:
-    """Ask the engine for another parallelism."""
+    """Action: request another parallelism from the engine."""
 
     job_id: str
     parallelism: int
@@ -174,45 +176,47 @@ class Rescale:
 
 @dataclass(frozen=True)
 class CreateSnapshot:
-    """Create a FlinkSnapshot; the name makes it one."""
+    """Action: create a FlinkSnapshot. Its name prevents a duplicate."""
 
     name: str
     trigger: Literal["nonce", "periodic", "upgrade"]
     kind: Literal["savepoint", "checkpoint"]
     path: str | None = None
-    """Set for a savepoint that exists already."""
+    """Location of an existing savepoint. None: the FlinkSnapshot takes a new one."""
     revision: str | None = None
     """The revision that made that savepoint."""
 
 
 @dataclass(frozen=True)
 class DeleteSnapshot:
-    """Delete a FlinkSnapshot; its own loop removes the files."""
+    """Action: delete a FlinkSnapshot. Its own loop deletes the files."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class FenceIncarnation:
-    """Take the next number in an incarnation's folder, so that none of its masters can complete a checkpoint any more."""
+    """Action: write the next leader number to an incarnation's folder, so that none of its masters can complete
+    another checkpoint.
+    """
 
     job_id: str
 
 
 @dataclass(frozen=True)
 class FencePredecessors:
-    """The same for all incarnations that earlier FlinkJobs of the name have left."""
+    """Action: fence all incarnations that earlier FlinkJobs of the name have left."""
 
     job_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class DisposeJobStorage:
-    """Delete the checkpoints of an incarnation."""
+    """Action: delete the checkpoints of an incarnation."""
 
     job_id: str
     revision: str | None = None
-    """What it was made from: its settings open the storage that they are in."""
+    """Revision of the incarnation. Its settings give access to the storage of the checkpoints."""
 
 
 Action = (
@@ -225,7 +229,7 @@ Action = (
     | DeleteCheck
     | ApplyChildren
     | ApplyPods
-    | StandBy
+    | CreateStandby
     | ReleaseIncarnation
     | DeleteJob
     | ScaleDown
@@ -245,7 +249,7 @@ Action = (
 
 
 def applied_again(action: Action) -> tuple[Repaired, ...]:
-    """What an action of upkeep mends."""
+    """Return the groups of objects that the action repairs."""
     if isinstance(action, ApplyChildren):
         return ("children",)
     return action.roles if isinstance(action, ApplyPods) else ()

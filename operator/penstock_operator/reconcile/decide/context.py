@@ -1,8 +1,13 @@
-"""What one decision is made from, what follows from that, and the few ways in which it can end.
+"""The input of a decision, the values derived from it, and the few ways in which a decision can end.
 
-Every step function takes a `Context` and returns a `Decision` by one of: `wait` (nothing to do yet), `act` (do this
-now), `advance` (the step is done), `finish` (the operation is done). None of them changes anything: they build the
-next status.
+Every step function takes a `Context` and returns a `Decision`. These methods create one:
+
+- `wait`: nothing to do yet
+- `act`: execute an action now
+- `advance`: the step is complete
+- `end`, then `done`: the operation is complete
+
+They change nothing and only build the next status.
 """
 
 from __future__ import annotations
@@ -13,12 +18,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.flinkjob import Deletion
-from penstock_operator.api.status import ErrorInfo, HistoryEntry, Operation, Rejected, Superseded
+from penstock_operator.api.status.flinkjob_status import ErrorInfo
+from penstock_operator.api.status.operation import HistoryEntry, Operation, Rejected
+from penstock_operator.api.status.snapshots import Superseded
 from penstock_operator.reconcile.decide.actions import Action
 from penstock_operator.reconcile.decide.decision import Decision, Event
 from penstock_operator.reconcile.decide.flows import FLOWS
 from penstock_operator.reconcile.decide.spec_diff import fingerprint, revision_hash
 from penstock_operator.reconcile.observation import Observation
+from penstock_operator.redaction import without_secrets
 from penstock_operator.resources.incarnation import Incarnation, worker_count
 from penstock_operator.resources.names import Owner, incarnation_prefix
 from penstock_operator.settings import Settings
@@ -28,15 +36,20 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.api.status import FlinkJobStatus, OperationKind, StepName
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
+    from penstock_operator.api.status.operation import OperationKind, StepName
     from penstock_operator.errors import Problem
     from penstock_operator.reconcile.observation import ActionResult
 
 ATTEMPT_FAILED = frozenset({"SavepointFailed", "SavepointTimeout", "RescaleFailed", "RescaleTimeout"})
-"""Reasons why an attempt failed that is made again; told until one succeeds, also while the next one is under way."""
+"""Reasons of failed attempts that are repeated. They are reported until an attempt succeeds, also while the next
+attempt is in progress.
+"""
 
 SUPERSEDED_KEPT = 20
-"""Incarnations that are remembered for removal of their checkpoints; more than that never pile up by themselves."""
+"""Maximum number of former incarnations whose checkpoints are still to be deleted. More never accumulate in normal
+operation.
+"""
 
 
 @dataclass(frozen=True)
@@ -58,13 +71,13 @@ class Subject:
         return Owner(self.namespace, self.name, self.uid)
 
     def revision_name(self, spec: FlinkJobSpec) -> str:
-        """Name of the ControllerRevision of a spec."""
+        """Return the name of the ControllerRevision of a spec."""
         return f"{self.name}-{revision_hash(spec)}"
 
 
 @dataclass(frozen=True)
 class Context:
-    """All that `decide` may know."""
+    """The complete input of `decide`."""
 
     subject: Subject
     spec: FlinkJobSpec | None
@@ -72,18 +85,18 @@ class Context:
     now: datetime
     seen: Observation = field(default_factory=Observation)
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    """What is preset, and contained in the spec."""
+    """The defaults of the platform that are included in the spec."""
     problems: tuple[Problem, ...] = ()
     unreadable: Mapping[str, Any] = field(default_factory=dict)
-    """Of the status what cannot be read and nothing may be decided without."""
+    """Fields of the status that cannot be parsed, but that every decision needs."""
     deletion: Deletion | None = None
-    """What the manifest says of deletion, also where something else in it is not valid."""
+    """The section `deletion` of the manifest, even if another part of it is not valid."""
     settings: Settings = field(default_factory=Settings)
     events: tuple[Event, ...] = ()
 
     @property
     def op(self) -> Operation:
-        """The operation in progress; only step functions ask, and they run only if there is one."""
+        """The operation in progress. Only step functions use it, and they only run if an operation exists."""
         if self.status.operation is None:
             msg = "there is no operation in progress"
             raise AssertionError(msg)
@@ -91,11 +104,11 @@ class Context:
 
     @cached_property
     def desired_revision(self) -> str | None:
-        """The revision the spec asks for, if the spec is valid."""
+        """The revision of the current spec, if the spec is valid."""
         return self.subject.revision_name(self.spec) if self.spec else None
 
     def revision_spec(self, name: str | None) -> FlinkJobSpec | None:
-        """The spec that a revision was made from; the current one if it is that revision."""
+        """Return the spec of a revision. Return the current spec if it is that revision."""
         if name is None:
             return None
         if self.spec is not None and name == self.desired_revision:
@@ -104,13 +117,15 @@ class Context:
 
     @cached_property
     def running_spec(self) -> FlinkJobSpec | None:
-        """What the running revision was made from."""
+        """The spec of the running revision."""
         running = self.status.running
         return self.revision_spec(running.revision if running else None)
 
     @cached_property
     def effective_spec(self) -> FlinkJobSpec | None:
-        """The current spec, or while that is invalid the running revision's; the last valid one's if nothing runs."""
+        """The current spec. If it is not valid, the spec of the running revision, or the last valid one if nothing
+        runs.
+        """
         if self.spec is not None or self.status.running is not None:
             return self.spec or self.running_spec
         stored = (self.revision_spec(name) for name in reversed(list(self.seen.revisions)))
@@ -118,17 +133,17 @@ class Context:
 
     @property
     def deletion_policy(self) -> Deletion:
-        """What is to become of job and storage."""
+        """The rules for the job and its storage on deletion."""
         spec = self.effective_spec
         return self.deletion or (spec.deletion if spec is not None else Deletion())
 
     @cached_property
     def running_incarnation(self) -> Incarnation | None:
-        """What the running pods were made from; None if nothing runs, or nobody can read its revision."""
+        """The input of the running pods. None if nothing runs, or if the revision cannot be read."""
         running, spec = self.status.running, self.running_spec
         if running is None or spec is None:
             return None
-        allowed = (self.spec or spec).job.allow_non_restored_state
+        allowed = self.allowed_to_drop(running.revision, spec)
         return Incarnation(
             running.revision,
             spec,
@@ -137,61 +152,77 @@ class Context:
             running.parallelism,
             allowed,
             warm=running.warm,
-            door=running.door,
+            service_suffix=running.service_suffix,
         )
 
+    def allowed_to_drop(self, revision: str, spec: FlinkJobSpec) -> tuple[str, ...]:
+        """Return the uids of operators whose state an incarnation that starts again may drop.
+
+        Before its first checkpoint, an incarnation needs the permissions with which its revision was recorded. The
+        current spec may have lost them, because they are not part of a revision's name.
+        """
+        found = (self.seen.revisions.spec(revision), self.spec or spec)
+        return tuple(dict.fromkeys(uid for s in found if s is not None for uid in s.job.allow_non_restored_state))
+
     def running_workers(self, parallelism: int) -> int:
-        """Worker pods that the running incarnation needs for a parallelism."""
+        """Return the number of worker pods that the running incarnation needs for a parallelism."""
         base = self.running_spec or self.spec
         return worker_count(base, self.spec or base, parallelism) if base is not None else parallelism
 
     @cached_property
     def is_rejected(self) -> bool:
-        """The spec as it is has been tried and given up."""
+        """Whether the current spec was tried and given up."""
         rejected = self.status.rejected
         return rejected is not None and self.spec is not None and rejected.fingerprint == fingerprint(self.spec)
 
     def failed_action(self, *names: str) -> ActionResult | None:
-        """The result of the action just tried, if it was one of these and failed."""
+        """Return the result of the last action if it was one of these and failed."""
         last = self.seen.last
         return last if last is not None and not last.ok and last.action in names else None
 
     @property
     def past_deadline(self) -> bool:
-        """The step in progress has a deadline and it has passed."""
+        """Whether the step in progress has a deadline that has passed."""
         return self.op.deadline is not None and self.now >= self.op.deadline
 
     def digest(self, *parts: object, length: int = 32) -> str:
-        """An id that is the same whenever it is computed from the same parts."""
+        """Return an id that only depends on the FlinkJob and the parts."""
         text = "|".join([self.subject.uid, *map(str, parts)])
         return hashlib.sha256(text.encode()).hexdigest()[:length]
 
     def new_job_id(self, operation: str) -> str:
-        """The job id of the incarnation that an operation starts; those of one name begin alike."""
+        """Return the job id of the incarnation that an operation starts. All ids of one name have the same prefix."""
         prefix = incarnation_prefix(self.subject.namespace, self.subject.name)
         return prefix + self.digest(operation, "job", length=32 - len(prefix))
 
-    # --- building the next status -----------------------------------------------------------------------------------
+    # --- the next status --------------------------------------------------------------------------------------------
 
     def with_status(self, **changes: Any) -> Context:
-        """The same context with another status."""
+        """Return the same context with a changed status."""
         return replace(self, status=self.status.model_copy(update=changes))
 
     def with_op(self, **changes: Any) -> Context:
-        """The same context with a changed operation."""
+        """Return the same context with a changed operation."""
         return self.with_status(operation=self.op.model_copy(update=changes))
 
     def retire(self, successor: str | None = None) -> Context:
-        """The same context with the running incarnation among those whose checkpoints can go later."""
+        """Return the same context with the running incarnation in the list of those whose checkpoints can be deleted
+        later.
+        """
         running = self.status.running
         known = {s.job_id for s in self.status.superseded}
         if running is None or running.job_id == successor or running.job_id in known:
             return self
-        retired = Superseded(job_id=running.job_id, revision=running.revision)
-        return self.with_status(superseded=(*self.status.superseded, retired)[-SUPERSEDED_KEPT:])
+        retired = Superseded(job_id=running.job_id, revision=running.revision, empty=not running.may_have_checkpoint)
+        known_ones = [*self.status.superseded, retired]
+        while (
+            len(known_ones) > SUPERSEDED_KEPT
+        ):  # drop empty ones first: an old folder may have the last good checkpoint
+            known_ones.remove(next((s for s in known_ones if s.empty), known_ones[0]))
+        return self.with_status(superseded=tuple(known_ones))
 
-    def tell(self, reason: str, message: str, *, warning: bool = False, key: str = "") -> Context:
-        """The same context with one more event."""
+    def with_event(self, reason: str, message: str, *, warning: bool = False, key: str = "") -> Context:
+        """Return the same context with one more event."""
         op = self.status.operation
         where = (
             f"{op.id}/{op.step}/{op.attempt}"
@@ -202,66 +233,71 @@ class Context:
         return replace(self, events=(*self.events, event))
 
     def clip(self, text: str) -> str:
-        """Text from outside, kept short."""
+        """Return a text from outside, limited in length and without secrets."""
+        text = without_secrets(text)
         limit = self.settings.text_limit
         return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
     def failed(self, reason: str, message: str) -> Context:
-        """The same context with the error noted in the status."""
+        """Return the same context with the error in the status."""
         return self.with_status(error=ErrorInfo(reason=reason, message=self.clip(message), time=self.now))
 
     # --- the ways a decision ends -----------------------------------------------------------------------------------
 
     def done(self, action: Action | None = None, *, after: timedelta | None = None) -> Decision:
-        """Write this status, do this action, come back then."""
+        """Return the decision to write this status, execute this action, and continue after this time."""
         return Decision(self.status, action, self.events, after)
 
     def wait(self, message: str, *, blocked: str | None = None, after: timedelta | None = None) -> Decision:
-        """Nothing to do until something changes; `blocked` if that has to be done by a person."""
+        """Return the decision to wait for a change. `blocked` is the reason if the change needs a user's action."""
         op = self.op
         ctx = self.with_op(message=self.clip(message), blocked=blocked)
         if blocked and op.blocked != blocked:
-            ctx = ctx.failed(blocked, message).tell(blocked, message, warning=True)
+            ctx = ctx.failed(blocked, message).with_event(blocked, message, warning=True)
         return ctx.done(after=after or self.settings.progress)
 
     def wait_for_storage(self, doing: str) -> Decision:
-        """Storage has not answered: wait, and say so when it lasts."""
+        """Return the decision to wait for the response of storage. Report an error."""
         error = self.seen.storage.error
         if not error:
             return self.wait(doing)
-        remedy = "Look at the operator's access to it (storage.secretName or workload identity) and at s3.endpoint"
+        remedy = "Check the operator's access to the storage (storage.secretName or workload identity) and s3.endpoint"
         return self.wait(f"{doing}: {error}. {remedy}", blocked="StorageUnavailable", after=self.settings.backoff_first)
 
     @property
-    def lasting(self) -> str | None:
-        """Why earlier attempts of this step failed, once a person has been told."""
+    def reported_failure(self) -> str | None:
+        """The reason why earlier attempts of this step failed, if it was reported as `Stalled`."""
         return self.op.blocked if self.op.blocked in ATTEMPT_FAILED else None
 
     def pending(self, message: str, *, after: timedelta | None = None) -> Decision:
-        """Wait for an attempt; what a person has been told of the earlier ones stays, word for word."""
-        if self.lasting:
-            return self.wait(self.op.message, blocked=self.lasting, after=after)
+        """Return the decision to wait for an attempt. Keep the reported message about earlier attempts unchanged."""
+        if self.reported_failure:
+            return self.wait(self.op.message, blocked=self.reported_failure, after=after)
         return self.wait(message, after=after)
 
     def act(self, action: Action, message: str = "") -> Decision:
-        """Do this now; the intent is in the status that is written first. What blocks is told until it does not."""
+        """Return the decision to execute an action now. The status with the intent is written first. A blocking
+        reason stays until it is resolved.
+        """
         ctx = self.with_op(message=self.clip(message)) if message and not self.op.blocked else self
         return ctx.done(action)
 
     def begin(self, kind: OperationKind, reason: str, **fields: Any) -> Context:
-        """Start an operation at its first step (or at the one given)."""
+        """Return the context with a new operation at its first step, or at the given step."""
         fields.setdefault("step", FLOWS[kind][0])
         fields.setdefault("target_generation", self.subject.generation)
         ident = self.digest(kind, self.now.isoformat(), self.subject.generation, length=10)
         operation = Operation(
             id=ident, kind=kind, reason=self.clip(reason), started_at=self.now, step_since=self.now, **fields
         )
-        return self.with_status(operation=operation).tell(
+        return self.with_status(operation=operation).with_event(
             f"{kind}Started", reason, warning=kind in ("Rollback", "Recover")
         )
 
     def advance(self, step: StepName | None = None, *, deadline: datetime | None = None, **changes: Any) -> Decision:
-        """Go to the next step of the flow (or the one given), with fresh attempts and deadline."""
+        """Return the decision to continue with the next step of the flow, or the given step, with new attempts and a
+        new deadline.
+        """
         op = self.op
         flow = FLOWS[op.kind]
         following = step or flow[flow.index(op.step) + 1]
@@ -279,7 +315,7 @@ class Context:
         return self.with_op(**{**fresh, **changes}).done()
 
     def end(self, outcome: str, message: str = "") -> Context:
-        """The operation is over; it goes to the history."""
+        """Return the context without the operation, which is added to the history."""
         op = self.op
         entry = HistoryEntry.model_validate(
             {
@@ -296,27 +332,29 @@ class Context:
         return self.with_status(operation=None, history=history)
 
     def retry(self, reason: str, message: str, **changes: Any) -> Decision:
-        """The attempt failed; make another after a pause.
+        """Return the decision to repeat a failed attempt after a pause.
 
-        A person is told by events of the first ones, and from then on by `Stalled`, whose message changes by number and
-        time of the next attempt only. A reason that was not told before makes one more event.
+        Events report the first failures. After that, `Stalled` reports them. Its message then only changes in the
+        number and the time of the next attempt. A new reason emits one more event.
         """
         op = self.op
         attempt = max(op.attempt, 1)
         pause = self.settings.backoff(attempt)
         blocked = reason if attempt >= self.settings.stalled_attempts else None
         ctx = self.failed(reason, message)
-        if not self.lasting:
-            ctx = ctx.tell(reason, f"{message}. Next attempt in {pause}", warning=True)
-        elif self.lasting != reason:
-            ctx = ctx.tell(reason, message, warning=True, key=f"{op.id}/{op.step}/{reason}")
+        if not self.reported_failure:
+            ctx = ctx.with_event(reason, f"{message}. Next attempt in {pause}", warning=True)
+        elif self.reported_failure != reason:
+            ctx = ctx.with_event(reason, message, warning=True, key=f"{op.id}/{op.step}/{reason}")
         upcoming = self.now + pause
         text = f"{self.clip(message)}. Attempt {attempt + 1} at {upcoming:%H:%M:%S} UTC"
         ctx = ctx.with_op(retry_at=upcoming, message=text, blocked=blocked, attempt=attempt, **changes)
         return ctx.done(after=pause)
 
     def rejection(self, reason: str, message: str) -> Rejected | None:
-        """The current spec as one that was given up with the operation; None if it is not valid."""
+        """Return the current spec as a spec that was given up with the operation. Return None if the spec is not
+        valid.
+        """
         if self.spec is None:
             return None
         return Rejected(
@@ -329,10 +367,12 @@ class Context:
         )
 
     def reject(self, reason: str, message: str) -> Decision:
-        """Give this spec up until something in it changes; whatever runs is left alone."""
+        """Return the decision to give up this spec until it changes. The running job is not changed."""
         rejected = self.rejection(reason, message)
         text = self.clip(message)
         ctx = self.failed(reason, text)
-        ctx = ctx.tell(reason, f"{text}. The spec is not tried again until it changes", warning=True)
+        ctx = ctx.with_event(
+            reason, f"{text}. The operator does not try this spec again until it changes", warning=True
+        )
         ctx = ctx.end("Failed", text)
         return (ctx.with_status(rejected=rejected) if rejected is not None else ctx).done()

@@ -1,4 +1,4 @@
-"""What is decided: the status to write first, then at most one action, and what to tell people."""
+"""The result of a decision: the status to write first, then at most one action, and the events."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from penstock_operator.api.status import FlinkJobStatus
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
     from penstock_operator.reconcile.decide.actions import Action
 
 
 @dataclass(frozen=True)
 class Event:
-    """One line for `kubectl describe`: what happened and what comes next, or what a person should do."""
+    """One line for `kubectl describe`: what happened and what follows, or the action that a user should take."""
 
     reason: str
     message: str
     type: Literal["Normal", "Warning"] = "Normal"
     key: str = ""
-    """Makes it one event, however often it is told."""
+    """Identity of the event. It is emitted once, however often it is repeated."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Write `status` (if it differs), tell `events`, do `action`, and come back after `requeue`."""
+    """A decision: the new status, the events to emit, the action, and the time until the next step."""
 
     status: FlinkJobStatus
     action: Action | None = None
     events: tuple[Event, ...] = ()
     requeue: timedelta | None = None
-    """None: as soon as the action is done, or when something happens."""
+    """None: immediately after the action, or after the next change."""

@@ -1,6 +1,6 @@
-"""What the operator does to a job: every operation with its steps, in order.
+"""The operations on a job, each with its steps in order.
 
-Which one is begun, and when, when one is given up, and what a step does is said in `operations`.
+`operations` defines when an operation starts and when it is given up, and what each step does.
 """
 
 from __future__ import annotations
@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock_operator.api.status import StepName
+    from datetime import datetime, timedelta
+
+    from penstock_operator.api.status.operation import Operation, StepName
 
 FLOWS: dict[str, tuple[StepName, ...]] = {
     "Deploy": ("Verify", "Check", "Start", "Watch"),
@@ -22,3 +24,21 @@ FLOWS: dict[str, tuple[StepName, ...]] = {
     "Delete": ("Stop", "Seal", "Teardown", "Dispose"),
 }
 """The steps of every operation, in order."""
+
+_HARMLESS: frozenset[StepName] = frozenset({"Verify", "Check", "AddWorkers", "Rescale", "RemoveWorkers", "Watch"})
+
+
+def leaves_alone(op: Operation) -> bool:
+    """Return whether the step in progress does not change the running incarnation, so that the incarnation still
+    needs its usual care.
+
+    The check of a rollback comes after the stop of the failed incarnation. Nothing runs at that time.
+    """
+    if op.kind == "Delete" or (op.kind, op.step) == ("Rollback", "Check"):
+        return False
+    return op.step in _HARMLESS or (op.step == "Stop" and op.trigger_id is None and op.standby is None)
+
+
+def is_waiting(op: Operation, now: datetime, patience: timedelta) -> bool:
+    """Return whether the operation has reported what it waits for, or its step has taken longer than `patience`."""
+    return op.blocked is not None or now - op.step_since >= patience

@@ -1,4 +1,6 @@
-"""Where the history of a job is that has ended: the archive that its JobManager has left, if the job asks for one. Pure."""
+"""The history of a job that has ended: the archive that its JobManager has written, if the job is configured for it.
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ ARCHIVE = "jobmanager.archive.fs.dir"
 
 
 def history_hint(ctx: Context) -> str:
-    """What shows it, to be put behind a sentence; empty: nothing is kept."""
+    """Return a sentence with the command that shows the history. Return an empty string if the job has no archive."""
     running, spec = ctx.status.running, ctx.running_spec or ctx.spec
     folder = str(spec.configuration.get(ARCHIVE) or "") if spec is not None else ""
     if running is None or not folder:

@@ -1,37 +1,40 @@
-"""What to do next for one FlinkJob: a pure function from what is wanted, remembered and seen to one step.
+"""The next step for one FlinkJob: a pure function from the spec, the status and the observation to one step.
 
-The problem. A stateful job is changed by a dozen calls to two APIs and a store, over minutes, by a process that may
-die between any two of them, while the user edits the spec again and nodes go away. Nothing may be lost, nothing
-repeated, and everything must end.
+The problem: a change of a stateful job needs a dozen calls to two APIs and to storage, over minutes. The process may
+crash between any two calls, while the user edits the spec again and nodes fail. Nothing may be lost or repeated, and
+every operation must end.
 
-The way. There is no script that runs from begin to end. There is one question, asked again and again: *given all this,
-what is the next single step?* The answer is computed from three things only: the spec, the status (what was decided
-before, written down before it was done), and what is seen now. An answer is a new status, at most one action, and
-when to ask again; the loop writes the status, then does the action, then asks again. A crash anywhere loses nothing
-but time, because the answer does not depend on memory, and because each action may be done twice.
+The solution: no script runs from start to end. The operator computes again and again *the next single step*. The
+computation uses only three inputs: the spec, the status (the earlier decisions, each written before its execution),
+and the current observation. The result is a new status, at most one action, and the time of the next computation. The
+loop writes the status, executes the action, and computes again. A crash only costs time, because the result does not
+depend on memory, and because every action may be executed twice.
 
-    first match
+The first row that matches applies:
+
     ───────────────────────────────────────────────────────────────────────────────────────────────────────────
-    0  nothing could be looked at           wait, and say so; deletion goes on by its timeout
-    1  being deleted, our finalizer gone    nothing more to do
-    2  being deleted                        Delete, whatever else was going on (`operations.dispose`)
-    3  no finalizer                         set it, before anything exists that it protects
-    4  a check pod nobody wants             remove it
-    5  objects of an earlier FlinkJob       wait until they are gone
-    5b what is remembered is lost           adopt what runs, or touch nothing (`adoption`)
-    5c a savepoint without a FlinkSnapshot  make one (`savepoints.asked`)
-    6  an operation that is out of date     abandon it, if it has not come to the point of no return (`operations.abandon`)
-    7  an operation                         its step (`operations`)
-    8  the desired revision is not stored   store it (ControllerRevision)
-    8b pods that stand by for nothing       those of what runs are applied again (`operations.prepare`)
-    9  something to start                   the operation (`operations.begin`): its intent is written before it is carried out
-    10 something to mend or to keep up      that (`upkeep`)
-    11 otherwise                            look again later
+    0   nothing could be observed            wait and report it; a deletion ends at its timeout
+    1   deleted, without our finalizer       nothing to do
+    2   being deleted                        Delete, instead of any other operation (`operations.dispose`)
+    3   no finalizer                         set it before any object exists that it protects
+    4   a check pod without an operation     delete it
+    5   objects of an earlier FlinkJob       wait until they are gone
+    5b  the memory in the status is lost     adopt the running job, or do nothing (`adoption`)
+    5c  a savepoint without a FlinkSnapshot  create one (`savepoints.requested`)
+    6   an operation that is out of date     abandon it, unless it is past the point of no return (`operations.abandon`)
+    7   an operation                         its step (`operations`), and the care for the running job if it waits (`during_wait`)
+    8   the current revision is not stored   store it (ControllerRevision)
+    8b  standby pods without an operation    apply the objects of the running job again (`operations.prepare`)
+    9   an operation is necessary            start it (`operations.begin`); its intent is written before its execution
+    10  housekeeping is necessary            do it (`upkeep`)
+    11  otherwise                            observe again later
 
-The point of no return of an upgrade is the moment the engine is asked to stop: from there it is carried to the end,
-and a newer spec is the next upgrade. Before it, and while a new revision is only being watched, a newer spec wins at
-once. Prior art: Flink's Kubernetes operator (observe and reconcile apart, decisions as values), Lyft's (the old job
-stays until the new one has a chance), and the Kubernetes rule that controllers are level-based.
+The point of no return of an upgrade is the request to the engine to stop. After it, the upgrade is completed, and a
+newer spec is the next upgrade. Before it, and while a new revision is only being watched, a newer spec takes effect
+immediately.
+
+Prior art: Flink's Kubernetes operator separates observation from reconciliation, and uses values as decisions. Lyft's
+operator keeps the old job until the new one can start. Kubernetes requires controllers to be level-based.
 """
 
 from __future__ import annotations
@@ -39,19 +42,25 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.actions import AddFinalizer, RecordRevision, RemoveFinalizer
-from penstock_operator.reconcile.decide.adoption import recall
+from penstock_operator.reconcile.decide.adoption import adopted, recover_lost_status
 from penstock_operator.reconcile.decide.decision import Decision
-from penstock_operator.reconcile.decide.health.causes import noted
-from penstock_operator.reconcile.decide.health.recovery import remembered
-from penstock_operator.reconcile.decide.health.rules import watched
+from penstock_operator.reconcile.decide.during_wait import after_step, before_step
+from penstock_operator.reconcile.decide.health.causes import with_terminations
+from penstock_operator.reconcile.decide.health.recovery import with_failure_record
+from penstock_operator.reconcile.decide.health.rules import with_health
 from penstock_operator.reconcile.decide.operations import STEPS
 from penstock_operator.reconcile.decide.operations.abandon import out_of_date
 from penstock_operator.reconcile.decide.operations.begin import next_operation
-from penstock_operator.reconcile.decide.operations.dispose import delete
-from penstock_operator.reconcile.decide.operations.prepare import put_back
-from penstock_operator.reconcile.decide.refusals import explain
+from penstock_operator.reconcile.decide.operations.dispose import delete, is_saved
+from penstock_operator.reconcile.decide.operations.prepare import remove_abandoned_standby
+from penstock_operator.reconcile.decide.refusals import explain, leftovers
+from penstock_operator.reconcile.decide.restore.beginning import with_origin
 from penstock_operator.reconcile.decide.restore.stopping import FENCED
-from penstock_operator.reconcile.decide.savepoints.asked import account, pending, told_of_the_rest
+from penstock_operator.reconcile.decide.savepoints.requested import (
+    pending,
+    with_leftovers_event,
+    with_recorded_savepoints,
+)
 from penstock_operator.reconcile.decide.savepoints.retention import disposable
 from penstock_operator.reconcile.decide.savepoints.schedule import next_due
 from penstock_operator.reconcile.decide.upkeep import stray_check, upkeep
@@ -63,10 +72,10 @@ if TYPE_CHECKING:
 
 
 def next_step(ctx: Context) -> Decision:
-    """First match wins."""
+    """Return the next step: the first row of the table that matches."""
     if ctx.seen.failure:
-        return _unseen(ctx)
-    ctx = noted(ctx)
+        return _not_observed(ctx)
+    ctx = with_origin(with_terminations(ctx))
     if ctx.subject.deleting:
         return _deleting(ctx)
     if not ctx.subject.finalizer:
@@ -75,62 +84,82 @@ def next_step(ctx: Context) -> Decision:
     if stray is not None and ctx.failed_action("DeleteCheck") is None:
         return ctx.done(stray)
     if ctx.seen.foreign:
-        return ctx.done(after=ctx.settings.progress)
-    lost = recall(ctx)
+        return _name_taken(ctx)
+    lost = recover_lost_status(ctx)
     if lost is not None:
         return lost
-    accounted = account(ctx)
-    if isinstance(accounted, Decision):
-        return accounted
-    ctx = accounted
+    recorded = with_recorded_savepoints(ctx)
+    if isinstance(recorded, Decision):
+        return recorded
+    ctx = recorded
     if ctx.status.operation is not None and out_of_date(ctx):
-        ctx = ctx.tell("Abandoned", f"{ctx.op.kind} is given up in step {ctx.op.step}: the spec has changed")
+        ctx = ctx.with_event("Abandoned", f"{ctx.op.kind} is given up in step {ctx.op.step}: the spec has changed")
         ctx = ctx.end("Abandoned", "the spec has changed")
     if ctx.status.operation is not None:
-        return STEPS[ctx.op.step](_retargeted(ctx))
+        prepared = before_step(ctx)
+        if isinstance(prepared, Decision):
+            return prepared
+        return after_step(prepared, STEPS[prepared.op.step](_retargeted(prepared)))
     return _idle(ctx)
 
 
-def _unseen(ctx: Context) -> Decision:
-    """Touch nothing; but an object that is to go must not hang for ever because the operator cannot look at it."""
-    failure = unseen(ctx)
+def _name_taken(ctx: Context) -> Decision:
+    """Wait for objects of an earlier FlinkJob, which are deleted with their owner. Report objects without an owner,
+    which a user must delete.
+    """
+    if ctx.seen.ownerless:
+        text = leftovers(ctx.seen.foreign, ctx.seen.ownerless)
+        ctx = ctx.failed("NameTaken", text) if ctx.status.error is None else ctx
+        ctx = ctx.with_event("NameTaken", text, warning=True, key=f"{ctx.subject.uid}/{ctx.digest(text)}")
+    return ctx.done(after=ctx.settings.progress)
+
+
+def _not_observed(ctx: Context) -> Decision:
+    """Change nothing. After the timeout of a deletion, remove the finalizer.
+
+    Otherwise a FlinkJob that the operator cannot observe could never be deleted.
+    """
+    failure = observation_failure(ctx)
     ctx = ctx.failed("OperatorError", failure)
-    ctx = ctx.tell("OperatorError", failure, warning=True, key=f"{ctx.subject.generation}/{ctx.digest(failure)}")
+    ctx = ctx.with_event("OperatorError", failure, warning=True, key=f"{ctx.subject.generation}/{ctx.digest(failure)}")
     since = ctx.subject.deleting_since
     if since is not None and ctx.subject.finalizer and ctx.now - since >= ctx.deletion_policy.timeout:
         text = (
-            "nothing could be looked at until the timeout of the deletion; the FlinkJob goes, Kubernetes removes what it "
-            "owned, and what it has on storage stays"
+            "the operator could not observe the job within the timeout of the deletion. The FlinkJob is removed, and "
+            "Kubernetes deletes its objects. Its files stay in storage"
         )
-        return ctx.tell("DeletedUnseen", text, warning=True).done(RemoveFinalizer())
+        return ctx.with_event("DeletedUnseen", text, warning=True).done(RemoveFinalizer())
     return ctx.done(after=ctx.settings.backoff_first)
 
 
-def unseen(ctx: Context) -> str:
-    """Why nothing is known of the job, and what that means."""
+def observation_failure(ctx: Context) -> str:
+    """Describe why nothing is known about the job, and the consequences."""
     return (
-        f"the operator failed while it looked at the job ({ctx.seen.failure}). What runs is left alone; it looks again. "
-        "Its log says more"
+        f"the operator failed while it observed the job ({ctx.seen.failure}). It changes nothing and tries again. Its log "
+        "has details"
     )
 
 
 def _deleting(ctx: Context) -> Decision:
     if not ctx.subject.finalizer:
         return ctx.done(after=ctx.settings.resync)
-    accounted = account(ctx)
-    if isinstance(accounted, Decision):
-        return accounted
-    ctx = accounted
+    recorded = with_recorded_savepoints(ctx)
+    if isinstance(recorded, Decision):
+        return recorded
+    ctx = recorded
     if ctx.status.operation is None or ctx.op.kind != "Delete":
+        taken = adopted(ctx)
+        if taken is not None:
+            return taken
         policy = ctx.deletion_policy
         running = ctx.status.running
         wanted = policy.savepoint and running is not None and running.finished_at is None
         reason = "the FlinkJob is being deleted"
         if ctx.status.running is not None or ctx.seen.left or ctx.seen.replicas > 0:
-            return ctx.begin("Delete", reason, step="Stop" if wanted else "Teardown").done()
+            return ctx.begin("Delete", reason, step="Stop" if wanted else "Teardown", saved=is_saved(ctx)).done()
         if pending(ctx) or (policy.storage == "Delete" and disposable(ctx.status)):
-            return ctx.begin("Delete", reason, step="Dispose").done()
-        ctx = told_of_the_rest(ctx)
+            return ctx.begin("Delete", reason, step="Dispose", saved=is_saved(ctx)).done()
+        ctx = with_leftovers_event(ctx)
         return ctx.done(RemoveFinalizer(), after=_after_failure(ctx, "RemoveFinalizer"))
     return delete(ctx)
 
@@ -142,34 +171,36 @@ def _idle(ctx: Context) -> Decision:
         if failure is not None:
             return ctx.failed(failure.code, explain(failure)).done(after=ctx.settings.backoff_first)
         return ctx.done(RecordRevision(desired, ctx.spec))
-    left = put_back(ctx)
+    left = remove_abandoned_standby(ctx)
     if left is not None:
         return left
-    ctx = remembered(ctx)
+    ctx = with_failure_record(ctx)
     started = next_operation(ctx)
     if started is not None:
         return started.done()
-    ctx = watched(ctx)
-    ctx = _tell_trouble(ctx)
-    return upkeep(ctx) or ctx.done(after=_quiet(ctx))
+    ctx = with_health(ctx)
+    ctx = _with_trouble_event(ctx)
+    return upkeep(ctx) or ctx.done(after=_pause(ctx))
 
 
-def _tell_trouble(ctx: Context) -> Context:
-    """What keeps a job from running again that is nobody's operation; once for each time that it stops running."""
+def _with_trouble_event(ctx: Context) -> Context:
+    """Report a problem that keeps the job from running again and that belongs to no operation. Report it once each
+    time the job stops running.
+    """
     status, engine, troubles = ctx.status, ctx.seen.engine, ctx.seen.troubles
     if engine.suspended and status.job_state == engine.state:
         why = f"{FENCED}: {engine.exception}" if engine.exception else FENCED
-        ctx = ctx.tell("Fenced", why, warning=True, key=f"{status.job_id}/{status.job_state_since}/Fenced")
+        ctx = ctx.with_event("Fenced", why, warning=True, key=f"{status.job_id}/{status.job_state_since}/Fenced")
     if status.phase != "Recovering" or engine.running or not troubles:
         return ctx
     trouble = troubles[0]
-    return ctx.tell(
+    return ctx.with_event(
         trouble.reason, str(trouble), warning=True, key=f"{status.job_id}/{status.phase_since}/{trouble.reason}"
     )
 
 
-def _quiet(ctx: Context) -> timedelta:
-    """How long until the next look at a job where nothing is to be done."""
+def _pause(ctx: Context) -> timedelta:
+    """Return the time until the next pass over a job that needs no action."""
     settings = ctx.settings
     running = ctx.status.running
     settled = ctx.seen.engine.running if running is not None and running.finished_at is None else True
@@ -183,7 +214,7 @@ def _quiet(ctx: Context) -> timedelta:
 
 
 def _retargeted(ctx: Context) -> Context:
-    """A rescale goes to the newest parallelism, as long as the engine has not been asked for another one."""
+    """Change the target of a rescale to the newest parallelism, unless the engine has already received a request."""
     op, spec, running = ctx.op, ctx.spec, ctx.status.running
     if op.kind != "Rescale" or spec is None or running is None or op.step == "RemoveWorkers":
         return ctx

@@ -1,4 +1,4 @@
-"""Actions that were refused: which of them fail again until something is changed, and what a person can do. Pure."""
+"""Refused actions: which of them fail again until something changes, and what a user can do. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,22 +10,63 @@ if TYPE_CHECKING:
 QUOTA_REMEDY = "Raise the quota of the namespace, or lower the resources or the parallelism"
 
 UNREADABLE = "Unreadable"
-"""Code of an action that needs an object which the API server has failed to read for a while."""
+"""Code of an action that needs an object which the API server has failed to read for some time."""
 
-REFUSALS = frozenset({"InvalidObject", "Denied", "QuotaExceeded", "NameTaken", UNREADABLE})
-"""Codes of actions that cannot be done for what they ask: they fail again until something is changed."""
+REFUSALS = frozenset({"InvalidObject", "Denied", "QuotaExceeded", "NameTaken", "SecretMissing", UNREADABLE})
+"""Codes of actions that are refused because of their content. They fail again until something changes."""
+
+REVISION_LOST = "RevisionLost"
+"""Reason if the ControllerRevision for the start does not exist or cannot be parsed."""
+
+PODS_STUCK = "PodsStuck"
+"""Reason if pods of the former incarnation do not end."""
+
+CANNOT_START = REFUSALS | {REVISION_LOST, PODS_STUCK}
+"""Reasons why the pods of an incarnation cannot be created until something changes. An edit of the spec takes effect
+immediately.
+"""
+
+SNAPSHOT_REFUSED = "SnapshotRefused"
+"""Reason while the creation of a FlinkSnapshot is refused. All other work continues."""
 
 REMEDIES = {
-    "Denied": "The cluster refuses it: look at quota, admission policies and the operator's RBAC",
+    "Denied": "The cluster refuses it: check quotas, admission policies and the operator's RBAC",
     "QuotaExceeded": QUOTA_REMEDY,
     "InvalidObject": "The API server rejects an object made from the spec: correct the field it names (podTemplate, resources, ingress, …)",
-    "NameTaken": "It is waited for; if it stays, remove or rename it, or give the FlinkJob another name",
-    UNREADABLE: "The API server fails over one kind of object: look at its log; a Secret that it cannot decrypt has to be restored, or deleted",
-    "KubernetesUnavailable": "It is tried again",
+    "NameTaken": "The operator waits until it is removed. Remove or rename it, or give the FlinkJob another name",
+    "SecretMissing": "Create it, or correct the field that names it: spec.storage.secretName, rest.ssl.secret-name in "
+    "spec.configuration, or env, envFrom and volumes in a podTemplate. The operator does not change the running job until the Secret exists",
+    UNREADABLE: "The API server cannot return one kind of object: check its log. Restore or delete a Secret that it cannot decrypt",
+    "KubernetesUnavailable": "The operator tries again",
 }
 
 
 def explain(result: ActionResult) -> str:
-    """A failed action in words, with what to do."""
-    remedy = REMEDIES.get(result.code, "It is tried again")
+    """Describe a failed action, with the remedy."""
+    remedy = REMEDIES.get(result.code, "The operator tries again")
     return f"{result.action}: {result.message}. {remedy}"
+
+
+def leftovers(names: tuple[str, ...], command: str) -> str:
+    """Describe the remedy for objects of an earlier FlinkJob that have lost their owner."""
+    return (
+        f"{', '.join(names[:4])}: created for an earlier FlinkJob of this name, without an owner, so Kubernetes never removes "
+        f"them. Nothing proves that they belong to this FlinkJob, so the operator does not change them. Remove them: {command}. "
+        "Their checkpoints stay: job.startFrom: latest-of-name continues from them"
+    )
+
+
+def stuck_pods(names: list[str]) -> str:
+    """Describe the remedy for pods of a former incarnation that do not end."""
+    return (
+        f"waiting for {len(names)} pods of the former incarnation to end: {', '.join(names[:3])}. Remove what blocks them (kubectl "
+        "describe pod: finalizers, the node), or delete them with --force"
+    )
+
+
+def lost_revision(name: str | None) -> str:
+    """Describe the remedy for a revision that cannot be read."""
+    return (
+        f"ControllerRevision {name} does not exist or cannot be read, so its pods cannot be created. Set the spec to the revision to "
+        "run (or change job.restartNonce). The job then starts from the same state"
+    )

@@ -1,16 +1,16 @@
-"""What a change of the spec does to a running job, field by field.
+"""The effect that a change of each field of the spec has on a running job.
 
-    class      fields                                  what happens
-    NOTHING    upgradeMode, snapshots, rollback, …      the operator acts differently from now on
+    class      fields                                  effect
+    NOTHING    upgradeMode, snapshots, rollback, …      the operator uses the new value from now on
     CHILDREN   ingress, networkPolicy, annotations      objects around the pods are applied
     RESCALE    job.parallelism, worker.replicas         live, without a restart
     STATE      job.state                                suspend or resume
     RESTART    image, entry, args, configuration, …     a new revision: check → savepoint → stop → start → watch
-    REDEPLOY   job.savepointRedeployNonce               the same, from a savepoint the user names
+    REDEPLOY   job.savepointRedeployNonce               the same, from a savepoint that the user names
 
-A field without an entry is RESTART: whoever adds a field and forgets this table gets the safe answer (and a failing
-test). The comparison is always between the spec as it is and the spec stored with the running revision, never between
-the old and the new object of an event, because events get lost and merged.
+A field without an entry has the class RESTART. So a new field that is missing from this table has the safe effect,
+and a test fails. The comparison is always between the current spec and the stored spec of the running revision. It
+never uses the old and new object of an event, because events can be lost and merged.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Effect(IntEnum):
-    """What a change asks for; the strongest of all changed fields wins."""
+    """The effect of a change. The strongest effect of all changed fields applies."""
 
     NOTHING = 0
     CHILDREN = 1
@@ -78,12 +78,12 @@ EFFECTS: Mapping[str, Effect] = {
     "ingress": Effect.CHILDREN,
     "networkPolicy": Effect.CHILDREN,
 }
-"""Path in the spec (or of everything below it) → what a change of it does."""
+"""Effects by path in the spec. An entry also applies to the fields below its path."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """One field that differs."""
+    """One changed field."""
 
     path: str
     before: Any
@@ -96,7 +96,7 @@ class Change:
 
 
 def effect_of(path: str) -> Effect:
-    """The effect of a change at `path` (`worker.slots`, `configuration.rest.port`)."""
+    """Return the effect of a change at `path` (`worker.slots`, `configuration.rest.port`)."""
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
         found = EFFECTS.get(".".join(parts[:length]))
@@ -106,7 +106,7 @@ def effect_of(path: str) -> Effect:
 
 
 def diff(before: FlinkJobSpec, after: FlinkJobSpec) -> tuple[Change, ...]:
-    """All changed fields, strongest effect first."""
+    """Return all changed fields, those with the strongest effect first."""
     changes = [Change(p, b, a, effect_of(p)) for p, b, a in _walk(before.to_manifest(), after.to_manifest(), "")]
     return tuple(sorted(changes, key=lambda c: (-c.effect, c.path)))
 
@@ -122,18 +122,20 @@ def _walk(before: Any, after: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 
 
 def revision_hash(spec: FlinkJobSpec) -> str:
-    """Ten characters that stand for everything in the spec that pods are made from.
+    """Return ten characters that identify the part of the spec from which the pods are created.
 
-    Specs that differ only in fields of a weaker effect have the same hash: they are the same revision. Values equal
-    to their default do not count, so that a new version of the operator, which knows more fields, does not see a new
-    revision of every job and restart them all.
+    Specs that differ only in fields with a weaker effect have the same hash, because they are the same revision.
+    Fields with their default value are ignored. So a new version of the operator with more fields does not restart
+    all jobs.
     """
     return _revision_hash(_Same(spec))
 
 
 @dataclass(frozen=True, eq=False)
 class _Same:
-    """One spec, by identity: a pass asks for its hash a dozen times, and a spec holds maps, which have none."""
+    """Wrapper that compares a spec by identity, as a key of the cache. A pass needs the hash often, and a spec with
+    maps is not hashable.
+    """
 
     spec: FlinkJobSpec
 
@@ -146,19 +148,20 @@ class _Same:
 
 @lru_cache(maxsize=256)
 def _revision_hash(same: _Same) -> str:
-    return _digest(dict(_relevant(_said(same.spec), "")))
+    return _digest(dict(_relevant(_non_default_fields(same.spec), "")))
 
 
-def _said(part: Api) -> dict[str, Any]:
-    """Without what is as if nothing had been said."""
+def _non_default_fields(part: Api) -> dict[str, Any]:
+    """Return the fields that differ from their defaults."""
     return part.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
 def fingerprint(spec: FlinkJobSpec) -> str:
-    """Stands for everything that decides whether a spec can work: a rejected one is not tried again unchanged.
+    """Return a hash of all fields that decide whether a spec can work. A rejected spec with the same hash is not
+    tried again.
 
-    As with `revision_hash`, fields of later versions do not count as long as they have their default, so that a new version of the
-    operator does not stop a running job to try again what was rejected.
+    Fields of later versions are ignored as long as they have their default value, as in `revision_hash`. So a new
+    version of the operator does not stop a running job to try a rejected spec again.
     """
     job = spec.job
     return _digest(
@@ -170,7 +173,7 @@ def fingerprint(spec: FlinkJobSpec) -> str:
             **({"startFrom": job.start_from} if job.start_from else {}),
             "upgradeMode": job.upgrade_mode,
             "around": [
-                None if part is None else {**first, **_said(part)}
+                None if part is None else {**first, **_non_default_fields(part)}
                 for part, first in (
                     (spec.ingress, {"annotations": {}}),
                     (spec.network_policy, {"enabled": True, "restFrom": []}),
@@ -182,7 +185,7 @@ def fingerprint(spec: FlinkJobSpec) -> str:
 
 
 def args_hash(spec: FlinkJobSpec) -> str:
-    """Stands for the program: entry and arguments."""
+    """Return a hash of the program: entry and arguments."""
     return _digest([spec.job.entry, *spec.job.args])
 
 
@@ -204,7 +207,7 @@ def _digest(value: object) -> str:
 
 _SHOWN = 60
 _CONTEXT = 15
-"""Characters shown of what both sides have in common before they differ."""
+"""Number of characters shown of the common part before the first difference."""
 
 
 def _text(value: object) -> str:
@@ -212,7 +215,7 @@ def _text(value: object) -> str:
 
 
 def _excerpts(before: str, after: str) -> tuple[str, str]:
-    """Both texts, cut to where they differ.
+    """Return both texts, cut to the part where they differ.
 
     >>> _excerpts("x" * 100 + "1", "x" * 100 + "2")
     ('…xxxxxxxxxxxxxxx1', '…xxxxxxxxxxxxxxx2')

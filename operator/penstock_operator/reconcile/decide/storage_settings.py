@@ -1,4 +1,4 @@
-"""Whose settings open the storage of an incarnation. Pure."""
+"""The specs whose settings give access to the storage of an incarnation. Pure functions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ if TYPE_CHECKING:
 
 
 def storage_specs(ctx: Context) -> tuple[FlinkJobSpec, ...]:
-    """Whose settings open the storage of the running incarnation, in the order to try them.
+    """Return the specs whose settings give access to the storage of the running incarnation, in the order to try
+    them.
 
-    Its own come first: they work whatever is wrong with an edit. If they do not any more, because its Secret has been
-    replaced by one of another name, the edit may say what does.
+    The incarnation's own spec comes first, because it works even if an edit is wrong. Its settings stop working if
+    its Secret was replaced by one with another name. The edited spec may then have the right settings.
     """
     own = ctx.running_spec
     if own is None or ctx.spec is None:
@@ -23,10 +24,11 @@ def storage_specs(ctx: Context) -> tuple[FlinkJobSpec, ...]:
 
 
 def disposal_specs(ctx: Context, revision: str | None) -> tuple[FlinkJobSpec, ...]:
-    """Whose settings delete the checkpoints of an incarnation of `revision`, in the order to try them.
+    """Return the specs whose settings can delete the checkpoints of an incarnation of `revision`, in the order to try
+    them.
 
-    Its own come first, then what else opens the same store. Another store has nothing to delete, and says so as if it
-    had been deleted.
+    The incarnation's own spec comes first, then other specs with the same store. In another store, nothing would be
+    deleted, but the store would report success.
     """
     found = (
         ctx.revision_spec(revision),
@@ -40,7 +42,7 @@ def disposal_specs(ctx: Context, revision: str | None) -> tuple[FlinkJobSpec, ..
 
 
 def same_store(one: FlinkJobSpec, other: FlinkJobSpec) -> bool:
-    """Whether two specs mean the same object store: only the keys to it may differ."""
+    """Return whether two specs refer to the same object store. Only their keys may differ."""
     return _store(one) == _store(other)
 
 

@@ -1,4 +1,9 @@
-"""What is done while no operation is in progress: repair, snapshots by nonce and clock, retention. Pure; one at a time."""
+"""Housekeeping at rest and while an operation waits. Pure functions. One decision does one of these tasks at most:
+
+- repair objects
+- create snapshots by nonce and on a schedule
+- apply the retention
+"""
 
 from __future__ import annotations
 
@@ -17,17 +22,21 @@ from penstock_operator.reconcile.decide.actions import (
     PruneRevisions,
     ScaleDown,
 )
-from penstock_operator.reconcile.decide.health.recovery import runs_anew, stays_failed
+from penstock_operator.reconcile.decide.health.recovery import failed_master_is_gone, is_permanently_failed
 from penstock_operator.reconcile.decide.history import history_hint
 from penstock_operator.reconcile.decide.refusals import REFUSALS, UNREADABLE, explain
-from penstock_operator.reconcile.decide.restore.stopping import restart_master, stopped_unasked, suspended_overdue
+from penstock_operator.reconcile.decide.restore.stopping import (
+    restart_master,
+    stopped_without_request,
+    suspended_overdue,
+)
 from penstock_operator.reconcile.decide.savepoints.retention import protected_paths
 from penstock_operator.reconcile.decide.savepoints.schedule import keep_up
 from penstock_operator.reconcile.observation import UNREAD
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.api.status import Superseded
+    from penstock_operator.api.status.snapshots import Superseded
     from penstock_operator.reconcile.decide.actions import Action
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.decide.decision import Decision
@@ -40,16 +49,16 @@ SWEEP_PAUSE = timedelta(minutes=10)
 
 
 def upkeep(ctx: Context) -> Decision | None:
-    """The most urgent piece of housekeeping, or None."""
-    told = _tell_refusal(ctx)
-    return _most_urgent(told) or (None if told is ctx else told.done(after=ctx.settings.backoff_first))
+    """Return the most urgent piece of housekeeping, or None."""
+    reported = _report_refusal(ctx)
+    return _most_urgent(reported) or (None if reported is ctx else reported.done(after=ctx.settings.backoff_first))
 
 
 def _most_urgent(ctx: Context) -> Decision | None:
     return (
-        _stay_failed(ctx)
-        or _prove(ctx)
-        or _suspended(ctx)
+        _remove_failed_pods(ctx)
+        or _record_stability(ctx)
+        or _restart_suspended_master(ctx)
         or _repair(ctx)
         or keep_up(ctx)
         or _sweep(ctx)
@@ -58,8 +67,24 @@ def _most_urgent(ctx: Context) -> Decision | None:
     )
 
 
-def _tell_refusal(ctx: Context) -> Context:
-    """Note that the API server refuses what is to be mended, and when that is over; the rest goes on meanwhile."""
+def keep_running(ctx: Context) -> Decision | None:
+    """Return the most urgent piece of housekeeping for the running job while an operation waits, or None."""
+    running = ctx.status.running
+    if running is None or running.finished_at is not None:
+        return None
+    if ctx.op.step == "Watch":  # the step Watch evaluates the incarnation itself
+        return _repair(ctx) or keep_up(ctx)
+    return (
+        _remove_failed_pods(ctx)
+        or _record_stability(ctx)
+        or _restart_suspended_master(ctx)
+        or _repair(ctx)
+        or keep_up(ctx)
+    )
+
+
+def _report_refusal(ctx: Context) -> Context:
+    """Record that the API server refuses a repair, and when the refusal ends. Other housekeeping continues."""
     failure, error, seen = ctx.failed_action("ApplyPods", "ApplyChildren"), ctx.status.error, ctx.seen
     if failure is not None and failure.code == Unavailable.code and UNREAD in seen.flaws.get("children", ""):
         failure = replace(failure, code=UNREADABLE)
@@ -67,7 +92,7 @@ def _tell_refusal(ctx: Context) -> Context:
         text = explain(failure)
         if error is not None and (error.reason, error.message) == (failure.code, ctx.clip(text)):
             return ctx
-        return ctx.failed(failure.code, text).tell(failure.code, text, warning=True)
+        return ctx.failed(failure.code, text).with_event(failure.code, text, warning=True)
     wrong = seen.flaws or seen.master is None
     if error is not None and error.reason in REFUSALS and not wrong and failure is None:
         return ctx.with_status(error=None)
@@ -75,7 +100,7 @@ def _tell_refusal(ctx: Context) -> Context:
 
 
 def stray_check(ctx: Context) -> Action | None:
-    """A check pod that no operation wants any more."""
+    """Return the action that deletes a check pod without an operation."""
     pod, op = ctx.seen.check, ctx.status.operation
     if pod is None or (op is not None and op.step == "Check" and pod.operation == op.id):
         return None
@@ -83,9 +108,10 @@ def stray_check(ctx: Context) -> Action | None:
 
 
 def _expire(ctx: Context) -> Decision | None:
-    """A job that has read all of its input has committed everything: the FlinkJob may go when its time is over.
+    """Delete a FlinkJob after its TTL if the job has read all of its input, and so has committed everything.
 
-    What waits for a person stays: a job that somebody has stopped or wants suspended, and an edit that was given up.
+    Keep a job that needs a user's action: one that a user has stopped or wants suspended, and one with a rejected
+    edit.
     """
     running, spec = ctx.status.running, ctx.spec
     if running is None or running.finished_at is None or spec is None or ctx.seen.replicas > 0:
@@ -95,30 +121,32 @@ def _expire(ctx: Context) -> Decision | None:
     ttl = spec.deletion.ttl_after_finished
     if ttl is None or ctx.now - running.finished_at < ttl or ctx.failed_action("DeleteJob") is not None:
         return None
-    text = f"the job has ended {format_duration(ttl)} ago (deletion.ttlAfterFinished); the FlinkJob is deleted"
-    return ctx.tell("Expired", text).done(DeleteJob())
+    text = f"the job ended {format_duration(ttl)} ago (deletion.ttlAfterFinished); the FlinkJob is deleted"
+    return ctx.with_event("Expired", text).done(DeleteJob())
 
 
-def _stay_failed(ctx: Context) -> Decision | None:
-    """A master that is started again would run again what is to stay Failed; the engine keeps no record of it."""
-    if not stays_failed(ctx) or not runs_anew(ctx) or ctx.seen.replicas == 0:
+def _remove_failed_pods(ctx: Context) -> Decision | None:
+    """Remove the pods of a job that must stay Failed if its master has restarted. The engine keeps no record of a
+    failure, and would run it.
+    """
+    if not is_permanently_failed(ctx) or not failed_master_is_gone(ctx) or ctx.seen.replicas == 0:
         return None
     if ctx.failed_action("ScaleDown") is not None:
         return None
-    text = "the job is to stay Failed, and its master has ended or runs it again: its pods are removed"
-    return ctx.tell("PodsRemoved", text).done(ScaleDown())
+    text = "the job must stay Failed, but its master has ended or runs it again; the pods are removed"
+    return ctx.with_event("PodsRemoved", text).done(ScaleDown())
 
 
-def _prove(ctx: Context) -> Decision | None:
-    """An incarnation whose watch was cut short by an edit has proved itself in the meantime, or has ended."""
+def _record_stability(ctx: Context) -> Decision | None:
+    """Record that the incarnation has become stable or has ended, if an edit interrupted the step that watched it."""
     running, engine = ctx.status.running, ctx.seen.engine
     if running is None or engine.job_id != running.job_id:
         return None
-    if engine.state == "FINISHED" and running.finished_at is None and not stopped_unasked(ctx):
-        by_itself = {"finished_at": ctx.now, "stable": True, "end_of_input": engine.end_of_input}
-        ended = running.model_copy(update=by_itself)
-        why = "all of its input is read" if engine.end_of_input else "it was stopped, or its engine does not say why"
-        ctx = ctx.tell("Finished", f"the job is FINISHED: {why}; its pods are removed{history_hint(ctx)}")
+    if engine.state == "FINISHED" and running.finished_at is None and not stopped_without_request(ctx):
+        finished = {"finished_at": ctx.now, "stable": True, "end_of_input": engine.end_of_input}
+        ended = running.model_copy(update=finished)
+        why = "it has read all input" if engine.end_of_input else "it was stopped, or its engine gave no reason"
+        ctx = ctx.with_event("Finished", f"the job is FINISHED: {why}; its pods are removed{history_hint(ctx)}")
         return ctx.with_status(running=ended, stable_revision=running.revision).done()
     if engine.running and engine.checkpoints.completed > 0 and not running.stable:
         proved = running.model_copy(update={"stable": True, "had_checkpoint": True})
@@ -126,7 +154,7 @@ def _prove(ctx: Context) -> Decision | None:
     return None
 
 
-def _suspended(ctx: Context) -> Decision | None:
+def _restart_suspended_master(ctx: Context) -> Decision | None:
     if not suspended_overdue(ctx) or ctx.failed_action("RestartMaster") is not None:
         return None
     return restart_master(ctx)
@@ -136,41 +164,47 @@ def _repair(ctx: Context) -> Decision | None:
     running, seen = ctx.status.running, ctx.seen
     if running is None or running.finished_at is not None:
         return ctx.done(ScaleDown()) if seen.replicas > 0 and ctx.failed_action("ScaleDown") is None else None
-    if ctx.failed_action("ApplyPods", "ApplyChildren") is not None or (stays_failed(ctx) and runs_anew(ctx)):
+    if ctx.failed_action("ApplyPods", "ApplyChildren") is not None or (
+        is_permanently_failed(ctx) and failed_master_is_gone(ctx)
+    ):
         return None
     incarnation = ctx.running_incarnation
     desired = ctx.spec or ctx.effective_spec
     if incarnation is None or desired is None:
         return None
-    for thing in ("children", "worker", "master"):
-        if thing in seen.flaws and _is_due(ctx, seen.repairs.get(thing)):
-            return _apply_again(ctx, thing, incarnation, desired)
+    for group in ("children", "worker", "master"):
+        if group in seen.flaws and _is_due(ctx, seen.repairs.get(group)):
+            return _apply_again(ctx, group, incarnation, desired)
     return None
 
 
 def _is_due(ctx: Context, before: Repair | None) -> bool:
-    """What applying it again has not mended is left alone for a while: the one who changes it back is not going to tire."""
+    """Return whether an object may be applied again. If the last apply had no effect, wait, because another client
+    will change it back.
+    """
     return before is None or ctx.now >= before.at + ctx.settings.backoff(before.attempts)
 
 
-def _apply_again(ctx: Context, thing: Repaired, incarnation: Incarnation, desired: FlinkJobSpec) -> Decision:
-    before, flaw = ctx.seen.repairs.get(thing), ctx.seen.flaws[thing]
-    what = flaw if thing == "children" else f"the {thing} Deployment ({flaw})"
+def _apply_again(ctx: Context, group: Repaired, incarnation: Incarnation, desired: FlinkJobSpec) -> Decision:
+    before, flaw = ctx.seen.repairs.get(group), ctx.seen.flaws[group]
+    what = flaw if group == "children" else f"the {group} Deployment ({flaw})"
     readable = UNREAD not in flaw
     if before is not None:
         text = (
-            f"{what} is changed back whenever it is applied: an admission webhook or another controller claims it. It is "
-            f"left as it is, and applied again at most every {ctx.settings.backoff_limit}"
+            f"{what} is changed back whenever it is applied: an admission webhook or another controller changes it. The "
+            f"operator applies it again at most every {ctx.settings.backoff_limit}"
         )
-        ctx = ctx.tell("RepairFruitless", text, warning=True, key=f"{incarnation.job_id}/{thing}/{flaw}")
-    elif readable and thing == "children" and ctx.seen.edited:
-        ctx = ctx.tell("Applied", f"{what}: applied as the spec has it now")
+        ctx = ctx.with_event("RepairFruitless", text, warning=True, key=f"{incarnation.job_id}/{group}/{flaw}")
+    elif readable and group == "children" and ctx.seen.edited:
+        ctx = ctx.with_event("Applied", f"{what}: applied with the values of the changed spec")
     elif readable and not _is_refused(ctx):
-        ctx = ctx.tell("Repaired", f"{what} was missing or changed, and is applied again")
-    if thing == "children":
+        ctx = ctx.with_event("Repaired", f"{what} was missing or changed; the operator applies it again")
+    if group == "children":
         return ctx.done(ApplyChildren(incarnation, desired))
     count = ctx.running_workers(incarnation.parallelism)
-    return ctx.done(ApplyPods(incarnation, desired, count, roles=(thing,)))
+    if ctx.status.operation is not None and ctx.seen.worker is not None:  # a rescale may be adding workers
+        count = max(count, ctx.seen.worker.replicas)
+    return ctx.done(ApplyPods(incarnation, desired, count, roles=(group,)))
 
 
 def _is_refused(ctx: Context) -> bool:
@@ -178,7 +212,9 @@ def _is_refused(ctx: Context) -> bool:
 
 
 def _sweep(ctx: Context) -> Decision | None:
-    """Remove the checkpoints of former incarnations, once the one that runs has its own and nothing goes back."""
+    """Delete the checkpoints of former incarnations when the running one is stable and has checkpoints, and no
+    rollback needs them.
+    """
     running, waiting = ctx.status.running, ctx.status.superseded
     spec = ctx.effective_spec
     if running is None or not (running.stable and running.had_checkpoint) or not waiting or spec is None:
@@ -201,9 +237,9 @@ def _swept(ctx: Context, first: Superseded, result: ActionResult) -> Decision:
         return ctx.with_status(superseded=rest).done(after=ctx.settings.progress)
     failures = first.failures + 1
     if failures >= SWEEP_ATTEMPTS:
-        text = f"checkpoints of the former incarnation {first.job_id} could not be removed and stay: {result.message}"
+        text = f"checkpoints of the former incarnation {first.job_id} could not be removed: {result.message}"
         return (
-            ctx.tell("CheckpointsKept", text, warning=True, key=first.job_id)
+            ctx.with_event("CheckpointsKept", text, warning=True, key=first.job_id)
             .with_status(superseded=rest)
             .done(after=ctx.settings.progress)
         )

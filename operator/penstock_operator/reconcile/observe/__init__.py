@@ -1,1 +1,1 @@
-"""What is there: reads cluster, master and storage, and understands what they say. Changes nothing."""
+"""Observation: read the cluster, the master and storage, and parse the results. This package changes nothing."""

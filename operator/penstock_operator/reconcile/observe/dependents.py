@@ -1,4 +1,7 @@
-"""Services, ConfigMap, accounts and so on, as they should be and as they are. Reads only, and not in every pass: they are not watched."""
+"""Comparison of Services, ConfigMap, accounts and other objects with their required state.
+
+It only reads, and not in every pass, because these objects are not watched.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from penstock_operator.errors import Denied, Unavailable
 from penstock_operator.kube.cluster import CONFIG_MAP, KINDS, SECRET, kind_of
+from penstock_operator.reconcile.decide.flows import leaves_alone
 from penstock_operator.reconcile.observation import UNREAD
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.difference import difference
 from penstock_operator.resources.children import children, optional_children
 from penstock_operator.resources.configuration import CONFIG_ROLE, parallelism_map
+from penstock_operator.resources.hold import TRACKED_BY
 from penstock_operator.resources.names import JOB, ROLE, SECRET_KEYS, Owner
 
 if TYPE_CHECKING:
@@ -28,35 +33,40 @@ if TYPE_CHECKING:
 async def flaws_around(
     ctx: Context, owner: Owner, beside: Sequence[Manifest], ports: Ports, cache: Cache
 ) -> tuple[str, ...]:
-    """Names of what is missing, changed, or no longer wanted, each with where; and what may not be looked at.
+    """Return the names of objects that are missing, changed or superfluous, with the path of the difference. Include
+    unreadable objects.
 
     Args:
-        beside: the job's Deployments, which are looked at anyway; of them only the owners count here.
+        beside: the job's Deployments, which the pass has read anyway. Only their owner references are compared here.
     """
     try:
         return await _flaws(ctx, owner, beside, ports, cache)
     except (Denied, Unavailable) as error:
         if isinstance(error, Unavailable) and not is_lasting(cache.unread_since, ports):
             raise
-        cache.missing = (f"what is around the pods ({UNREAD}: {error})",)
+        cache.missing = (f"other objects of the job ({UNREAD}: {error})",)
         return cache.missing
 
 
 def is_lasting(unread_since: datetime | None, ports: Ports) -> bool:
-    """Whether the API server has failed over reads for so long that it is no moment's trouble, such as a Secret that it cannot decrypt."""
+    """Return whether the API server has failed reads for so long that the problem is not temporary.
+
+    An example is a Secret that the API server cannot decrypt.
+    """
     return unread_since is not None and ports.now() - unread_since >= ports.settings.read_patience
 
 
 async def _flaws(ctx: Context, owner: Owner, beside: Sequence[Manifest], ports: Ports, cache: Cache) -> tuple[str, ...]:
     running = ctx.status.running
     incarnation = ctx.running_incarnation if running is not None else None
-    busy = ctx.status.operation is not None or ctx.subject.deleting
+    op = ctx.status.operation
+    busy = ctx.subject.deleting or (op is not None and not leaves_alone(op))
     if running is None or incarnation is None or busy or running.finished_at is not None:
         cache.dependents_at = None
         return ()
     now, key = ports.now(), (running.job_id, ctx.subject.generation)
     fresh = cache.dependents_at is not None and now - cache.dependents_at < ports.settings.dependents_resync
-    if fresh and cache.dependents_for == key and not cache.missing:
+    if fresh and cache.dependents_key == key and not cache.missing:
         return ()
     listed = await ports.cluster.list(CONFIG_MAP, owner.namespace, {JOB: owner.name})
     maps = {m["metadata"]["name"]: m for m in listed if manifests.is_made_for(owner, m)}
@@ -73,35 +83,36 @@ async def _flaws(ctx: Context, owner: Owner, beside: Sequence[Manifest], ports: 
     secret = await ports.cluster.get(SECRET, owner.namespace, owner.secrets)
     if _lack(secret):
         found.append(f"Secret {owner.secrets} ({_lack(secret)})")
-    if owner.hold_uid is not None:
-        held = [*beside, *(maps[name] for name in configs if name in maps), *([secret] if secret else ())]
-        found += [_owners(owner, live) for live in held]
+    kept = [*beside, *(maps[name] for name in configs if name in maps), *([secret] if secret else ())]
+    found += [_owners(owner, live) for live in kept]
     cache.missing = tuple(n for n in found if n)
-    cache.dependents_at = now if cache.dependents_for[0] else now - _share(ctx) * ports.settings.dependents_resync
-    cache.dependents_for = key
+    cache.dependents_at = now if cache.dependents_key[0] else now - _share(ctx) * ports.settings.dependents_resync
+    cache.dependents_key = key
     if not cache.missing:
         cache.applied_for = ctx.subject.generation
     return cache.missing
 
 
 def _share(ctx: Context) -> float:
-    """From 0 to 1, another one for every job: what is due from time to time is not to be due for all of them at once."""
+    """Return a number from 0 to 1 that differs between jobs. It distributes periodic reads of all jobs over time."""
     return int(ctx.digest("share", length=8), 16) / 16**8
 
 
 def _hold(ctx: Context, owner: Owner, live: Manifest | None) -> tuple[Owner, list[str]]:
-    """The owner as it is to be in references, and what is wrong with its hold."""
+    """Return the owner with its hold, and the differences of the hold."""
     if not ctx.deletion_policy.savepoint:
         return owner, [f"ConfigMap {owner.hold} (no longer wanted)"] if live is not None else []
     if live is None:
         return owner, [f"ConfigMap {owner.hold} (missing)"]
-    return replace(owner, hold_uid=live["metadata"]["uid"]), []
+    tracked = [f"ConfigMap {owner.hold} (label {TRACKED_BY})"] if TRACKED_BY in manifests.labels_of(live) else []
+    return replace(owner, hold_uid=live["metadata"]["uid"]), tracked
 
 
 def _configs(ctx: Context, owner: Owner, configs: frozenset[str], maps: Mapping[str, Manifest]) -> list[str]:
-    """Configurations that pods need and that are not there, and those that nothing needs any more.
+    """Return the configurations that the pods need but that are missing, and those that no pod needs any more.
 
-    What is in one is not looked at: an incarnation keeps what it was started with.
+    The content of a configuration is not compared, because an incarnation keeps the configuration with which it was
+    started.
     """
     found = [f"ConfigMap {name} (missing)" for name in sorted(configs - maps.keys())]
     if ctx.seen.master is not None and ctx.seen.worker is not None and configs:
@@ -110,7 +121,7 @@ def _configs(ctx: Context, owner: Owner, configs: frozenset[str], maps: Mapping[
 
 
 def spare_configs(owner: Owner, kept: frozenset[str], maps: Iterable[Manifest]) -> list[str]:
-    """Names of the configurations of former incarnations."""
+    """Return the names of the configurations of former incarnations."""
     spare = []
     for live in maps:
         name, role = live["metadata"]["name"], manifests.labels_of(live).get(ROLE)
@@ -126,7 +137,7 @@ def _owners(owner: Owner, live: Manifest) -> str:
 
 
 def _lack(secret: Manifest | None) -> str:
-    """What is missing of the job's own Secret."""
+    """Return the missing data of the job's Secret."""
     if secret is None:
         return "missing"
     return ", ".join(f"data.{key}" for key in SECRET_KEYS if not (secret.get("data") or {}).get(key))

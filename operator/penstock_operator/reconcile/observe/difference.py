@@ -1,8 +1,9 @@
-"""What a live object lacks of a wanted one. Pure.
+"""Comparison of a live object with the wanted object. Pure functions.
 
-Others write into our objects, too: an admission webhook injects a variable, the API server fills in defaults, a person adds
-a volume. Server-side apply leaves all of that alone, so it is no difference here either, or an apply that changes nothing
-would be due for ever. Lists of things with a key are compared as apply merges them, by that key; other lists whole.
+Other clients write into the operator's objects too. An admission webhook injects a variable, the API server fills in
+defaults, or a user adds a volume. Server-side apply does not touch such fields, so they do not count as differences here.
+Otherwise the operator would repeat an apply without effect forever. Lists of items with a key are compared by that
+key, as in an apply. Other lists are compared as a whole.
 """
 
 from __future__ import annotations
@@ -27,9 +28,10 @@ MERGE_KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "topologySpreadConstraints": (("topologyKey", "whenUnsatisfiable"),),
     "ownerReferences": (("uid",),),
 }
-"""Field → what its items have if they are told apart by key (`x-kubernetes-list-map-keys` in Kubernetes' OpenAPI
-document). The ports of a NetworkPolicy have no target: that list is one value, and a port that somebody added is a
-difference.
+"""Keys of the items by field, for lists whose items have keys (`x-kubernetes-list-map-keys` in Kubernetes' OpenAPI
+document).
+
+The ports of a NetworkPolicy have no `targetPort`. Their list is a single value, so an added port is a difference.
 """
 
 _DEFAULTS = {"protocol": "TCP"}
@@ -37,7 +39,7 @@ _CAN_BE_EMPTY = frozenset({type(None), str, bool, int, dict, list})
 
 
 def difference(wanted: Any, live: Any, path: str = "") -> str | None:
-    """Where `live` lacks something of `wanted`, as a path; None if it has all of it.
+    """Return the path of the first field that `live` lacks of `wanted`, or None if it has all fields.
 
     >>> difference({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "B"}, {"name": "A", "value": "1"}]})
     >>> difference({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "A", "value": "2"}]})

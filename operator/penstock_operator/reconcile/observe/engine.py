@@ -1,19 +1,22 @@
-"""What the job's master says of it. One that does not answer is recorded as that."""
+"""Observation of the job's master. If the master does not respond, the result records that."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock_operator.engine.account import Progress
-from penstock_operator.engine.client import Glance
+from penstock_operator.engine.client import JobOverview
 from penstock_operator.errors import EngineError, EngineUnreachable, in_words
-from penstock_operator.reconcile.decide.operations.dispose import longest_answer
+from penstock_operator.reconcile.cache import Newest
+from penstock_operator.reconcile.decide.health.pace import known_without_checkpoint
+from penstock_operator.reconcile.decide.operations.dispose import storage_timeout
 from penstock_operator.reconcile.observation import Engine
 from penstock_operator.reconcile.observe.manifests import in_the_spec
 from penstock_operator.reconcile.observe.scope import engine_scope
-from penstock_operator.reconcile.observe.secrets import read_secret
+from penstock_operator.reconcile.observe.secrets import read_master_tls, read_secret
 from penstock_operator.resources.names import Owner
 
 if TYPE_CHECKING:
@@ -28,22 +31,27 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-async def ask_master(ctx: Context, ports: Ports, cache: Cache) -> Engine:
-    """How the job is, and what else the operation in progress needs to know."""
+async def query_master(ctx: Context, ports: Ports, cache: Cache) -> Engine:
+    """Return the state of the job, and the information that the operation in progress needs."""
     running, seen = ctx.status.running, ctx.seen
     alive = any(p.ip and not p.terminating for p in seen.pods_of("master"))
     if running is None or seen.master is None or not alive:
         cache.silent_since = None
-        return Engine(error="there is no master", absent=True)
+        return Engine(error="the job has no master", absent=True)
     try:
         if cache.token is None:
             cache.token = await _token(ctx.subject.owner, ports)
-        client = ports.engines(ctx.subject.namespace, ctx.subject.name, cache.token)
-        async with asyncio.timeout(longest_answer(ctx)):
-            engine = await _ask(client, running.job_id, engine_scope(ctx.status))
-    except Exception as error:  # a master that says what nobody understands is no reason to leave its job alone
+        if running.rest_tls and cache.tls_of != running.rest_tls:
+            cache.tls = await read_master_tls(ports, ctx.subject.namespace, running)
+            cache.tls_of = running.rest_tls
+        tls = cache.tls if running.rest_tls else None
+        client = ports.engines(ctx.subject.namespace, ctx.subject.name, cache.token, tls)
+        async with asyncio.timeout(storage_timeout(ctx)):
+            engine = await _query(client, running.job_id, engine_scope(ctx.status))
+    except Exception as error:  # an invalid response must not stop the handling of the job
         if isinstance(error, EngineError) and error.status == 401:
             cache.token = None
+        cache.tls_of = ""  # the CA may have been renewed
         now = ports.now()
         cache.silent_since = cache.silent_since or now
         return Engine(error=in_words(error), silent_for=now - cache.silent_since)
@@ -51,30 +59,52 @@ async def ask_master(ctx: Context, ports: Ports, cache: Cache) -> Engine:
     return engine
 
 
-async def _ask(client: EngineClient, job_id: str, scope: Scope) -> Engine:
-    glance = await client.glance(job_id) or await _pieces(client, job_id)
-    if isinstance(glance, str):
-        return Engine(reachable=True, error=glance)
+def without_checkpoint(ctx: Context, engine: Engine, cache: Cache, monotonic: float) -> timedelta:
+    """Return the time for which no new checkpoint of the running incarnation was observed, and remember the newest
+    one.
+
+    A new process continues from the findings in the status. A checkpoint that differs from the one in the status is
+    new.
+    """
+    running, last, newest = ctx.status.running, ctx.status.last_checkpoint, cache.newest
+    if running is None:
+        cache.newest = None
+        return timedelta(0)
+    reported = engine.checkpoints.latest_id if engine.reachable and engine.job_id == running.job_id else None
+    if newest is None or newest.job_id != running.job_id:
+        known = last.id if last is not None and last.job_id == running.job_id else None
+        waited = known_without_checkpoint(ctx.status, ctx.effective_spec) if newest is None else timedelta(0)
+        newest = Newest(running.job_id, known, monotonic - waited.total_seconds())
+    if reported is not None and reported != newest.checkpoint:
+        newest = Newest(running.job_id, reported, monotonic)
+    cache.newest = newest
+    return timedelta(seconds=monotonic - newest.since)
+
+
+async def _query(client: EngineClient, job_id: str, scope: Scope) -> Engine:
+    overview = await client.overview(job_id) or await _overview_by_parts(client, job_id)
+    if isinstance(overview, str):
+        return Engine(reachable=True, error=overview)
     engine = Engine(
         reachable=True,
         job_id=job_id,
-        state=glance.job.state,
-        parallelism=glance.job.parallelism,
-        checkpoints=glance.checkpoints,
-        restarts=glance.progress.restarts,
-        rescaled=glance.progress.rescaled,
-        exception=glance.exception,
-        end_of_input=glance.end_of_input,
+        state=overview.job.state,
+        parallelism=overview.job.parallelism,
+        checkpoints=overview.checkpoints,
+        restarts=overview.progress.restarts,
+        rescaled=overview.progress.rescaled,
+        exception=overview.exception,
+        end_of_input=overview.end_of_input,
     )
     if scope.restarts is not None and engine.restarts > scope.restarts and not engine.exception:
-        engine = replace(engine, exception=await _told(client.exception(job_id), ""))
+        engine = replace(engine, exception=await _or_default(client.exception(job_id), ""))
     engine = replace(engine, exception=in_the_spec(engine.exception))
     if scope.workers:
         engine = replace(
             engine,
             slots_total=await client.slots(),
             parallelism=await client.parallelism(job_id),
-            busy_workers=await _told(client.busy_workers(), frozenset()),
+            busy_workers=await _or_default(client.busy_workers(), frozenset()),
         )
     if scope.request:
         request = await client.request(job_id, scope.request_kind, scope.request)
@@ -82,27 +112,31 @@ async def _ask(client: EngineClient, job_id: str, scope: Scope) -> Engine:
     return engine
 
 
-async def _pieces(client: EngineClient, job_id: str) -> Glance | str:
-    """The same from a master of an earlier version; in words, if it does not know the job."""
+async def _overview_by_parts(client: EngineClient, job_id: str) -> JobOverview | str:
+    """Return the summary from a master of an earlier version, with several requests. Return a message if it does not
+    know the job.
+    """
     jobs = await client.jobs()
     job = next((j for j in jobs if j.id == job_id), None)
     if job is None:
-        others = f"; it knows {', '.join(j.id for j in jobs[:3])}" if jobs else ""
-        return f"the master does not know job {job_id} (yet){others}"
+        others = f"; it has {', '.join(j.id for j in jobs[:3])}" if jobs else ""
+        return f"the master does not have job {job_id} (yet){others}"
     points = await client.checkpoints(job_id)
-    progress = await _told(client.progress(job_id), Progress())
-    exception = await _told(client.exception(job_id), "") if job.state != "RUNNING" else ""
-    return Glance(job, points, progress, exception)
+    progress = await _or_default(client.progress(job_id), Progress())
+    exception = await _or_default(client.exception(job_id), "") if job.state != "RUNNING" else ""
+    return JobOverview(job, points, progress, exception)
 
 
-async def _told(answer: Awaitable[_T], otherwise: _T) -> _T:
-    """What a master may leave unanswered without harm: one of another version does not know every question."""
+async def _or_default(response: Awaitable[_T], default: _T) -> _T:
+    """Return the response, or `default` if the master refuses the request. A master of another version may not know
+    the request.
+    """
     try:
-        return await answer
+        return await response
     except EngineUnreachable:
         raise
     except EngineError:
-        return otherwise
+        return default
 
 
 async def _token(owner: Owner, ports: Ports) -> str | None:

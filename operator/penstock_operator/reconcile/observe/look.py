@@ -1,9 +1,9 @@
-"""Look at everything a decision needs: cluster, then the job's master, then storage. Reads only.
+"""Observation of everything that a decision needs: the cluster, then the job's master, then storage. It only reads.
 
-Which of the reads are fresh, and which may come from a copy, is said in `penstock_operator.reconcile.at_rest`.
+`penstock_operator.reconcile.at_rest` defines which reads must be fresh and which may use the copy.
 
-What does not answer is recorded as that, and the pass goes on: a master that hangs must not keep the operator from
-seeing that its node is gone.
+If a system does not respond, the observation records that, and the pass continues. So a master that hangs does not
+prevent the operator from noticing that its node is lost.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKSNAPSHOT, POD, REVISION, Manifest
+from penstock_operator.reconcile.cache import WantedDeployments
 from penstock_operator.reconcile.observation import CheckPod, Deployment, Observation
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.dependents import flaws_around
-from penstock_operator.reconcile.observe.engine import ask_master
-from penstock_operator.reconcile.observe.storage import ask_for_late, ask_for_state
+from penstock_operator.reconcile.observe.engine import query_master, without_checkpoint
+from penstock_operator.reconcile.observe.storage import read_late_savepoints, read_state
 from penstock_operator.resources.deployments import master_deployment, worker_deployment
 from penstock_operator.resources.names import APPLIED, INCARNATION, JOB, ROLE, Owner
 
@@ -34,7 +35,9 @@ LOG_BYTES = 256 * 1024
 
 
 async def observe(ctx: Context, ports: Ports, cache: Cache, copy: WatchedObjects | None = None) -> Observation:
-    """Everything that one decision is based on; with `copy` what is watched comes from there: see `reconcile.at_rest`."""
+    """Return the complete input of one decision. If `copy` is given, watched objects are read from it. See
+    `reconcile.at_rest`.
+    """
     owner, source = ctx.subject.owner, copy or ports.cluster
     mine = {JOB: owner.name}
     deployments, pods, revisions, snapshots = await asyncio.gather(
@@ -49,6 +52,7 @@ async def observe(ctx: Context, ports: Ports, cache: Cache, copy: WatchedObjects
     waiting = _standby_of(ctx)
     seen = Observation(
         foreign=manifests.foreign([*deployments, *pods], owner.uid),
+        ownerless=manifests.ownerless(deployments, owner.uid),
         pods=tuple(p for p in of_job if p.job_id != waiting),
         standby=tuple(p for p in of_job if p.job_id == waiting),
         check=await _check(own_pods, owner, source),
@@ -57,12 +61,13 @@ async def observe(ctx: Context, ports: Ports, cache: Cache, copy: WatchedObjects
         snapshots=tuple(manifests.snapshot(s) for s in snapshots),
         last=cache.last,
     )
-    seen = _deployments(replace(ctx, seen=seen), ours, ports)
-    engine = await ask_master(replace(ctx, seen=seen), ports, cache)
-    seen = replace(seen, engine=engine)
-    seen = replace(seen, storage=await ask_for_state(replace(ctx, seen=seen), ports))
-    if ctx.status.asked_savepoints:
-        seen = replace(seen, late=await ask_for_late(replace(ctx, seen=seen), ports))
+    seen = _deployments(replace(ctx, seen=seen), ours, ports, cache)
+    engine = await query_master(replace(ctx, seen=seen), ports, cache)
+    waited = without_checkpoint(ctx, engine, cache, ports.monotonic())
+    seen = replace(seen, engine=replace(engine, no_checkpoint_for=waited))
+    seen = replace(seen, storage=await read_state(replace(ctx, seen=seen), ports))
+    if ctx.status.requested_savepoints:
+        seen = replace(seen, late=await read_late_savepoints(replace(ctx, seen=seen), ports))
     around = replace(ctx, seen=seen)
     missing = cache.missing if copy is not None else await flaws_around(around, owner, ours, ports, cache)
     seen = replace(seen, missing=missing)
@@ -70,30 +75,42 @@ async def observe(ctx: Context, ports: Ports, cache: Cache, copy: WatchedObjects
     seen = replace(
         seen, edited=generation != ctx.status.observed_generation or cache.applied_for not in (None, generation)
     )
-    return replace(seen, repairs=cache.still_due(seen))
+    return replace(seen, repairs=cache.ineffective_repairs(seen))
 
 
 def _standby_of(ctx: Context) -> str | None:
-    """Job id of the incarnation that stands by, until it is the one that runs."""
+    """Return the job id of the incarnation on standby. Return None when it has become the running incarnation."""
     op, running = ctx.status.operation, ctx.status.running
     waiting = op.standby if op is not None else None
     return None if running is not None and running.job_id == waiting else waiting
 
 
-def _deployments(ctx: Context, live: list[Manifest], ports: Ports) -> Observation:
+def _deployments(ctx: Context, live: list[Manifest], ports: Ports, cache: Cache) -> Observation:
     found = {manifests.labels_of(m).get(ROLE): m for m in live}
     master, worker = found.get("master"), found.get("worker")
-    running, owner, lost = ctx.status.running, ctx.subject.owner, ports.settings.lost_node_toleration
-    incarnation = ctx.running_incarnation if running is not None else None
+    wanted = _wanted(ctx, ports, cache) if found else None
     seen = ctx.seen
     if master is not None:
-        wanted = master_deployment(owner, incarnation, lost) if incarnation else None
-        seen = replace(seen, master=_judged(master, wanted))
+        seen = replace(seen, master=_judged(master, wanted.master if wanted else None))
     if worker is not None:
-        count = ctx.running_workers(incarnation.parallelism) if incarnation else 0
-        wanted = worker_deployment(owner, incarnation, count, lost) if incarnation else None
-        seen = replace(seen, worker=_judged(worker, wanted))
+        seen = replace(seen, worker=_judged(worker, wanted.worker if wanted else None))
     return seen
+
+
+def _wanted(ctx: Context, ports: Ports, cache: Cache) -> WantedDeployments | None:
+    """Return the required Deployments. Create them again only if their input has changed."""
+    incarnation = ctx.running_incarnation
+    if incarnation is None:
+        return None
+    owner, lost = ctx.subject.owner, ports.settings.lost_node_toleration
+    made_from = (owner, incarnation, ctx.running_workers(incarnation.parallelism))
+    if cache.wanted is None or cache.wanted.made_from != made_from:
+        master, worker = (
+            master_deployment(owner, incarnation, lost),
+            worker_deployment(owner, incarnation, made_from[2], lost),
+        )
+        cache.wanted = WantedDeployments(made_from, master, worker)
+    return cache.wanted
 
 
 def _judged(live: Manifest, wanted: Manifest | None) -> Deployment:

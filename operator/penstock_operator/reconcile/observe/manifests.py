@@ -1,4 +1,4 @@
-"""From Kubernetes' JSON to the facts of `observation`. Pure, and total: a missing field is never an error."""
+"""Conversion of Kubernetes' JSON to the facts of `observation`. Pure functions. A missing field is never an error."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock_operator.api.flinksnapshot import parse_snapshot_status
 from penstock_operator.api.pod_template import MAIN_CONTAINER
+from penstock_operator.api.status.snapshots import Restore, named_restore
 from penstock_operator.kube.cluster import FLINKSNAPSHOT
 from penstock_operator.reconcile.observation import (
     CheckPod,
@@ -20,13 +21,13 @@ from penstock_operator.reconcile.observation import (
     SnapshotObject,
 )
 from penstock_operator.reconcile.observe.difference import difference
-from penstock_operator.reconcile.observe.terminations import how, terminations
+from penstock_operator.reconcile.observe.terminations import EXIT_STORAGE, how, terminations
 from penstock_operator.reconcile.observe.troubles import (
     deployment_trouble,
     ended_by_itself,
     first_failure,
     interruption,
-    last_words,
+    last_output,
     main_container,
     node_trouble,
     pod_trouble,
@@ -42,6 +43,8 @@ from penstock_operator.resources.names import (
     REVISION,
     ROLE,
     STANDBY,
+    TLS_FOLDER,
+    TLS_KEYS,
     TRIGGER,
     Owner,
 )
@@ -53,17 +56,19 @@ Manifest = dict[str, Any]
 
 
 def labels_of(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Labels of an object."""
+    """Return the labels of an object."""
     return dict(manifest.get("metadata", {}).get("labels") or {})
 
 
 def annotations_of(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Annotations of an object."""
+    """Return the annotations of an object."""
     return dict(manifest.get("metadata", {}).get("annotations") or {})
 
 
 def is_made_for(owner: Owner, manifest: Mapping[str, Any]) -> bool:
-    """Whether the operator made an object, for this very FlinkJob. Snapshots outlive theirs and have its name only."""
+    """Return whether the operator created an object for this FlinkJob. For a FlinkSnapshot, which outlives its
+    FlinkJob, compare the name.
+    """
     labels = labels_of(manifest)
     if manifest.get("kind") == FLINKSNAPSHOT.name:
         return labels.get(JOB) == owner.name and labels.get("app.kubernetes.io/managed-by") == MANAGER
@@ -71,15 +76,16 @@ def is_made_for(owner: Owner, manifest: Mapping[str, Any]) -> bool:
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """RFC 3339 as Kubernetes writes it."""
+    """Parse a time in RFC 3339, the format of Kubernetes."""
     return datetime.fromisoformat(text) if text else None
 
 
 def deployment(manifest: Manifest) -> Deployment:
-    """One of the job's Deployments. Drift is judged elsewhere."""
+    """Return one of the job's Deployments, without the drift, which `look` computes."""
     marks, spec, status = annotations_of(manifest), manifest.get("spec", {}), manifest.get("status", {})
     containers = spec.get("template", {}).get("spec", {}).get("containers") or ()
-    args = next((list(c.get("args") or ()) for c in containers if c.get("name") == MAIN_CONTAINER), [])
+    given = next((list(c.get("args") or ()) for c in containers if c.get("name") == MAIN_CONTAINER), [])
+    args = given[: given.index("--")] if "--" in given else given  # arguments of the program follow
     return Deployment(
         role=cast("Role", labels_of(manifest).get(ROLE, "worker")),
         revision=marks.get(REVISION, ""),
@@ -91,14 +97,30 @@ def deployment(manifest: Manifest) -> Deployment:
         trouble=deployment_trouble(manifest),
         standby=STANDBY in marks,
         warm="--when-released" in args,
-        door=_door_of(labels_of(manifest).get(JOB, ""), args),
+        starts_from=_starts_from(args),
+        service_suffix=_service_suffix_of(labels_of(manifest).get(JOB, ""), args),
+        rest_tls=_rest_tls_of(spec.get("template", {}).get("spec", {})),
     )
 
 
-def _door_of(job: str, args: list[str]) -> str:
-    """Behind the name of the Service that workers with these arguments find their master by.
+def _starts_from(args: list[str]) -> Restore | None:
+    """Return the restore point in the arguments of a master.
 
-    >>> _door_of("weather", ["worker", "--master", "weather-master-b.default.svc:7077"])
+    >>> _starts_from(["master", "--restore", "s3://b/a/chk-7"]).kind
+    'Checkpoint'
+    """
+    reason = "the arguments of its master"
+    if "--fresh" in args:
+        return Restore(kind="Fresh", reason=reason)
+    if "--restore" not in args[:-1]:
+        return None
+    return named_restore(args[args.index("--restore") + 1], reason)
+
+
+def _service_suffix_of(job: str, args: list[str]) -> str:
+    """Return the suffix of the Service through which workers with these arguments find their master.
+
+    >>> _service_suffix_of("weather", ["worker", "--master", "weather-master-b.default.svc:7077"])
     '-b'
     """
     address = args[args.index("--master") + 1] if "--master" in args[:-1] else ""
@@ -106,17 +128,29 @@ def _door_of(job: str, args: list[str]) -> str:
     return host.removeprefix(own) if host.startswith(own) else ""
 
 
-def _config_of(pod: Mapping[str, Any]) -> str:
+def _sources_of(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     volume: Mapping[str, Any] = next((v for v in pod.get("volumes") or () if v.get("name") == "config"), {})
-    sources = (volume.get("projected") or {}).get("sources") or ()
+    return list((volume.get("projected") or {}).get("sources") or ())
+
+
+def _rest_tls_of(pod: Mapping[str, Any]) -> str:
+    path = f"{TLS_FOLDER}/{TLS_KEYS[0]}"
+    secrets = [source["secret"] for source in _sources_of(pod) if source.get("secret")]
+    found = (s for s in secrets if any(item.get("path") == path for item in s.get("items") or ()))
+    return next((str(s.get("name", "")) for s in found), "")
+
+
+def _config_of(pod: Mapping[str, Any]) -> str:
+    sources = _sources_of(pod)
     return next((str(s["configMap"].get("name", "")) for s in sources if s.get("configMap")), "")
 
 
 def pod(manifest: Manifest) -> Pod:
-    """A master's or worker's pod."""
+    """Return a pod of the master or the workers."""
     meta, status = manifest.get("metadata", {}), manifest.get("status", {})
     container = main_container(manifest)
     restarts, state = int(container.get("restartCount", 0)), container.get("state", {})
+    ended = state.get("terminated") or container.get("lastState", {}).get("terminated") or {}
     conditions = {c.get("type"): c for c in status.get("conditions", ())}
     ready, lost = conditions.get("Ready", {}), node_trouble(manifest)
     return Pod(
@@ -133,7 +167,9 @@ def pod(manifest: Manifest) -> Pod:
         ip=status.get("podIP", ""),
         trouble=lost or pod_trouble(manifest),
         terminations=terminations(manifest),
-        last_end=how(ended) if (ended := container.get("lastState", {}).get("terminated")) else "",
+        last_end=how(ended) if ended else "",
+        storage_failed=ended.get("exitCode") == EXIT_STORAGE,
+        running_since=parse_time(state.get("running", {}).get("startedAt")),
     )
 
 
@@ -142,23 +178,27 @@ def _is_over(manifest: Manifest) -> bool:
 
 
 def check_has_ended(manifest: Manifest) -> bool:
-    """The check's own container has ended, or will not run any more."""
+    """Return whether the main container of the check pod has ended, or will not run any more."""
     return "terminated" in main_container(manifest).get("state", {}) or _is_over(manifest)
 
 
 def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
-    """The pod that proves a revision; `log` is that of the check's own container, None if it cannot be had.
+    """Return the pod that checks a revision. `log` is the log of its main container, or None if the log is not
+    available.
 
-    The check's own container decides, by how it ended: a container of the user's podTemplate that runs beside it may
-    keep the pod from ending, or make it fail. The report is in the log, or, if that cannot be had, in the termination
-    message, where the kubelet copies the end of a log after an error. Exit code 0 with a log that holds no report is no
-    verdict: the user's module ended the process before the check was done. Nor is how a container ended that
-    Kubernetes did not let come to its end.
+    Only the main container decides. A sidecar from the user's podTemplate may keep the pod from ending, or make it
+    fail. The report is in the log. If the log is not available, the termination message is used. The kubelet copies
+    the end of the log to it after an error.
+
+    Two results are no verdict:
+
+    - Exit code 0 with a log without a report. The user's module ended the process before the check was done.
+    - A container that Kubernetes stopped early.
     """
     name = manifest.get("metadata", {}).get("name", "")
     operation = annotations_of(manifest).get(OPERATION, "")
     container = main_container(manifest)
-    state, words = container.get("state", {}), last_words(container, manifest)
+    state, words = container.get("state", {}), last_output(container, manifest)
     succeeded = state.get("terminated", {}).get("exitCode") == 0
     report = read_report(log if log is not None else words)
     if report is None and succeeded and log is None:
@@ -187,6 +227,7 @@ def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
         "Passed" if passed else "Refused",
         problems,
         output=(log or words).strip()[-500:],
+        state_changes=tuple(_state_change(c) for c in report.get("state_changes", ()) if isinstance(c, dict)),
         not_looked_at=tuple(
             f"operator {unseen.get('operator', '?')}, {unseen.get('statement', '?')}"
             for unseen in report.get("not_looked_at", ())
@@ -196,8 +237,13 @@ def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
     )
 
 
+def _state_change(change: Mapping[str, Any]) -> str:
+    where = f"operator {change['operator']}: " if change.get("operator") else ""
+    return f"{where}{change.get('message', '?')}"
+
+
 def leaving_checks(manifests: Iterable[Manifest]) -> tuple[LeavingCheck, ...]:
-    """The check pods among these that are being deleted."""
+    """Return the check pods that are being deleted."""
     found = []
     for manifest in manifests:
         meta = manifest["metadata"]
@@ -207,13 +253,34 @@ def leaving_checks(manifests: Iterable[Manifest]) -> tuple[LeavingCheck, ...]:
     return tuple(found)
 
 
+def ownerless(manifests: Iterable[Manifest], uid: str) -> str:
+    """Return the command with which a user deletes objects of another FlinkJob of this name that have no owner."""
+    left = [
+        m
+        for m in manifests
+        if labels_of(m).get(JOB_UID, uid) != uid and not m["metadata"].get("ownerReferences") and m.get("kind") != "Pod"
+    ]
+    return removal(left) if left else ""
+
+
+def removal(objects: list[Manifest]) -> str:
+    """Return the command that deletes objects of one kind.
+
+    >>> removal([{"kind": "Secret", "metadata": {"namespace": "a", "name": "x"}}])
+    'kubectl delete secret -n a x'
+    """
+    names = " ".join(sorted(m["metadata"]["name"] for m in objects))
+    kind, namespace = objects[0].get("kind", "Deployment"), objects[0]["metadata"].get("namespace", "")
+    return f"kubectl delete {kind.lower()} -n {namespace} {names}"
+
+
 _FIELDS = {
     "allow_non_restored_state=": "spec.job.allowNonRestoredState: ",
     "execution.checkpointing.dir = ": "spec.storage.checkpoints: ",
     "execution.checkpointing.savepoint-dir = ": "spec.storage.savepoints: ",
     **LIMIT_OF,
 }
-"""What the engine calls it → what it is in a FlinkJob."""
+"""Names that the engine uses, each with the field of a FlinkJob."""
 
 
 def _problem(raw: Mapping[str, Any]) -> CheckProblem:
@@ -227,14 +294,16 @@ def _problem(raw: Mapping[str, Any]) -> CheckProblem:
 
 
 def in_the_spec(text: str) -> str:
-    """What the engine says, with the fields of a FlinkJob in place of its own keys."""
+    """Return a message of the engine, with its keys replaced by the fields of a FlinkJob."""
     for theirs, ours in _FIELDS.items():
         text = text.replace(theirs, ours)
     return text
 
 
 def read_report(log: str) -> dict[str, Any] | None:
-    """The JSON report in a log: the last object with an `ok`, whatever the user's module printed before it."""
+    """Return the JSON report in a log: the last object with the key `ok`, whatever the user's module printed before
+    it.
+    """
     start = log.rfind('{"ok"')
     starts = [start] if start >= 0 else []
     starts += [i for i in range(len(log) - 1, -1, -1) if log[i] == "{" and (i == 0 or log[i - 1] == "\n")]
@@ -250,7 +319,7 @@ def read_report(log: str) -> dict[str, Any] | None:
 
 
 def snapshot(manifest: Manifest) -> SnapshotObject:
-    """A FlinkSnapshot."""
+    """Return a FlinkSnapshot."""
     meta, spec = manifest.get("metadata", {}), manifest.get("spec", {})
     status = parse_snapshot_status(manifest.get("status"))
     return SnapshotObject(
@@ -259,20 +328,25 @@ def snapshot(manifest: Manifest) -> SnapshotObject:
         kind="checkpoint" if "checkpoint" in spec else "savepoint",
         state=status.state,
         path=status.path or (spec.get("savepoint") or {}).get("path"),
+        checkpoint_id=status.checkpoint_id,
+        created=parse_time(meta.get("creationTimestamp")),
         completed_at=status.completed_at,
         made_by=status.job_id,
+        recorded=status.made_for is not None and status.made_for == meta.get("uid"),
         deleting="deletionTimestamp" in meta,
     )
 
 
 def revisions(manifests: Iterable[Manifest]) -> Revisions:
-    """What they store."""
+    """Return the specs that the ControllerRevisions store."""
     ordered = sorted(manifests, key=lambda m: (int(m.get("revision") or 0), m["metadata"]["name"]))
     return Revisions({m["metadata"]["name"]: (m.get("data") or {}).get("spec", {}) for m in ordered})
 
 
 def foreign(manifests: Iterable[Manifest], uid: str) -> tuple[str, ...]:
-    """Objects of our name that were made for another FlinkJob; its check pods do not count, they change nothing."""
+    """Return the objects with our name that were created for another FlinkJob. Skip its check pods, because they
+    change nothing.
+    """
     return tuple(
         f"{m.get('kind', 'object')} {m['metadata']['name']}"
         for m in manifests
@@ -281,11 +355,12 @@ def foreign(manifests: Iterable[Manifest], uid: str) -> tuple[str, ...]:
 
 
 def drift(wanted: Manifest, live: Manifest) -> str:
-    """Where somebody changed a Deployment behind our back, as a path; empty if nobody did.
+    """Return the path of the first change that another client made to a Deployment, or an empty string.
 
-    The template is only judged if this version of the operator would still make the same one (its digest is an annotation):
-    otherwise every new version would restart all jobs. There is one master: a second one would take the job from the first.
-    The number of workers is a rescale's.
+    The pod template is only compared if this version of the operator would create the same one, which its digest in
+    an annotation shows. Otherwise every new version would restart all jobs. More than one replica of the master is a
+    change, because a second master would take over the job. The number of workers is not compared, because a rescale
+    changes it.
     """
     if (
         labels_of(wanted).get(ROLE) == "master"

@@ -1,4 +1,4 @@
-"""What checkpoint storage says of a job, opened with the settings of whoever has written there."""
+"""Observation of a job's checkpoint storage, with the settings with which the files were written."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 from penstock_operator.errors import KubeError, NotLeader, StorageError, in_words
 from penstock_operator.reconcile.decide.health.rules import restart_due
-from penstock_operator.reconcile.decide.operations.dispose import longest_answer
-from penstock_operator.reconcile.decide.savepoints.asked import late_folders
+from penstock_operator.reconcile.decide.operations.dispose import storage_timeout
+from penstock_operator.reconcile.decide.savepoints.requested import late_folders
 from penstock_operator.reconcile.decide.storage_settings import disposal_specs, storage_specs
 from penstock_operator.reconcile.observation import Storage
 from penstock_operator.reconcile.observe.scope import storage_scope
 from penstock_operator.reconcile.observe.secrets import read_secret
-from penstock_operator.resources.names import incarnation_prefix, savepoint_folder
-from penstock_operator.storage.snapshots import Left, StoredSnapshot, Verdict
+from penstock_operator.resources.names import incarnation_prefix, is_incarnation_of, savepoint_folder
+from penstock_operator.storage.snapshots import Beginning, Left, StoredSnapshot, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -32,7 +32,7 @@ OTHER_SETTINGS = "; and with the settings of another revision: "
 
 
 async def open_storage(ports: Ports, namespace: str, spec: FlinkJobSpec) -> StoragePort:
-    """The storage of a job, with the credentials it names."""
+    """Open the storage of a job with the credentials in its spec."""
     name = spec.storage.secret_name
     try:
         secret = await read_secret(ports, namespace, name) if name else {}
@@ -42,31 +42,29 @@ async def open_storage(ports: Ports, namespace: str, spec: FlinkJobSpec) -> Stor
     if name and not secret:
         msg = f"the Secret {name} (storage.secretName) does not exist or is empty"
         raise StorageError(msg)
-    return ports.storages(spec, secret)
+    return ports.storages(spec, secret, namespace)
 
 
-async def ask_storage(
+async def query_storage(
     ports: Ports,
     namespace: str,
     specs: Sequence[FlinkJobSpec],
-    ask: Callable[[StoragePort, FlinkJobSpec], Awaitable[_T]],
+    call: Callable[[StoragePort, FlinkJobSpec], Awaitable[_T]],
 ) -> _T:
-    """The answer of storage, opened with the settings of the first spec with which it answers."""
+    """Return the response of the storage, opened with the first spec with which it responds."""
     errors: list[str] = []
     for spec in specs:
         try:
-            return await ask(await open_storage(ports, namespace, spec), spec)
+            return await call(await open_storage(ports, namespace, spec), spec)
         except NotLeader:
             raise
-        except (
-            Exception
-        ) as error:  # whatever a driver raises: storage has not answered, and that is all there is to know
+        except Exception as error:  # any error of a driver counts as no response of the storage
             errors.append(in_words(error))
     raise StorageError(OTHER_SETTINGS.join(errors))
 
 
-async def ask_for_state(ctx: Context, ports: Ports) -> Storage:
-    """What the decision depends on, and nothing else."""
+async def read_state(ctx: Context, ports: Ports) -> Storage:
+    """Read the parts of storage that the decision needs."""
     scope = storage_scope(ctx.status, ctx.seen.engine, ctx.seen.master, restart=restart_due(ctx))
     if not (scope.newest or scope.left or scope.seal or scope.verify):
         return Storage()
@@ -74,7 +72,7 @@ async def ask_for_state(ctx: Context, ports: Ports) -> Storage:
     if ctx.status.operation is not None and ctx.status.operation.step == "Verify":
         specs = tuple(s for s in (ctx.effective_spec,) if s is not None)
     if not specs:
-        return Storage(error="no valid spec says where the storage is")
+        return Storage(error="no valid spec names the storage")
     own = specs[0]
 
     async def read(storage: StoragePort, spec: FlinkJobSpec) -> Storage:
@@ -82,29 +80,31 @@ async def ask_for_state(ctx: Context, ports: Ports) -> Storage:
         if scope.left:
             found = replace(found, left=await _left(ctx, storage, spec))
         if spec is not own and not _has_it(found, scope):
-            raise StorageError(f"{spec.storage.checkpoints} answers, but has nothing of the job that runs")
+            raise StorageError(f"{spec.storage.checkpoints} is reachable, but has no data of the running job")
         return found
 
     try:
-        async with asyncio.timeout(longest_answer(ctx)):
-            return await ask_storage(ports, ctx.subject.namespace, specs, read)
+        async with asyncio.timeout(storage_timeout(ctx)):
+            return await query_storage(ports, ctx.subject.namespace, specs, read)
     except StorageError as error:
-        return Storage(asked=True, error=str(error))
+        return Storage(was_read=True, error=str(error))
     except TimeoutError:
-        return Storage(asked=True, error="checkpoint storage did not answer in the time that the deletion has")
+        return Storage(was_read=True, error="checkpoint storage did not respond within the timeout of the deletion")
 
 
-async def ask_for_late(ctx: Context, ports: Ports) -> dict[str, StoredSnapshot | None]:
-    """What has become of savepoints that nobody waits for any more; nothing of those that storage says nothing about."""
+async def read_late_savepoints(ctx: Context, ports: Ports) -> dict[str, StoredSnapshot | None]:
+    """Return the savepoints of requests that no operation waits for any more. Skip folders that storage could not
+    read.
+    """
     found: dict[str, StoredSnapshot | None] = {}
     folders = set(late_folders(ctx.status, ctx.now))
-    for entry in ctx.status.asked_savepoints:
+    for entry in ctx.status.requested_savepoints:
         if entry.directory not in folders:
             continue
         specs, folder = disposal_specs(ctx, entry.revision), entry.directory
         try:
-            async with asyncio.timeout(longest_answer(ctx)):
-                made = await ask_storage(ports, ctx.subject.namespace, specs, lambda s, _, f=folder: s.savepoints(f))  # type: ignore[misc]
+            async with asyncio.timeout(storage_timeout(ctx)):
+                made = await query_storage(ports, ctx.subject.namespace, specs, lambda s, _, f=folder: s.savepoints(f))  # type: ignore[misc]
         except (StorageError, TimeoutError):
             break
         found[folder] = made[0] if made else None
@@ -114,16 +114,21 @@ async def ask_for_late(ctx: Context, ports: Ports) -> dict[str, StoredSnapshot |
 async def _read(storage: StoragePort, root: str, scope: Scope) -> Storage:
     newest: StoredSnapshot | None = None
     verdicts: dict[str, Verdict] = {}
+    beginning: Beginning | None = None
     if scope.newest_of:
         newest = await storage.newest_complete(root, scope.newest_of)
+        beginning = await storage.beginning(root, scope.newest_of) if scope.beginning else None
     for path in scope.verify:
         verdicts[path] = await storage.verify(path)
     sealed = (await storage.savepoints(scope.seal))[:1] if scope.seal else []
-    return Storage(asked=True, newest=newest, sealed=sealed[0] if sealed else None, verdicts=verdicts)
+    first = sealed[0] if sealed else None
+    return Storage(was_read=True, newest=newest, sealed=first, verdicts=verdicts, beginning=beginning)
 
 
 async def _left(ctx: Context, storage: StoragePort, spec: FlinkJobSpec) -> Left:
-    """What earlier FlinkJobs of the name have left: in the folders of the name, and wherever a FlinkSnapshot says."""
+    """Return the state that earlier FlinkJobs of the name have left, in the folders of the name and at the paths of
+    FlinkSnapshots.
+    """
     subject, places = ctx.subject, spec.storage
     prefix = incarnation_prefix(subject.namespace, subject.name)
     found = await storage.left_by(
@@ -146,16 +151,21 @@ async def _left(ctx: Context, storage: StoragePort, spec: FlinkJobSpec) -> Left:
         time = verdict.time or snapshot.completed_at
         noted.append(StoredSnapshot(snapshot.path, verdict.checkpoint_id, snapshot.made_by, time, torn=torn))
     return Left(
-        tuple(job_id for job_id in found.incarnations if job_id not in own),
+        tuple(
+            job_id
+            for job_id in found.incarnations
+            if job_id not in own and is_incarnation_of(subject.namespace, subject.name, job_id)
+        ),
         tuple(s for s in (*found.snapshots, *noted) if s.job_id not in own),
     )
 
 
 def _has_it(found: Storage, scope: Scope) -> bool:
-    """What may be another store proves something by what it has, and nothing by what it has not.
+    """Return whether the storage has what was requested. Only then do the results of a possibly different storage
+    prove anything.
 
-    Other settings than the job's own may open another one although they name the same endpoint, or none: a Secret may name
-    one, and if the job's own Secret is gone nobody knows which.
+    Settings of another revision may open a different storage, even if they name the same endpoint or none. A Secret
+    may name the endpoint. If the job's Secret is missing, its endpoint is not known.
     """
     newest = found.newest is not None or not scope.newest_of
     sealed = found.sealed is not None or not scope.seal

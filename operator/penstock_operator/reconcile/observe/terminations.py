@@ -1,10 +1,11 @@
-"""What ended the containers of a job, as its pods show it. Pure; what becomes of it is in `decide.health.causes`.
+"""The terminations of a job's containers, as its pods show them. Pure functions. `decide.health.causes` evaluates
+them.
 
-A stop that somebody asked for is none of these: pods that are being deleted, exit code 0, and a master that another one has taken
-over from (`EXIT_FENCED`, which is told as that).
+Requested stops are not included: pods that are being deleted, and containers with exit code 0. A master that another
+master has replaced is not included either (`EXIT_FENCED`). It is reported separately.
 
-Kubernetes does not always say when: an evicted pod may have no statuses of containers, and what a node that was lost had run is
-`ContainerStatusUnknown`. Then it ended when it is first seen.
+Kubernetes does not always report the time. An evicted pod may have no statuses of containers. The containers of a
+lost node have the reason `ContainerStatusUnknown`. In these cases the time is the first observation.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 EXIT_FENCED = 75
-"""Exit code of a master that another one has taken over from (`penstock.jobmanager.process.master_process`)."""
+"""Exit code of a master that another master has replaced (`penstock.jobmanager.process.master.master_process`)."""
+EXIT_STORAGE = 74
+"""Exit code of a master whose checkpoint storage failed (`penstock.jobmanager.process.master.master_process`)."""
 _MESSAGE = 500
 _OOM = "OOMKilled"
 _DISRUPTED = "DisruptionTarget"
 
 
 def terminations(pod: Mapping[str, Any]) -> tuple[Terminated, ...]:
-    """How containers of a pod of the job have ended last, other than by being stopped."""
+    """Return the last unexpected termination of each container of a pod."""
     return tuple(_found(pod))
 
 
@@ -55,14 +58,14 @@ def _of_container(pod: Mapping[str, Any], container: Mapping[str, Any], ended: M
     name, role = str(container.get("name", "")), _role(pod)
     limit = memory_limit(pod, name)
     reason = _OOM if ended.get("reason") == _OOM else CONTAINER_FAILED
-    said = str(ended.get("message", "")).strip()[-_MESSAGE:]
+    message = str(ended.get("message", "")).strip()[-_MESSAGE:]
     text = f"container {name} of {role} {pod.get('metadata', {}).get('name', '')} ended: {how(ended, limit)}"
-    remedy = memory_remedy(role, name, limit) if reason == _OOM else _look(pod, name)
+    remedy = memory_remedy(role, name, limit) if reason == _OOM else _log_remedy(pod, name)
     return Terminated(
         pod=str(pod.get("metadata", {}).get("name", "")),
         role=role,
         container=name,
-        trouble=Trouble(reason, f"{text}: {said}" if said else text, remedy),
+        trouble=Trouble(reason, f"{text}: {message}" if message else text, remedy),
         exit_code=ended.get("exitCode"),
         memory_limit=limit,
         at=_moment(ended.get("finishedAt")),
@@ -70,32 +73,36 @@ def _of_container(pod: Mapping[str, Any], container: Mapping[str, Any], ended: M
 
 
 def _of_pod(pod: Mapping[str, Any]) -> Terminated:
-    """Kubernetes has ended a whole pod: an eviction, a node that was shut down, …"""
+    """Return the termination of a whole pod by Kubernetes, such as an eviction or a node shutdown."""
     meta, status, role = pod.get("metadata", {}), pod.get("status", {}), _role(pod)
-    reason, said = str(status["reason"]), str(status.get("message") or "").strip()[:_MESSAGE]
+    reason, message = str(status["reason"]), str(status.get("message") or "").strip()[:_MESSAGE]
     ends = [c.get("state", {}).get("terminated", {}).get("finishedAt") for c in status.get("containerStatuses") or ()]
-    said_at = [c.get("lastTransitionTime") for c in status.get("conditions") or () if c.get("type") == _DISRUPTED]
+    disrupted_at = [c.get("lastTransitionTime") for c in status.get("conditions") or () if c.get("type") == _DISRUPTED]
     return Terminated(
         pod=str(meta.get("name", "")),
         role=role,
         container="",
         trouble=Trouble(
-            reason, f"{role} {meta.get('name', '')} was ended by Kubernetes ({reason}): {said}", _kept(role, said)
+            reason,
+            f"{role} {meta.get('name', '')} was ended by Kubernetes ({reason}): {message}",
+            _eviction_remedy(role, message),
         ),
-        at=max(filter(None, map(_moment, (*ends, *said_at))), default=None),
+        at=max(filter(None, map(_moment, (*ends, *disrupted_at))), default=None),
     )
 
 
-def _kept(role: str, said: str) -> str:
+def _eviction_remedy(role: str, message: str) -> str:
     for resource in ("ephemeral-storage", "memory"):
-        if resource in said:
+        if resource in message:
             what = f"spec.{role}.resources.requests.{resource}"
-            return f"It is replaced. Set {what} to what it needs, so that it is placed where there is as much"
-    return "It is replaced"
+            return f"Kubernetes replaces it. Set {what} to what it needs, so that its node has enough"
+    return "Kubernetes replaces it"
 
 
 def how(ended: Mapping[str, Any], limit: str = "") -> str:
-    """How a container ended: reason, exit code and signal; killed for memory, also its limit."""
+    """Describe how a container ended: reason, exit code and signal. If it was killed for its memory use, add its
+    limit.
+    """
     parts = [str(ended.get("reason") or "unknown reason")]
     parts.append(f"exit code {ended['exitCode']}" if "exitCode" in ended else "no exit code")
     number = ended.get("signal") or int(ended.get("exitCode") or 0) - 128
@@ -107,7 +114,7 @@ def how(ended: Mapping[str, Any], limit: str = "") -> str:
 
 
 def memory_limit(pod: Mapping[str, Any], name: str) -> str:
-    """The memory limit of one of a pod's containers; empty if there is none."""
+    """Return the memory limit of a container, or an empty string if it has none."""
     spec = pod.get("spec", {})
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         if container.get("name") == name:
@@ -117,7 +124,7 @@ def memory_limit(pod: Mapping[str, Any], name: str) -> str:
 
 
 def memory_remedy(role: str, container: str, limit: str) -> str:
-    """What to raise for a container that was killed for memory."""
+    """Return the setting to raise for a container that was killed for its memory use."""
     if container != MAIN_CONTAINER:
         return f"Raise resources.limits.memory of container {container} in spec.{role}.podTemplate"
     if not limit:
@@ -127,9 +134,9 @@ def memory_remedy(role: str, container: str, limit: str) -> str:
     return f"Raise spec.{role}.resources.limits.memory{slots}"
 
 
-def _look(pod: Mapping[str, Any], container: str) -> str:
+def _log_remedy(pod: Mapping[str, Any], container: str) -> str:
     name = pod.get("metadata", {}).get("name", "")
-    return f"Look at its log: kubectl logs {name} -c {container} --previous"
+    return f"Check its log: kubectl logs {name} -c {container} --previous"
 
 
 def _role(pod: Mapping[str, Any]) -> str:

@@ -1,6 +1,7 @@
-"""What Kubernetes says about pods and Deployments, in words that say what to do. Pure.
+"""Problems of pods and Deployments that Kubernetes reports, with a remedy for users. Pure functions.
 
-Reasons are made stable here: the kubelet alternates between `ErrImagePull` and `ImagePullBackOff`, and events must not.
+This module maps several reasons to one. The kubelet alternates between `ErrImagePull` and `ImagePullBackOff`, and an
+event for each change would be noise.
 """
 
 from __future__ import annotations
@@ -21,23 +22,27 @@ _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunC
 _MISSING = "Create it, or correct the field that names it: spec.storage.secretName, or env, envFrom and volumes in a podTemplate"
 _LOST = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 _UNSEEN = "ContainerStatusUnknown"
-"""What the kubelet says of a container that it never started, or whose end it did not see."""
+"""Reason that the kubelet reports for a container that it never started, or whose end it did not see."""
 _KILLED = frozenset({137, 143})
 """Exit codes after SIGKILL and SIGTERM."""
-_FAIR = timedelta(minutes=5)
-"""A check that was given less than this before its pod's deadline had no fair chance: its image came late."""
+_MIN_CHECK_TIME = timedelta(minutes=5)
+"""Minimum time that a check must have run before the deadline of its pod. A shorter time means that the image was pulled
+late, so the check is repeated.
+"""
 _RANGE_REMEDY = (
-    "Set spec.master.resources and spec.worker.resources to what the namespace's LimitRange and the containers' limits allow; "
-    "what they leave out is requested by default"
+    "Set spec.master.resources and spec.worker.resources to what the namespace's LimitRange and the containers' limits allow. "
+    "The LimitRange supplies requests that they omit"
 )
 _RANGE_WORDS = (" usage per ", "must be less than or equal to ")
-"""Of a LimitRange, and of the API server on a request above a limit, which a LimitRange may have set."""
+"""Parts of the messages of a LimitRange, and of the API server if a request exceeds a limit. A LimitRange may have
+set that limit.
+"""
 _TEXT = 500
 _MESSAGE = 4096
 
 
 def pod_trouble(pod: Mapping[str, Any]) -> Trouble | None:
-    """The most telling thing that keeps a pod from working."""
+    """Return the most important problem that keeps a pod from working."""
     return next(_pod(pod), None)
 
 
@@ -49,17 +54,18 @@ def _pod(pod: Mapping[str, Any]) -> Iterator[Trouble]:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             yield Trouble(
                 "Unschedulable",
-                f"no node takes the pod: {_text(condition)}",
+                f"no node accepts the pod: {_text(condition)}",
                 "Add nodes, or lower the resources or the parallelism",
             )
     if status.get("phase") == "Failed" and status.get("reason"):
-        yield Trouble(status["reason"], f"the pod failed: {_text(status)}", "It is replaced")
+        yield Trouble(status["reason"], f"the pod failed: {_text(status)}", "Kubernetes replaces it")
 
 
 def node_trouble(pod: Mapping[str, Any]) -> Trouble | None:
-    """The pod's node is lost: it does not answer, or its pods have been told to go by a taint that says so.
+    """Return a problem if the pod's node is lost: it does not respond, or a taint evicts its pods.
 
-    What runs on it may run on. The node itself is not looked at: the operator has no rights on nodes.
+    Containers on a lost node may still run. The node itself is not read, because the operator has no permissions on
+    nodes.
     """
     status = pod.get("status", {})
     conditions = {c.get("type"): c for c in status.get("conditions", ())}
@@ -69,8 +75,8 @@ def node_trouble(pod: Mapping[str, Any]) -> Trouble | None:
     name, node = pod.get("metadata", {}).get("name", ""), pod.get("spec", {}).get("nodeName", "")
     return Trouble(
         "NodeLost",
-        f"the node {node} of pod {name} does not answer, or has been tainted; the pod is replaced",
-        "If the node does not come back by itself, start it again, or delete it from the cluster when it is off",
+        f"the node {node} of pod {name} does not respond, or has been tainted; the pod is replaced",
+        "If the node does not recover, restart it, or delete it from the cluster if it is off",
     )
 
 
@@ -92,7 +98,7 @@ def _container(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator
         yield Trouble(
             "ImagePullFailed",
             f"the image {image} cannot be pulled: {_text(waiting)}",
-            "Correct spec.image, or give spec.imagePullSecrets",
+            "Correct spec.image, or set spec.imagePullSecrets",
         )
     elif reason in _CONFIG:
         yield Trouble(
@@ -100,21 +106,19 @@ def _container(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator
             f"the container cannot be created: {_text(waiting)}",
             _MISSING
             if reason == "CreateContainerConfigError"
-            else "Look at the image, and at volumes and commands in the podTemplate",
+            else "Check the image, and volumes and commands in the podTemplate",
         )
     elif reason == "CrashLoopBackOff" and _exit_code(container) == EXIT_FENCED:
         yield Trouble(
             "Fenced",
-            f"another JobManager took the job over from this master: {last_words(container)}",
-            "Only one may run under a job id. Look for a `penstock master` that was started by hand, a FlinkJob elsewhere with "
-            "the same job id and checkpoint directory, or a pod on a node that is cut off; when it is gone, the job goes on",
+            f"another JobManager took the job over from this master: {last_output(container)}",
+            "Only one JobManager may run under a job id. Find a `penstock master` that was started by hand, a FlinkJob elsewhere with "
+            "the same job id and checkpoint directory, or a pod on a node that is cut off. End it; the job then continues",
         )
     elif reason == "CrashLoopBackOff" and (killed := _killed_for_memory(pod, container)):
         yield killed
     elif reason == "CrashLoopBackOff":
-        yield Trouble(
-            "CrashLoopBackOff", f"the container ends again and again: {last_words(container)}", "Look at its log"
-        )
+        yield Trouble("CrashLoopBackOff", f"the container ends repeatedly: {last_output(container)}", "Check its log")
 
 
 def _killed_for_memory(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Trouble | None:
@@ -123,10 +127,10 @@ def _killed_for_memory(pod: Mapping[str, Any], container: Mapping[str, Any]) -> 
 
 
 def interruption(pod: Mapping[str, Any]) -> Trouble | None:
-    """Why Kubernetes ended a pod whose program had neither ended by itself nor used up its time; None if that is not so.
+    """Return why Kubernetes ended the pod of a check. Return None if the check ended by itself or used up its time.
 
-    The reason of a pod (Evicted, Preempting, OutOfcpu, UnexpectedAdmissionError, ...) is only ever Kubernetes' own: a
-    program that ends leaves it empty, whatever its exit code.
+    Only Kubernetes sets the reason of a pod (Evicted, Preempting, OutOfcpu, UnexpectedAdmissionError and others). If
+    a program ends, the reason is empty, whatever its exit code is.
     """
     status, state = pod.get("status", {}), main_container(pod).get("state", {})
     phase, reason, ended = status.get("phase"), status.get("reason"), state.get("terminated", {})
@@ -134,41 +138,41 @@ def interruption(pod: Mapping[str, Any]) -> Trouble | None:
         return None
     if not reason and ended.get("reason") == _UNSEEN:
         reason, status = _UNSEEN, ended
-    if not reason or (reason == "DeadlineExceeded" and _had_its_time(state)):
+    if not reason or (reason == "DeadlineExceeded" and _had_enough_time(state)):
         return None
     waits = [trouble for container in _containers(pod) for trouble in _container(pod, container)]
-    said = f"Kubernetes ended the check pod ({reason}): {_text(status)}"
-    return waits[0] if waits else Trouble("CheckInterrupted", said, "It is checked again")
+    message = f"Kubernetes ended the check pod ({reason}): {_text(status)}"
+    return waits[0] if waits else Trouble("CheckInterrupted", message, "The operator checks again")
 
 
-def _had_its_time(state: Mapping[str, Any]) -> bool:
-    """The container was started, and not just before the deadline."""
+def _had_enough_time(state: Mapping[str, Any]) -> bool:
+    """Return whether the container was started, and not just before the deadline."""
     ended = state.get("terminated", {})
     if ended.get("reason") == _UNSEEN:
         return False
-    begun, over = ended.get("startedAt"), ended.get("finishedAt")
-    if begun and over:
-        return datetime.fromisoformat(over) - datetime.fromisoformat(begun) >= _FAIR
+    started, over = ended.get("startedAt"), ended.get("finishedAt")
+    if started and over:
+        return datetime.fromisoformat(over) - datetime.fromisoformat(started) >= _MIN_CHECK_TIME
     return bool(ended) or "running" in state
 
 
 def main_container(pod: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The status of the job's own container, whatever stands beside it; empty before there is one."""
+    """Return the status of the main container, or an empty dict before it exists. Ignore other containers."""
     found = pod.get("status", {}).get("containerStatuses") or ()
     return next((c for c in found if c.get("name") == MAIN_CONTAINER), {})
 
 
 def ended_by_itself(container: Mapping[str, Any]) -> bool:
-    """It was not killed: neither by a signal nor where nobody saw it."""
+    """Return whether the container exited, and was neither killed by a signal nor lost with its node."""
     ended = container.get("state", {}).get("terminated", {})
     return bool(ended) and ended.get("reason") != _UNSEEN and ended.get("exitCode") not in _KILLED
 
 
 def first_failure(pod: Mapping[str, Any]) -> str:
-    """Which container made a pod fail whose own one never ran, and how it ended."""
+    """Describe which container failed in a pod whose main container never ran."""
     for container in _containers(pod):
         if container.get("state", {}).get("terminated", {}).get("exitCode"):
-            return f"the container {container.get('name')} failed: {last_words(container, pod)}"
+            return f"the container {container.get('name')} failed: {last_output(container, pod)}"
     return "the check's container never ran"
 
 
@@ -177,8 +181,10 @@ def _exit_code(container: Mapping[str, Any]) -> int | None:
     return None if code is None else int(code)
 
 
-def last_words(container: Mapping[str, Any], pod: Mapping[str, Any] | None = None) -> str:
-    """How a container ended, and what it said last; with its pod, also what to raise if it was killed for memory."""
+def last_output(container: Mapping[str, Any], pod: Mapping[str, Any] | None = None) -> str:
+    """Describe how a container ended, with its last output. If `pod` is given and it was killed for its memory use,
+    add the remedy.
+    """
     ended = container.get("lastState", {}).get("terminated") or container.get("state", {}).get("terminated") or {}
     message = str(ended.get("message", "")).strip()[-_MESSAGE:]
     if ended.get("reason") != "OOMKilled" or pod is None:
@@ -188,14 +194,14 @@ def last_words(container: Mapping[str, Any], pod: Mapping[str, Any] | None = Non
 
 
 def deployment_trouble(deployment: Mapping[str, Any]) -> Trouble | None:
-    """Why a Deployment cannot make its pods: quota, admission, …"""
+    """Return why a Deployment cannot create its pods, such as a quota or an admission policy."""
     for condition in deployment.get("status", {}).get("conditions", ()):
         if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
             text = _text(condition)
             if "exceeded quota" in text:
                 return Trouble("QuotaExceeded", f"pods cannot be created: {text}", QUOTA_REMEDY)
             limited = any(words in text for words in _RANGE_WORDS)
-            remedy = _RANGE_REMEDY if limited else "Look at admission policies and the podTemplate"
+            remedy = _RANGE_REMEDY if limited else "Check admission policies and the podTemplate"
             return Trouble("PodsRefused", f"pods cannot be created: {text}", remedy)
     return None
 

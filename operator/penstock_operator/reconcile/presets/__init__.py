@@ -1,1 +1,1 @@
-"""What a platform presets for FlinkJobs in ConfigMaps, and when a change of it takes effect."""
+"""The defaults of a platform for FlinkJobs, which are in ConfigMaps, and the time when a change of them takes effect."""

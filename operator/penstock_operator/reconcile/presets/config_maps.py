@@ -1,6 +1,6 @@
-"""Reads what a platform presets for FlinkJobs: see `reconcile.presets.defaults`.
+"""Reader of a platform's defaults for FlinkJobs. See `reconcile.presets.defaults`.
 
-Looked at for every FlinkJob at every look, so an answer is kept for half a minute, for all jobs of a namespace.
+Every pass over a FlinkJob needs them, so a result is cached for 30 s for all jobs of a namespace.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Cluster
 
 KEPT_FOR = 30.0
-"""Seconds."""
+"""Lifetime of a cached result in seconds."""
 
 
 class Presets(Protocol):
-    """Where they come from."""
+    """Source of the defaults."""
 
     async def of(self, namespace: str) -> Preset:
-        """What counts in a namespace; raises a `KubeError` if the API does not answer."""
+        """Return the defaults for a namespace. Raise a `KubeError` if the API server does not respond."""
 
 
 class NoPresets:
-    """There are none."""
+    """Source without any defaults."""
 
     async def of(self, namespace: str) -> Preset:
         return NOTHING_PRESET
 
 
 class ClusterPresets:
-    """From the ConfigMaps of the operator's namespace and of the job's."""
+    """Source of defaults in the ConfigMaps of the operator's namespace and of the job's namespace."""
 
     def __init__(self, cluster: Cluster, own_namespace: str, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._cluster, self._own, self._monotonic = cluster, own_namespace, monotonic
         self._kept: dict[str, tuple[float, Preset]] = {}
 
     async def of(self, namespace: str) -> Preset:
-        """See `Presets`."""
+        """Implement `Presets.of`."""
         now = self._monotonic()
         kept = self._kept.get(namespace)
         if kept is None or now - kept[0] >= KEPT_FOR:

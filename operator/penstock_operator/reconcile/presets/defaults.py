@@ -1,14 +1,19 @@
-"""What a platform presets for FlinkJobs, and when a change of it takes effect. Pure.
+"""The defaults of a platform for FlinkJobs, and the time when a change of them takes effect. Pure functions.
 
-A ConfigMap `flinkjob-defaults` (key `spec`: a part of a FlinkJob's spec, in YAML) beside the operator counts for all of
-them, one in their namespace for those there and before that, and what a FlinkJob says itself before both. They are merged
-like pod templates.
+A ConfigMap `flinkjob-defaults` has the key `spec` with a part of a FlinkJob's spec in YAML. The ConfigMap in the
+operator's namespace applies to all FlinkJobs. A ConfigMap in the namespace of the jobs takes precedence over it. The
+FlinkJob itself takes precedence over both. The operator merges them like pod templates.
 
-What a job runs with is recorded (`status.defaults`), as is what a revision has that is being brought up or would be gone back to:
-what was merely read, of an edit that is then rejected, changes nothing. As long as a FlinkJob, with what is recorded, asks for the
-revision that runs or is on its way, that counts, whatever the ConfigMaps say by now: nobody restarts all jobs of a cluster by
-editing a default. When a job is started anyway, by an edit, a resume or a nonce, the defaults of that moment are taken, and the
-difference is told with the upgrade. Jobs without a record, from before there were any, run with none.
+The status records the defaults of the running revision (`status.defaults`). It also records those of the revision
+that is being rolled out, and of the revision that a rollback would return to. Defaults that were only read, for an
+edit that is then rejected, change nothing.
+
+The operator first evaluates the FlinkJob with the recorded defaults. If the result is the running revision, or the
+one that is being rolled out, nothing changes. The current ConfigMaps do not matter then. So an edit of a default does
+not restart all jobs of a cluster.
+
+A job may be started for another reason, such as an edit, a resume or a nonce. It then uses the defaults of that time,
+and the upgrade reports the difference. Jobs without a record started before defaults existed, and run without any.
 """
 
 from __future__ import annotations
@@ -19,16 +24,16 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from penstock_operator.api.status import RevisionDefaults
+from penstock_operator.api.status.flinkjob_status import RevisionDefaults
 from penstock_operator.api.validation import parse_spec
 from penstock_operator.errors import Problem, SpecError
 from penstock_operator.resources.pods import merge_lists
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.api.status import FlinkJobStatus
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
     from penstock_operator.reconcile.decide.context import Subject
 
 CONFIG_MAP_NAME = "flinkjob-defaults"
@@ -45,12 +50,14 @@ _ALLOWED: Mapping[str, Collection[str]] = {
     "storage": ("secretName",),
     "worker": ("podTemplate", "resources"),
 }
-"""Fields that may be preset, and of some only these. The CRD has defaults for the rest, so nobody could tell what was left out."""
+"""Fields that can have a default, with the allowed subfields. All other fields have a default in the CRD, so the
+operator could not detect that the user omitted them.
+"""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """What the ConfigMaps say now, or why that cannot be used."""
+    """The current defaults, or the problem that prevents their use."""
 
     spec: Mapping[str, Any] | None
     problem: Problem | None = None
@@ -60,9 +67,10 @@ NOTHING_PRESET = Preset({})
 
 
 def preset(texts: Mapping[str, str]) -> Preset:
-    """
+    """Return the merged defaults.
+
     Args:
-        texts: by where they are from (`ConfigMap team-a/flinkjob-defaults`), from weak to strong.
+        texts: YAML by its source (`ConfigMap team-a/flinkjob-defaults`). Later entries take precedence over earlier ones.
 
     >>> preset({"ConfigMap a/flinkjob-defaults": "{configuration: {a: 1, b: 1}}", "ConfigMap b/x": "{configuration: {b: 2}}"}).spec
     {'configuration': {'a': 1, 'b': 2}}
@@ -77,7 +85,7 @@ def preset(texts: Mapping[str, str]) -> Preset:
         problem = next(_problems(given, where), None)
         if problem is not None:
             return Preset(None, problem)
-        found = _laid_over(found, given)
+        found = _merged(found, given)
     return Preset(found)
 
 
@@ -96,25 +104,30 @@ def _problems(given: object, where: str) -> Iterator[Problem]:
             yield Problem(f"{where} {key}.{others[0]}", "this field cannot be preset", f"Of {key}: {', '.join(parts)}.")
 
 
-def laid_under(presets: Mapping[str, Any], raw: Mapping[str, Any], namespace: str, name: str) -> dict[str, Any]:
-    """A FlinkJob's spec with what it leaves out. An Ingress is preset as a whole, and may hold `{namespace}` and `{name}`."""
+def merged_over(presets: Mapping[str, Any], raw: Mapping[str, Any], namespace: str, name: str) -> dict[str, Any]:
+    """Return a FlinkJob's spec merged over the defaults. An Ingress is a single default, and may contain
+    `{namespace}` and `{name}`.
+    """
     under = dict(presets)
     if "ingress" in under:
-        under["ingress"] = _filled(under["ingress"], namespace, name)
+        under["ingress"] = _with_placeholders_filled(under["ingress"], namespace, name)
         if raw.get("ingress") is not None:
             del under["ingress"]
-    return _laid_over(under, raw)
+    return _merged(under, raw)
 
 
-def _laid_over(under: Mapping[str, Any], over: Mapping[str, Any], *, template: bool = False) -> dict[str, Any]:
-    """Maps by key, lists of named things by name. Null removes; in a pod template it stays, to remove what the operator sets, too."""
+def _merged(under: Mapping[str, Any], over: Mapping[str, Any], *, template: bool = False) -> dict[str, Any]:
+    """Merge maps by key, and lists of named items by name. A null value removes the value below it.
+
+    In a pod template, the null value remains, so that it also removes the operator's value later.
+    """
     out = dict(under)
     for key, value in over.items():
         mine, inside = out.get(key), template or key == "podTemplate"
         if value is None and not template:
             out.pop(key, None)
         elif isinstance(mine, dict) and isinstance(value, dict):
-            out[key] = _laid_over(mine, value, template=inside)
+            out[key] = _merged(mine, value, template=inside)
         elif isinstance(mine, list) and isinstance(value, list):
             whole = key == "volumes"  # a volume has one source
             out[key] = merge_lists(mine, value, partial(_item, whole=whole))
@@ -124,17 +137,17 @@ def _laid_over(under: Mapping[str, Any], over: Mapping[str, Any], *, template: b
 
 
 def _item(under: Mapping[str, Any], over: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
-    return dict(over) if whole else _laid_over(under, over, template=True)
+    return dict(over) if whole else _merged(under, over, template=True)
 
 
-def _filled(value: Any, namespace: str, name: str) -> Any:
+def _with_placeholders_filled(value: Any, namespace: str, name: str) -> Any:
     if isinstance(value, dict):
-        return {key: _filled(entry, namespace, name) for key, entry in value.items()}
+        return {key: _with_placeholders_filled(entry, namespace, name) for key, entry in value.items()}
     return value.replace("{namespace}", namespace).replace("{name}", name) if isinstance(value, str) else value
 
 
-def held(status: FlinkJobStatus) -> dict[str, dict[str, Any]]:
-    """The revisions that are being brought up or run, in this order, and what was preset in them."""
+def recorded_defaults(status: FlinkJobStatus) -> dict[str, dict[str, Any]]:
+    """Return the defaults of the revision that is being rolled out and of the running revision, in this order."""
     known, op, running = _known(status), status.operation, status.running
     revisions = (op and op.target_revision, running and running.revision)
     return {revision: known.get(revision, {}) for revision in revisions if revision}
@@ -143,12 +156,12 @@ def held(status: FlinkJobStatus) -> dict[str, dict[str, Any]]:
 def recorded(
     before: FlinkJobStatus, after: FlinkJobStatus, revision: str | None, used: Mapping[str, Any]
 ) -> FlinkJobStatus:
-    """The next status, with what is preset in the revisions that it speaks of.
+    """Return the next status with the defaults of the revisions in it.
 
     Args:
-        before: what the decision was made from.
-        revision: the one that the FlinkJob asks for; None if it is not valid.
-        used: what is preset in that.
+        before: the status that the decision used.
+        revision: the revision of the current spec. None: the spec is not valid.
+        used: the defaults of that revision.
     """
     known = _known(before)
     if revision is not None:
@@ -175,28 +188,33 @@ def _known(status: FlinkJobStatus) -> dict[str, dict[str, Any]]:
 
 
 def spec_with_defaults(
-    raw: Mapping[str, Any], subject: Subject, held: Mapping[str, Mapping[str, Any]], current: Preset
+    raw: Mapping[str, Any],
+    subject: Subject,
+    recorded_defaults: Mapping[str, Mapping[str, Any]],
+    current: Preset,
+    parse: Callable[[object], FlinkJobSpec] = parse_spec,
 ) -> tuple[FlinkJobSpec, Mapping[str, Any]]:
-    """The spec, and the defaults in it.
+    """Return the spec and the defaults in it.
 
     Args:
-        held: the defaults of the revisions that run or are on their way.
+        recorded_defaults: the defaults of the revisions that run or are being rolled out.
+        parse: `parse_spec`, or a cache of it.
 
     Raises:
-        SpecError: the spec is not valid, or the defaults that would be taken are not.
+        SpecError: the spec or the defaults are not valid.
     """
 
     def with_these(presets: Mapping[str, Any]) -> FlinkJobSpec:
-        return parse_spec(laid_under(presets, raw, subject.namespace, subject.name) if presets else raw)
+        return parse(merged_over(presets, raw, subject.namespace, subject.name) if presets else raw)
 
-    for presets in held.values():
+    for presets in recorded_defaults.values():
         if presets == current.spec:
             continue
         try:
             spec = with_these(presets)
         except SpecError:
-            continue  # it may be valid with what is preset now
-        if subject.revision_name(spec) in held:
+            continue  # it may be valid with the current defaults
+        if subject.revision_name(spec) in recorded_defaults:
             return spec, presets
     if current.spec is None:
         assert current.problem is not None

@@ -1,1 +1,3 @@
-"""What people and programs read: phase, conditions, events. Never read back to decide anything but pauses."""
+"""The parts of the status for users and programs: phase, conditions, events. The operator only reads them to compute
+pauses.
+"""

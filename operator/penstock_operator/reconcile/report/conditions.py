@@ -1,17 +1,17 @@
-"""What each condition says. Pure, and never read back to decide anything but pauses.
+"""The conditions of a FlinkJob. Pure functions. The operator only reads conditions to compute pauses.
 
     condition           True means
     ──────────────────  ──────────────────────────────────────────────────────────────────────────────────────────
-    Ready               the job is in the state that this generation of the spec asks for: RUNNING and proved, suspended,
-                        or finished
-    Reconciling         the operator is on its way there
-    Stalled             it cannot get there without a person; reason and message say what to do
-    Progressing         the operation in progress moves; False with a reason when it does not
+    Ready               the job is in the state that this generation of the spec requests: RUNNING and stable,
+                        suspended, or finished
+    Reconciling         the operator is bringing the job to that state
+    Stalled             the job needs a user's action to reach that state; reason and message name the action
+    Progressing         the operation in progress advances; False with a reason if it does not
     Running             the engine's job processes records now
     CheckpointHealthy   checkpoints complete as often as they should
 
-Ready, Reconciling and Stalled follow kstatus, so that `kubectl wait`, Flux and Argo CD understand them without help.
-At most one of Reconciling and Stalled is True.
+Ready, Reconciling and Stalled follow kstatus, so that `kubectl wait`, Flux and Argo CD understand them. At most one
+of Reconciling and Stalled is True.
 """
 
 from __future__ import annotations
@@ -19,22 +19,31 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from penstock_operator.api.status import Condition
+from penstock_operator.api.status.flinkjob_status import Condition
 from penstock_operator.api.types import format_duration
 from penstock_operator.reconcile.decide.adoption import REASON as STATUS_LOST
 from penstock_operator.reconcile.decide.adoption import is_lost
+from penstock_operator.reconcile.decide.flows import leaves_alone
 from penstock_operator.reconcile.decide.health.causes import cause, in_words, last_of_running
 from penstock_operator.reconcile.decide.health.pace import checkpoint_window
 from penstock_operator.reconcile.decide.health.recovery import why_not_recovered
 from penstock_operator.reconcile.decide.history import history_hint
 from penstock_operator.reconcile.decide.operations.begin import redeploy_wanted
-from penstock_operator.reconcile.decide.refusals import REFUSALS
+from penstock_operator.reconcile.decide.refusals import REFUSALS, SNAPSHOT_REFUSED, leftovers
+from penstock_operator.reconcile.decide.restore.beginning import waits_for_release
 from penstock_operator.reconcile.decide.restore.committed_end import Lost, Unknown, incarnation_restore
-from penstock_operator.reconcile.decide.restore.predecessor import Words
-from penstock_operator.reconcile.decide.restore.stopping import FENCED, end_overdue, stopped_unasked, suspended_overdue
+from penstock_operator.reconcile.decide.restore.predecessor import UnusedState
+from penstock_operator.reconcile.decide.restore.stopping import (
+    FENCED,
+    end_overdue,
+    stopped_without_request,
+    suspended_overdue,
+)
 
 if TYPE_CHECKING:
-    from penstock_operator.api.status import FlinkJobStatus, Running
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
+    from penstock_operator.api.status.incarnation import Running
+    from penstock_operator.api.status.operation import Operation
     from penstock_operator.reconcile.decide.context import Context
 
 Truth = Literal["True", "False", "Unknown"]
@@ -42,7 +51,7 @@ Truth = Literal["True", "False", "Unknown"]
 
 @dataclass(frozen=True)
 class Finding:
-    """The truth of one condition."""
+    """The status, reason and message of one condition."""
 
     status: Truth
     reason: str
@@ -53,7 +62,7 @@ _DUE = Finding("False", "SpecChanged", "the spec has changed")
 
 
 def findings(ctx: Context, status: FlinkJobStatus, phase: str) -> dict[str, Finding]:
-    """The truth of every condition."""
+    """Return the finding of every condition."""
     stalled = _stalled(ctx, status)
     due = stalled is None and _is_due(ctx)
     return {
@@ -67,19 +76,21 @@ def findings(ctx: Context, status: FlinkJobStatus, phase: str) -> dict[str, Find
 
 
 def nothing_known(why: str) -> dict[str, Finding]:
-    """The same of a job that could not be looked at."""
+    """Return the findings of a job that could not be observed."""
     unknown = Finding("Unknown", "OperatorError", why)
     found = dict.fromkeys(("Ready", "Progressing", "Running", "CheckpointHealthy"), unknown)
     return found | {"Reconciling": Finding("False", "Stalled"), "Stalled": replace(unknown, status="True")}
 
 
 def conditions(ctx: Context, status: FlinkJobStatus, found: dict[str, Finding]) -> tuple[Condition, ...]:
-    """As they are written; the time of the last transition stays while the truth does."""
+    """Return the conditions for the status. The time of the last transition only changes with the condition's status."""
     return tuple(_condition(ctx, status, kind, finding) for kind, finding in found.items())
 
 
 def _is_due(ctx: Context) -> bool:
-    """No operation is in progress, and one is to begin: what runs is not yet what this generation asks for."""
+    """Return whether an operation is about to start, because the running incarnation differs from this generation of
+    the spec.
+    """
     spec, running = ctx.spec, ctx.status.running
     if spec is None or running is None or ctx.status.operation is not None or ctx.subject.deleting or ctx.is_rejected:
         return False
@@ -95,29 +106,49 @@ def _restarts(ctx: Context, running: Running) -> bool:
 
 
 def _stalled(ctx: Context, status: FlinkJobStatus) -> Finding | None:
-    op, seen = status.operation, ctx.seen
+    op = status.operation
     if ctx.problems:
         return Finding("True", "InvalidSpec", "; ".join(str(p) for p in ctx.problems[:5]))
+    if ctx.seen.ownerless:
+        return Finding("True", "NameTaken", leftovers(ctx.seen.foreign, ctx.seen.ownerless))
     if status.error is not None and status.error.reason == STATUS_LOST and is_lost(ctx):
         return Finding("True", STATUS_LOST, status.error.message)
     if op is not None:
-        return Finding("True", op.blocked, op.message) if op.blocked else None
+        return _operation_stalled(ctx, status, op) if op.blocked else None
     if ctx.is_rejected and status.rejected is not None:
-        kept = f"; {status.running.revision} goes on running" if status.running else ""
+        kept = f"; {status.running.revision} keeps running" if status.running else ""
         return Finding("True", status.rejected.reason, f"{status.rejected.message}{kept}")
     running = status.running
     if running is None or running.finished_at is not None:
         return None
-    if status.error is not None and status.error.reason in REFUSALS:
+    if status.error is not None and status.error.reason in (*REFUSALS, SNAPSHOT_REFUSED):
         return Finding("True", status.error.reason, status.error.message)
+    return _job_stalled(ctx, status, running)
+
+
+def _operation_stalled(ctx: Context, status: FlinkJobStatus, op: Operation) -> Finding:
+    """Return why the operation waits, together with a problem of the running job. So neither problem hides the other."""
+    blocked = Finding("True", op.blocked or "", op.message)
+    running = status.running
+    if running is None or running.finished_at is not None or op.step == "Watch" or not leaves_alone(op):
+        return blocked
+    job = _job_stalled(ctx, status, running)
+    if job is None:
+        return blocked
+    return replace(blocked, message=f"{op.message}. The running job has another problem: {job.reason}: {job.message}")
+
+
+def _job_stalled(ctx: Context, status: FlinkJobStatus, running: Running) -> Finding | None:
+    seen = ctx.seen
     gone = seen.master is None or seen.master.replicas == 0
-    if (gone or status.job_state == "FAILED" or stopped_unasked(ctx)) and seen.storage.asked:
+    stands = gone or status.job_state == "FAILED" or stopped_without_request(ctx) or waits_for_release(ctx)
+    if stands and seen.storage.was_read:
         return _cannot_recover(ctx, running)
     if running.failed_at is not None:
         return _kept_failed(ctx, running)
     if end_overdue(ctx) and why_not_recovered(ctx, running) is not None:
         text = f"the job is {status.job_state} and does not end. Change job.restartNonce: its pods are then stopped"
-        return Finding("True", "EndTimeout", f"{text}, and it goes on from its newest checkpoint")
+        return Finding("True", "EndTimeout", f"{text}, and it continues from its newest checkpoint")
     if suspended_overdue(ctx):
         return Finding("True", "Fenced", FENCED)
     if seen.troubles and status.job_state != "RUNNING":
@@ -149,7 +180,7 @@ def _kept_failed(ctx: Context, running: Running) -> Finding | None:
 
 def _why_failed(ctx: Context, running: Running | None) -> str:
     remembered = running.failure if running is not None else ""
-    return _with_cause(ctx, ctx.seen.engine.exception or remembered or "the engine gave the job up")
+    return _with_cause(ctx, ctx.seen.engine.exception or remembered or "the engine gave up the job")
 
 
 def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: Finding | None) -> Finding:
@@ -162,18 +193,18 @@ def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: Finding | 
     if phase == "Suspended":
         return Finding("True", "Suspended", _resumes_from(status))
     if running is not None and phase == "Finished":
-        why = "all of its input is read" if running.end_of_input else "it was stopped, or its engine does not say why"
+        why = "it has read all input" if running.end_of_input else "it was stopped, or its engine gave no reason"
         return Finding("True", "Finished", f"{why}{history_hint(ctx)}")
     if running is not None and phase == "Running":
         text = f"{running.revision} runs with parallelism {running.parallelism}"
         left = running.restored_from.passed_over
-        return Finding("True", "Running", f"{text}; {Words(left, running.restored_from)}" if left else text)
+        return Finding("True", "Running", f"{text}; {UnusedState(left, running.restored_from)}" if left else text)
     if phase == "Failed":
         return Finding("False", "Failed", _why_failed(ctx, running))
     if ctx.seen.foreign:
         return Finding("False", "NameTaken", f"waiting for {ctx.seen.foreign[0]} of an earlier FlinkJob to be removed")
     return Finding(
-        "False", phase, _with_cause(ctx, f"the job is {status.job_state or 'without an answer from its master'}")
+        "False", phase, _with_cause(ctx, f"the job is {status.job_state or 'without a response from its master'}")
     )
 
 
@@ -184,7 +215,7 @@ def _with_cause(ctx: Context, text: str) -> str:
 
 def _resumes_from(status: FlinkJobStatus) -> str:
     restore = status.next_restore
-    return f"resumes from {restore.path}" if restore and restore.path else "will start empty"
+    return f"resumes from {restore.path}" if restore and restore.path else "starts from empty state"
 
 
 def _reconciling(status: FlinkJobStatus, phase: str, stalled: Finding | None) -> Finding:
@@ -211,7 +242,7 @@ def _progressing(status: FlinkJobStatus, stalled: Finding | None) -> Finding:
 def _running(ctx: Context, status: FlinkJobStatus) -> Finding:
     if status.job_state == "RUNNING":
         last = last_of_running(ctx)
-        return Finding("True", status.job_state, f"it runs again; before, {in_words(last)}" if last else "")
+        return Finding("True", status.job_state, f"it runs again after this failure: {in_words(last)}" if last else "")
     if status.job_state:
         return Finding("False", status.job_state, _with_cause(ctx, ctx.seen.engine.exception))
     if status.running is None or status.running.finished_at is not None:
@@ -220,19 +251,17 @@ def _running(ctx: Context, status: FlinkJobStatus) -> Finding:
 
 
 def _checkpoints(ctx: Context, status: FlinkJobStatus) -> Finding:
-    newest, running = status.last_checkpoint, status.running
-    if running is None or status.job_state != "RUNNING":
+    if status.running is None or status.job_state != "RUNNING":
         return Finding("Unknown", "NotRunning")
-    since = newest.time if newest and newest.job_id == running.job_id and newest.time else running.started_at
     spec = ctx.effective_spec
     window = checkpoint_window(spec) if spec is not None else None
     if window is None:
         return Finding("Unknown", "NoInterval", "execution.checkpointing.interval is not set")
-    if ctx.now - since <= window:
+    if ctx.seen.engine.no_checkpoint_for < window:
         return Finding("True", "Completing")
     points = ctx.seen.engine.checkpoints
     why = f": {points.failure}" if points.failure else ""
-    remedy = "Look at the job's exceptions and at its access to storage.checkpoints"
+    remedy = "Check the job's exceptions and its access to storage.checkpoints"
     text = f"no checkpoint has completed for more than {format_duration(window)}; {points.failed} failed{why}. {remedy}"
     return Finding("False", "Overdue", text)
 

@@ -1,4 +1,6 @@
-"""Events of FlinkJobs and FlinkSnapshots: what `kubectl describe` shows. What one says stands where it is decided (`ctx.tell`)."""
+"""Events of FlinkJobs and FlinkSnapshots, which `kubectl describe` shows. The decisions define their content
+(`ctx.tell`).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock_operator.api.types import format_time
 from penstock_operator.api.version import API_VERSION
 from penstock_operator.errors import AlreadyExists, KubeError
+from penstock_operator.redaction import without_secrets
 from penstock_operator.resources.names import MANAGER
 
 if TYPE_CHECKING:
@@ -22,38 +25,42 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REMEMBERED = 500
-"""Events; after that they are told once more, which makes no second one."""
+"""Maximum number of remembered events. After that, an event may be sent again, but its name prevents a duplicate."""
 
 
-class Teller:
-    """Tells events of one object, each once as far as this process remembers."""
+class EventRecorder:
+    """Sender of the events of one object. It sends each event once, as far as this process remembers."""
 
     def __init__(self, kind: str, cluster: Cluster, instance: str) -> None:
         self._kind, self._cluster, self._instance = kind, cluster, instance
-        self._told: dict[str, str] = {}
+        self._sent: dict[str, str] = {}
 
-    def is_told(self, event: Event) -> bool:
-        """Whether it was told before."""
-        return self._told.get(event.key) == event.reason
+    def is_sent(self, event: Event) -> bool:
+        """Return whether the event was sent before."""
+        return self._sent.get(event.key) == event.reason
 
-    async def tell(self, owner: Owner, events: Iterable[Event], now: datetime) -> None:
-        """To be called before the status is written: an event told twice is one event, an event never told is lost."""
+    async def record(self, owner: Owner, events: Iterable[Event], now: datetime) -> None:
+        """Send the events. Call it before the status is written: an event that is sent twice is one event, but a lost
+        one never appears.
+        """
         for event in events:
-            if self.is_told(event):
+            if self.is_sent(event):
                 continue
             try:
                 await self._cluster.create(kube_event(self._kind, owner, event, now, self._instance))
             except AlreadyExists:
                 pass
             except KubeError as error:
-                log.info("event %s of %s/%s is not told: %s", event.reason, owner.namespace, owner.name, error)
-            self._told[event.key] = event.reason
-            if len(self._told) > REMEMBERED:
-                self._told.clear()
+                log.info("event %s of %s/%s could not be created: %s", event.reason, owner.namespace, owner.name, error)
+            self._sent[event.key] = event.reason
+            if len(self._sent) > REMEMBERED:
+                self._sent.clear()
 
 
 def kube_event(kind: str, owner: Owner, event: Event, now: datetime, instance: str) -> dict[str, Any]:
-    """A Kubernetes Event. Its name follows from what it tells, so that telling it again makes no second one."""
+    """Return a Kubernetes Event. Its name is derived from its content, so that a repeated event creates no second
+    one.
+    """
     digest = hashlib.sha256(f"{owner.uid}|{event.key}|{event.reason}".encode()).hexdigest()[:16]
     time = format_time(now)
     return {
@@ -69,7 +76,7 @@ def kube_event(kind: str, owner: Owner, event: Event, now: datetime, instance: s
         },
         "type": event.type,
         "reason": event.reason,
-        "message": event.message[:1024],
+        "message": without_secrets(event.message)[:1024],
         "source": {"component": MANAGER},
         "reportingComponent": MANAGER,
         "reportingInstance": instance,

@@ -1,22 +1,23 @@
-"""What the job itself does, as far as master, storage and pods say so: state, restarts, workers, the newest checkpoint. Pure.
+"""The progress of the job, from the master, storage and pods: state, restarts, workers, the newest checkpoint. Pure
+functions.
 
-It changes without anybody having decided anything, and of it alone a status is not written at once (`writes`).
+It changes without a decision of the operator. A status with no other changes is not written immediately (`writes`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.status import Checkpoint, Restore
+from penstock_operator.api.status.snapshots import Checkpoint, Restore
 from penstock_operator.reconcile.decide.health.causes import restarts_of
 
 if TYPE_CHECKING:
-    from penstock_operator.api.status import FlinkJobStatus
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
     from penstock_operator.reconcile.decide.context import Context
 
 
 def progressed(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
-    """The status with what the job does now."""
+    """Return the status with the current progress of the job."""
     running, engine, stored = status.running, ctx.seen.engine, ctx.seen.storage.newest
     ended = running is not None and running.finished_at is not None
     if running is not None and stored is not None and stored.job_id == running.job_id:

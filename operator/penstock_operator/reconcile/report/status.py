@@ -1,4 +1,4 @@
-"""A decided status with everything that people and programs read: phase, message, conditions. Pure."""
+"""The report of a decision: its status with phase, message and conditions for users and programs. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.reconcile.decide.health.recovery import GIVEN_UP
-from penstock_operator.reconcile.decide.next_step import unseen
+from penstock_operator.reconcile.decide.next_step import observation_failure
 from penstock_operator.reconcile.report.conditions import Finding, conditions, findings, nothing_known
 from penstock_operator.reconcile.report.progress import progressed
 
 if TYPE_CHECKING:
-    from penstock_operator.api.status import FlinkJobStatus, Phase
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus, Phase
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.decide.decision import Decision
 
@@ -30,9 +30,9 @@ _OPERATION_PHASE: dict[str, Phase] = {
 
 
 def report(ctx: Context, decision: Decision) -> FlinkJobStatus:
-    """The decided status with everything that people read."""
+    """Return the decided status with all fields for users."""
     if ctx.seen.failure:
-        return _unseen_status(ctx, decision.status)
+        return _status_without_observation(ctx, decision.status)
     status = progressed(ctx, decision.status)
     ctx = replace(ctx, status=status)
     phase = _phase(ctx, status)
@@ -47,9 +47,9 @@ def report(ctx: Context, decision: Decision) -> FlinkJobStatus:
     return status.model_copy(update=updates)
 
 
-def _unseen_status(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
-    """What was known stays; that nothing is known now is told."""
-    why = unseen(ctx)
+def _status_without_observation(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
+    """Return the status of a job that could not be observed. It keeps the known fields and reports the reason."""
+    why = observation_failure(ctx)
     updates = {"message": ctx.clip(why), "conditions": conditions(ctx, status, nothing_known(why))}
     return status.model_copy(update=updates)
 

@@ -1,4 +1,4 @@
-"""When a status is worth a write to the API server. Pure."""
+"""The rule when a status is written to the API server. Pure functions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from penstock_operator.api.status import FlinkJobStatus
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
 
 
 def weighty(status: FlinkJobStatus) -> dict[str, Any]:
-    """The status without what changes all the time: if this is equal, a write can wait."""
+    """Return the status without the fields that change all the time. If this part is unchanged, a write can wait."""
     return _weighty(status, status.to_manifest())
 
 
@@ -31,7 +31,7 @@ def _weighty(status: FlinkJobStatus, manifest: dict[str, Any]) -> dict[str, Any]
 def write_due(
     before: FlinkJobStatus, after: FlinkJobStatus, *, since: datetime | None, now: datetime, pause: timedelta
 ) -> bool:
-    """Whether the new status is worth a write to the API server now."""
+    """Return whether the new status must be written to the API server now."""
     if before == after:
         return False
     then, next_one = before.to_manifest(), after.to_manifest()

@@ -9,6 +9,6 @@
                             abandoned ──▶ cleaner ◀── dropped ── completed ◀── complete ──▶ commits, savepoint copies
                                           deletes      keeps the newest n                    until they are confirmed
 
-`coordinator` takes triggers and answers, `outcomes` what ends in the background; both under one lock, without waiting for
-storage. `statistics` is told of each step, `termination` deletes everything at the end of the job.
+`coordinator` takes triggers and answers, and `outcomes` takes the results of background work. Both hold the same lock
+and never wait for storage. `statistics` records each step, and `termination` deletes everything at the end of the job.
 """

@@ -1,4 +1,4 @@
-"""What the coordinator knows of one attempt: the execution between two restores. Not thread-safe; no I/O."""
+"""The coordinator's data of one attempt, which is the execution between two restores. Not thread-safe; no I/O."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Attempt:
-    """`owed`: of abandoned checkpoints, the subtasks that have not answered yet."""
+    """The data of one attempt. `owed` has the subtasks that have not yet answered each abandoned checkpoint."""
 
     def __init__(self, recovery: Recovery, job: JobDescription, cleaner: Cleaner, retained: int) -> None:
         self.recovery = recovery
@@ -29,7 +29,7 @@ class Attempt:
         self.pending: PendingCheckpoint | None = None
         self.owed: dict[int, set[SubtaskKey]] = {}
         self.is_stopping = False
-        """The final checkpoint was triggered; nothing comes after it unless it fails."""
+        """The final checkpoint was triggered. No other checkpoint follows unless it fails."""
         self.is_fenced = False
         foreign = recovery.snapshot if recovery.is_foreign else None
         self._foreign_files = frozenset(objects_of(foreign.manifest) if foreign is not None else ())
@@ -40,7 +40,7 @@ class Attempt:
 
     @property
     def has_doubts(self) -> bool:
-        """A manifest may be stored, or arrive yet, of which nobody has heard that it was."""
+        """Whether a manifest may be stored, or may still arrive, although no answer confirmed it."""
         return self.completed.has_doubts or (self.pending is not None and self.pending.is_storing)
 
     def start(
@@ -51,14 +51,16 @@ class Attempt:
         *,
         counts: bool,
         is_final: bool,
+        wall_offset_ms: int = 0,
     ) -> SnapshotRequest:
-        """The next number is taken; there is a checkpoint in progress from here on."""
+        """Start a checkpoint with the next number. It is then in progress."""
         request = SnapshotRequest(
             self.next_id,
             now,
             is_savepoint=savepoint is not None,
             is_final=is_final,
             drain=savepoint is not None and savepoint.drain,
+            wall_offset_ms=wall_offset_ms,
         )
         self.next_id += 1
         self.pending = PendingCheckpoint(request, self.job, savepoint, requests, counts)
@@ -66,7 +68,7 @@ class Attempt:
         return request
 
     def make_final(self) -> bool:
-        """The checkpoint in progress becomes the last one of the job. False: its barrier is on its way, or it is a savepoint."""
+        """Make the checkpoint in progress the last one of the job. Return False if its barrier was sent or if it is a savepoint."""
         pending = self.pending
         if self.is_fenced or pending is None or pending.is_handed_out or pending.savepoint is not None:
             return False
@@ -76,7 +78,7 @@ class Attempt:
         return True
 
     def take_files(self, pending: PendingCheckpoint, ack: Ack) -> str:
-        """Count the references of an acknowledged handle. Returns why the handle cannot be accepted, or nothing."""
+        """Count the references of an acknowledged handle. Return why the handle cannot be accepted, or an empty text."""
         paths = [file.path for file in handle_files(ack.keyed or {})]
         foreign = [path for path in paths if path in self._foreign_files]
         if foreign:
@@ -87,20 +89,20 @@ class Attempt:
             return error.message
         return ""
 
-    def abandon(self, *, keep_files: bool, will_answer: bool) -> PendingCheckpoint:
-        """Give up the checkpoint in progress; its files are released unless its manifest may have been stored."""
+    def abandon(self, *, keep_files: bool, will_ack: bool) -> PendingCheckpoint:
+        """Give up the checkpoint in progress. Release its files unless its manifest may have been stored."""
         pending, self.pending = self.pending, None
         assert pending is not None
         self.is_stopping = False
         unanswered = set(pending.unanswered())
-        if unanswered and will_answer:
+        if unanswered and will_ack:
             self.owed[pending.id] = unanswered
         if not keep_files:
             self.cleaner.discard_files(self.completed.registry.release(pending.holder))
         return pending
 
-    def take_late_answer(self, ack: Ack) -> bool:
-        """An answer to an abandoned checkpoint: whether it was owed; its files are nobody's."""
+    def take_late_ack(self, ack: Ack) -> bool:
+        """Take a late answer to an abandoned checkpoint and discard its files. Return whether the answer was still missing."""
         owed = self.owed.get(ack.checkpoint_id)
         key = (ack.uid, ack.subtask)
         if owed is None or key not in owed:

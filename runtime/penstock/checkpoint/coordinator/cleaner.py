@@ -1,8 +1,11 @@
-"""Deletes in the background what nobody needs, and tries again later what could not be deleted.
+"""Background deletion of objects that are no longer needed, with retries.
 
-Order matters (I5): the manifest goes first, the files only it named after it. So a round takes everything that is queued,
-deletes the manifests in as few requests as the store allows (1,000 objects each on S3), then the files of those that are
-gone. Nothing waits for the cleaner; whatever it did not get to is found again as an orphan.
+A manifest is deleted before the files that only it names. A crash in between then leaves no manifest whose files are
+missing.
+
+One round takes all queued work and deletes the manifests in as few requests as the store allows (1,000 objects each on
+S3). Then it deletes the files of the manifests that are gone. No caller waits for the cleaner. A later search for
+orphans finds everything that it has not deleted.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from typing import TYPE_CHECKING
 from penstock.checkpoint.files.codec import objects_of
 from penstock.checkpoint.files.layout import METADATA, SHARED, base_path, checkpoint_folder, claim_path
 from penstock.checkpoint.leadership.fencing import list_leader_folder
-from penstock.checkpoint.store.object_store import DELETES_AT_ONCE, ObjectMissing, relative_url
+from penstock.checkpoint.store.object_store import MAX_DELETES, ObjectMissing, relative_url
 from penstock.common.errors import Fenced, PenstockError, SnapshotNotFound, StorageError
 
 if TYPE_CHECKING:
@@ -32,15 +35,15 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLOCK_MARGIN = 2.0
-"""Seconds by which an object must be older than the newest manifest; S3 lists times in whole seconds."""
+"""Seconds by which an object must be older than the newest manifest. S3 lists times in whole seconds."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
-"""Seconds until what could not be deleted is tried again: doubled from the first to the longest."""
+"""Longest pause before a failed deletion is tried again, in seconds. The first pause is doubled until it reaches this one."""
 
 
 @dataclass(frozen=True)
 class _Work:
-    """Paths to delete: `then` only when `first` are gone."""
+    """Paths to delete. The paths in `then` are deleted only when all in `first` are gone."""
 
     first: tuple[str, ...]
     then: tuple[str, ...] = ()
@@ -56,7 +59,7 @@ class _Work:
 
 
 class Cleaner:
-    """A queue of deletions of one job. Thread-safe. `may_delete` raises when this process must not act any more."""
+    """The deletion queue of one job. Thread-safe. `may_delete` raises when this process must not act any more."""
 
     def __init__(
         self,
@@ -80,24 +83,24 @@ class Cleaner:
 
     @property
     def pending(self) -> int:
-        """Objects still to be deleted."""
+        """Number of objects still to be deleted."""
         with self._lock:
             return sum(map(len, self._queue))
 
     def discard_files(self, paths: Iterable[str]) -> None:
-        """Files of `shared/` that the registry gave up."""
+        """Queue files of `shared/` that the registry has released."""
         self._add(_Work(tuple(paths)))
 
     def discard_checkpoint(self, checkpoint_id: int, garbage: Iterable[str]) -> None:
-        """A subsumed checkpoint's manifest, then the files only it named."""
+        """Queue the manifest of a subsumed checkpoint, and after it the files that only it named."""
         self._add(_Work((f"{checkpoint_folder(checkpoint_id)}/{METADATA}",), tuple(garbage)))
 
     def discard_in_order(self, first: Iterable[str], then: Iterable[str]) -> None:
-        """The first ones, and when all of them are gone the others."""
+        """Queue the paths in `first`, and those in `then` for the time when all in `first` are gone."""
         self._add(_Work(tuple(first), tuple(then)))
 
     def find_leftovers(self, recovery: Recovery, newest_checkpoint_id: int, registry: SharedStateRegistry) -> None:
-        """Once, in the background: queue what dead leaders and subtasks left behind (protocol, 6)."""
+        """Queue the files that dead leaders and subtasks left behind. This runs once, in the background."""
 
         def find() -> None:
             try:
@@ -106,9 +109,9 @@ class Cleaner:
                 self.discard_files(find_orphans(self._storage, newest_checkpoint_id, registry.is_needed))
                 self.discard_files(obsolete_leader_files(self._storage, recovery.epoch, recovery.obsolete_epochs))
             except (ObjectMissing, Fenced) as gone:
-                logger.debug("leftovers are another leader's business: %s", gone)
+                logger.debug("leftovers are not deleted, because another leader manages them now: %s", gone)
             except PenstockError as error:
-                logger.warning("leftovers of earlier attempts stay for now: %s", error)
+                logger.warning("leftovers of earlier attempts could not be deleted yet: %s", error)
 
         try:
             self._executor.submit(find)
@@ -116,9 +119,9 @@ class Cleaner:
             pass  # the pool was shut down: the next leader finds them
 
     def start(self) -> None:
-        """Work through the queue in the background, once; call it now and then (each tick).
+        """Start one round in the background. Call this regularly, with each tick.
 
-        What failed is tried again after a pause that grows from one second to a minute.
+        A failed deletion is tried again after a pause that grows from one second to a minute.
         """
         with self._lock:
             if self._running or self._closed or not self._queue or self._clock() < self._retry_at:
@@ -131,12 +134,12 @@ class Cleaner:
                 self._running = False
 
     def close(self) -> None:
-        """Start nothing new; what is queued is left to the orphan clean-up of the next leader."""
+        """Start no new round. The orphan clean-up of the next leader finds the queued objects."""
         with self._lock:
             self._closed = True
 
     def drain_now(self) -> int:
-        """Work through the queue in this thread. Returns how many objects could not be deleted."""
+        """Delete the queued objects in this thread. Return the number of objects that could not be deleted."""
         with self._lock:
             self._running = True
         self._drain()
@@ -148,7 +151,7 @@ class Cleaner:
                 self._queue.append(work)
 
     def _drain(self) -> None:
-        """Everything that is queued now, once, as many objects at a time as the store takes in one request."""
+        """Run one round: delete all queued objects, with as many in one request as the store takes."""
         try:
             with self._lock:
                 works = list(self._queue)
@@ -169,35 +172,39 @@ class Cleaner:
                 self._running = False
 
     def _delete_chosen(self, works: list[_Work], choose: Callable[[_Work], tuple[str, ...]]) -> list[_Work]:
-        """Delete what is chosen of each; returns what is left of all."""
+        """Delete the chosen paths of each work. Return the remaining paths of all works."""
         paths = [path for work in works for path in choose(work)]
         gone: set[str] = set()
-        for start in range(0, len(paths), DELETES_AT_ONCE):
+        for start in range(0, len(paths), MAX_DELETES):
             if self._closed:
                 break
-            chunk = paths[start : start + DELETES_AT_ONCE]
+            chunk = paths[start : start + MAX_DELETES]
             failed = self._delete(chunk)
             gone.update(path for path in chunk if path not in failed)
             if len(failed) == len(chunk):
-                break  # the store is away, or refuses: the rest would only wait for it as well
+                break  # the store is unavailable or refuses requests, so the other chunks would fail too
         self.deleted += len(gone)
         return [work.without(gone) for work in works]
 
     def _delete(self, paths: list[str]) -> Collection[str]:
-        """Returns what could not be deleted."""
+        """Delete objects and return the paths that could not be deleted."""
         try:
             self._may_delete()
             failed = self._storage.delete_many(paths)
         except Fenced as error:
-            logger.debug("%s is another leader's to delete: %s", self._storage.url_of(paths[0]), error.message)
+            logger.debug(
+                "%s is not deleted here, because another leader manages it now: %s",
+                self._storage.url_of(paths[0]),
+                error.message,
+            )
             return paths
         except PenstockError as error:
-            logger.warning("cannot delete %d objects, trying again later: %s", len(paths), error.message)
+            logger.warning("cannot delete %d objects; a later attempt follows: %s", len(paths), error.message)
             return paths
         if failed:
             example = next(iter(failed.values()))
             logger.warning(
-                "cannot delete %d objects, trying again later; one of them: %s", len(failed), example.message
+                "cannot delete %d objects; a later attempt follows. One of them: %s", len(failed), example.message
             )
         return failed
 
@@ -211,14 +218,14 @@ def _then(work: _Work) -> tuple[str, ...]:
 
 
 def find_orphans(storage: CheckpointStorage, newest_checkpoint_id: int, is_needed: Callable[[str], bool]) -> list[str]:
-    """Paths under `shared/` that no manifest in the folder names and that are older than the newest checkpoint.
+    """Return the paths under `shared/` that no manifest in the folder names and that are older than the newest checkpoint.
 
-    Void manifests count as naming their files here: they are removed as checkpoints, files after them. One that is gone
-    since it was listed names nothing: it was subsumed, by this leader or, if this one was stopped for a while, by its successor.
+    Void manifests also protect their files here, because a void manifest must be deleted before its files. A manifest that
+    disappears after the listing was subsumed, by this leader or by its successor, and protects nothing.
 
     Raises:
-        StorageError: the store does not answer; nothing was decided.
-        ObjectMissing: the newest checkpoint is gone, so a successor acts.
+        StorageError: the store does not respond. The result is unknown.
+        ObjectMissing: the newest checkpoint is gone, so a successor is active.
     """
     manifest_url = storage.url_of(f"{checkpoint_folder(newest_checkpoint_id)}/{METADATA}")
     newest = storage.store.head(manifest_url).modified
@@ -244,7 +251,7 @@ def find_orphans(storage: CheckpointStorage, newest_checkpoint_id: int, is_neede
 
 
 def obsolete_leader_files(storage: CheckpointStorage, epoch: int, obsolete_bases: Iterable[int]) -> list[str]:
-    """Claims below this leader's, and bases that no retained manifest needs. The newest of each stays (I6)."""
+    """Return older claims than this leader's, and bases that no retained manifest needs. Keep the newest of each."""
     claims = [claim_path(claim) for claim in list_leader_folder(storage).claims if claim < epoch]
     return [*claims, *(base_path(base) for base in obsolete_bases if base < epoch)]
 
@@ -252,7 +259,7 @@ def obsolete_leader_files(storage: CheckpointStorage, epoch: int, obsolete_bases
 def void_checkpoints(
     storage: CheckpointStorage, void_ids: Iterable[int], is_needed: Callable[[str], bool]
 ) -> list[tuple[int, list[str]]]:
-    """For each void checkpoint its number and the files nobody else needs."""
+    """Return each void checkpoint's number and the files that no other manifest needs."""
     found = []
     for checkpoint_id in void_ids:
         try:

@@ -1,8 +1,11 @@
-"""The ledger of sink commits: nothing that was pre-committed may be forgotten before its commit is confirmed (I7).
+"""The ledger of sink commits. It keeps every pre-committed committable until its commit is confirmed.
 
-A committable is *open* until a checkpoint that covers it is complete, then *handed out* to be committed, then confirmed
-and gone. Every manifest names all that are not confirmed: those of its own checkpoint, those of abandoned ones before it
-(their records are part of its state), and those that are being committed right now.
+A committable is *open* until a checkpoint that covers it is complete. Then it is *handed out* to be committed, and it
+is removed when the commit is confirmed. Every manifest names all committables that are not confirmed:
+
+- committables of its checkpoint
+- committables of earlier abandoned checkpoints, because their records are part of its state
+- committables that are being committed
 """
 
 from __future__ import annotations
@@ -19,11 +22,11 @@ class _Entry:
     checkpoint_id: int
     uid: str
     committables: list[Any] = field(default_factory=list)
-    handed_out_with: int | None = None
+    handed_out_by: int | None = None
 
 
 class CommitLedger:
-    """Not thread-safe: used by the coordinator's thread.
+    """The ledger of one job. Not thread-safe: only the coordinator's thread uses it.
 
     >>> ledger = CommitLedger()
     >>> ledger.add(1, "sink", ["a"]); ledger.add(2, "sink", ["b"])
@@ -50,37 +53,37 @@ class CommitLedger:
         return _by_uid(entry for entry in self._sorted() if entry.checkpoint_id <= checkpoint_id)
 
     def hand_out(self, checkpoint_id: int) -> dict[str, list[Any]]:
-        """The checkpoint is complete: what is to be committed now."""
+        """Return the committables that a complete checkpoint allows to commit now."""
         due = [
-            entry for entry in self._sorted() if entry.handed_out_with is None and entry.checkpoint_id <= checkpoint_id
+            entry for entry in self._sorted() if entry.handed_out_by is None and entry.checkpoint_id <= checkpoint_id
         ]
         for entry in due:
-            entry.handed_out_with = checkpoint_id
+            entry.handed_out_by = checkpoint_id
         return _by_uid(due)
 
     def confirm(self, checkpoint_id: int) -> list[Any]:
-        """What was handed out with this checkpoint has been committed; returns it."""
-        done = [entry for entry in self._entries if entry.handed_out_with == checkpoint_id]
-        self._entries = [entry for entry in self._entries if entry.handed_out_with != checkpoint_id]
+        """Remove the committables that were handed out with this checkpoint, and return them."""
+        done = [entry for entry in self._entries if entry.handed_out_by == checkpoint_id]
+        self._entries = [entry for entry in self._entries if entry.handed_out_by != checkpoint_id]
         return [committable for entry in done for committable in entry.committables]
 
     def clear(self) -> None:
-        """The attempt is over; the restored manifest says what is still to be committed."""
+        """Clear the ledger at the end of an attempt. The restored manifest names the committables that are still to be committed."""
         self._entries = []
 
     @property
     def promised(self) -> dict[int, list[Any]]:
-        """What completed checkpoints promise and is not confirmed, by the checkpoint that it was handed out with."""
+        """Return the unconfirmed committables of completed checkpoints, by the checkpoint with which they were handed out."""
         found: dict[int, list[Any]] = {}
         for entry in self._entries:
-            if entry.handed_out_with is not None:
-                found.setdefault(entry.handed_out_with, []).extend(entry.committables)
+            if entry.handed_out_by is not None:
+                found.setdefault(entry.handed_out_by, []).extend(entry.committables)
         return found
 
     @property
     def uncommitted(self) -> int:
-        """Complete checkpoints whose commits are not confirmed."""
-        return len({entry.handed_out_with for entry in self._entries if entry.handed_out_with is not None})
+        """Number of complete checkpoints whose commits are not confirmed."""
+        return len({entry.handed_out_by for entry in self._entries if entry.handed_out_by is not None})
 
     @property
     def unconfirmed(self) -> dict[str, list[Any]]:

@@ -1,4 +1,4 @@
-"""The checkpoints that are kept, newest last, and when one is dropped (S35, C9). Thread-safe through its callers' lock."""
+"""The retained checkpoints, with the newest last, and when one is dropped. The callers' lock makes it thread-safe."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class _Kept:
     manifest: Manifest
     is_in_doubt: bool = False
-    """Nobody knows whether its manifest was stored: it never counts, and goes with the next complete one."""
+    """Whether it is unknown if the manifest was stored. Such a checkpoint never counts, and the next complete one removes it."""
 
     @property
     def holder(self) -> str:
@@ -26,16 +26,16 @@ class _Kept:
 
 
 class CompletedCheckpoints:
-    """Retains the newest `retained` checkpoints; the registry counts what they need.
+    """The newest `retained` checkpoints. The registry counts the files that they need.
 
-    Built from the manifests that a recovery found; they are dropped like any other as new ones are added.
+    The list starts with the manifests that a recovery found. New checkpoints displace these like any others.
     """
 
     def __init__(self, manifests: Iterable[Manifest], retained: int) -> None:
         self.registry = SharedStateRegistry()
         self.retained = retained
         self.has_own = False
-        """Whether a checkpoint was added since."""
+        """Whether a checkpoint was added after the restore."""
         self._kept = [_Kept(manifest) for manifest in manifests]
         for kept in self._kept:
             self.registry.register(kept.holder, _paths(kept.manifest))
@@ -46,12 +46,12 @@ class CompletedCheckpoints:
 
     @property
     def has_doubts(self) -> bool:
-        """Whether a manifest may be stored, or arrive yet, that `manifests` does not have."""
+        """Whether a manifest may be stored, or may still arrive, that `manifests` does not have."""
         return any(kept.is_in_doubt for kept in self._kept)
 
     @property
     def doubts(self) -> int:
-        """How many of them there are."""
+        """Number of such manifests."""
         return sum(kept.is_in_doubt for kept in self._kept)
 
     @property
@@ -59,7 +59,7 @@ class CompletedCheckpoints:
         return self.manifests[-1] if self.manifests else None
 
     def add(self, manifest: Manifest) -> list[tuple[int, list[str]]]:
-        """A complete checkpoint. Returns what it subsumes: number, and the files that nobody needs any more."""
+        """Add a complete checkpoint. Return the number of each checkpoint that it subsumes, with the files that are not needed any more."""
         self.has_own = True
         added = _Kept(manifest)
         self.registry.register(added.holder, _paths(manifest))
@@ -70,7 +70,7 @@ class CompletedCheckpoints:
         return [(kept.manifest.checkpoint_id, self.registry.release(kept.holder)) for kept in dropped]
 
     def add_in_doubt(self, manifest: Manifest) -> None:
-        """Its manifest may be there or arrive late: its files stay until a later checkpoint is complete."""
+        """Add a checkpoint whose manifest may exist or arrive late. Its files are kept until a later checkpoint is complete."""
         self._kept.append(_Kept(manifest, is_in_doubt=True))
         self.registry.register(f"chk-{manifest.checkpoint_id}", _paths(manifest))
 

@@ -1,13 +1,14 @@
-"""The CheckpointCoordinator: one checkpoint at a time, from the trigger to what may be done because it is complete.
+"""The CheckpointCoordinator: one checkpoint at a time, from its trigger to the actions that its completion allows.
 
-It is driven by the JobMaster's thread and never blocks: it is given the time, acks and barriers, and answers with requests
-and events. What takes long (storing a manifest, copying a savepoint, deleting) runs in the executor it is given; outcomes
-come back through a queue and become events at the next `tick`. In tests the executor runs things at once or by hand.
+The JobMaster's thread calls the coordinator, which never blocks. It receives the time, acknowledgements and barriers,
+and returns requests and events. Long work (storing a manifest, copying a savepoint, deleting) runs in an executor. The
+results come back through a queue and become events at the next `tick`. In tests the executor runs work immediately or
+on request.
 
     coordinator.begin(recovery, job, now)            # after recovery.begin() and the commits of its snapshot
     loop, once per epoch:
         request = coordinator.next_trigger(now)      # hand it to the epoch
-        … the epoch runs; meanwhile trigger_due(now) and tick(now): time passes also for an epoch that does not end …
+        … the epoch runs; call trigger_due(now) and tick(now) during it, because it may not end …
         coordinator.on_barrier(request.checkpoint_id, source_states)
         for ack in acks: coordinator.on_ack(ack, now)
         for event in coordinator.tick(now): …        # commit, notify, fail over
@@ -15,8 +16,10 @@ come back through a queue and become events at the next `tick`. In tests the exe
     coordinator.end_attempt(reason, now)             # failover, rescale
     coordinator.shutdown("FINISHED")
 
-The rules it keeps are those of docs/checkpoint-protocol.md; the two that are easily broken by a change here: a checkpoint is
-ready only when every *earlier* one was answered by every subtask (I7), and after an unknown outcome the files stay (3.3).
+docs/checkpoint-protocol.md defines the rules. A change here can easily break two of them:
+
+- A checkpoint is ready only when every subtask has answered every *earlier* one. Otherwise a commit could be lost.
+- The files of a checkpoint with an unknown outcome are kept.
 
 All methods are thread-safe, so that REST threads can trigger savepoints and read states.
 """
@@ -58,12 +61,12 @@ logger = logging.getLogger(__name__)
 
 
 class CheckpointCoordinator(CheckpointOutcomes):
-    """See the head of the module."""
+    """The coordinator of one job. The module's docstring describes its use."""
 
     # --- attempts -------------------------------------------------------------------------------------------------
 
     def begin(self, recovery: Recovery, job: JobDescription, now: int) -> None:
-        """An attempt starts from what was recovered; `recovery.begin()` and the commits of its snapshot are done."""
+        """Start an attempt from a recovery. Call this after `recovery.begin()` and the commits of its snapshot."""
         with self._lock:
             restored = recovery.snapshot.manifest if recovery.snapshot is not None else None
             self._settle_drained(restored, recovery.epoch)
@@ -74,7 +77,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
             self._schedule = Schedule(self.settings.interval_ms, self.settings.min_pause_ms, now)
             self._failures_in_a_row = 0
             self._ledger.clear()
-            self._note_commits_left()
+            self._record_unconfirmed_commits()
             if recovery.snapshot is not None:
                 manifest = recovery.snapshot.manifest
                 self.history.restored(
@@ -82,14 +85,15 @@ class CheckpointCoordinator(CheckpointOutcomes):
                 )
 
     def end_attempt(self, reason: str, now: int) -> dict[str, list[Any]]:
-        """The attempt is over; what was in progress is given up. Events of it that were not taken yet are dropped.
+        """End the attempt and give up its work in progress. Events that were not yet taken are dropped.
 
-        The checkpoint and the savepoints in progress fail (see the next `tick`). Returns what was pre-committed and not
-        confirmed, by uid: the next recovery's manifest says what of it must be committed; the rest will never be.
+        The checkpoint and the savepoints in progress fail (see the next `tick`). Return the pre-committed and
+        unconfirmed committables by uid. The manifest of the next recovery names those that must be committed. The
+        others will never be committed.
         """
         with self._lock:
             self._take_copied(now, ends=True)
-            self.history.trigger_is(TriggerState.NO_ATTEMPT, now)
+            self.history.set_trigger_state(TriggerState.NO_ATTEMPT, now)
             attempt, self._attempt = self._attempt, None
             self._events = [event for event in self._events if isinstance(event, SavepointCompleted | SavepointFailed)]
             if attempt is None:
@@ -113,27 +117,28 @@ class CheckpointCoordinator(CheckpointOutcomes):
             self._requests = []
             unconfirmed = self._ledger.unconfirmed
             self._ledger.clear()
-            self._note_commits_left()
+            self._record_unconfirmed_commits()
             return unconfirmed
 
     # --- triggers -------------------------------------------------------------------------------------------------
 
     def trigger_due(self, now: int) -> None:
-        """Start the checkpoint that is due, if one is; also while an epoch runs that cannot take it any more.
+        """Start the checkpoint that is due, if any. The current epoch may be too late to take it.
 
-        Its time counts from here on: if the epoch that runs does not end, it expires like one whose barrier is on its way.
+        Its timeout starts now. If the current epoch does not end, the checkpoint expires like one whose barrier was
+        sent.
         """
         with self._lock:
             attempt = self._attempt
-            if self._note_trigger(now) is not TriggerState.DUE or attempt is None:
+            if self._record_trigger_state(now) is not TriggerState.DUE or attempt is None:
                 return
-            is_asked_for = self._savepoints.is_waiting or bool(self._requests)
+            is_requested = self._savepoints.is_waiting or bool(self._requests)
             savepoint = self._savepoints.next()
             is_final = savepoint is not None and savepoint.is_final
-            self._start(attempt, savepoint, now, counts=not is_asked_for, is_final=is_final)
+            self._start(attempt, savepoint, now, counts=not is_requested, is_final=is_final)
 
     def next_trigger(self, now: int) -> SnapshotRequest | None:
-        """The snapshot that the next epoch shall take, if one is due or was triggered while the last one ran."""
+        """Return the snapshot that the next epoch must take: one that is due or that was triggered during the last epoch."""
         with self._lock:
             self.trigger_due(now)
             pending = self._attempt.pending if self._attempt is not None else None
@@ -143,11 +148,11 @@ class CheckpointCoordinator(CheckpointOutcomes):
             return pending.request
 
     def final_checkpoint(self, now: int) -> SnapshotRequest | None:
-        """The snapshot after the last record of a bounded job.
+        """Return the snapshot after the last record of a bounded job.
 
-        None while another checkpoint is in progress, and for a while after one that failed (`final_checkpoint_at`). A checkpoint
-        that was triggered and of which no subtask knows yet becomes the final one; a savepoint that is waiting is served by it.
-        Nothing is triggered after it unless it fails; it counts as a periodic one then.
+        Return None while another checkpoint is in progress, and for a while after a failed one (`final_checkpoint_at`).
+        A triggered checkpoint that no subtask knows yet becomes the final one. It also serves a waiting savepoint. No
+        checkpoint is triggered after the final one unless it fails. It then counts as a periodic one.
         """
         with self._lock:
             attempt = self._attempt
@@ -163,14 +168,15 @@ class CheckpointCoordinator(CheckpointOutcomes):
         self, attempt: Attempt, savepoint: SavepointRequest | None, now: int, *, counts: bool, is_final: bool
     ) -> None:
         requests, self._requests = tuple(self._requests), []
-        request = attempt.start(savepoint, requests, now, counts=counts, is_final=is_final)
+        offset = self.history.wall_offset_ms()
+        request = attempt.start(savepoint, requests, now, counts=counts, is_final=is_final, wall_offset_ms=offset)
         self._schedule = self._schedule.triggered(now)
         self.history.triggered(request, attempt.job)
 
     def next_action_at(self) -> int | None:
-        """When something is due (ms): a trigger, or the timeout of the checkpoint in progress.
+        """Return when a trigger or the timeout of the checkpoint in progress is due (ms).
 
-        None: nothing is, or nothing before a commit is confirmed.
+        Return None if nothing is due, or if a commit must be confirmed first.
         """
         with self._lock:
             attempt = self._attempt
@@ -181,19 +187,19 @@ class CheckpointCoordinator(CheckpointOutcomes):
                 return pending.request.timestamp + (self.settings.timeout_ms if pending.is_handed_out else 0)
             if self._savepoints.is_waiting:
                 return self._schedule.last_trigger
-            waits = attempt.is_stopping or self._ledger.uncommitted >= self.settings.most_uncommitted
+            waits = attempt.is_stopping or self._ledger.uncommitted >= self.settings.max_uncommitted
             times = [at for at in (self._schedule.due_at(),) if at is not None and not waits]
             if self._requests:
                 times.append(max(self._schedule.last_trigger, self._schedule.may_retry_at()))
             return min(times, default=None)
 
     def final_checkpoint_at(self) -> int:
-        """When `final_checkpoint` may be triggered (ms), as long as no other one is in progress."""
+        """Return when `final_checkpoint` may be triggered (ms), if no other checkpoint is in progress."""
         with self._lock:
             return self._schedule.may_retry_at()
 
     def serves(self, request_id: str) -> bool:
-        """The checkpoint in progress is what this request, for a savepoint or a checkpoint, asked for."""
+        """Return whether the checkpoint in progress serves this request for a savepoint or a checkpoint."""
         with self._lock:
             pending = self._attempt.pending if self._attempt is not None else None
             if pending is None:
@@ -203,25 +209,26 @@ class CheckpointCoordinator(CheckpointOutcomes):
 
     @property
     def is_in_progress(self) -> bool:
-        """A checkpoint was triggered and is neither complete nor abandoned: epochs must go on, even without input."""
+        """Whether a triggered checkpoint is neither complete nor abandoned. Epochs must then continue, even without input."""
         with self._lock:
             return self._attempt is not None and self._attempt.pending is not None
 
     @property
     def is_storing(self) -> bool:
-        """Every subtask has answered for the checkpoint in progress, and its manifest is being stored."""
+        """Whether every subtask has answered the checkpoint in progress and its manifest is being stored."""
         with self._lock:
             pending = self._attempt.pending if self._attempt is not None else None
-            return pending is not None and pending.is_at_work
+            return pending is not None and pending.has_background_work
 
     @property
     def is_copying(self) -> bool:
-        """A savepoint's files are being copied; a job that stops after it waits for this."""
+        """Whether the files of a savepoint are being copied. A job that stops after the savepoint waits for this."""
         with self._lock:
             return self._savepoints.is_copying
 
     def check_savepoint_directory(self, target_directory: str | None) -> None:
-        """
+        """Check that the savepoint has a directory.
+
         Raises:
             InvalidJob: no directory is given and none is configured.
         """
@@ -230,7 +237,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
     def trigger_savepoint(
         self, target_directory: str | None = None, *, is_final: bool = False, drain: bool = False, request_id: str = ""
     ) -> str:
-        """Ask for a savepoint; returns the request's id for `savepoint_status`. `is_final`: the job stops after it.
+        """Request a savepoint and return the request's id for `savepoint_status`. If `is_final` is set, the job stops after it.
 
         Raises:
             InvalidJob: no directory is given and none is configured.
@@ -239,7 +246,9 @@ class CheckpointCoordinator(CheckpointOutcomes):
             return self._savepoints.ask(target_directory, is_final=is_final, drain=drain, request_id=request_id)
 
     def trigger_checkpoint(self, request_id: str = "") -> str:
-        """Ask for a checkpoint now; its id comes back in `CheckpointCompleted.requests` or `CheckpointAborted.requests`."""
+        """Request a checkpoint and return the request's id, which is in `CheckpointCompleted.requests` or
+        `CheckpointAborted.requests` later.
+        """
         with self._lock:
             id = request_id or uuid.uuid4().hex
             self._requests.append(id)
@@ -252,7 +261,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
     # --- answers --------------------------------------------------------------------------------------------------
 
     def on_barrier(self, checkpoint_id: int, sources: dict[str, SourceState]) -> None:
-        """The epoch that took the snapshot has ended; the positions the sources stood at, by uid."""
+        """Take the positions of the sources at the barrier, by uid, after the end of the epoch that took the snapshot."""
         with self._lock:
             pending = self._pending(checkpoint_id)
             if pending is not None and self._attempt is not None:
@@ -261,22 +270,22 @@ class CheckpointCoordinator(CheckpointOutcomes):
                 pending.sources = dict(sources)
 
     def on_ack(self, ack: Ack, now: int) -> None:
-        """A subtask's answer, also a late one. With `error` it is a decline: the checkpoint is abandoned."""
+        """Take a subtask's answer, which may be late. An answer with `error` declines and abandons the checkpoint."""
         with self._lock:
             attempt = self._attempt
             if attempt is None:
                 return
             pending = self._pending(ack.checkpoint_id)
             if pending is None:
-                if attempt.take_late_answer(ack):
-                    self._note_commits(attempt, ack)
+                if attempt.take_late_ack(ack):
+                    self._register_committables(attempt, ack)
                 return
             key = (ack.uid, ack.subtask)
             if not pending.is_expected(key):
-                logger.warning("unexpected answer of %s for checkpoint %d is ignored", key, ack.checkpoint_id)
+                logger.warning("ignored an unexpected acknowledgement of %s for checkpoint %d", key, ack.checkpoint_id)
                 return
             pending.answered.add(key)
-            self._note_commits(attempt, ack)
+            self._register_committables(attempt, ack)
             problem = ack.error or attempt.take_files(pending, ack)
             if problem:
                 self._abandon(attempt, f"{ack.uid} ({ack.subtask}) declined: {problem}", now, code=ack.error_code)
@@ -284,8 +293,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
             pending.acks[key] = ack
             self.history.acknowledged(ack, attempt.job, now)
 
-    def _note_trigger(self, now: int) -> TriggerState:
-        """Why the next checkpoint is triggered, or not; kept for whoever asks."""
+    def _record_trigger_state(self, now: int) -> TriggerState:
+        """Record and return why the next checkpoint is, or is not, triggered."""
         attempt = self._attempt
         state = TriggerSituation(
             now,
@@ -294,40 +303,40 @@ class CheckpointCoordinator(CheckpointOutcomes):
             is_stopping=attempt is not None and attempt.is_stopping,
             is_in_progress=attempt is not None and attempt.pending is not None,
             savepoint_waits=self._savepoints.is_waiting,
-            is_asked_for=bool(self._requests),
+            is_requested=bool(self._requests),
             may_retry_at=self._schedule.may_retry_at(),
             due_at=self._schedule.due_at(),
             uncommitted=self._ledger.uncommitted,
-            most_uncommitted=self.settings.most_uncommitted,
-        ).judge()
-        if self.history.trigger_is(state, now) and state is TriggerState.WAITING_FOR_COMMITS:
+            max_uncommitted=self.settings.max_uncommitted,
+        ).decide()
+        if self.history.set_trigger_state(state, now) and state is TriggerState.WAITING_FOR_COMMITS:
             logger.info(
-                "a checkpoint is due and waits: the commits of %d complete ones are not carried out yet "
+                "a checkpoint is due and waits: sinks have not committed %d complete checkpoints yet "
                 "(execution.checkpointing.max-uncommitted-checkpoints is %d)",
                 self._ledger.uncommitted,
-                self.settings.most_uncommitted,
+                self.settings.max_uncommitted,
             )
         return state
 
-    def _note_commits(self, attempt: Attempt, ack: Ack) -> None:
-        """Files of committables are needed until their commit is confirmed, whatever becomes of this checkpoint."""
+    def _register_committables(self, attempt: Attempt, ack: Ack) -> None:
+        """Hold the files of committables until their commit is confirmed, even if this checkpoint fails."""
         self._ledger.add(ack.checkpoint_id, ack.uid, list(ack.committables))
         for file in staged_files(ack.committables):
             attempt.completed.registry.register(_commit_of(file), [file.path])
 
     def on_failed(self, checkpoint_id: int, reason: str, now: int, *, was_taken: bool = True) -> None:
-        """The snapshot failed as a whole. `was_taken` False: no subtask ever saw the request, none will answer."""
+        """Abandon a snapshot that failed as a whole. If `was_taken` is False, no subtask has seen the request or will answer."""
         with self._lock:
             attempt = self._attempt
             if attempt is not None and self._pending(checkpoint_id) is not None:
-                self._abandon(attempt, reason, now, will_answer=was_taken)
+                self._abandon(attempt, reason, now, will_ack=was_taken)
 
     def on_committed(self, checkpoint_id: int) -> None:
-        """The commits that came with this checkpoint (or with the restored one) have been carried out."""
+        """Record that the commits of this checkpoint, or of the restored one, are done."""
         with self._lock:
             committed = self._ledger.confirm(checkpoint_id)
             self._promised.pop(checkpoint_id, None)
-            self._note_commits_left()
+            self._record_unconfirmed_commits()
             if self._attempt is not None:
                 for file in staged_files(committed):
                     garbage = self._attempt.completed.registry.release(_commit_of(file))
@@ -336,13 +345,13 @@ class CheckpointCoordinator(CheckpointOutcomes):
     # --- files of others than the subtasks ------------------------------------------------------------------------
 
     def expect_files(self, prefix: str) -> None:
-        """Files of this attempt with such names are being written: leave them alone until they are held."""
+        """Protect files of this attempt with this prefix, which are being written, until they are held."""
         with self._lock:
             if self._attempt is not None:
                 self._attempt.completed.registry.expect(prefix)
 
     def hold_files(self, holder: str, paths: Iterable[str]) -> None:
-        """Keep these files of `shared/` until `release_files`, or the end of the attempt; checkpoints count on their own."""
+        """Keep these files of `shared/` until `release_files` or the end of the attempt. Checkpoints count them separately."""
         with self._lock:
             if self._attempt is not None:
                 self._attempt.completed.registry.register(holder, paths)
@@ -356,20 +365,23 @@ class CheckpointCoordinator(CheckpointOutcomes):
 
     @property
     def latest(self) -> Manifest | None:
-        """The newest complete checkpoint this job would be restored from; None: what the attempt started from."""
+        """Return the newest complete checkpoint, from which this job would be restored; None: it would restart from the
+        same snapshot as this attempt.
+        """
         with self._lock:
             return self._attempt.completed.newest if self._attempt is not None else None
 
     @property
     def retained(self) -> list[Manifest]:
-        """Oldest first."""
+        """Return the retained checkpoints, oldest first."""
         with self._lock:
             return self._attempt.completed.manifests if self._attempt is not None else []
 
     def shutdown(self, state: TerminalState, now: int = 0) -> ShutdownReport:
-        """The job has ended: keep or delete its checkpoints. Blocks while it deletes; savepoints are never touched.
+        """End the job and keep or delete its checkpoints. The method blocks while it deletes, and never deletes savepoints.
 
-        Before, wait until `is_copying` is False, and confirm the commits of the last checkpoint; else everything is kept.
+        First wait until `is_copying` is False, and confirm the commits of the last checkpoint. Otherwise everything is
+        kept.
         """
         with self._lock:
             unconfirmed = self.end_attempt(f"the job has ended: {state}", now)
@@ -387,16 +399,16 @@ class CheckpointCoordinator(CheckpointOutcomes):
             return ShutdownReport(kept=True, reason=f"retained: {self.settings.retention}, {state}", needed=needed)
         promised = sum(map(len, self._promised.values()))
         if promised:
-            reason = f"{promised} commits of sinks were not confirmed"
+            reason = f"{promised} sink commits were not confirmed"
             return ShutdownReport(kept=True, reason=reason, needed=needed)
         report = delete_checkpoints(self.storage, attempt.recovery.leadership, attempt.next_id, self._executor)
         return report if report.kept else replace(report, needed=self._named_by())
 
     def _named_by(self, *checkpoints: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        """Committables of these and of the savepoints, by uid.
+        """Return the committables of these checkpoints and of the savepoints, by uid.
 
-        Savepoints are those taken here, and what the JobManager before took: of that it is known that whatever is still
-        unfinished was so when this one took over.
+        The savepoints are those taken here and those of the JobManager before. The unfinished committables of the
+        latter were already unfinished when this JobManager took over.
         """
         named: dict[str, list[Any]] = {}
         for commits in (*checkpoints, self._savepoints.commits, self._started_from or {}):
@@ -406,7 +418,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
 
 
 def _commit_of(file: NamedFile) -> str:
-    """Holder of a file until the commit it is for is confirmed."""
+    """Return the holder of a file until the commit that needs it is confirmed."""
     return f"commit-{file.path}"
 
 

@@ -1,7 +1,7 @@
-"""What becomes of checkpoints and savepoints: time passes, work in the background ends, and the events that follow from it.
+"""Outcomes of checkpoints and savepoints: timeouts, the results of background work, and the events that follow.
 
-The half of the CheckpointCoordinator that decides when a checkpoint is complete, abandoned or in doubt (rules in
-docs/checkpoint-protocol.md); the other half (`coordinator`) takes triggers and answers.
+This half of the CheckpointCoordinator decides when a checkpoint is complete, abandoned or in doubt (rules in
+docs/checkpoint-protocol.md). The other half (`coordinator`) takes triggers and answers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.checkpoint.events import (
 )
 from penstock.checkpoint.files.layout import checkpoint_folder
 from penstock.checkpoint.leadership.fencing import PublishOutcome
-from penstock.checkpoint.savepoint.drain_notes import forget_note, settle_notes
+from penstock.checkpoint.savepoint.drain_notes import delete_note, settle_notes
 from penstock.checkpoint.savepoint.exports import Copied, SavepointExports
 from penstock.checkpoint.savepoint.savepoints import dispose
 from penstock.common.errors import (
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from penstock.checkpoint.files.storage import CheckpointStorage
 
 
-MOST_DOUBTS = 16
-"""So many manifests may be in doubt. Then the attempt ends: the base of the next one says which of them count."""
+MAX_IN_DOUBT = 16
+"""Maximum number of manifests in doubt. Above it the attempt ends, and the base of the next one decides which manifests count."""
 
 logger = logging.getLogger(__name__)
 
@@ -77,22 +77,22 @@ class CheckpointOutcomes:
         self._schedule = Schedule(settings.interval_ms, settings.min_pause_ms)
         self._attempt: Attempt | None = None
         self._ended: Attempt | None = None
-        """The one before, or the last."""
+        """The previous attempt, or the last one."""
         self._promised: dict[int, list[Any]] = {}
-        """What the attempt that has ended had promised to commit, until that is confirmed."""
+        """Committables that the ended attempt had promised to commit, until they are confirmed."""
         """How many commits it had promised that were not confirmed."""
         self._started_from: dict[str, list[Any]] | None = None
-        """Committables of the snapshot that the first attempt started from."""
+        """Committables of the snapshot from which the first attempt started."""
         self._savepoints = SavepointExports(storage, settings.savepoint_directory, executor)
         self._publisher = ManifestPublisher(storage, executor)
         self._events: list[Event] = []
         self._requests: list[str] = []
         self._failures_in_a_row = 0
         self._final_refusals = 0
-        """Attempts, since a checkpoint was complete, that ended because storage refused what the job ends with."""
+        """Number of attempts without a complete checkpoint that ended because storage refused the final checkpoint."""
 
     def tick(self, now: int) -> list[Event]:
-        """Take in what happened in the background and the passing of time. Call it after each epoch and while idle."""
+        """Process timeouts and the results of background work, and return the events. Call this after each epoch and while idle."""
         with self._lock:
             for stored in self._publisher.take():
                 self._on_stored(stored, now)
@@ -101,12 +101,12 @@ class CheckpointOutcomes:
             attempt = self._attempt
             if attempt is not None:
                 pending = attempt.pending
-                if pending is not None and not pending.is_at_work:
+                if pending is not None and not pending.has_background_work:
                     if pending.is_ready and not attempt.owed:
                         self._store(attempt, pending, now)
                     elif now - pending.request.timestamp >= self.settings.timeout_ms:
                         message = self._timeout_message(attempt, pending)
-                        self._abandon(attempt, message, now, will_answer=pending.is_handed_out)
+                        self._abandon(attempt, message, now, will_ack=pending.is_handed_out)
                 attempt.cleaner.start()
             events, self._events = self._events, []
             return events
@@ -115,13 +115,14 @@ class CheckpointOutcomes:
         message = f"not complete after {self.settings.timeout_ms} ms: {pending.describe_missing()}"
         if pending.is_ready and attempt.owed:
             earlier = ", ".join(map(str, sorted(attempt.owed)))
-            message += f"; earlier checkpoints ({earlier}) were not answered by every subtask"
+            message += f"; not every subtask has acknowledged earlier checkpoints ({earlier})"
         return message
 
     def _store(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
         manifest = pending.manifest(attempt.recovery.epoch, now, self._ledger.for_manifest(pending.id), __version__)
         if pending.savepoint is not None and pending.request.drain:
-            # Nothing may go on from a drained state, so its manifest is stored when nothing else of the stop can fail.
+            # No attempt may start from a drained state, so its manifest is stored when no other part of the stop can
+            # fail.
             pending.drained = manifest
             self._savepoints.copy(pending.savepoint, manifest, attempt.completed.registry, now)
             return
@@ -134,14 +135,14 @@ class CheckpointOutcomes:
     def _on_stored(self, stored: Stored, now: int) -> None:
         attempt = self._attempt
         if attempt is None or stored.leadership is not attempt.recovery.leadership:
-            return  # of a former attempt: the recovery after it found out what became of it
+            return  # the attempt is over, and the recovery after it has decided this outcome
         pending = attempt.pending
         assert pending is not None
         assert pending.id == stored.manifest.checkpoint_id
         if stored.outcome is PublishOutcome.COMPLETE:
             self._complete(attempt, pending, stored.manifest, now)
         elif stored.outcome is PublishOutcome.NUMBER_TAKEN:
-            self._number_taken(attempt, pending, now)
+            self._retry_with_next_number(attempt, pending, now)
         elif isinstance(stored.error, Fenced):
             self._fenced(attempt, pending, stored.error, now)
         else:
@@ -153,12 +154,12 @@ class CheckpointOutcomes:
             self._abandon(attempt, f"its manifest is not stored: {error.message}", now, code=error.code)
             return
         attempt.completed.add_in_doubt(manifest)
-        self._abandon(attempt, f"its manifest may not be stored: {error.message}", now, keep_files=True)
-        if attempt.completed.doubts >= MOST_DOUBTS:
-            self._events.append(JobMustFail(_too_many_doubts(attempt.completed.doubts, error)))
+        self._abandon(attempt, f"it is unknown whether its manifest is stored: {error.message}", now, keep_files=True)
+        if attempt.completed.doubts >= MAX_IN_DOUBT:
+            self._events.append(JobMustFail(_too_many_in_doubt(attempt.completed.doubts, error)))
 
     def _fenced(self, attempt: Attempt, pending: PendingCheckpoint, error: Fenced, now: int) -> None:
-        """Touch nothing: whether this checkpoint counts is the successor's decision."""
+        """Stop without a change. The successor decides whether this checkpoint counts."""
         attempt.is_fenced = True
         attempt.pending = None
         attempt.cleaner.close()
@@ -184,11 +185,11 @@ class CheckpointOutcomes:
                 requests=pending.requests,
             )
         )
-        self._note_commits_left()
+        self._record_unconfirmed_commits()
         if pending.savepoint is None:
             self.history.completed(pending.id, now, self.storage.url_of(checkpoint_folder(pending.id)))
         elif pending.exported:
-            self._executor.submit(self._in_background, lambda: forget_note(self.storage, manifest))
+            self._executor.submit(self._in_background, lambda: delete_note(self.storage, manifest))
             self.history.completed(pending.id, now, pending.exported)
             self._events.append(SavepointCompleted(pending.savepoint.request_id, pending.id, pending.exported, True))
         else:
@@ -196,14 +197,14 @@ class CheckpointOutcomes:
         if is_first:
             attempt.cleaner.find_leftovers(attempt.recovery, pending.id, attempt.completed.registry)
 
-    def _number_taken(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
-        """A latecomer of a superseded leader has the name. Take the next number at once; nobody's failure."""
+    def _retry_with_next_number(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
+        """Take the next number immediately, because a late write of a superseded leader has this one. This is not a failure."""
         reason = f"the number {pending.id} was taken by a manifest of an earlier leader that arrived late"
         savepoint, requests = pending.savepoint, pending.requests
         pending.savepoint, pending.requests = None, ()
         self._abandon(attempt, reason, now, counts=False)
         if savepoint is not None:
-            self._savepoints.put_back(savepoint)
+            self._savepoints.requeue(savepoint)
         self._requests = [*requests, *self._requests]
         self._schedule = self._schedule.urgent()
 
@@ -214,11 +215,11 @@ class CheckpointOutcomes:
         now: int,
         *,
         keep_files: bool = False,
-        will_answer: bool = True,
+        will_ack: bool = True,
         counts: bool = True,
         code: str = "",
     ) -> None:
-        pending = attempt.abandon(keep_files=keep_files, will_answer=will_answer)
+        pending = attempt.abandon(keep_files=keep_files, will_ack=will_ack)
         self._withdraw(pending, is_sure=not keep_files)
         self._schedule = self._schedule.failed(now) if counts else self._schedule.ended(now)
         self.history.failed(pending.id, now, reason)
@@ -232,31 +233,34 @@ class CheckpointOutcomes:
         self._failures_in_a_row += 1
         if self._failures_in_a_row <= self.settings.tolerable_failures:
             return
-        told = (
+        message = (
             f"{self._failures_in_a_row} checkpoints failed in a row, {self.settings.tolerable_failures} are tolerated; "
             f"the last one, {pending.id}: {reason}"
         )
-        if code == StateTypeError.code:  # a restart would meet the same value
-            self._events.append(JobMustFail(StateTypeError(told)))
+        if code == StateTypeError.code:  # a restart would find the same value
+            self._events.append(JobMustFail(StateTypeError(message)))
             return
         self._final_refusals += code == StorageRefused.code and pending.request.is_final
-        if self._final_refusals > 1:  # also by the attempt before: the next one would meet it, too
-            remedy = "grant what the message names (put, get, list, delete on the checkpoint directory) and start the job again"
-            self._events.append(JobMustFail(FinalCheckpointRefused(told, remedy=remedy)))
+        if self._final_refusals > 1:  # the previous attempt failed in the same way, so the next one would fail too
+            remedy = (
+                "grant the access that the message names (put, get, list and delete in the checkpoint directory), then start the "
+                "job again"
+            )
+            self._events.append(JobMustFail(FinalCheckpointRefused(message, remedy=remedy)))
             return
         remedy = (
-            "the job restarts from its last complete checkpoint; raise "
-            "execution.checkpointing.tolerable-failed-checkpoints if this may happen"
+            "the job restarts from its last complete checkpoint. Raise execution.checkpointing.tolerable-failed-checkpoints "
+            "to tolerate such failures"
         )
-        self._events.append(JobMustFail(EpochFailed(told, remedy=remedy)))
+        self._events.append(JobMustFail(EpochFailed(message, remedy=remedy)))
 
-    def _note_commits_left(self) -> None:
+    def _record_unconfirmed_commits(self) -> None:
         self.history.commits_left(self._ledger.uncommitted, sum(map(len, self._ledger.promised.values())))
 
     def _withdraw(self, pending: PendingCheckpoint, *, is_sure: bool) -> None:
-        """The stop of a drained savepoint has failed: what the savepoint names to be committed will be removed.
+        """Dispose of the savepoint of a failed stop with `--drain`, because the output that it names will be removed.
 
-        Not if the manifest may be stored for all that: the next attempt knows (`drain_notes`).
+        Keep the savepoint if the manifest may be stored. The next attempt decides then (`drain_notes`).
         """
         if pending.exported and is_sure:
             url, drained = pending.exported, pending.drained
@@ -264,12 +268,12 @@ class CheckpointOutcomes:
 
             def work() -> None:
                 dispose(url, stores=self.storage.stores)
-                forget_note(self.storage, drained)
+                delete_note(self.storage, drained)
 
             self._executor.submit(self._in_background, work)
 
     def _settle_drained(self, restored: Manifest | None, epoch: int) -> None:
-        """A new attempt begins: drained checkpoints that were in doubt, here or in a JobManager that died, are what it starts from or not."""
+        """Settle the drained savepoints in doubt, of this JobManager or a dead one, at the start of an attempt."""
         self._executor.submit(settle_notes, self.storage, restored, epoch)
 
     @staticmethod
@@ -277,7 +281,7 @@ class CheckpointOutcomes:
         try:
             work()
         except PenstockError as error:  # the next attempt tries again
-            logger.warning("what a stop with --drain has left cannot be removed: %s", error)
+            logger.warning("files of a stop with --drain cannot be deleted: %s", error)
 
     def _take_copied(self, now: int, *, ends: bool = False) -> None:
         for copied in self._savepoints.take_copied():
@@ -326,8 +330,8 @@ class CheckpointOutcomes:
         return pending if pending is not None and pending.id == checkpoint_id else None
 
 
-def _too_many_doubts(count: int, error: PenstockError) -> EpochFailed:
+def _too_many_in_doubt(count: int, error: PenstockError) -> EpochFailed:
     return EpochFailed(
-        f"of {count} checkpoints nobody knows whether their manifests are stored; the last one: {error.message}",
-        remedy="the job restarts from its newest checkpoint; look at why the store does not answer puts",
+        f"it is unknown whether the manifests of {count} checkpoints are stored. The last one: {error.message}",
+        remedy="the job restarts from its newest checkpoint. Check why the store does not answer put requests",
     )

@@ -1,10 +1,12 @@
-"""A checkpoint in progress: who has answered, and the manifest that comes of it. Pure; times in ms."""
+"""A checkpoint in progress: its acknowledgements, and the manifest made from them. No I/O. Times are in ms."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from penstock.checkpoint.files.codec import handle_files
 from penstock.checkpoint.files.manifest import FORMAT_VERSION, Manifest, OperatorInfo, OperatorState, SourceState
@@ -15,33 +17,33 @@ if TYPE_CHECKING:
 
 @dataclass
 class PendingCheckpoint:
-    """From the trigger until the manifest is stored or it is given up."""
+    """A checkpoint from its trigger until its manifest is stored or it is abandoned."""
 
     request: SnapshotRequest
     job: JobDescription
     savepoint: SavepointRequest | None = None
     requests: tuple[str, ...] = ()
-    """Ids of `trigger_checkpoint` requests that it answers."""
+    """Ids of the `trigger_checkpoint` requests that it answers."""
     counts: bool = True
-    """A failure of it is one of those that `tolerable_failures` limits: nobody asked for it, so nobody else is told."""
+    """Whether a failure counts for `tolerable_failures`. It does if no request waits for this checkpoint."""
     sources: dict[str, SourceState] | None = None
     acks: dict[SubtaskKey, Ack] = field(default_factory=dict)
     answered: set[SubtaskKey] = field(default_factory=set)
     is_storing: bool = False
     drained: Manifest | None = None
-    """Of a drain: what is stored once its savepoint is complete."""
+    """The manifest of a drain. It is stored after its savepoint is complete."""
     exported: str = ""
     """URL of that savepoint."""
     is_handed_out: bool = False
-    """Its barrier was given to an epoch; until then no subtask knows of it."""
+    """Whether an epoch was given its barrier. Before that, no subtask knows the checkpoint."""
 
     @property
     def id(self) -> int:
         return self.request.checkpoint_id
 
     @property
-    def is_at_work(self) -> bool:
-        """Something of it goes on in the background that has a limit of its own."""
+    def has_background_work(self) -> bool:
+        """Whether background work with a separate timeout is running for it."""
         return self.is_storing or self.drained is not None
 
     @property
@@ -57,11 +59,11 @@ class PendingCheckpoint:
 
     @property
     def is_ready(self) -> bool:
-        """Every subtask has acknowledged and the positions at the barrier are known."""
+        """Whether every subtask has acknowledged and the positions at the barrier are known."""
         return self.sources is not None and len(self.acks) == len(self._expected)
 
     def describe_missing(self) -> str:
-        """For the message of a timeout.
+        """Return the text about missing answers for the message of a timeout.
 
         >>> from penstock.checkpoint.events import JobDescription, SnapshotRequest
         >>> job = JobDescription("j", "job", 1, 128, "", [OperatorInfo("count", "Count", 2, 128)])
@@ -81,7 +83,7 @@ class PendingCheckpoint:
         return "; ".join(parts) or "all answers are in"
 
     def manifest(self, leader_epoch: int, now: int, commits: dict[str, list[Any]], version: str) -> Manifest:
-        """Acks of each operator in the order of their subtasks."""
+        """Return the manifest. The acknowledgements of each operator are in the order of their subtasks."""
         states = {info.uid: self._state_of(info) for info in self.job.operators}
         sizes = {
             (file.path, file.offset): file.size
@@ -96,8 +98,8 @@ class PendingCheckpoint:
             job_name=self.job.job_name,
             checkpoint_id=self.id,
             leader_epoch=leader_epoch,
-            trigger_timestamp=self.request.timestamp,
-            complete_timestamp=now,
+            trigger_timestamp=self.request.timestamp + self.request.wall_offset_ms,
+            complete_timestamp=now + self.request.wall_offset_ms,
             parallelism=self.job.parallelism,
             max_parallelism=self.job.max_parallelism,
             graph_fingerprint=self.job.graph_fingerprint,
@@ -119,12 +121,12 @@ class PendingCheckpoint:
         return OperatorState(keyed=keyed, operator=operator if any(operator) else [])
 
     def _with_states(self, info: OperatorInfo) -> OperatorInfo:
-        """The registered states of all subtasks' handles, so that they can be listed without opening a file."""
+        """Return the operator with the states of all subtasks' handles, so that a listing need not open a file."""
         states = dict(info.states)
         for subtask in range(info.parallelism):
             keyed = self.acks[info.uid, subtask].keyed
             states.update((keyed or {}).get("states", {}))
-        return OperatorInfo(info.uid, info.name, info.parallelism, info.max_parallelism, states)
+        return msgspec.structs.replace(info, states=states)
 
     @cached_property
     def _expected(self) -> frozenset[SubtaskKey]:

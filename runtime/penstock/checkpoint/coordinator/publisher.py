@@ -1,4 +1,4 @@
-"""Stores manifests in the background; outcomes wait in a queue until the coordinator takes them."""
+"""Background storage of manifests. The results wait in a queue until the coordinator takes them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stored:
-    """How storing a manifest ended: an outcome, or the error that leaves it in doubt (or is `Fenced`)."""
+    """The result of storing a manifest: an outcome, or the error that leaves it in doubt (or is `Fenced`)."""
 
     leadership: Leadership
-    """Under which it was stored; an outcome of a former attempt is for the recovery to judge, not for the coordinator."""
+    """Leadership under which the manifest was stored. The recovery, not the coordinator, judges the outcome of a former attempt."""
     manifest: Manifest
     outcome: PublishOutcome | None = None
     error: PenstockError | None = None
 
 
 class ManifestPublisher:
-    """One per job. `publish` returns at once."""
+    """The publisher of one job. `publish` returns immediately."""
 
     def __init__(self, storage: CheckpointStorage, executor: Executor) -> None:
         self._storage = storage
@@ -45,7 +45,7 @@ class ManifestPublisher:
         self._executor.submit(self._store, leadership, manifest)
 
     def take(self) -> Iterator[Stored]:
-        """What has ended since the last call."""
+        """Yield the results since the last call."""
         while not self._ended.empty():
             yield self._ended.get()
 

@@ -1,4 +1,4 @@
-"""When the next periodic checkpoint is due (pure). Times in ms of the coordinator's clock."""
+"""The time of the next periodic checkpoint (pure). Times in ms of the coordinator's clock."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ LONGEST_BACKOFF_MS = 10_000
 
 @dataclass(frozen=True)
 class Schedule:
-    """Interval counted from trigger to trigger, pause from the end of the last checkpoint to the next trigger.
+    """The schedule of checkpoints. The interval is between two triggers, the pause between the end of a checkpoint and the next trigger.
 
-    A checkpoint that could not start in time (one is in progress, or the pause is not over) starts as soon as it can, and
-    the interval counts from there: checkpoints do not pile up. `interval_ms` None: no periodic checkpoints.
+    A checkpoint is late if another one is in progress or the pause is not over. It then starts as soon as possible, and
+    the interval starts there, so that checkpoints do not pile up. `interval_ms` None: no periodic checkpoints.
 
     >>> schedule = Schedule(interval_ms=1000, min_pause_ms=300, last_trigger=0)
     >>> schedule.due_at()
@@ -21,9 +21,9 @@ class Schedule:
     >>> schedule.triggered(1000).ended(1900).due_at()
     2200
 
-    After a failure the next one waits until a pause is over that grows from `FIRST_BACKOFF_MS` to `LONGEST_BACKOFF_MS`, and is no
-    shorter than `min_pause_ms`; also what is not periodic (the checkpoint a bounded job ends with, one that was asked for).
-    Only savepoints are tried at once:
+    After a failure the next checkpoint waits for a pause that grows from `FIRST_BACKOFF_MS` to `LONGEST_BACKOFF_MS`.
+    The pause is at least `min_pause_ms`. It also applies to the final checkpoint of a bounded job and to requested
+    ones. Only savepoints are tried immediately:
 
     >>> failed = Schedule(interval_ms=None).failed(5000)
     >>> failed.may_retry_at(), failed.failed(5100).may_retry_at(), failed.failed(5100).succeeded(6000).may_retry_at()
@@ -38,10 +38,10 @@ class Schedule:
     last_end: int | None = None
     is_urgent: bool = False
     failures: int = 0
-    """In a row."""
+    """Number of consecutive failures."""
 
     def due_at(self) -> int | None:
-        """None: never."""
+        """Return when the next periodic checkpoint is due; None: never."""
         if self.is_urgent:
             return self.last_trigger
         if self.interval_ms is None:
@@ -66,12 +66,12 @@ class Schedule:
         return replace(self, last_end=now, failures=self.failures + 1)
 
     def may_retry_at(self) -> int:
-        """When a checkpoint may be triggered as far as failures are concerned."""
+        """Return the earliest time of the next checkpoint after the failures so far."""
         if not self.failures or self.last_end is None:
             return 0
         backoff = min(FIRST_BACKOFF_MS << min(self.failures - 1, 30), LONGEST_BACKOFF_MS)
         return self.last_end + max(backoff, self.min_pause_ms)
 
     def urgent(self) -> Schedule:
-        """The next one is due at once."""
+        """Return a schedule whose next checkpoint is due immediately."""
         return replace(self, is_urgent=True)

@@ -1,4 +1,4 @@
-"""How a job is checkpointed. Times in ms."""
+"""The checkpoint settings of a job. Times in ms."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ TerminalState = Literal["FINISHED", "CANCELED", "FAILED", "SUSPENDED"]
 
 @dataclass(frozen=True)
 class CheckpointSettings:
-    """`interval_ms` None: only what is asked for. `tolerable_failures`: in a row; one more fails the job over.
+    """The checkpoint settings. `interval_ms` None: no periodic checkpoints.
 
-    `most_uncommitted`: periodic checkpoints wait while so many complete ones have commits that are not carried out.
+    `tolerable_failures` is the number of consecutive failures that do not fail the job over.
+
+    `max_uncommitted`: periodic checkpoints wait while this number of complete ones have unfinished commits.
     """
 
     interval_ms: int | None = None
     min_pause_ms: int = 0
     timeout_ms: int = 600_000
     tolerable_failures: int = 0
-    most_uncommitted: int = 3
+    max_uncommitted: int = 3
     retained: int = 1
     retention: Retention = "NO_EXTERNALIZED_CHECKPOINTS"
     savepoint_directory: str | None = None
     history_size: int = 10
 
     def __post_init__(self) -> None:
-        least_of = {"min_pause_ms": 0, "timeout_ms": 1, "tolerable_failures": 0, "retained": 1, "most_uncommitted": 1}
+        least_of = {"min_pause_ms": 0, "timeout_ms": 1, "tolerable_failures": 0, "retained": 1, "max_uncommitted": 1}
         for name, least in least_of.items():
             if getattr(self, name) < least:
                 raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
@@ -35,7 +37,7 @@ class CheckpointSettings:
             raise ValueError(f"interval_ms must be at least 1, not {self.interval_ms}; None switches checkpoints off")
 
     def keeps_checkpoints(self, state: TerminalState) -> bool:
-        """Whether checkpoints outlive a job that ended so (docs/checkpoint-protocol.md, 7).
+        """Return whether checkpoints are kept when the job ends in this state (docs/checkpoint-protocol.md, 7).
 
         >>> CheckpointSettings(retention="RETAIN_ON_CANCELLATION").keeps_checkpoints("CANCELED")
         True

@@ -1,6 +1,7 @@
 """Checkpoint statistics in the shapes of Flink's REST API: `/jobs/:id/checkpoints`, `…/details/:n`, `…/subtasks/:vertex`.
 
-Times in ms since the epoch, durations in ms, sizes in bytes. Written by the coordinator, read by REST threads.
+Times are in ms since the epoch, durations in ms, sizes in bytes. The coordinator writes them, and REST threads read
+them.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from penstock.checkpoint.coordinator.triggers import TriggerState
 from penstock.checkpoint.files.codec import handle_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from penstock.checkpoint.events import Ack, JobDescription, SnapshotRequest
 
 _SUMMARIZED = 10_000
 _REMEMBERED = 500
-"""Ended checkpoints that are told of in short."""
+"""Number of ended checkpoints that are kept in short form."""
 _QUANTILES = (("p50", 0.50), ("p90", 0.90), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999))
 
 
 @dataclass
 class SubtaskStatistics:
-    """One subtask of one vertex; the operators chained in it are summed up."""
+    """Statistics of one subtask of one vertex, with the sums of its chained operators."""
 
     index: int
     ack_timestamp: int = 0
@@ -39,7 +40,7 @@ class SubtaskStatistics:
 
 @dataclass
 class VertexStatistics:
-    """One vertex, by subtask. `operators`: how many of its operators answer for each subtask."""
+    """Statistics of one vertex, by subtask. `operators`: number of its operators that answer for each subtask."""
 
     id: str
     operators: int = 0
@@ -49,8 +50,8 @@ class VertexStatistics:
         return [subtask for subtask in self.subtasks if subtask.answers >= self.operators]
 
 
-class CheckpointInShort(NamedTuple):
-    """What a timeline shows of it. `slowest`: vertex and subtask that answered last."""
+class CheckpointRow(NamedTuple):
+    """A checkpoint in a timeline. `slowest`: vertex and subtask that answered last."""
 
     id: int
     kind: str
@@ -66,7 +67,7 @@ class CheckpointInShort(NamedTuple):
 
 @dataclass
 class CheckpointStatistics:
-    """One checkpoint's line in the history."""
+    """An entry of the history: one checkpoint."""
 
     id: int
     trigger_timestamp: int
@@ -79,6 +80,8 @@ class CheckpointStatistics:
     failure_message: str = ""
     external_path: str = ""
     discarded: bool = False
+    wall_offset_ms: int = 0
+    """Clock offset at the trigger. All times of the entry use it, so that changes of the machine's clock do not affect durations."""
 
     def subtasks(self) -> list[SubtaskStatistics]:
         return [subtask for vertex in self.vertices.values() for subtask in vertex.subtasks]
@@ -123,14 +126,14 @@ class CheckpointStatistics:
             result |= {"failure_timestamp": self.end_timestamp, "failure_message": self.failure_message}
         return result
 
-    def in_short(self) -> CheckpointInShort:
+    def summary_row(self) -> CheckpointRow:
         slowest = ("", -1)
         latest = 0
         for vertex in self.vertices.values():
             for subtask in vertex.subtasks:
                 if subtask.ack_timestamp > latest:
                     latest, slowest = subtask.ack_timestamp, (vertex.id, subtask.index)
-        return CheckpointInShort(
+        return CheckpointRow(
             self.id,
             self._type(),
             self.status,
@@ -157,12 +160,14 @@ class CheckpointHistory:
         self._size = size
         self._entries: dict[int, CheckpointStatistics] = {}
         self._counts = {"restored": 0, "total": 0, "in_progress": 0, "completed": 0, "failed": 0}
-        self._past: deque[CheckpointInShort] = deque(maxlen=_REMEMBERED)
+        self._past: deque[CheckpointRow] = deque(maxlen=_REMEMBERED)
         self._latest: dict[str, CheckpointStatistics | None] = {"completed": None, "savepoint": None, "failed": None}
         self._restored: dict[str, Any] | None = None
         self._samples: deque[tuple[int, int, int]] = deque(maxlen=_SUMMARIZED)
         self._trigger = (TriggerState.NO_ATTEMPT, 0)
         self._commits_left = (0, 0)
+        self.wall_offset_ms: Callable[[], int] = lambda: 0
+        """Offset in ms from the monotonic clock of incoming times to times since the epoch."""
 
     def triggered(self, request: SnapshotRequest, job: JobDescription) -> None:
         vertices: dict[str, VertexStatistics] = {}
@@ -173,7 +178,12 @@ class CheckpointHistory:
             for index in range(len(vertex.subtasks), info.parallelism):
                 vertex.subtasks.append(SubtaskStatistics(index))
         entry = CheckpointStatistics(
-            request.checkpoint_id, request.timestamp, request.is_savepoint, request.is_final, vertices
+            request.checkpoint_id,
+            request.timestamp + request.wall_offset_ms,
+            request.is_savepoint,
+            request.is_final,
+            vertices,
+            wall_offset_ms=request.wall_offset_ms,
         )
         with self._lock:
             self._entries[entry.id] = entry
@@ -188,14 +198,14 @@ class CheckpointHistory:
                 return
             subtask = entry.vertices[job.vertices.get(ack.uid, ack.uid)].subtasks[ack.subtask]
             subtask.answers += 1
-            subtask.ack_timestamp = entry.latest_ack_timestamp = now
+            subtask.ack_timestamp = entry.latest_ack_timestamp = now + entry.wall_offset_ms
             subtask.sync_ms += ack.sync_ms
             subtask.async_ms += ack.async_ms
             subtask.checkpointed_size += ack.bytes_uploaded
             subtask.state_size += sum(file.size for file in handle_files(ack.keyed or {}))
 
     def completed(self, checkpoint_id: int, now: int, path: str) -> None:
-        """Of a savepoint: when it has been copied; `path` is then its folder."""
+        """Complete a checkpoint. A savepoint is complete when it has been copied, and `path` is its folder."""
         with self._lock:
             entry = self._end(checkpoint_id, "COMPLETED", now)
             if entry is None:
@@ -203,14 +213,14 @@ class CheckpointHistory:
             entry.external_path = path
             self._latest["savepoint" if entry.is_savepoint else "completed"] = entry
             self._samples.append((entry.checkpointed_size, entry.state_size, entry.duration))
-            self._past.append(entry.in_short())
+            self._past.append(entry.summary_row())
 
     def failed(self, checkpoint_id: int, now: int, message: str) -> None:
         with self._lock:
             entry = self._end(checkpoint_id, "FAILED", now)
             if entry is not None:
                 entry.failure_message = message
-                self._past.append(entry.in_short())
+                self._past.append(entry.summary_row())
                 self._latest["failed"] = entry
 
     def discarded(self, checkpoint_id: int) -> None:
@@ -224,25 +234,25 @@ class CheckpointHistory:
             self._counts["restored"] += 1
             self._restored = {
                 "id": checkpoint_id,
-                "restore_timestamp": now,
+                "restore_timestamp": now + self.wall_offset_ms(),
                 "is_savepoint": is_savepoint,
                 "external_path": path,
             }
 
-    def trigger_is(self, state: TriggerState, now: int) -> bool:
-        """Why the next checkpoint is, or is not, triggered; whether that is another reason than before."""
+    def set_trigger_state(self, state: TriggerState, now: int) -> bool:
+        """Record why the next checkpoint is, or is not, triggered. Return whether the reason has changed."""
         with self._lock:
             is_new = state is not self._trigger[0]
             if is_new:
-                self._trigger = (state, now)
+                self._trigger = (state, now + self.wall_offset_ms())
             return is_new
 
     def commits_left(self, checkpoints: int, committables: int) -> None:
-        """Of so many complete checkpoints commits are not confirmed: so many in all."""
+        """Record the number of complete checkpoints with unconfirmed commits, and the number of these committables."""
         with self._lock:
             self._commits_left = (checkpoints, committables)
 
-    def _trigger_as_rest(self) -> dict[str, Any]:
+    def _trigger_statistics(self) -> dict[str, Any]:
         (state, since), (checkpoints, committables) = self._trigger, self._commits_left
         return {
             "state": state.name,
@@ -253,30 +263,30 @@ class CheckpointHistory:
         }
 
     def overview(self) -> dict[str, Any]:
-        """`GET /jobs/:id/checkpoints`."""
+        """Return `GET /jobs/:id/checkpoints`."""
         with self._lock:
             latest = {name: entry.as_rest() if entry else None for name, entry in self._latest.items()}
             return {
                 "counts": dict(self._counts),
                 "summary": self._summary(),
                 "latest": {**latest, "restored": self._restored},
-                "trigger": self._trigger_as_rest(),
+                "trigger": self._trigger_statistics(),
                 "history": [entry.as_rest() for entry in sorted(self._entries.values(), key=lambda e: -e.id)],
             }
 
     def newest(self) -> CheckpointStatistics | None:
-        """The newest complete checkpoint that is no savepoint, by itself: the overview sums up thousands."""
+        """Return the newest complete checkpoint that is not a savepoint. This is faster than `overview`, which sums up thousands."""
         with self._lock:
             return self._latest["completed"]
 
-    def past(self) -> list[CheckpointInShort]:
-        """Many more than the history has, the oldest first; those in progress last."""
+    def past(self) -> list[CheckpointRow]:
+        """Return more checkpoints than the history has, the oldest first and those in progress last."""
         with self._lock:
-            running = [entry.in_short() for entry in self._entries.values() if entry.status == "IN_PROGRESS"]
+            running = [entry.summary_row() for entry in self._entries.values() if entry.status == "IN_PROGRESS"]
             return [*self._past, *running]
 
     def details(self, checkpoint_id: int) -> dict[str, Any] | None:
-        """`GET /jobs/:id/checkpoints/details/:n`; None if it is not (or no longer) known."""
+        """Return `GET /jobs/:id/checkpoints/details/:n`; None if the checkpoint is not known (any more)."""
         with self._lock:
             entry = self._known(checkpoint_id)
             if entry is None:
@@ -284,7 +294,7 @@ class CheckpointHistory:
             return entry.as_rest() | {"tasks": {id: _vertex(entry, vertex) for id, vertex in entry.vertices.items()}}
 
     def subtask_details(self, checkpoint_id: int, vertex_id: str) -> dict[str, Any] | None:
-        """`GET /jobs/:id/checkpoints/details/:n/subtasks/:vertex`."""
+        """Return `GET /jobs/:id/checkpoints/details/:n/subtasks/:vertex`."""
         with self._lock:
             entry = self._known(checkpoint_id)
             vertex = entry.vertices.get(vertex_id) if entry else None
@@ -317,7 +327,7 @@ class CheckpointHistory:
         if entry is None or entry.status != "IN_PROGRESS":
             return None
         entry.status = status
-        entry.end_timestamp = now
+        entry.end_timestamp = now + entry.wall_offset_ms
         self._counts["in_progress"] -= 1
         self._counts["completed" if status == "COMPLETED" else "failed"] += 1
         return entry
@@ -340,7 +350,7 @@ class CheckpointHistory:
 
 
 def summarize(values: Iterable[int]) -> dict[str, float]:
-    """Min, max, mean and quantiles (linear between ranks); zeros without values.
+    """Return minimum, maximum, mean and quantiles (linear between ranks); zeros without values.
 
     >>> summarize([10, 20, 30])["p50"], summarize([10, 20])["avg"], summarize([])["max"]
     (20.0, 15, 0)

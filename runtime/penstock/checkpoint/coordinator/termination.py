@@ -1,4 +1,4 @@
-"""The end of a job: delete all of its checkpoints, so that nothing that is left or arrives late counts (protocol, 7)."""
+"""The end of a job: all its checkpoints are deleted, so that no remaining or late file counts."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShutdownReport:
-    """What became of the checkpoints of a job that ended. `left`: objects that could not be deleted."""
+    """The result of deleting a job's checkpoints. `left`: objects that could not be deleted."""
 
     kept: bool
     reason: str
     left: int = 0
     needed: dict[str, list[Any]] | None = None
-    """By uid, the committables of every snapshot of the job that may still be restored; None: this JobManager cannot tell."""
+    """Committables of every snapshot of the job that may still be restored, by uid; None: this JobManager does not know."""
     unconfirmed: dict[str, list[Any]] = field(default_factory=dict)
-    """By uid, what was pre-committed and is not known to be committed."""
+    """Pre-committed committables whose commit is not confirmed, by uid."""
 
 
 def delete_checkpoints(
     storage: CheckpointStorage, leadership: Leadership, next_checkpoint_id: int, executor: Executor
 ) -> ShutdownReport:
-    """Blocks. An empty base comes first: a manifest on its way, or left by a crash in here, then counts for nobody."""
+    """Delete all checkpoints. This blocks.
+
+    An empty base is written first. A manifest that arrives later, or that a crash leaves here, then does not count.
+    """
     try:
         last = leadership.renew()
         last.begin(Base(last.epoch, next_checkpoint_id))
@@ -47,7 +50,7 @@ def delete_checkpoints(
 
 
 def _everything(storage: CheckpointStorage) -> tuple[list[str], list[str]]:
-    """All manifests, and what goes after them: all shared files and the hint. The records under `leader/` stay (I6)."""
+    """Return all manifests, and the objects to delete after them: all shared files and the hint. The records under `leader/` are kept."""
     manifests = [f"{checkpoint_folder(id)}/{METADATA}" for id in storage.checkpoint_ids()]
     shared = [relative_url(info.url, storage.url) for info in storage.list_objects(SHARED)]
     notes = [f"{FOLDER}/{name}" for name in storage.list_names(FOLDER)]

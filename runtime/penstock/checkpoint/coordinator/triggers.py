@@ -7,17 +7,14 @@ from enum import Enum
 
 
 class TriggerState(Enum):
-    """What decides about the next checkpoint, as REST tells it."""
+    """The reason that decides about the next checkpoint, as REST reports it."""
 
-    DUE = "it is triggered with the next epoch"
-    WAITING_FOR_INTERVAL = "the interval, or the pause after the last one, is not over"
-    WAITING_FOR_COMMITS = (
-        "sinks have not carried out the commits of as many complete checkpoints as "
-        "execution.checkpointing.max-uncommitted-checkpoints allows"
-    )
-    WAITING_AFTER_FAILURE = "the last one failed, and it is tried again after a pause"
+    DUE = "it starts with the next epoch"
+    WAITING_FOR_INTERVAL = "the interval or the minimum pause has not passed"
+    WAITING_FOR_COMMITS = "sinks have not committed the complete checkpoints, and execution.checkpointing.max-uncommitted-checkpoints allows no more"
+    WAITING_AFTER_FAILURE = "the last one failed; a retry follows after a pause"
     IN_PROGRESS = "one is in progress"
-    STOPPING = "the job ends with the one that was taken"
+    STOPPING = "the job ends with the checkpoint that was taken"
     NOT_PERIODIC = "no interval is set"
     NO_ATTEMPT = "the job is not running"
     FENCED = "another JobManager has taken over"
@@ -25,10 +22,11 @@ class TriggerState(Enum):
 
 @dataclass(frozen=True)
 class TriggerSituation:
-    """What is known when the question is asked.
+    """The input of the decision.
 
-    `asked_for`: a savepoint waits, or somebody asked for a checkpoint: that goes before the interval and past the commits.
-    `uncommitted`: complete checkpoints whose commits are not confirmed; `most_uncommitted` of them hold up the next one.
+    `asked_for`: a savepoint waits, or a checkpoint was requested. Such a request overrides the interval and the
+    unconfirmed commits. `uncommitted`: complete checkpoints whose commits are not confirmed. The next one waits if they
+    reach `max_uncommitted`.
     """
 
     now: int
@@ -37,21 +35,22 @@ class TriggerSituation:
     is_stopping: bool = False
     is_in_progress: bool = False
     savepoint_waits: bool = False
-    is_asked_for: bool = False
+    is_requested: bool = False
     may_retry_at: int = 0
     due_at: int | None = None
     uncommitted: int = 0
-    most_uncommitted: int = 1
+    max_uncommitted: int = 1
 
-    def judge(self) -> TriggerState:
-        """
-        >>> TriggerSituation(now=10, due_at=10).judge().name, TriggerSituation(now=9, due_at=10).judge().name
+    def decide(self) -> TriggerState:
+        """Decide.
+
+        >>> TriggerSituation(now=10, due_at=10).decide().name, TriggerSituation(now=9, due_at=10).decide().name
         ('DUE', 'WAITING_FOR_INTERVAL')
-        >>> TriggerSituation(now=10, due_at=10, uncommitted=1).judge().name
+        >>> TriggerSituation(now=10, due_at=10, uncommitted=1).decide().name
         'WAITING_FOR_COMMITS'
-        >>> TriggerSituation(now=10, due_at=10, uncommitted=1, savepoint_waits=True).judge().name
+        >>> TriggerSituation(now=10, due_at=10, uncommitted=1, savepoint_waits=True).decide().name
         'DUE'
-        >>> TriggerSituation(now=10, due_at=12, may_retry_at=11).judge().name
+        >>> TriggerSituation(now=10, due_at=12, may_retry_at=11).decide().name
         'WAITING_AFTER_FAILURE'
         """
         if not self.has_attempt:
@@ -64,10 +63,10 @@ class TriggerSituation:
             return TriggerState.STOPPING
         if self.savepoint_waits:
             return TriggerState.DUE
-        if self.is_asked_for and self.now >= self.may_retry_at:
+        if self.is_requested and self.now >= self.may_retry_at:
             return TriggerState.DUE
         if self.due_at is not None and self.now >= self.due_at:
-            return TriggerState.WAITING_FOR_COMMITS if self.uncommitted >= self.most_uncommitted else TriggerState.DUE
-        if self.due_at is None and not self.is_asked_for:
+            return TriggerState.WAITING_FOR_COMMITS if self.uncommitted >= self.max_uncommitted else TriggerState.DUE
+        if self.due_at is None and not self.is_requested:
             return TriggerState.NOT_PERIODIC
         return TriggerState.WAITING_AFTER_FAILURE if self.now < self.may_retry_at else TriggerState.WAITING_FOR_INTERVAL

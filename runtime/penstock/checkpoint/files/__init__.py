@@ -1,1 +1,1 @@
-"""What lies in a job's folder in storage: names, manifests, state files, checksums, and who needs which file."""
+"""The content of a job's folder in storage: names, manifests, state files, checksums, and the references to files."""

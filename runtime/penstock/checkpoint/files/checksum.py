@@ -8,7 +8,8 @@ _BLOCK = 1 << 20
 
 
 def checksum_of(content: bytes) -> str:
-    """
+    """Return the checksum of the content.
+
     >>> checksum_of(b"123456789")
     'crc32:cbf43926'
     """
@@ -16,7 +17,7 @@ def checksum_of(content: bytes) -> str:
 
 
 def file_checksum(path: str) -> str:
-    """Of a local file, read in blocks of 1 MiB."""
+    """Return the checksum of a local file, read in blocks of 1 MiB."""
     crc = 0
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):

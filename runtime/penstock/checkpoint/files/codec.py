@@ -1,6 +1,6 @@
-"""Manifest ↔ bytes, and which files a manifest names.
+"""The encoding of manifests, and the files that a manifest names.
 
-The format version is read before anything else, so that a newer manifest is refused as *newer* and not as damaged.
+The format version is read first. So the error for a newer manifest says that it is newer, not that it is damaged.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.checkpoint.files.layout import is_safe_relative
 from penstock.checkpoint.files.manifest import FORMAT_VERSION, Manifest
 from penstock.common.errors import SnapshotTorn, StateFormatUnsupported
+from penstock.common.folders.storage_names import checked_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,20 +22,27 @@ if TYPE_CHECKING:
 
 _OLDEST_READABLE = 1
 STAGED_FILE = "staged_file"
-"""Key under which a committable names the file its content was written to."""
+"""Key under which a committable names the file that has its content."""
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Manifest)
 
 
 class _Version(msgspec.Struct):
     format_version: int
+    penstock_version: str = ""
+
+
+class _Keyed(msgspec.Struct):
+    key_groups: tuple[int, int]
+    files: list[dict[str, Any]] = []
+    states: dict[str, dict[str, Any]] = {}
 
 
 @dataclass(frozen=True)
 class NamedFile:
-    """A file as a handle names it. `checksum`: `crc32:` and 8 hex digits, empty if the handle gives none.
+    """A file that a handle names. `checksum`: `crc32:` and 8 hex digits, empty if the handle has none.
 
-    `offset`: where it begins in the object at `path`; None: it is the whole object.
+    `offset`: start of the file in the object at `path`; None: the file is the whole object.
     """
 
     path: str
@@ -48,51 +55,68 @@ class NamedFile:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """
+    """Encode a manifest.
+
     Raises:
-        TypeError: something in it is not JSON-able; names the type.
+        TypeError: a value cannot be encoded as JSON. The error names its type.
     """
     return msgspec.json.format(_encoder.encode(manifest), indent=1) + b"\n"
 
 
 def decode_manifest(content: bytes, url: str) -> Manifest:
-    """
+    """Decode a manifest.
+
     Raises:
-        StateFormatUnsupported: written by a newer version, or one too old.
-        SnapshotTorn: not a manifest, or cut off.
+        StateFormatUnsupported: a newer version wrote it, or its format is too old.
+        SnapshotTorn: the content is not a manifest, or is cut off.
     """
     try:
-        version = msgspec.json.decode(content, type=_Version).format_version
+        found = msgspec.json.decode(content, type=_Version)
     except msgspec.MsgspecError as error:
         raise _torn(url, content, error) from error
+    version = found.format_version
     if not _OLDEST_READABLE <= version <= FORMAT_VERSION:
+        writer = f" (Penstock {found.penstock_version} wrote it)" if found.penstock_version else ""
         raise StateFormatUnsupported(
-            f"{url} has format version {version}; this version of Penstock reads {_OLDEST_READABLE} to {FORMAT_VERSION}",
-            remedy="restore it with the version of Penstock that wrote it, or a newer one",
+            f"{url} has format version {version}{writer}; this version of Penstock reads {_OLDEST_READABLE} to "
+            f"{FORMAT_VERSION}",
+            remedy="restore it with the version of Penstock that wrote it, or with a newer one",
         )
     try:
         manifest = _decoder.decode(content)
         files = files_of(manifest)
-    except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError) as error:
+        _check_keyed(manifest)
+    except (
+        msgspec.MsgspecError,
+        LookupError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         raise _torn(url, content, error) from error
-    unsafe = [file.path for file in files if not is_safe_relative(file.path)]
-    if unsafe:
-        raise SnapshotTorn(
-            f"{url} names files outside of its own folder: {', '.join(map(repr, unsafe[:3]))}",
-            remedy="do not use this snapshot: it was not written by Penstock",
-        )
+    for file in files:
+        checked_path(file.path, url)
     return manifest
+
+
+def _check_keyed(manifest: Manifest) -> None:
+    """Check the fields of handles that restore plans read. `state.handle_shape` checks the rest before a file is read."""
+    for state in manifest.states.values():
+        for handle in filter(None, state.keyed):
+            msgspec.convert(handle, _Keyed)
 
 
 def _torn(url: str, content: bytes, error: Exception) -> SnapshotTorn:
     return SnapshotTorn(
         f"{url} is not a readable manifest ({len(content)} bytes): {error}",
-        remedy="it was cut off or overwritten by something else; use another checkpoint or savepoint",
+        remedy="the file is truncated or was overwritten. Use another checkpoint or savepoint",
     )
 
 
 def handle_files(handle: dict[str, Any]) -> Iterator[NamedFile]:
-    """The files of one keyed state handle (`files`: list of {"path", "size", "checksum", …}).
+    """Yield the files of one keyed state handle (`files`: list of {"path", "size", "checksum", …}).
 
     >>> list(handle_files({"files": [{"path": "shared/a", "size": 3, "checksum": "crc32:00000000"}]}))
     [NamedFile(path='shared/a', size=3, checksum='crc32:00000000', offset=None)]
@@ -108,14 +132,14 @@ def handle_files(handle: dict[str, Any]) -> Iterator[NamedFile]:
 
 
 def source_files(sources: Mapping[str, SourceState]) -> Iterator[NamedFile]:
-    """The files that splits are read from."""
+    """Yield the files from which splits are read."""
     for source in sources.values():
         for split in source.splits:
             yield from handle_files({"files": split.files})
 
 
 def staged_files(committables: Iterable[Any]) -> Iterator[NamedFile]:
-    """The files of committables whose content was too large for the manifest.
+    """Yield the files of committables whose content was too large for the manifest.
 
     >>> file = {"path": "shared/a", "size": 3, "checksum": "crc32:00000000"}
     >>> [file.path for file in staged_files([{STAGED_FILE: file}, "another sink's", {"x": 1}])]
@@ -127,7 +151,7 @@ def staged_files(committables: Iterable[Any]) -> Iterator[NamedFile]:
 
 
 def files_of(manifest: Manifest) -> list[NamedFile]:
-    """Every file the manifest names, once, ordered by path and offset."""
+    """Return every file that the manifest names, once, ordered by path and offset."""
     handles = (handle or {} for state in manifest.states.values() for handle in state.keyed)
     committed = map(staged_files, manifest.commits.values())
     named = chain(*map(handle_files, handles), source_files(manifest.sources), *committed)
@@ -136,5 +160,5 @@ def files_of(manifest: Manifest) -> list[NamedFile]:
 
 
 def objects_of(manifest: Manifest) -> list[str]:
-    """Paths of the objects that hold its files, each once, in order."""
+    """Return the paths of the objects that hold its files, each once, in order."""
     return list(dict.fromkeys(file.path for file in files_of(manifest)))

@@ -1,4 +1,4 @@
-"""Names in a checkpoint root, and what may stand in a manifest as a path."""
+"""Names in a checkpoint root."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _BASE = re.compile(r"([1-9][0-9]*)\.base")
 
 
 def checkpoint_folder(checkpoint_id: int) -> str:
-    """
+    """Return the name of a checkpoint's folder.
+
     >>> checkpoint_folder(7)
     'chk-7'
     """
@@ -27,7 +28,8 @@ def checkpoint_folder(checkpoint_id: int) -> str:
 
 
 def parse_checkpoint_folder(name: str) -> int | None:
-    """
+    """Return the number of the checkpoint in a folder's name, or None for any other name.
+
     >>> parse_checkpoint_folder("chk-12"), parse_checkpoint_folder("chk-x"), parse_checkpoint_folder("chk-07")
     (12, None, None)
     """
@@ -36,12 +38,13 @@ def parse_checkpoint_folder(name: str) -> int | None:
 
 
 def new_savepoint_folder(job_id: str) -> str:
-    """`savepoint-<first 6 of the job id>-<12 random hex digits>`."""
+    """Return `savepoint-<first 6 of the job id>-<12 random hex digits>`."""
     return f"savepoint-{job_id[:6]}-{uuid.uuid4().hex[:12]}"
 
 
 def is_savepoint_folder(name: str) -> bool:
-    """
+    """Return whether the name is that of a savepoint's folder.
+
     >>> is_savepoint_folder("savepoint-5f1a2b-0123456789ab"), is_savepoint_folder("shared")
     (True, False)
     """
@@ -49,7 +52,7 @@ def is_savepoint_folder(name: str) -> bool:
 
 
 def new_shared_path() -> str:
-    """A name nobody else can choose, relative to the job's root."""
+    """Return a unique random name, relative to the job's root."""
     return f"{SHARED}/{uuid.uuid4().hex}"
 
 
@@ -62,7 +65,8 @@ def base_path(epoch: int) -> str:
 
 
 def parse_claim(name: str) -> int | None:
-    """
+    """Return the number of the claim in a file's name, or None for any other name.
+
     >>> parse_claim("3"), parse_claim("3.base"), parse_claim("probe-1")
     (3, None, None)
     """
@@ -72,17 +76,6 @@ def parse_claim(name: str) -> int | None:
 def parse_base(name: str) -> int | None:
     match = _BASE.fullmatch(name)
     return int(match[1]) if match else None
-
-
-def is_safe_relative(path: str) -> bool:
-    """Whether a manifest's path stays inside its folder. A manifest is data from outside: it may say anything.
-
-    >>> [is_safe_relative(path) for path in ("shared/a1", "../a", "/etc/passwd", "s3://b/k", "a//b", "")]
-    [True, False, False, False, False, False]
-    """
-    if not path or "\\" in path or "://" in path or "\0" in path:
-        return False
-    return all(part not in ("", ".", "..") for part in path.split("/"))
 
 
 def metadata_url(folder_url: str) -> str:

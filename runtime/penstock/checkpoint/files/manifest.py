@@ -1,8 +1,8 @@
-"""The manifest: the one file that makes a checkpoint or savepoint exist (`_metadata`).
+"""The manifest (`_metadata`): a checkpoint or savepoint exists when this file does.
 
-JSON, so that it is readable without the engine and cannot carry code. Written last, with put-if-absent; everything it
-names was durable before. Paths in a checkpoint's manifest are relative to the job's checkpoint root, in a savepoint's
-to the savepoint's own folder, so a savepoint can be moved.
+The manifest is JSON, so that people can read it without the engine and it cannot carry code. It is written last, with
+put-if-absent, when all files that it names are durable. The paths in a checkpoint's manifest are relative to the job's
+checkpoint root. The paths in a savepoint's are relative to its folder, so that a savepoint can be moved.
 """
 
 from __future__ import annotations
@@ -11,12 +11,19 @@ from typing import Any, Literal
 
 import msgspec
 
-FORMAT_VERSION = 2
-"""2: a file may be a part of an object (`offset`). What reads 2 reads 1."""
+FORMAT_VERSION = 3
+"""The format of manifests that this version writes.
+
+1: the first format.
+2: a file may be a part of an object (`offset`).
+3: operators describe what their state means (`OperatorInfo.meaning`).
+
+A reader of a format reads all older ones.
+"""
 
 
 class OperatorInfo(msgspec.Struct, frozen=True):
-    """What the graph said of an operator when the snapshot was taken."""
+    """The operator's description in the graph when the snapshot was taken."""
 
     uid: str
     name: str
@@ -24,10 +31,12 @@ class OperatorInfo(msgspec.Struct, frozen=True):
     max_parallelism: int
     states: dict[str, dict[str, Any]] = {}
     """Registered keyed states: name -> {"kind", "schema", …}."""
+    meaning: dict[str, Any] = {}
+    """Description of what the operator's state means (`penstock.graph.state_meaning`). It is empty before format 3."""
 
 
 class SplitPosition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A split and how far it was read. `watermark`: of this split, ms; None before the first record."""
+    """A split and its read position. `watermark`: of this split, ms; None before the first record."""
 
     id: str
     properties: dict[str, Any]
@@ -36,30 +45,30 @@ class SplitPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     finished: bool = False
     size: int = 0
     generator: Any = None
-    """State of the split's watermark generator, so that the clock goes on where it stood."""
+    """State of the split's watermark generator, so that event time continues from the same point."""
     files: list[dict[str, Any]] = []
-    """What the split is read from, where that lies beside the state: {"path", "size", "checksum"} as in a keyed handle."""
+    """Files from which the split is read if they are stored with the state: {"path", "size", "checksum"} as in a keyed handle."""
 
 
 class SourceState(msgspec.Struct, frozen=True):
-    """A source's splits with their positions, and what its enumerator needs to go on discovering."""
+    """A source's splits with their positions, and the enumerator's state for further discovery."""
 
     splits: list[SplitPosition] = []
     enumerator: Any = None
 
 
 class OperatorState(msgspec.Struct, frozen=True):
-    """State of one operator, of all subtasks in order."""
+    """State of one operator, with all subtasks in order."""
 
     keyed: list[dict[str, Any]] = []
     operator: list[dict[str, Any]] = []
-    """Per subtask what `OperatorStateBackend.snapshot` gave."""
+    """Result of `OperatorStateBackend.snapshot` for each subtask."""
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=False):
-    """All that a checkpoint or savepoint is: it is complete when its manifest is stored, and names every file it needs.
+    """The content of a checkpoint or savepoint. It is complete when its manifest is stored, and it names every file that it needs.
 
-    Sizes in bytes, times in ms since the epoch. The protocol is in docs/checkpoint-protocol.md.
+    Sizes are in bytes, times in ms since the epoch. docs/checkpoint-protocol.md defines the protocol.
     """
 
     format_version: int
@@ -75,15 +84,15 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=False):
     graph_fingerprint: str
     operators: list[OperatorInfo]
     sources: dict[str, SourceState]
-    """By uid."""
+    """Sources by uid."""
     states: dict[str, OperatorState]
-    """By uid."""
+    """Operator states by uid."""
     commits: dict[str, list[Any]] = {}
-    """By uid of the sink: committables that must be (re)committed when this manifest is restored."""
+    """Committables to commit (again) when this manifest is restored, by uid of the sink."""
     state_bytes: int = 0
     uploaded_bytes: int = 0
     penstock_version: str = ""
     is_final: bool = False
-    """Taken after the last record of a bounded job or by stop --drain: nothing is left to process."""
+    """Whether it was taken after the last record of a bounded job or by `stop --drain`. No record is left to process."""
     is_drained: bool = False
-    """By stop --drain: windows have fired at the final watermark. Whoever takes over completes the stop, and goes on with nothing."""
+    """Whether `stop --drain` took it, so that windows have fired at the final watermark. A successor completes the stop and runs no job."""

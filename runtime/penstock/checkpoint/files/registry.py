@@ -1,8 +1,8 @@
-"""Which shared files are needed, by counting who names them (S43, example E10).
+"""Reference counts of shared files. A file is needed while a holder names it.
 
-A *holder* is whoever needs files: a retained checkpoint, a checkpoint in progress, a savepoint that is being copied. A
-file's count is the number of its holders; at zero it is garbage, to be deleted by `cleaner`. The counts live in memory only
-and are rebuilt from the manifests at start. Thread-safe.
+A *holder* is a retained checkpoint, a checkpoint in progress, or a savepoint that is being copied. A file's count is
+the number of its holders. At zero, `cleaner` deletes it. The counts exist only in memory, and a start rebuilds them
+from the manifests. Thread-safe.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 Holder = str
 """`chk-<n>` or `savepoint-<request>`."""
 _REMEMBERED = 100_000
-"""How many names of deleted files are remembered, to refuse a checkpoint that refers to one."""
+"""Number of deleted files whose names are kept, to refuse a checkpoint that refers to one of them."""
 
 
 class SharedStateRegistry:
-    """Counts references to files `shared/<uuid>`.
+    """The references to files `shared/<uuid>`.
 
     >>> registry = SharedStateRegistry()
     >>> registry.register("chk-1", ["shared/a", "shared/b"]); registry.register("chk-2", ["shared/b"])
@@ -35,47 +35,47 @@ class SharedStateRegistry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[Holder, set[str]] = {}
+        self._paths_by_holder: dict[Holder, set[str]] = {}
         self._counts: Counter[str] = Counter()
-        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._released: OrderedDict[str, None] = OrderedDict()
         self._expected: tuple[str, ...] = ()
 
     def register(self, holder: Holder, paths: Iterable[str]) -> None:
-        """The holder needs these files, besides those it named before.
+        """Add these files to the files of the holder.
 
         Raises:
-            StorageError: one of them was given up for deletion before; a snapshot that refers to it cannot be restored.
+            StorageError: a file was already released for deletion. A snapshot that refers to it cannot be restored.
         """
         wanted = set(paths)
         with self._lock:
-            lost = sorted(path for path in wanted if path in self._gone)
+            lost = sorted(path for path in wanted if path in self._released)
             if lost:
                 raise StorageError(
                     f"{holder} refers to {lost[0]}, which was deleted when no checkpoint needed it any more"
                     + (f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""),
-                    remedy="a defect of the state backend: it may only build on a checkpoint that was confirmed",
+                    remedy="report this defect of the state backend: it may only refer to files of a confirmed checkpoint",
                 )
-            held = self._held.setdefault(holder, set())
-            new = wanted - held
-            held |= new
+            paths = self._paths_by_holder.setdefault(holder, set())
+            new = wanted - paths
+            paths |= new
             self._counts.update(new)
 
     def release(self, holder: Holder) -> list[str]:
-        """The holder needs nothing any more. Returns the files that nobody needs now; the caller must have them deleted."""
+        """Remove the holder. Return the files that no holder needs now. The caller must have them deleted."""
         with self._lock:
             garbage = []
-            for path in self._held.pop(holder, set()):
+            for path in self._paths_by_holder.pop(holder, set()):
                 self._counts[path] -= 1
                 if self._counts[path] == 0:
                     del self._counts[path]
                     garbage.append(path)
-                    self._gone[path] = None
-            while len(self._gone) > _REMEMBERED:
-                self._gone.popitem(last=False)
+                    self._released[path] = None
+            while len(self._released) > _REMEMBERED:
+                self._released.popitem(last=False)
             return sorted(garbage)
 
     def expect(self, prefix: str) -> None:
-        """Files whose names begin so are being written; whoever writes them will register them, or give them up."""
+        """Protect files with this prefix while they are written. The writer registers or discards them later."""
         with self._lock:
             self._expected = (*self._expected, prefix)
 
@@ -85,9 +85,9 @@ class SharedStateRegistry:
 
     def holders(self) -> list[Holder]:
         with self._lock:
-            return sorted(self._held)
+            return sorted(self._paths_by_holder)
 
     def counts(self) -> dict[str, int]:
-        """By path; files with no reference are not in it."""
+        """Return the counts by path. Files without a reference are left out."""
         with self._lock:
             return {path: self._counts[path] for path in sorted(self._counts)}

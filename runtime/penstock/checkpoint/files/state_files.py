@@ -1,9 +1,11 @@
-"""State files: written once by subtasks, verified whenever they are read (the contract of `state.backend`).
+"""State files: subtasks write them once, and every read verifies them (the contract of `state.backend`).
 
-A checkpoint of many operators makes many small files, and an object store charges and takes its time for each object. So what
-a task writes for one checkpoint goes into one object as long as it is small (`MergedFileWriter`, Flink's file merging): a
-handle names the object, where in it the file begins, its size and its checksum. The registry counts objects, so one stays as
-long as any file in it is named; as only small files are put together, little else is kept alive with it.
+A checkpoint of many operators has many small files, and an object store charges money and time for each object. A task
+therefore merges the small files of one checkpoint into one object (`MergedFileWriter`, Flink's file merging). A handle
+names the object and the file's offset, size and checksum in it.
+
+The registry counts objects, so an object is kept while any file in it is named. Only small files are merged, so few
+unneeded bytes are kept.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ import threading
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock.checkpoint.files.checksum import checksum_of, file_checksum
-from penstock.checkpoint.files.layout import is_safe_relative, new_shared_path
+from penstock.checkpoint.files.layout import new_shared_path
 from penstock.checkpoint.store.object_store import ObjectMissing, join_url
 from penstock.checkpoint.store.retrying_store import READ_ATTEMPTS
 from penstock.common.errors import CorruptStateFile, SnapshotTorn, StorageError
-from penstock.state.backend import FileRef
+from penstock.common.folders.storage_names import checked_path
+from penstock.state.files import FileRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,24 +29,24 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SMALL_FILE = 1 << 20
-"""Bytes; what is larger is an object of its own."""
+"""Bytes. A larger file is a separate object."""
 
 
 class StateFileWriter:
-    """Writes immutable files `shared/<uuid>`. Thread-safe: every file has its own name."""
+    """The writer of immutable files `shared/<uuid>`. Thread-safe: every file has its own name."""
 
     def __init__(self, store: RetryingStore, job_url: str) -> None:
         self._store = store
         self._job_url = job_url
 
     def write(self, content: bytes, path: str = "") -> FileRef:
-        """`path`: a name under `shared/` that nobody else chooses; a new one if it is not given."""
+        """Write a file. `path` is a unique name under `shared/`, and a new one by default."""
         path = path or new_shared_path()
         self._store.put(join_url(self._job_url, path), content)
         return FileRef(path, len(content), checksum_of(content))
 
     def upload(self, local_path: str) -> FileRef:
-        """Size and checksum are of the file as it is now; it must not change until this returns."""
+        """Upload a local file. It must not change until this returns, because its size and checksum are computed now."""
         path = new_shared_path()
         size, checksum = os.path.getsize(local_path), file_checksum(local_path)
         self._store.put_file(local_path, join_url(self._job_url, path))
@@ -51,10 +54,10 @@ class StateFileWriter:
 
 
 class MergedFileWriter:
-    """Puts the small files of one task and checkpoint together; nothing it named is durable before `finish` returned.
+    """A writer that merges the small files of one task and checkpoint. No file is durable before `finish` has returned.
 
     Args:
-        largest: bytes of an object with several files.
+        largest: maximum bytes of an object with several files.
     """
 
     def __init__(self, writer: StateFileWriter, largest: int) -> None:
@@ -65,7 +68,8 @@ class MergedFileWriter:
         self._error: StorageError | None = None
 
     def write(self, content: bytes) -> FileRef:
-        """
+        """Write a file.
+
         Raises:
             StorageError: a large file, or an object that has become full, cannot be written.
         """
@@ -82,17 +86,17 @@ class MergedFileWriter:
         return ref
 
     def upload(self, local_path: str) -> FileRef:
-        """As `write`, of a local file, which must not change until this returns."""
+        """Write a local file as `write` does. It must not change until this returns."""
         if os.path.getsize(local_path) > min(SMALL_FILE, self._largest):
             return self._writer.upload(local_path)
         with open(local_path, "rb") as file:
             return self.write(file.read())
 
     def finish(self) -> None:
-        """Put what is left.
+        """Write the remaining files.
 
         Raises:
-            StorageError: this, or an object before, cannot be written.
+            StorageError: this object or an earlier one cannot be written.
         """
         with self._lock:
             last, self._parts = self._parts, _Parts()
@@ -110,7 +114,7 @@ class MergedFileWriter:
 
 
 class _Parts:
-    """An object that is being put together."""
+    """An object that is being merged."""
 
     def __init__(self) -> None:
         self.path = new_shared_path()
@@ -123,17 +127,18 @@ class _Parts:
 
 
 class StateFileReader:
-    """Reads files of one snapshot, relative to `base_url`. Thread-safe."""
+    """The reader of one snapshot's files, relative to `base_url`. Thread-safe."""
 
     def __init__(self, stores: Stores, base_url: str) -> None:
         self.base_url = base_url
         self._stores = stores
 
     def read(self, ref: FileRef) -> bytes:
-        """
+        """Read a file.
+
         Raises:
             SnapshotTorn: the file is gone.
-            CorruptStateFile: it is not what was written.
+            CorruptStateFile: its content differs from what was written.
         """
         store, url = self._locate(ref)
 
@@ -144,7 +149,7 @@ class StateFileReader:
         return self._verified(ref, url, attempt)
 
     def download(self, ref: FileRef, local_path: str) -> None:
-        """As `read`, into a local file; a file that does not verify is not left behind."""
+        """Read into a local file as `read` does. Remove the local file if its content does not verify."""
         store, url = self._locate(ref)
 
         def attempt() -> tuple[None, int, str]:
@@ -163,12 +168,7 @@ class StateFileReader:
             raise
 
     def _locate(self, ref: FileRef) -> tuple[RetryingStore, str]:
-        if not is_safe_relative(ref.path):
-            raise SnapshotTorn(
-                f"a state handle names the file {ref.path!r}, which is outside of {self.base_url}",
-                remedy="do not use this snapshot: it was not written by Penstock",
-            )
-        url = join_url(self.base_url, ref.path)
+        url = join_url(self.base_url, checked_path(ref.path, f"a state handle of {self.base_url}"))
         return self._stores.for_url(url), url
 
     def _verified(self, ref: FileRef, url: str, attempt: Callable[[], tuple[T, int, str]]) -> T:
@@ -178,8 +178,8 @@ class StateFileReader:
                 result, size, checksum = attempt()
             except ObjectMissing as missing:
                 raise SnapshotTorn(
-                    f"the state file {url} is gone",
-                    remedy="restore another checkpoint or savepoint; was the bucket cleaned up by a lifecycle rule?",
+                    f"the state file {url} does not exist",
+                    remedy="restore another checkpoint or savepoint. Check whether a lifecycle rule of the bucket deleted the file",
                 ) from missing
             if size == ref.size and checksum == ref.checksum:
                 return result

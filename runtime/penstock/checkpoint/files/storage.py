@@ -1,8 +1,8 @@
 """A job's folder in checkpoint storage.
 
-`CheckpointStorage` is cheap and picklable: each process opens its own connections when it first needs them. Subtasks take
-a `StateFileWriter` and a `StateFileReader` from it, the JobManager everything else. The Kubernetes operator imports this
-module too; what needs the engine's types is in `state_files`.
+`CheckpointStorage` is cheap and picklable: each process opens its own connections at the first use. Subtasks take a
+`StateFileWriter` and a `StateFileReader` from it, and the JobManager uses everything else. The Kubernetes operator
+imports this module, too, so the code that needs the engine's types is in `state_files`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import msgspec
 from penstock.checkpoint.files.codec import decode_manifest
 from penstock.checkpoint.files.layout import (
     checkpoint_folder,
-    is_safe_relative,
     metadata_url,
     parse_checkpoint_folder,
 )
@@ -28,6 +27,7 @@ from penstock.checkpoint.store.object_store import (
 )
 from penstock.checkpoint.store.retrying_store import DEFAULT_POLICY, READ_ATTEMPTS, RetryingStore, RetryPolicy, Stores
 from penstock.common.errors import SnapshotNotFound, SnapshotTorn, StorageError
+from penstock.common.folders.storage_names import is_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -40,9 +40,10 @@ T = TypeVar("T")
 
 
 class CheckpointStorage:
-    """`<root>/<job id>`; see docs/checkpoint-protocol.md for what lies there. Thread-safe.
+    """The folder `<root>/<job id>`. docs/checkpoint-protocol.md describes its content. Thread-safe.
 
-    `options`: for the storage driver (S3: `key`, `secret`, `endpoint_url`, …); else the environment decides.
+    `options`: arguments of the storage driver (S3: `key`, `secret`, `endpoint_url`, …). Without them the environment
+    applies.
 
     >>> storage = CheckpointStorage("memory://doc/storage", "job-1")
     >>> storage.put_if_absent("leader/1", b"me"), storage.put_if_absent("leader/1", b"you")
@@ -60,7 +61,7 @@ class CheckpointStorage:
         policy: RetryPolicy = DEFAULT_POLICY,
         stores: Stores | None = None,
     ) -> None:
-        if not is_safe_relative(job_id) or "/" in job_id:
+        if not is_segment(job_id):
             raise StorageError(f"{job_id!r} cannot be a job id", remedy="use letters, digits, '-', '_' and '.'")
         self.root_url = normalize_url(root_url)
         self.job_id = job_id
@@ -77,7 +78,7 @@ class CheckpointStorage:
         return self.stores.for_url(self.url)
 
     def with_policy(self, policy: RetryPolicy) -> CheckpointStorage:
-        """The same folder, over the same connections."""
+        """Return the same folder with another retry policy, over the same connections."""
         stores = Stores(self.options, policy)
         stores.use(scheme_of(self.url), RetryingStore(self.store.store, policy))
         return CheckpointStorage(self.root_url, self.job_id, self.options, policy=policy, stores=stores)
@@ -89,26 +90,27 @@ class CheckpointStorage:
         self.store.put(self.url_of(path), content)
 
     def put_if_absent(self, path: str, content: bytes) -> bool:
-        """True if this caller's content is there now, False if somebody else's was first.
+        """Write an object if it is absent. Return True if the object has this caller's content, False if another writer was first.
 
         Raises:
-            StorageError: nobody knows (no answer for as long as the policy allows), or the store refused.
+            StorageError: the outcome is unknown (no answer for as long as the policy allows), or the store refused.
         """
         return self.store.put_if_absent(self.url_of(path), content)
 
     def read(self, path: str) -> bytes:
-        """
+        """Read an object.
+
         Raises:
-            ObjectMissing: there is no such object.
+            ObjectMissing: the object does not exist.
         """
         return self.store.get(self.url_of(path))
 
     def list_objects(self, path: str = "") -> list[ObjectInfo]:
-        """Everything under a folder of the job, as full URLs."""
+        """Return all objects under a folder of the job, with full URLs."""
         return self.store.list_objects(self.url_of(path) if path else self.url)
 
     def list_names(self, folder: str) -> list[str]:
-        """Paths of the objects under a folder, relative to the folder."""
+        """Return the paths of the objects under a folder, relative to the folder."""
         url = self.url_of(folder)
         return [relative_url(info.url, url) for info in self.store.list_objects(url)]
 
@@ -116,23 +118,24 @@ class CheckpointStorage:
         self.store.delete(self.url_of(path))
 
     def delete_many(self, paths: Iterable[str]) -> dict[str, StorageError]:
-        """Gone afterwards, but for those that are returned, each with why."""
+        """Delete objects. Return those that may still exist, each with its error."""
         by_url = {self.url_of(path): path for path in paths}
         return {by_url[url]: error for url, error in self.store.delete_many(by_url).items()}
 
     def copy(self, path: str, target_url: str) -> None:
-        """Copy an object of this job elsewhere; on the server if it is the same kind of store."""
+        """Copy an object of this job to another place. The server copies if both places are in the same kind of store."""
         self.store.copy(self.url_of(path), target_url, self.stores.for_url(target_url))
 
     def checkpoint_ids(self) -> list[int]:
-        """Numbers of all `chk-<n>` folders, ascending; whether they count is for `lineage` to say."""
+        """Return the numbers of all `chk-<n>` folders, ascending. `lineage` decides whether they count."""
         ids = (parse_checkpoint_folder(name) for name in self.store.list_folders(self.url))
         return sorted(id for id in ids if id is not None)
 
     def read_manifest(self, checkpoint_id: int) -> Manifest:
-        """
+        """Read the manifest of a checkpoint.
+
         Raises:
-            SnapshotNotFound: no such checkpoint.
+            SnapshotNotFound: the checkpoint does not exist.
             SnapshotTorn, StateFormatUnsupported: see `codec.decode_manifest`.
         """
         url = metadata_url(self.url_of(checkpoint_folder(checkpoint_id)))
@@ -141,7 +144,7 @@ class CheckpointStorage:
         except ObjectMissing as missing:
             raise SnapshotNotFound(
                 f"checkpoint {checkpoint_id} of job {self.job_id} has no manifest at {url}",
-                remedy="`penstock checkpoints` lists the ones there are",
+                remedy="`penstock checkpoints` lists the existing checkpoints",
             ) from missing
 
     def writer(self) -> StateFileWriter:
@@ -150,7 +153,7 @@ class CheckpointStorage:
         return StateFileWriter(self.store, self.url)
 
     def reader(self, base_url: str | None = None) -> StateFileReader:
-        """Reads the files of a snapshot: of this job, or of the folder that its paths are relative to."""
+        """Return a reader of a snapshot's files: of this job, or of the folder to which its paths are relative."""
         from penstock.checkpoint.files.state_files import StateFileReader
 
         return StateFileReader(self.stores, normalize_url(base_url) if base_url else self.url)
@@ -161,20 +164,20 @@ def _reopen(root_url: str, job_id: str, options: dict[str, Any], policy: RetryPo
 
 
 def read_manifest(store: RetryingStore, url: str) -> Manifest:
-    """Read and decode.
+    """Read and decode a manifest.
 
     Raises:
         ObjectMissing, SnapshotTorn, StateFormatUnsupported.
     """
-    return _read_whole(store, url, decode_manifest)
+    return _read_complete(store, url, decode_manifest)
 
 
 def read_record(storage: CheckpointStorage, path: str, type: type[R], remedy: str) -> R:
-    """Read and decode one of the small JSON records of a job's folder.
+    """Read and decode a small JSON record of a job's folder.
 
     Raises:
-        ObjectMissing: there is none.
-        SnapshotTorn: it cannot be decoded; tells `remedy`.
+        ObjectMissing: the record does not exist.
+        SnapshotTorn: it cannot be decoded. The error has `remedy`.
     """
 
     def decode(content: bytes, url: str) -> R:
@@ -185,11 +188,11 @@ def read_record(storage: CheckpointStorage, path: str, type: type[R], remedy: st
                 f"{url} is not a readable record ({len(content)} bytes): {error}", remedy=remedy
             ) from error
 
-    return _read_whole(storage.store, storage.url_of(path), decode)
+    return _read_complete(storage.store, storage.url_of(path), decode)
 
 
-def _read_whole(store: RetryingStore, url: str, decode: Callable[[bytes, str], T]) -> T:
-    """What seems cut off is read again, in case only the answer was."""
+def _read_complete(store: RetryingStore, url: str, decode: Callable[[bytes, str], T]) -> T:
+    """Read and decode an object. Read it again if it seems cut off, in case only the answer was."""
     for _ in range(READ_ATTEMPTS - 1):
         try:
             return decode(store.get(url), url)

@@ -1,1 +1,1 @@
-"""One leader acts: claims, whose manifests count, and whether the store keeps the promise this rests on."""
+"""Leadership: only one leader acts. The package has claims, the rule for manifests that count, and a test of the store's guarantee."""

@@ -1,13 +1,17 @@
-"""Leadership of a job's checkpoints: numbered claims, bases, and manifests that only the leader makes count.
+"""Leadership of a job's checkpoints: numbered claims, bases, and manifests that count only if the leader wrote them.
 
-Election is somebody else's business (a Kubernetes Lease, a lock file). Leases can be held by two processes at once, as far
-as each of them knows; what makes that harmless is here. The steps and the proof are in docs/checkpoint-protocol.md, 3.2;
-in short: claim a number by conditional put, say durably from which checkpoint the history goes on, act only after a look
-that found no higher claim; and act on a checkpoint only after such a look *behind* the put of its manifest.
+The leader election is elsewhere (a Kubernetes Lease, a lock file). Two processes can both believe that they hold a
+Lease. This module makes that harmless. docs/checkpoint-protocol.md, 3.2, has the steps and the proof. In short:
 
-`Fenced` is final: the JobManager stops for good. So it is raised for nothing but a claim, or a manifest, that somebody
-else wrote. A claim that stands because this JobManager's own earlier try was carried out and not answered is told by the
-candidate it names, and passed over (`Candidate`); whatever else cannot be explained is a `StorageError`, and tried again.
+1. Claim a number with a conditional put.
+2. Record durably from which checkpoint the history continues.
+3. Act only after a listing that shows no higher claim.
+4. Use a checkpoint only after such a listing *after* the put of its manifest.
+
+`Fenced` is final: the JobManager stops and does not try again. It is therefore raised only for a claim or a manifest of
+another JobManager. An earlier claim of this JobManager may exist although its put was not answered. Such a claim
+contains the id of this JobManager's `Candidate`, so it is recognized and skipped. Any other unexplained state is a
+`StorageError` and is tried again.
 """
 
 from __future__ import annotations
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
     from penstock.checkpoint.files.manifest import Manifest
 
 _MAX_RACES = 100
-_CLAIM_REMEDY = "it says who leads the job; nothing but Penstock may write into this folder"
+_CLAIM_REMEDY = "this file determines the leader of the job. Only Penstock may write into this folder"
 
 
 class ClaimRecord(msgspec.Struct, frozen=True):
@@ -78,10 +82,10 @@ class LeaderFolder:
 
 
 class PublishOutcome(Enum):
-    """What became of a manifest."""
+    """The outcome of publishing a manifest."""
 
     COMPLETE = "durable, and this leader may act on it"
-    NUMBER_TAKEN = "a superseded leader's manifest of that number arrived late; it is void"
+    NUMBER_TAKEN = "a late manifest of a superseded leader has this number; that manifest is void"
 
 
 def list_leader_folder(storage: CheckpointStorage) -> LeaderFolder:
@@ -92,12 +96,12 @@ def list_leader_folder(storage: CheckpointStorage) -> LeaderFolder:
 
 
 def read_bases(storage: CheckpointStorage, epochs: list[int] | None = None) -> dict[int, Base]:
-    """By epoch; one that was removed since it was listed is left out.
+    """Return the bases by epoch. A base that was removed after the listing is left out.
 
     Raises:
-        SnapshotTorn: one cannot be read, also when it is tried again.
+        SnapshotTorn: a base cannot be read, even after a retry.
     """
-    remedy = "it says which checkpoints count; restore a checkpoint or savepoint by naming its path"
+    remedy = "this file determines which checkpoints are valid. Restore a checkpoint or savepoint by its path"
     found = {}
     for epoch in list_leader_folder(storage).bases if epochs is None else epochs:
         try:
@@ -112,7 +116,7 @@ def read_bases(storage: CheckpointStorage, epochs: list[int] | None = None) -> d
 
 
 def new_owner(name: str = "") -> str:
-    """Unique for each call.
+    """Return a unique name for each call.
 
     >>> new_owner("jm-1") != new_owner("jm-1")
     True
@@ -121,9 +125,10 @@ def new_owner(name: str = "") -> str:
 
 
 class Candidate:
-    """A JobManager that leads a job, or wants to: one for all of its attempts. Used by one thread.
+    """A JobManager that leads a job or wants to lead it. It has one candidate for all its attempts. One thread uses it.
 
-    It knows its own claims: those it has won, and the one whose put was not answered. Only claims of others fence it.
+    The candidate knows its claims: those it has won, and the one whose put was not answered. Only claims of other
+    candidates fence it.
     """
 
     def __init__(self, storage: CheckpointStorage, name: str = "") -> None:
@@ -132,14 +137,14 @@ class Candidate:
         self.id = new_owner(name)
         self._won = 0
         self._tried = 0
-        """The highest number that it may have claimed; above `_won` if nobody knows whether that put was carried out."""
+        """The highest number that it may have claimed. It is above `_won` if the outcome of that put is unknown."""
 
     def claim(self) -> Leadership:
-        """Take the next number. The first time, whoever led until now is fenced; later, only if nobody took over since.
+        """Claim the next number. The first claim fences the current leader. Later claims succeed only if no other candidate took over.
 
         Raises:
-            Fenced: somebody else took a higher number meanwhile.
-            StorageError: the store did not answer, or refused; to claim again later is safe.
+            Fenced: another candidate took a higher number.
+            StorageError: the store did not respond, or refused. Another claim later is safe.
         """
         for _ in range(_MAX_RACES):
             highest = list_leader_folder(self.storage).highest_claim
@@ -151,21 +156,23 @@ class Candidate:
             if self.storage.put_if_absent(claim_path(epoch), msgspec.json.encode(record)):
                 self._won = epoch
                 leadership = Leadership(self, epoch, record.owner)
-                leadership.check()  # the number may have been given before and forgotten (protocol, 3.1)
+                leadership.check()  # a claim with this number may have existed and been deleted
                 return leadership
-            self._tried = before  # somebody else has it, or an earlier try of ours that was late: look again
+            self._tried = before  # another candidate has it, or an earlier late put of this one: list again
         raise StorageError(
-            f"leadership of {self.storage.url} was lost to others {_MAX_RACES} times in a row",
-            remedy="too many JobManagers start for one job: check that each job has one master and an id of its own",
+            f"other JobManagers took the leadership of {self.storage.url} {_MAX_RACES} times in a row",
+            remedy="too many JobManagers start for one job. Check that each job has one master and its own job id",
         )
 
     def _is_superseded(self, highest: int) -> bool:
-        """By a claim above what it has won. One that never led and never tried supersedes whoever leads."""
+        """Return whether a higher claim supersedes this candidate. A candidate that never led or tried is not superseded."""
         if highest > self._tried:
             return self._tried > 0
         try:
             claim = read_record(self.storage, claim_path(highest), ClaimRecord, _CLAIM_REMEDY)
-        except ObjectMissing:  # removed by who took a higher number: the look behind the next put will find it
+        except (
+            ObjectMissing
+        ):  # a JobManager with a higher number deleted it, which the listing after the next put shows
             return False
         except SnapshotTorn as torn:
             raise StorageError(torn.message, remedy=torn.remedy) from torn
@@ -173,7 +180,7 @@ class Candidate:
 
 
 class Leadership:
-    """A candidate's claim, for one attempt. Thread-safe: it holds nothing that changes but the word that it was lost."""
+    """A candidate's claim for one attempt. Thread-safe, because it changes only once: when it finds that the leadership is lost."""
 
     def __init__(self, candidate: Candidate, epoch: int, owner: str) -> None:
         self.candidate = candidate
@@ -184,19 +191,19 @@ class Leadership:
 
     @classmethod
     def take(cls, storage: CheckpointStorage, name: str = "") -> Leadership:
-        """The first claim of a new candidate: whoever led until now is fenced from here on. Raises as `Candidate.claim`."""
+        """Claim with a new candidate. This fences the current leader. It raises the errors of `Candidate.claim`."""
         return Candidate(storage, name).claim()
 
     def renew(self) -> Leadership:
-        """The next epoch for the same JobManager, for another attempt. Raises as `Candidate.claim`."""
+        """Claim the next epoch for another attempt of the same JobManager. It raises the errors of `Candidate.claim`."""
         return self.candidate.claim()
 
     def begin(self, base: Base) -> None:
-        """Say from which snapshot the history goes on. Act (commit, remove, start) only after this returned.
+        """Record from which snapshot the history continues. Act (commit, remove, start) only after this has returned.
 
         Raises:
-            Fenced: somebody took over meanwhile.
-            StorageError: the store did not answer, or refused.
+            Fenced: another JobManager took over.
+            StorageError: the store did not respond, or refused.
         """
         record = BaseRecord(
             self.epoch,
@@ -211,19 +218,19 @@ class Leadership:
         self.check()
         if not is_written:
             raise StorageError(
-                f"{self.storage.url_of(base_path(self.epoch))} cannot be written: the store says that it exists, with "
-                "another content, and nobody else leads",
-                remedy="the job starts another attempt; if it comes again, look at what else writes into this folder",
+                f"{self.storage.url_of(base_path(self.epoch))} cannot be written: the store reports that it exists with other "
+                "content, but no other JobManager leads",
+                remedy="the job starts another attempt. If the error repeats, check which other process writes into this folder",
             )
 
     def check(self, storage: CheckpointStorage | None = None) -> None:
-        """One listing.
+        """List the claims once, to check that this leader is still the newest.
 
         Args:
-            storage: the same folder with other patience; None: the job's own.
+            storage: the same folder with other timeouts; None: the job's storage.
 
         Raises:
-            Fenced: a higher claim is there.
+            Fenced: a higher claim exists.
         """
         storage = storage or self.storage
         if self._fenced_by is None:
@@ -234,38 +241,39 @@ class Leadership:
         raise fenced(storage, self.epoch, self._fenced_by)
 
     def publish(self, manifest: Manifest) -> PublishOutcome:
-        """Store a checkpoint's manifest: look, put if absent, look again.
+        """Store a checkpoint's manifest: list, put if absent, list again.
 
         Raises:
-            Fenced: this leader must not act on it; whether it counts is the successor's decision.
-            StorageError: with `outcome_unknown` nobody knows whether it was stored (protocol, 3.3: in doubt), else it was not.
+            Fenced: this leader must not act on the manifest. The successor decides whether it counts.
+            StorageError: the manifest was not stored. If `outcome_unknown` is set, it may have been stored and the
+                checkpoint is in doubt.
         """
         if manifest.leader_epoch != self.epoch:
             raise ValueError(f"manifest of epoch {manifest.leader_epoch} published by leader {self.epoch}")
-        self._look_before_put()
+        self._check_before_put()
         url = metadata_url(self.storage.url_of(checkpoint_folder(manifest.checkpoint_id)))
         won = self.storage.store.put_if_absent(url, encode_manifest(manifest))
         try:
             self.check()
-            return PublishOutcome.COMPLETE if won else self._judge_other(url, manifest)
+            return PublishOutcome.COMPLETE if won else self._outcome_of_existing(url, manifest)
         except StorageError as error:
             error.outcome_unknown = True
             raise
 
-    def _look_before_put(self) -> None:
+    def _check_before_put(self) -> None:
         try:
             self.check()
         except StorageError as error:
             error.outcome_unknown = False
             raise
 
-    def _judge_other(self, url: str, manifest: Manifest) -> PublishOutcome:
+    def _outcome_of_existing(self, url: str, manifest: Manifest) -> PublishOutcome:
         try:
             other = read_manifest(self.storage.store, url)
         except ObjectMissing as missing:
             raise StorageError(
-                f"cannot put {url}: the store says that it exists, and has no such object",
-                remedy="the next checkpoint gets another number; if it comes again, the store's conditional puts are broken",
+                f"cannot put {url}: the store reports that it exists, but the object cannot be read",
+                remedy="the next checkpoint gets another number. If the error repeats, the conditional puts of the store do not work",
             ) from missing
         except (SnapshotTorn, StateFormatUnsupported):
             return PublishOutcome.NUMBER_TAKEN
@@ -277,12 +285,13 @@ class Leadership:
             return PublishOutcome.NUMBER_TAKEN
         if self._is_own_claim():
             raise StorageError(
-                f"cannot put {url}: there is another manifest of the same leader and number",
-                remedy="the next checkpoint gets another number; if it comes again, the store's conditional puts are broken",
+                f"cannot put {url}: another manifest of the same leader and number exists",
+                remedy="the next checkpoint gets another number. If the error repeats, the conditional puts of the store do not work",
             )
         raise Fenced(
             f"leader {self.epoch} of {self.storage.url}: another writer with the same number stored {url}",
-            remedy="the store's conditional puts are broken: use another one, or see that one JobManager runs for the job",
+            remedy="the conditional puts of the store do not work. Use another store, or make sure that only one JobManager runs "
+            "for the job",
         )
 
     def _is_own_claim(self) -> bool:
@@ -294,13 +303,13 @@ class Leadership:
 
 
 def fenced(storage: CheckpointStorage, epoch: int, by: int) -> Fenced:
-    """What leader `epoch` is told when claim `by` is there."""
+    """Return the error for leader `epoch` after claim `by`."""
     try:
         owner = read_record(storage, claim_path(by), ClaimRecord, _CLAIM_REMEDY).owner
     except (ObjectMissing, StorageError):
         owner = "unknown"
     return Fenced(
         f"leader {epoch} of {storage.url} was superseded by {by}: another JobManager has taken over ({owner})",
-        remedy="nothing to do: this JobManager stops and the other one goes on; if both keep coming back, "
-        "two deployments run with the same job id",
+        remedy="no action is needed: this JobManager stops, and the other one continues. If both start repeatedly, two "
+        "deployments use the same job id",
     )

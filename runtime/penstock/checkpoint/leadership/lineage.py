@@ -1,7 +1,7 @@
-"""Which manifests count: the history of a job, decided from claims, bases and manifests alone (pure).
+"""The history of a job: which manifests count, decided from claims, bases and manifests alone (pure).
 
-A manifest may arrive after its writer was superseded. Whether it belongs to the job's history is therefore said by the
-successor, in its base record, before it acts; docs/checkpoint-protocol.md, 3.2, has the reasons and the proof.
+A manifest may arrive after its writer was superseded. The successor decides whether it belongs to the job's history,
+and records that in its base before it acts. docs/checkpoint-protocol.md, 3.2, has the reasons and the proof.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, order=True)
 class ManifestId:
-    """The place of a manifest in a job: who wrote it, and its number."""
+    """The identity of a manifest in a job: its writer and its number."""
 
     leader_epoch: int
     checkpoint_id: int
@@ -23,11 +23,11 @@ class ManifestId:
 
 @dataclass(frozen=True)
 class Base:
-    """What leader `epoch` went on from.
+    """The starting point of leader `epoch`.
 
-    `checkpoint`: a checkpoint of this job. `path`: the URL of a savepoint, or of another job's checkpoint. Both None: an
-    empty start. `first_checkpoint_id`: the lowest number this leader may give. `token`: the last request to start from a
-    named path that was carried out; such a request counts once (`recovery`).
+    `checkpoint`: a checkpoint of this job. `path`: the URL of a savepoint, or of another job's checkpoint. Both None:
+    an empty start. `first_checkpoint_id`: the lowest number that this leader may use. `token`: the last executed
+    request to start from a named path. Each request is executed once (`recovery`).
     """
 
     epoch: int
@@ -39,7 +39,7 @@ class Base:
 
 @dataclass(frozen=True)
 class History:
-    """`manifests`: those that count, newest first. `void`: the others. `base`: of the newest leader that wrote one."""
+    """The manifests that count (newest first), the `void` manifests, and the `base` of the newest leader that wrote one."""
 
     manifests: list[ManifestId]
     void: list[ManifestId]
@@ -51,9 +51,9 @@ class History:
 
 
 def history(manifests: Iterable[ManifestId], bases: Mapping[int, Base]) -> History:
-    """The job's history by the rule of the protocol.
+    """Return the job's history by the rule of the protocol.
 
-    Leader 1 stored 5 and 6; leader 2 went on from 6, and 7 of leader 1 arrived late:
+    Example: leader 1 stored 5 and 6. Leader 2 continued from 6, and 7 of leader 1 arrived late:
 
     >>> base = Base(2, 7, ManifestId(1, 6))
     >>> late = ManifestId(1, 7)
@@ -79,7 +79,7 @@ def history(manifests: Iterable[ManifestId], bases: Mapping[int, Base]) -> Histo
 
 
 def needed_bases(retained: Iterable[ManifestId], bases: Mapping[int, Base]) -> set[int]:
-    """Epochs whose base must stay so that these manifests still count: theirs, and the newest (I6).
+    """Return the epochs whose base these manifests need to count: their own and the newest one.
 
     >>> bases = {1: Base(1, 1), 2: Base(2, 7, ManifestId(1, 6)), 3: Base(3, 9, ManifestId(1, 6))}
     >>> sorted(needed_bases([ManifestId(1, 6)], bases))
@@ -90,7 +90,7 @@ def needed_bases(retained: Iterable[ManifestId], bases: Mapping[int, Base]) -> s
 
 
 def next_checkpoint_id(checkpoint_ids: Iterable[int], bases: Mapping[int, Base]) -> int:
-    """A number that was never given: past every folder there is and every number a leader began with.
+    """Return an unused number: above every existing folder and every first number of a leader.
 
     >>> next_checkpoint_id([3, 4], {1: Base(1, 1)}), next_checkpoint_id([], {2: Base(2, 17)}), next_checkpoint_id([], {})
     (5, 18, 1)

@@ -1,4 +1,4 @@
-"""Does the store keep the one promise that fencing rests on? Asked at start, with two conditional puts."""
+"""A test at start, with two conditional puts, of the store's guarantee on which fencing depends."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOST = (
-    "two JobManagers of one job could both believe that they lead and both store a checkpoint of the same number, so "
-    "records could be lost or repeated after a failover"
+    "two JobManagers of one job could both lead and store a checkpoint of the same number. Records could then be "
+    "lost or repeated after a failover"
 )
 
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """`conditional_writes`: the store keeps the promise. `problem`: why not, in words."""
+    """The result of the test. `conditional_writes`: the store has the guarantee. `problem`: an explanation if it has not."""
 
     url: str
     conditional_writes: bool
@@ -32,11 +32,11 @@ class ProbeReport:
 
 
 def probe(storage: CheckpointStorage, *, high_availability: bool) -> ProbeReport:
-    """Write, read back and delete a small object under the job's `leader/`, twice conditionally.
+    """Write, read and delete a small object under the job's `leader/`, twice conditionally.
 
     Raises:
-        ConditionalWritesUnsupported: in HA mode, when the second put succeeds or the driver cannot pass the condition on.
-        StorageError: the store cannot be used at all; names URL and remedy.
+        ConditionalWritesUnsupported: in HA mode, the second put succeeds or the driver cannot pass the condition on.
+        StorageError: the store cannot be used. The error names the URL and the remedy.
     """
     problem = _problem(storage)
     if not problem:
@@ -44,8 +44,8 @@ def probe(storage: CheckpointStorage, *, high_availability: bool) -> ProbeReport
     if high_availability:
         raise ConditionalWritesUnsupported(
             f"{storage.url} has no conditional writes ({problem}), and high availability is on: {_LOST}",
-            remedy="use a store that honours If-None-Match: * (AWS S3, versitygw, MinIO, Ceph from Squid on), Google or "
-            "Azure storage or file://; or turn high availability off and make sure that only one JobManager runs",
+            remedy="use a store with If-None-Match: * (AWS S3, versitygw, MinIO, Ceph since Squid), Google or Azure storage, or "
+            "file://. Or disable high availability, and make sure that only one JobManager runs",
         )
     logger.warning(
         "%s has no conditional writes (%s). Without high availability the job runs, but %s: make sure that only one "
@@ -61,11 +61,11 @@ def _problem(storage: CheckpointStorage) -> str:
     name = f"{LEADER}/probe-{uuid.uuid4().hex}"
     plain, conditional = f"{name}-plain", f"{name}-conditional"
     try:
-        storage.put(plain, b"plain")  # tells a store that cannot be used at all from one without conditions
+        storage.put(plain, b"plain")  # tells an unusable store from one without conditions
         if storage.read(plain) != b"plain":
-            return "it does not return what was written"
+            return "it returned other content than was written"
         if not storage.store.conditional_puts:
-            return f"the driver for {scheme_of(storage.url)}:// looks whether an object exists and writes then"
+            return f"the driver for {scheme_of(storage.url)}:// checks whether an object exists and then writes, which is not atomic"
         return _two_conditional_puts(storage, conditional)
     finally:
         for path in (plain, conditional):
@@ -75,7 +75,7 @@ def _problem(storage: CheckpointStorage) -> str:
 def _two_conditional_puts(storage: CheckpointStorage, path: str) -> str:
     try:
         if not storage.put_if_absent(path, b"first"):
-            return "it says that a name exists which nobody ever used"
+            return "it reports that an object exists under a new name"
         if storage.put_if_absent(path, b"second"):
             return "it accepted two conditional puts of one name"
     except StorageError as error:
@@ -89,4 +89,4 @@ def _delete_quietly(storage: CheckpointStorage, path: str) -> None:
     try:
         storage.delete(path)
     except StorageError as error:
-        logger.debug("the probe object %s stays: %s", path, error)
+        logger.debug("the probe object %s could not be deleted: %s", path, error)

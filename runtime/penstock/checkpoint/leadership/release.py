@@ -1,11 +1,14 @@
-"""The word that lets a job go which was started ahead of time: where its state comes from, said when that is known.
+"""The release record: it starts a job whose processes were started in advance, and names the job's state.
 
-The problem. An incarnation is to take over from another one in seconds, but its processes take longer than that to start, and
-until the other has stopped nobody knows what it starts from. The way: they are started before, do nothing, and look for a
-record in the folder of the job that is to be. Storage has it rather than a request to the process, so that a process which
-is started again finds it, too, and a job that was let go once is let go for ever, from the same place.
+Problem: a new incarnation must take over within seconds, but its processes take longer to start. Its state is known
+only after the old incarnation has stopped.
 
-What holds. Before the record is there, the job claims nothing, reads no checkpoint and writes nothing. The first word counts.
+Solution: the processes start in advance, do nothing, and poll for a record in the folder of the future job. The record
+is in storage and not in a request to the process. A restarted process therefore finds it, too, and a released job
+always starts from the same place.
+
+Guarantee: before the record exists, the job claims nothing, reads no checkpoint and writes nothing. The first record
+counts.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True):
 
 
 def release(storage: CheckpointStorage, record: ReleaseRecord) -> None:
-    """Let the job go; once more with the same word changes nothing.
+    """Release the job. A second call with the same record has no effect.
 
     >>> storage = CheckpointStorage("memory://doc/release", "job-1")
     >>> read_release(storage) is None
@@ -38,7 +41,7 @@ def release(storage: CheckpointStorage, record: ReleaseRecord) -> None:
     ReleaseRecord(restore='s3://b/savepoint-1')
 
     Raises:
-        StorageError: it was let go from another place before; or it is not known whether the record was stored.
+        StorageError: the job was released from another place before, or the outcome of the write is unknown.
     """
     if storage.put_if_absent(RELEASE, msgspec.json.encode(record)):
         return
@@ -49,13 +52,13 @@ def release(storage: CheckpointStorage, record: ReleaseRecord) -> None:
 
 
 def read_release(storage: CheckpointStorage) -> ReleaseRecord | None:
-    """Where the job starts from; None: it is to wait.
+    """Return the start of the job; None: the job must wait.
 
     Raises:
         SnapshotTorn: the record cannot be read.
-        StorageError: the store does not answer.
+        StorageError: the store does not respond.
     """
     try:
-        return read_record(storage, RELEASE, ReleaseRecord, "it says where the job starts from; write it anew")
+        return read_record(storage, RELEASE, ReleaseRecord, "this record states where the job starts. Write it again")
     except ObjectMissing:
         return None

@@ -1,1 +1,1 @@
-"""From a snapshot to a running job: who takes over and from what, and which state goes to which subtask."""
+"""The path from a snapshot to a running job: takeover of the leadership, choice of the snapshot, and state of each subtask."""

@@ -1,10 +1,12 @@
-"""Which state goes where when a job starts from a snapshot (pure): by uid, at any parallelism (S20, S21, S46, S47).
+"""The distribution of a snapshot's state over the subtasks of a job (pure): by uid, at any parallelism.
 
-Keyed state goes by key group: a new subtask gets every handle whose key groups overlap its own, and its backend reads from
-them what it owns. Operator state goes to every subtask whole, as one snapshot per former subtask; the backend splits, unites
-or copies it by its mode. Source splits are the enumerator's to hand out. Commits go to the sink's committer.
+Keyed state is distributed by key group. A new subtask gets every handle that overlaps its key groups, and its backend
+reads only the key groups that it owns. Every subtask gets all operator state, as one snapshot per former subtask. The
+backend splits, unites or copies it, depending on its mode. The enumerator distributes source splits. The sink's
+committer gets the commits.
 
-State that no operator of the new job claims is refused, unless it is allowed by uid (or wholesale); what is dropped is listed.
+State that no operator of the new job claims is refused, unless it is allowed by uid or altogether. Dropped state is
+listed.
 """
 
 from __future__ import annotations
@@ -15,15 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.checkpoint.files.manifest import Manifest, OperatorInfo, OperatorState, SourceState
 from penstock.common.errors import RestoreRefused, SnapshotTorn
-from penstock.state.backend import KeyGroupRange
-from penstock.state.key_groups import key_group_range
+from penstock.state.key_groups import KeyGroupRange, key_group_range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
 class NewOperator(Protocol):
-    """What restore must know of an operator of the new job; `manifest.OperatorInfo` fits."""
+    """The restore's view of an operator of the new job. `manifest.OperatorInfo` has these fields."""
 
     @property
     def uid(self) -> str: ...
@@ -37,12 +38,12 @@ class NewOperator(Protocol):
 
 @dataclass(frozen=True)
 class SubtaskState:
-    """What one new subtask of one operator restores."""
+    """The state that one new subtask of one operator restores."""
 
     keyed: list[dict[str, Any]] = field(default_factory=list)
     """Handles that overlap its key groups, in the order of the former subtasks."""
     operator: list[dict[str, Any]] = field(default_factory=list)
-    """Of every former subtask, in order."""
+    """Snapshots of every former subtask, in order."""
 
     @property
     def is_empty(self) -> bool:
@@ -51,12 +52,12 @@ class SubtaskState:
 
 @dataclass(frozen=True)
 class DroppedState:
-    """State of the snapshot that no operator of the new job takes."""
+    """State of the snapshot that no operator of the new job claims."""
 
     uid: str
     name: str
     contents: list[str]
-    """In words: states, splits, pending commits."""
+    """Texts that name the states, splits and pending commits."""
 
     def __str__(self) -> str:
         return f"{self.uid!r} ({self.name}): {', '.join(self.contents)}"
@@ -64,7 +65,7 @@ class DroppedState:
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """By uid; `subtasks[uid][i]` is for new subtask i. `new_uids`: operators that start without state."""
+    """The state of every new subtask: `subtasks[uid][i]` is for subtask i. `new_uids`: operators that start without state."""
 
     subtasks: dict[str, list[SubtaskState]]
     sources: dict[str, SourceState]
@@ -73,7 +74,7 @@ class RestorePlan:
     new_uids: list[str]
 
     def of(self, uid: str, subtask: int) -> SubtaskState:
-        """Empty for an operator without state in the snapshot."""
+        """Return the state of a subtask. It is empty for an operator without state in the snapshot."""
         states = self.subtasks.get(uid)
         return states[subtask] if states else SubtaskState()
 
@@ -85,11 +86,11 @@ def plan_restore(
 ) -> RestorePlan:
     """Match the snapshot with the new job's operators.
 
-    `allow_non_restored`: uids whose state may be dropped; True allows every one.
+    `allow_non_restored`: uids whose state may be dropped; True allows all.
 
     Raises:
-        RestoreRefused: state would be dropped that was not allowed to, an operator's max parallelism differs, or the
-            parallelism is above it.
+        RestoreRefused: dropping a state was not allowed, an operator's max parallelism differs, or the parallelism
+            exceeds it.
         SnapshotTorn: an operator's handles do not cover all key groups.
     """
     by_uid = {operator.uid: operator for operator in new_operators}
@@ -102,7 +103,9 @@ def plan_restore(
         state = manifest.states.get(operator.uid)
         if state is not None and (state.keyed or state.operator):
             _check_parallelism(manifest, operator, state)
-            subtasks[operator.uid] = [_share(state, operator, subtask) for subtask in range(operator.parallelism)]
+            subtasks[operator.uid] = [
+                _subtask_state(state, operator, subtask) for subtask in range(operator.parallelism)
+            ]
     known = set(_uids(manifest))
     return RestorePlan(
         subtasks,
@@ -113,13 +116,13 @@ def plan_restore(
     )
 
 
-def _share(state: OperatorState, operator: NewOperator, subtask: int) -> SubtaskState:
+def _subtask_state(state: OperatorState, operator: NewOperator, subtask: int) -> SubtaskState:
     own = key_group_range(subtask, operator.parallelism, operator.max_parallelism)
-    keyed = [handle for handle in state.keyed if _range_of(handle).overlaps(own)]
+    keyed = [handle for handle in state.keyed if _key_group_range(handle).overlaps(own)]
     return SubtaskState(keyed, list(state.operator))
 
 
-def _range_of(handle: dict[str, Any]) -> KeyGroupRange:
+def _key_group_range(handle: dict[str, Any]) -> KeyGroupRange:
     start, end = handle["key_groups"]
     return KeyGroupRange(int(start), int(end))
 
@@ -131,9 +134,9 @@ def _check_parallelism(manifest: Manifest, operator: NewOperator, state: Operato
     if operator.max_parallelism != former.max_parallelism:
         raise RestoreRefused(
             f"operator {operator.uid!r} has max parallelism {operator.max_parallelism}, but its state in {_name(manifest)} "
-            f"was written with {former.max_parallelism}: keys would be looked for in the wrong key groups",
-            remedy=f"set_max_parallelism({former.max_parallelism}) on it (or on the environment); it is fixed for the "
-            "life of the state",
+            f"was written with {former.max_parallelism}. The job would look for keys in the wrong key groups",
+            remedy=f"call set_max_parallelism({former.max_parallelism}) on the operator or the environment. It cannot change while "
+            "the job has state",
             operator=operator.uid,
         )
     if operator.parallelism > operator.max_parallelism:
@@ -148,12 +151,12 @@ def _check_parallelism(manifest: Manifest, operator: NewOperator, state: Operato
 
 def _check_coverage(manifest: Manifest, former: OperatorInfo, state: OperatorState) -> None:
     following = 0
-    ranges = [group for group in sorted(map(_range_of, state.keyed)) if group.start <= group.end]
+    ranges = [group for group in sorted(map(_key_group_range, state.keyed)) if group.start <= group.end]
     for group in [*ranges, KeyGroupRange(former.max_parallelism, former.max_parallelism)]:
         if group.start != following:
             raise SnapshotTorn(
-                f"the keyed state of {former.uid!r} in {_name(manifest)} does not cover its {former.max_parallelism} key "
-                f"groups once each: there is a gap or an overlap at group {following}",
+                f"the keyed state of {former.uid!r} in {_name(manifest)} does not cover each of its "
+                f"{former.max_parallelism} key groups once. Group {following} is missing, or has two states",
                 remedy="use another checkpoint or savepoint, and report this one",
             )
         following = group.end + 1
@@ -164,7 +167,7 @@ def _uids(manifest: Manifest) -> list[str]:
 
 
 def _describe(manifest: Manifest, uid: str) -> DroppedState | None:
-    """What would be lost with this uid; None if nothing."""
+    """Return the state that would be lost with this uid; None if it has none."""
     info = next((info for info in manifest.operators if info.uid == uid), None)
     state = manifest.states.get(uid, OperatorState())
     contents = []
@@ -183,7 +186,7 @@ def _describe(manifest: Manifest, uid: str) -> DroppedState | None:
         contents.append(f"positions of {len(splits)} splits")
     commits = manifest.commits.get(uid, [])
     if commits:
-        contents.append(f"{len(commits)} pending commits, whose output would never become visible")
+        contents.append(f"{len(commits)} pending commits, whose output would never be committed")
     return DroppedState(uid, info.name if info else "unknown operator", contents) if contents else None
 
 
@@ -205,10 +208,11 @@ def _refuse(manifest: Manifest, refused: list[DroppedState], by_uid: dict[str, N
     if not matched:
         lines.append(f"  nothing matches: the snapshot belongs to job {manifest.job_id} ({manifest.job_name!r})")
     uids = ", ".join(repr(dropped.uid) for dropped in refused)
+    options = " ".join(f"--allow-non-restored-state {dropped.uid}" for dropped in refused)
     return RestoreRefused(
         "\n".join(lines),
-        remedy=f"give the operator its former uid; or, if the state is not needed any more, allow it to be dropped by "
-        f"name: allow_non_restored_state=[{uids}]",
+        remedy="give the operator its former uid; or, if you no longer need the state, allow the restore to drop it: "
+        f"allow_non_restored_state=[{uids}] ({options})",
     )
 
 

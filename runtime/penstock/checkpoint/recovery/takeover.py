@@ -1,13 +1,13 @@
-"""Take over a job: claim the leadership, find what to go on from, and say so before acting.
+"""The takeover of a job: claim the leadership, find the starting point, and record it before acting.
 
-    snapshot = foresee(storage, restore_path=path)                    # once, for a first plan that may refuse: nothing was touched
+    snapshot = preview_recovery(storage, restore_path=path)                    # once, for a first plan that may refuse: changes nothing
     recovery = take_over(storage, name="jm-0", restore_path=path)     # claims; lists; changes nothing else
-    plan = plan_restore(recovery.snapshot.manifest, operators, …)     # for good
-    recovery.begin()                                                  # the base is durable, nobody is above us
+    plan = plan_restore(recovery.snapshot.manifest, operators, …)     # the final plan
+    recovery.begin()                                                  # the base is durable, no higher claim exists
     committer.commit(recovery.commits …)                              # from here on act
 
-The same at every restore: the first start, a new JobManager, a failover within one, a rescale. Each takes a new epoch
-(docs/checkpoint-protocol.md, 3.2), so `leadership.epoch` is also the number of the attempt.
+Every restore uses these steps: the first start, a new JobManager, a failover within one, a rescale. Each takes a new
+epoch (docs/checkpoint-protocol.md, 3.2), so `leadership.epoch` is also the number of the attempt.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recovery:
-    """What was found. `retained`: this job's checkpoints that still count, oldest first; the registry starts from them."""
+    """The result of a takeover. `retained`: this job's checkpoints that still count, oldest first. The registry starts with them."""
 
     storage: CheckpointStorage
     leadership: Leadership
@@ -41,9 +41,9 @@ class Recovery:
     retained: list[Manifest]
     base: Base
     void_ids: list[int] = field(default_factory=list)
-    """Numbers of manifests that no longer count; removed with the orphans."""
+    """Numbers of manifests that no longer count. They are removed with the orphans."""
     obsolete_epochs: list[int] = field(default_factory=list)
-    """Bases nobody needs once this one's is written."""
+    """Epochs of bases that are not needed after this attempt's base is written."""
 
     @property
     def epoch(self) -> int:
@@ -51,26 +51,26 @@ class Recovery:
 
     @property
     def commits(self) -> dict[str, list[Any]]:
-        """Committables of the snapshot, by uid: commit them (again) after `begin`, before anything else is written."""
+        """Committables of the snapshot, by uid. Commit them (again) after `begin`, before any other write."""
         return dict(self.snapshot.manifest.commits) if self.snapshot else {}
 
     @property
     def is_foreign(self) -> bool:
-        """The snapshot's files do not belong to this job's folder: no later checkpoint may refer to them."""
+        """Whether the snapshot's files are outside of this job's folder. No later checkpoint may then refer to them."""
         return self.snapshot is not None and self.snapshot.base_url != self.storage.url
 
     @property
     def is_drained(self) -> bool:
-        """The job's own newest checkpoint is that of a `stop --drain`: the stop is complete but for its commits."""
+        """Whether the job's newest checkpoint is that of a `stop --drain`. The stop is then complete except for its commits."""
         snapshot = self.snapshot
         return snapshot is not None and not self.is_foreign and snapshot.manifest.is_drained
 
     def begin(self) -> None:
-        """Write the base; only after this the new attempt may change anything outside of its own memory.
+        """Write the base. Only after this may the new attempt change anything outside of its memory.
 
         Raises:
-            Fenced: somebody else took over.
-            StorageError: the store does not answer.
+            Fenced: another JobManager took over.
+            StorageError: the store does not respond.
         """
         self.leadership.begin(self.base)
 
@@ -83,39 +83,42 @@ def take_over(
     restore_token: str = "",
     candidate: Candidate | None = None,
 ) -> Recovery:
-    """Claim the next epoch and choose the snapshot to go on from.
+    """Claim the next epoch and choose the snapshot to start from.
 
-    `candidate`: this JobManager, for all of its attempts (failover, rescale). Its first claim fences whoever leads; later
-    ones are refused if somebody else took over meanwhile. Without it: a new one of that `name`.
+    `candidate`: this JobManager, for all its attempts (failover, rescale). Its first claim fences the current leader.
+    Its later claims are refused if another JobManager took over. Without `candidate`, a new one with the given `name`
+    is used.
 
-    Without `restore_path` that is the newest checkpoint of the job's history, or what the last leader started from if it
-    stored none, or nothing. A `restore_path` counts once: a JobManager that is started again with the same arguments
-    goes on from its own newest checkpoint. To start from the same path a second time give another `restore_token`.
+    Without `restore_path` the newest checkpoint of the job's history is chosen. If the last leader stored none, its
+    starting point is chosen, which may be empty. A `restore_path` counts once: a JobManager that restarts with the same
+    arguments starts from its newest checkpoint. To start from the same path again, pass another `restore_token`.
 
     Raises:
-        Fenced: somebody else took over.
-        SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: what is to be restored cannot be read. A torn newest
-            checkpoint is never passed over: its output was committed, going further back would repeat records.
+        Fenced: another JobManager took over.
+        SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: the chosen snapshot cannot be read. A torn newest
+            checkpoint is never skipped: its output was committed, so an older start would repeat records.
         StorageError: the store cannot be used.
     """
     token = restore_token or (restore_path or "")
     if restore_path and token != _newest_token(read_bases(storage)):
-        resolve(restore_path, stores=storage.stores)  # refuse a wrong path before anybody is fenced
+        resolve(restore_path, stores=storage.stores)  # refuse a wrong path before a leader is fenced
     leadership = (candidate or Candidate(storage, name)).claim()
     try:
-        return _look(storage, leadership, restore_path, token)
+        return _choose_snapshot(storage, leadership, restore_path, token)
     except StorageError:
-        leadership.check()  # a successor may be deleting what this one reads: then being fenced is the reason
+        leadership.check()  # a successor may be deleting these files: then raise Fenced
         raise
 
 
-def foresee(storage: CheckpointStorage, *, restore_path: str | None = None, restore_token: str = "") -> Snapshot | None:
-    """What `take_over` with the same arguments would choose now, without a claim: nobody is fenced for a start that fails.
+def preview_recovery(
+    storage: CheckpointStorage, *, restore_path: str | None = None, restore_token: str = ""
+) -> Snapshot | None:
+    """Return the snapshot that `take_over` with the same arguments would choose now. No claim is made, so no leader is fenced.
 
-    None: nothing, or it cannot be told without a claim, because whoever leads may be deleting what is read here.
+    Return None for an empty start, and if the choice needs a claim because the leader may be deleting the files.
 
     Raises:
-        SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: what `restore_path` names cannot be read.
+        SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: the snapshot at `restore_path` cannot be read.
         StorageError: the store cannot be used.
     """
     bases = read_bases(storage)
@@ -125,11 +128,17 @@ def foresee(storage: CheckpointStorage, *, restore_path: str | None = None, rest
     try:
         return _newest(storage, history(manifests, bases), unreadable)
     except StorageError as error:
-        logger.info("what %s goes on from is seen when it is led: %s", storage.url, error.message)
+        logger.info(
+            "cannot read the checkpoint of %s yet; the job reads it again when this JobManager leads: %s",
+            storage.url,
+            error.message,
+        )
         return None
 
 
-def _look(storage: CheckpointStorage, leadership: Leadership, restore_path: str | None, token: str) -> Recovery:
+def _choose_snapshot(
+    storage: CheckpointStorage, leadership: Leadership, restore_path: str | None, token: str
+) -> Recovery:
     bases = read_bases(storage)
     manifests, unreadable = _read_manifests(storage)
     found = history(manifests, bases)
@@ -138,7 +147,8 @@ def _look(storage: CheckpointStorage, leadership: Leadership, restore_path: str 
     else:
         token = _newest_token(bases)
         snapshot = _newest(storage, found, unreadable)
-    # Also past a restored savepoint's: sinks that remember the last number they wrote must not meet it again.
+    # Numbers also continue above that of a restored savepoint: sinks that remember the last number they wrote must not
+    # see it again.
     restored_id = [snapshot.manifest.checkpoint_id] if snapshot is not None else []
     first_id = next_checkpoint_id([*(id.checkpoint_id for id in manifests), *unreadable, *restored_id], bases)
     base = _base_of(storage, snapshot, leadership.epoch, first_id, token)
@@ -175,19 +185,19 @@ def _read_manifests(storage: CheckpointStorage) -> tuple[dict[ManifestId, Manife
 
 
 def _newest(storage: CheckpointStorage, found: History, unreadable: dict[int, StorageError]) -> Snapshot | None:
-    """What the last leader would go on from; raises rather than go further back."""
+    """Return the snapshot from which the last leader would start. Raise rather than choose an older one."""
     newest, base = found.newest, found.base
     own_first = base.first_checkpoint_id if base is not None else 1
     for checkpoint_id in sorted(unreadable, reverse=True):
         if checkpoint_id >= own_first and (newest is None or checkpoint_id > newest.checkpoint_id):
-            raise _offer_others(storage, unreadable[checkpoint_id], found)
+            raise _name_alternatives(storage, unreadable[checkpoint_id], found)
     if base is not None and (newest is None or newest.leader_epoch != base.epoch):
         if base.checkpoint is not None and newest != base.checkpoint:
             gone = unreadable.get(base.checkpoint.checkpoint_id) or SnapshotTorn(
-                f"job {storage.job_id} was to go on from checkpoint {base.checkpoint.checkpoint_id}, which is gone from "
+                f"job {storage.job_id} must continue from checkpoint {base.checkpoint.checkpoint_id}, which no longer exists in "
                 f"{storage.url}"
             )
-            raise _offer_others(storage, gone, found)
+            raise _name_alternatives(storage, gone, found)
         if base.path:
             return resolve(base.path, stores=storage.stores)
     if newest is None:
@@ -195,17 +205,17 @@ def _newest(storage: CheckpointStorage, found: History, unreadable: dict[int, St
     try:
         return resolve(storage.url_of(checkpoint_folder(newest.checkpoint_id)), stores=storage.stores)
     except SnapshotTorn as torn:
-        raise _offer_others(storage, torn, found, newest) from torn
+        raise _name_alternatives(storage, torn, found, newest) from torn
 
 
-def _offer_others(
+def _name_alternatives(
     storage: CheckpointStorage, error: StorageError, found: History, newest: ManifestId | None = None
 ) -> StorageError:
     others = [storage.url_of(checkpoint_folder(id.checkpoint_id)) for id in found.manifests if id != newest]
     return type(error)(
         error.message,
-        remedy="start the job from an earlier checkpoint or a savepoint by naming its path; output committed since then "
-        f"will be written again. Earlier checkpoints: {', '.join(others) or 'none'}",
+        remedy="start the job from the path of an earlier checkpoint or a savepoint. The job then repeats the output committed "
+        f"since that snapshot. Earlier checkpoints: {', '.join(others) or 'none'}",
     )
 
 

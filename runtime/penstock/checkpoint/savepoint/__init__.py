@@ -1,4 +1,5 @@
 """Savepoints and checkpoints by their path.
 
-Written, found, verified, listed, disposed of; readable without the program, and all but their contents without the engine.
+The package writes, finds, verifies, lists and disposes of them. Reading them does not need the program, and only
+reading their contents needs the engine.
 """

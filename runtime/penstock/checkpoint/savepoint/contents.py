@@ -1,7 +1,7 @@
-"""What a checkpoint or savepoint holds of one operator, as rows, without the program that wrote it.
+"""The state of one operator in a checkpoint or savepoint, as rows, without the program that wrote it.
 
-Keyed state and timers are read by `state.reader`, one subtask's at a time. Operator state and the positions of sources are
-in the manifest itself.
+`state.reader` reads keyed state and timers, one subtask at a time. Operator state and the positions of sources are in
+the manifest.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from penstock.checkpoint.files.state_files import StateFileReader
 from penstock.checkpoint.savepoint.snapshots import resolve
 from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import PenstockError, StateNotFound
-from penstock.state.backend import KeyGroupRange
+from penstock.state.decoding import decoding
 from penstock.state.encoding.any_codec import AnyCodec
 from penstock.state.encoding.keys import UNTYPED_KEYS
-from penstock.state.key_groups import key_group
+from penstock.state.key_groups import KeyGroupRange, key_group
 from penstock.state.operator_state import BROADCAST
 from penstock.state.reader import StateRow, TimerRow, handles_for_range, read_state, read_timers, states_of
 from penstock.state.timers.timer_table import TIMER_TABLES
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SPLITS = "splits"
-"""Name under which the positions of a source are read."""
+"""Name of the positions of a source."""
 TIMERS = {f"timers ({domain})": domain for domain in TIMER_TABLES}
-"""Names under which timers are read, and their time domains."""
+"""Names of timers, and their time domains."""
 
 
 class OperatorRow(NamedTuple):
@@ -54,13 +54,14 @@ class OperatorContents:
     """The state of one operator in a snapshot.
 
     Args:
-        path: of the snapshot, as `resolve` takes it.
-        options: of the object store.
+        path: path of the snapshot, as `resolve` takes it.
+        options: options of the object store.
 
     Raises:
         SnapshotNotFound, SnapshotTorn: as `resolve`.
-        StateNotFound: no operator of that uid has state in it; names those that have.
-        StateFormatUnsupported: written by another version.
+        StateNotFound: the snapshot has no state of an operator with that uid. The error names the operators that have
+            state.
+        StateFormatUnsupported: another version wrote it.
     """
 
     def __init__(self, path: str, uid: str, options: Mapping[str, Any] | None = None) -> None:
@@ -79,20 +80,21 @@ class OperatorContents:
         self._files = StateFileReader(stores, snapshot.base_url)
 
     def names(self) -> dict[str, str]:
-        """Name of each state -> what it is, such as `keyed value` or `operator split`; timers are not listed."""
+        """Return the kind of each state by its name, such as `keyed value` or `operator split`. Timers are not listed."""
         kinds = {name: f"keyed {info.kind}" for name, info in self._keyed.items()}
         for part in self._state.operator:
-            kinds |= {name: f"operator {stored['mode']}" for name, stored in part.items()}
+            with decoding("the operator state of a manifest"):
+                kinds |= {name: f"operator {stored['mode']}" for name, stored in part.items()}
         if self._source is not None:
             kinds[SPLITS] = "source positions"
         return kinds
 
     def rows(self, name: str) -> Iterator[Entry]:
-        """The entries of a state; records that are stored by position come as lists.
+        """Yield the entries of a state. Records that are stored by position are lists.
 
         Raises:
-            StateNotFound: the operator has no state of that name; names those that it has.
-            SnapshotTorn, CorruptStateFile, StateFormatUnsupported: while it is read.
+            StateNotFound: the operator has no state of that name. The error names its states.
+            SnapshotTorn, CorruptStateFile, StateFormatUnsupported: a file cannot be read.
         """
         if name in self._keyed:
             return read_state(self._state.keyed, name, self._files, named=False)
@@ -108,12 +110,12 @@ class OperatorContents:
         )
 
     def sizes(self) -> dict[str, int]:
-        """Bytes of the files of the operator's keyed state: of all, and of the largest subtask, which is in memory while it is read."""
+        """Return the bytes of the operator's keyed state: of all files, and of the largest subtask, which a read keeps in memory."""
         sizes = [sum(file.size for file in handle_files(handle)) for handle in self._state.keyed]
         return {"total": sum(sizes), "largest": max(sizes, default=0)}
 
     def group_of(self, name: str, key: Any) -> int | None:
-        """The key group of a key in keyed state; None: it is no such state, or no key could be of that type."""
+        """Return the key group of a key in keyed state; None: the state is not keyed, or its keys have another type."""
         if name not in self._keyed:
             return None
         try:
@@ -122,12 +124,16 @@ class OperatorContents:
             return None
 
     def rows_of_group(self, name: str, group: int) -> Iterator[Entry]:
-        """Those of keyed state whose keys are of this group: only its files are read, only its rows decoded. Raises as `rows`."""
+        """Yield the entries whose keys are in this key group. Read only its files and decode only its rows. It raises the errors of `rows`."""
         groups = KeyGroupRange(group, group)
         wanted = handles_for_range(self._state.keyed, groups)
         return read_state(wanted, name, self._files, named=False, within=groups)
 
     def _operator_rows(self, name: str) -> Iterator[OperatorRow | BroadcastRow]:
+        with decoding(f"operator state {name!r}"):
+            yield from self._decoded(name)
+
+    def _decoded(self, name: str) -> Iterator[OperatorRow | BroadcastRow]:
         decode = AnyCodec(name, self.uid).decode
         for subtask, part in enumerate(self._state.operator):
             if name not in part:

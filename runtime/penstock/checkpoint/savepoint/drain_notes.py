@@ -1,9 +1,12 @@
-"""Notes of drained savepoints whose stop is not decided yet, so that a successor finds the savepoint of a JobManager that died.
+"""Notes of drained savepoints whose stop is not yet decided. A successor of a dead JobManager finds the savepoint by its note.
 
-A `stop --drain` stores the manifest of its savepoint before that of its checkpoint (docs/checkpoint-protocol.md, 5). A JobManager that
-dies between the two leaves a savepoint that names output which its successor removes, in a folder that the successor does not know.
-So the folder is noted beside the checkpoints before anything is in it: `drain/<checkpoint id>-<leader epoch>`. Whoever begins an attempt settles
-what is noted: the savepoint stays if the attempt starts from its checkpoint, and is disposed of otherwise.
+A `stop --drain` stores the manifest of its savepoint before that of its checkpoint (docs/checkpoint-protocol.md, 5). If
+the JobManager dies between the two, the savepoint names output that its successor removes, and the successor does not
+know its folder.
+
+The folder is therefore recorded next to the checkpoints before it has any content: `drain/<checkpoint id>-<leader
+epoch>`. The next attempt settles the notes. It keeps the savepoint if it starts from the savepoint's checkpoint.
+Otherwise it disposes of it.
 """
 
 from __future__ import annotations
@@ -27,48 +30,49 @@ logger = logging.getLogger(__name__)
 
 
 class DrainNote(msgspec.Struct, frozen=True):
-    """`savepoint`: its folder's URL."""
+    """The content of a note. `savepoint`: URL of its folder."""
 
     checkpoint_id: int
     leader_epoch: int
     savepoint: str
 
 
-def keep_note(storage: CheckpointStorage, drained: Manifest, savepoint: str) -> None:
+def write_note(storage: CheckpointStorage, drained: Manifest, savepoint: str) -> None:
     note = DrainNote(drained.checkpoint_id, drained.leader_epoch, savepoint)
     storage.put(_path_of(drained), msgspec.json.encode(note))
 
 
-def forget_note(storage: CheckpointStorage, drained: Manifest) -> None:
+def delete_note(storage: CheckpointStorage, drained: Manifest) -> None:
     storage.delete(_path_of(drained))
 
 
 def settle_notes(storage: CheckpointStorage, restored: Manifest | None, epoch: int) -> None:
-    """The attempt of this leader epoch begins from `restored`; notes of earlier ones are settled. Blocks; what cannot be settled now is tried again by the next attempt."""
+    """Settle the notes of earlier attempts when the attempt of this leader epoch starts from `restored`. Blocks.
+
+    The next attempt tries again to settle the notes that fail now.
+    """
     try:
         for name in storage.list_names(FOLDER):
             _settle(storage, f"{FOLDER}/{name}", restored, epoch)
     except PenstockError as error:
-        logger.warning(
-            "savepoints of stops that were not decided in %s are not looked at: %s", storage.url, error.message
-        )
+        logger.warning("cannot check the savepoints of incomplete stops in %s: %s", storage.url, error.message)
 
 
 def _settle(storage: CheckpointStorage, path: str, restored: Manifest | None, epoch: int) -> None:
     try:
-        note = read_record(storage, path, DrainNote, "remove it, and the savepoint it is about, by hand")
-    except ObjectMissing:  # the attempt before has settled it meanwhile
+        note = read_record(storage, path, DrainNote, "delete this record and its savepoint manually")
+    except ObjectMissing:  # the previous attempt has settled it
         return
-    if note.leader_epoch >= epoch:  # this attempt's own: it is being made
+    if note.leader_epoch >= epoch:  # this attempt's own savepoint, still in progress
         return
     counts = restored is not None and (restored.checkpoint_id, restored.leader_epoch) == (
         note.checkpoint_id,
         note.leader_epoch,
     )
     if counts:
-        logger.info("the stop with --drain is decided; its savepoint is %s", note.savepoint)
+        logger.info("the stop with --drain is complete; its savepoint is %s", note.savepoint)
     else:
-        logger.warning("the stop with --drain failed; its savepoint %s is disposed of", note.savepoint)
+        logger.warning("the stop with --drain failed; its savepoint %s was deleted", note.savepoint)
         _remove(storage, note.savepoint)
     storage.delete(path)
 
@@ -76,7 +80,7 @@ def _settle(storage: CheckpointStorage, path: str, restored: Manifest | None, ep
 def _remove(storage: CheckpointStorage, url: str) -> None:
     try:
         dispose(url, stores=storage.stores)
-    except SnapshotNotFound:  # its manifest was not reached: copies, or nothing
+    except SnapshotNotFound:  # the manifest was not written: only copies, or nothing
         store = storage.stores.for_url(url)
         for error in store.delete_many([info.url for info in store.list_objects(url)]).values():
             raise error from None

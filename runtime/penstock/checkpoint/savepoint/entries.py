@@ -1,4 +1,4 @@
-"""Entries of a state as JSON has them: for the command line, and for REST."""
+"""Entries of a state in the form of JSON, for the command line and for REST."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from penstock.checkpoint.savepoint.contents import Entry
 
 _IF_ANY = {"namespace", "expiry"}
-"""Left out of an entry that has none."""
+"""Fields that are left out if an entry has no value for them."""
 
 
 def columns(entry: Entry) -> dict[str, Any]:
-    """What is shown of an entry, by column."""
+    """Return the values of an entry by column."""
     fields = entry._asdict() if isinstance(entry, tuple) else msgspec.to_builtins(entry)
     return {name: plain(value) for name, value in fields.items() if value is not None or name not in _IF_ANY}
 
 
 def plain(value: Any) -> Any:
-    """JSON has only text as keys: others are written as JSON themselves.
+    """Return a value with text keys, as JSON needs. Other keys are written as JSON themselves.
 
     >>> plain({1: (2, 3), "a": {4}})
     {'1': [2, 3], 'a': [4]}

@@ -1,7 +1,8 @@
-"""The savepoints that were asked for: waiting for their checkpoint, being copied, and how each of them ended.
+"""Requested savepoints: those that wait for their checkpoint, those that are being copied, and the results.
 
-A savepoint is a checkpoint that is also exported (docs/checkpoint-protocol.md, 5). The coordinator takes the checkpoint;
-the copy is made in the background from files that the registry holds meanwhile. Called under the coordinator's lock.
+A savepoint is a checkpoint that is also exported (docs/checkpoint-protocol.md, 5). The coordinator takes the
+checkpoint. A background thread copies the files, which the registry holds during the copy. Callers hold the
+coordinator's lock.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.events import SavepointRequest, SavepointStatus
 from penstock.checkpoint.files.codec import objects_of
-from penstock.checkpoint.savepoint.drain_notes import keep_note
+from penstock.checkpoint.savepoint.drain_notes import write_note
 from penstock.checkpoint.savepoint.savepoints import SavepointCancelled, check_target, write_savepoint
 from penstock.common.errors import PenstockError, StorageError
 
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
     from penstock.checkpoint.files.storage import CheckpointStorage
 
 _REMEMBERED = 1000
-"""How many statuses are kept for those who poll."""
+"""Number of statuses that are kept for clients that poll."""
 
 
 @dataclass(frozen=True)
 class Copied:
-    """A copy has ended: `url`, or `error`. `garbage`: files that nobody needs now."""
+    """A finished copy: `url` or `error`. `garbage`: files that are no longer needed."""
 
     request: SavepointRequest
     checkpoint_id: int
@@ -48,7 +49,7 @@ class _Copying:
 
 
 class SavepointExports:
-    """See the head of the module."""
+    """The savepoints of one job. The module's docstring describes them."""
 
     def __init__(self, storage: CheckpointStorage, default_directory: str | None, executor: Executor) -> None:
         self._storage = storage
@@ -59,10 +60,10 @@ class SavepointExports:
         self._done: queue.SimpleQueue[Copied] = queue.SimpleQueue()
         self._statuses: dict[str, SavepointStatus] = {}
         self.commits: dict[str, list[Any]] = {}
-        """What the newest savepoint names, by uid. What an older one names and is still unfinished, it names as well."""
+        """Committables that the newest savepoint names, by uid. They include the unfinished ones of older savepoints."""
 
     def check_target(self, target_directory: str | None) -> str:
-        """The folder a savepoint goes to.
+        """Return the folder of a savepoint.
 
         Raises:
             InvalidJob: no directory is given and none is configured.
@@ -70,7 +71,8 @@ class SavepointExports:
         return check_target(target_directory, self._default_directory)
 
     def ask(self, target_directory: str | None, *, is_final: bool, drain: bool, request_id: str) -> str:
-        """
+        """Add a request for a savepoint.
+
         Raises:
             InvalidJob: no directory is given and none is configured.
         """
@@ -93,18 +95,18 @@ class SavepointExports:
         return bool(self._copying)
 
     def next(self) -> SavepointRequest | None:
-        """The one that waits longest, to be taken now."""
+        """Return the request that waits longest, whose savepoint is taken now."""
         return self._waiting.pop(0) if self._waiting else None
 
-    def put_back(self, request: SavepointRequest) -> None:
-        """Its checkpoint must be taken once more; nobody need know."""
+    def requeue(self, request: SavepointRequest) -> None:
+        """Put a request back to the front of the queue, because its checkpoint must be taken again. Its status does not change."""
         self._waiting.insert(0, request)
 
     def copy(self, request: SavepointRequest, manifest: Manifest, registry: SharedStateRegistry, now: int) -> None:
-        """All that its checkpoint names is durable."""
+        """Start the copy of a checkpoint whose files are all durable."""
         registry.register(_holder(request), objects_of(manifest))
         self._copying[request.request_id] = _Copying(request, manifest.checkpoint_id, registry, now)
-        self.commits = manifest.commits  # also if the copy fails or is cancelled: it may be complete for all that
+        self.commits = manifest.commits  # also if the copy fails or is cancelled, because it may be complete
         self._executor.submit(self._copy_in_background, request, manifest)
 
     def _copy_in_background(self, request: SavepointRequest, manifest: Manifest) -> None:
@@ -112,7 +114,7 @@ class SavepointExports:
 
         def note(folder: str) -> None:
             if request.drain:
-                keep_note(self._storage, manifest, folder)
+                write_note(self._storage, manifest, folder)
 
         try:
             url = write_savepoint(
@@ -133,24 +135,24 @@ class SavepointExports:
             self._done.put(Copied(request, id, error=failure))
 
     def expire(self, now: int, timeout_ms: int) -> None:
-        """Give up copies that have taken too long."""
+        """Cancel copies that take too long."""
         for copying in self._copying.values():
             if now - copying.since >= timeout_ms and not copying.request.is_cancelled:
                 copying.request.is_cancelled = True
                 error = StorageError(
                     f"the savepoint is not copied to {copying.request.target_directory} after {timeout_ms} ms",
-                    remedy="raise execution.checkpointing.timeout, or look at why the store is slow",
+                    remedy="raise execution.checkpointing.timeout, or check why the store is slow",
                 )
                 self._done.put(Copied(copying.request, copying.checkpoint_id, error=error))
 
     def take_copied(self) -> list[Copied]:
-        """Copies that have ended since the last call; their statuses are set."""
+        """Return the copies that have ended since the last call, and set their statuses."""
         ended = []
         while not self._done.empty():
             copied = self._done.get()
             copying = self._copying.pop(copied.request.request_id, None)
             if copying is None:
-                continue  # was cancelled when it was nearly done
+                continue  # cancelled when it was nearly done
             ended.append(replace(copied, garbage=tuple(copying.registry.release(_holder(copying.request)))))
             if copied.error is None:
                 self._set_status(copying.request, "COMPLETED", location=copied.url)
@@ -159,9 +161,11 @@ class SavepointExports:
         return ended
 
     def cancel_all(self) -> list[tuple[SavepointRequest, int | None]]:
-        """The job failed over or ended: those being copied, with their checkpoint, and those that wait.
+        """Remove and return all savepoints after a failover or the end of the job.
 
-        The caller fails them.
+        Savepoints that are being copied come with their checkpoint's number, waiting ones with None.
+
+        The caller marks them as failed.
         """
         copying = [(copying.request, copying.checkpoint_id) for copying in self._copying.values()]
         cancelled: list[tuple[SavepointRequest, int | None]] = [

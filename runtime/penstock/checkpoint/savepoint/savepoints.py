@@ -1,8 +1,9 @@
-"""Savepoints: written by copying a complete checkpoint into a folder of its own, disposed of only by their owner.
+"""Savepoints: a complete checkpoint is copied to a new folder. Only the owner of a savepoint disposes of it.
 
-Everything in a savepoint's folder is relative to it, so it can be copied or moved as a whole, also to another bucket.
-This module and what it imports need fsspec and msgspec and nothing of the engine: the Kubernetes operator imports it.
-What reads (`resolve`, `verify`, `list_…`, `newest_complete`) is in `snapshots` and can be imported from here as well.
+All paths in a savepoint are relative to its folder, so that it can be copied or moved as a whole, even to another
+bucket. This module and its imports need fsspec and msgspec but not the engine, because the Kubernetes operator imports
+it. The functions for reading (`resolve`, `verify`, `list_…`, `newest_complete`) are in `snapshots` and can be imported
+from here, too.
 """
 
 from __future__ import annotations
@@ -52,17 +53,17 @@ __all__ = [
     "write_savepoint",
 ]
 
-COPIES_AT_ONCE = 8
-"""Server-side copies in flight for one savepoint."""
+MAX_CONCURRENT_COPIES = 8
+"""Concurrent server-side copies of one savepoint."""
 
 
 class SavepointCancelled(Exception):
-    """The job does not want it any more; what was copied is an incomplete folder."""
+    """An error of a copy that the job has cancelled. The folder of the savepoint is incomplete."""
 
 
 @dataclass(frozen=True)
 class DisposeReport:
-    """`left`: objects in the folder that the manifest does not name; they were not touched."""
+    """The result of a disposal. `left`: objects in the folder that the manifest does not name. They are kept."""
 
     url: str
     deleted_files: int
@@ -70,16 +71,16 @@ class DisposeReport:
 
 
 def check_target(target_directory: str | None, default_directory: str | None) -> str:
-    """The folder in which a savepoint is made, as a URL.
+    """Return the URL of the folder in which a savepoint is created.
 
     Raises:
-        InvalidJob: none is known.
+        InvalidJob: no folder is given or configured.
     """
     target = target_directory or default_directory
     if not target:
         raise InvalidJob(
-            "a savepoint was asked for, but no directory was given and the job has no default one",
-            remedy="give a target directory (penstock savepoint <job> <directory>) or set `state.savepoints.dir`",
+            "the savepoint has no target directory: the request names none, and the job has no default",
+            remedy="pass a target directory (penstock savepoint <job> <directory>), or set `execution.checkpointing.savepoint-dir`",
         )
     return normalize_url(target)
 
@@ -93,15 +94,16 @@ def write_savepoint(
     is_cancelled: Callable[[], bool] = lambda: False,
     on_folder: Callable[[str], None] = lambda folder: None,
 ) -> str:
-    """Copy every file of a complete checkpoint into a new savepoint folder, then write its manifest. Returns its URL.
+    """Copy every file of a complete checkpoint to a new savepoint folder, then write its manifest. Return the folder's URL.
 
-    `source_url`: what the paths in the manifest are relative to. Copies are made by the server where both places are on
-    the same kind of store. Blocks; call it from a background thread. `on_folder` is told the URL before anything is there.
+    `source_url`: the folder to which the paths in the manifest are relative. The server copies if both places are in
+    the same kind of store. Blocks, so call it from a background thread. `on_folder` gets the URL before any object is
+    written.
 
     Raises:
         SnapshotTorn: a file of the checkpoint is gone.
-        StorageError: source or target cannot be used; the incomplete folder is removed as far as possible.
-        SavepointCancelled: `is_cancelled` said so.
+        StorageError: source or target cannot be used. The incomplete folder is removed as far as possible.
+        SavepointCancelled: `is_cancelled` returned True.
     """
     folder = join_url(normalize_url(target_directory), new_savepoint_folder(manifest.job_id))
     on_folder(folder)
@@ -115,13 +117,13 @@ def write_savepoint(
             source.copy(join_url(source_url, path), join_url(folder, path), target)
         except ObjectMissing as missing:
             raise SnapshotTorn(
-                f"the state file {join_url(source_url, path)} is gone, the savepoint cannot be made",
-                remedy="was the bucket cleaned up by a lifecycle rule or by hand?",
+                f"the savepoint cannot be written: the state file {join_url(source_url, path)} does not exist",
+                remedy="check whether a lifecycle rule or a person deleted files of the bucket",
             ) from missing
         copied.append(path)
 
     try:
-        with ThreadPoolExecutor(COPIES_AT_ONCE, thread_name_prefix="savepoint-copy") as pool:
+        with ThreadPoolExecutor(MAX_CONCURRENT_COPIES, thread_name_prefix="savepoint-copy") as pool:
             for _ in pool.map(copy, objects_of(manifest)):
                 pass
         if is_cancelled():
@@ -130,16 +132,16 @@ def write_savepoint(
         _remove(target, folder, copied)
         raise
     content = encode_manifest(msgspec.structs.replace(manifest, kind="savepoint"))
-    # if this fails, nobody knows whether it landed: the files stay, so that it is whole if it did
+    # The manifest may be stored even if this fails. The files are kept, so that the savepoint is then whole.
     if not target.put_if_absent(metadata_url(folder), content):
         raise StorageError(
-            f"{metadata_url(folder)} exists already, written by somebody else", remedy="trigger the savepoint again"
+            f"{metadata_url(folder)} already exists, and another process wrote it", remedy="trigger the savepoint again"
         )
     return folder
 
 
 def _remove(target: RetryingStore, folder: str, paths: list[str]) -> None:
-    """What cannot be removed has no manifest and is nobody's savepoint."""
+    """Remove files of an incomplete savepoint. Any file that cannot be removed is harmless, because the folder has no manifest."""
     target.delete_many(join_url(folder, path) for path in paths)
 
 
@@ -147,15 +149,15 @@ def dispose(path: str, options: Mapping[str, Any] | None = None, *, stores: Stor
     """Delete a savepoint: its files, then its manifest, so that an interrupted disposal can be repeated.
 
     Raises:
-        SnapshotNotFound: nothing there that could be disposed of.
-        StorageError: it is a checkpoint, which belongs to its job; or the store refuses.
+        SnapshotNotFound: the path has nothing to dispose of.
+        StorageError: the path is a checkpoint, which belongs to its job; or the store refuses.
     """
     stores = stores or Stores(options)
     snapshot = resolve(path, stores=stores, check_files=False)
     if not snapshot.is_savepoint:
         raise StorageError(
             f"{snapshot.url} is a checkpoint of job {snapshot.manifest.job_id}, not a savepoint",
-            remedy="checkpoints are removed by their job (retained number, retention on cancel)",
+            remedy="the job deletes its own checkpoints. The number and the retention after a cancellation are configured",
         )
     store = stores.for_url(snapshot.url)
     paths = objects_of(snapshot.manifest)

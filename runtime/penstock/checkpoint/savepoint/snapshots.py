@@ -1,17 +1,17 @@
-"""Find, check and list checkpoints and savepoints by path, without the engine.
+"""Functions that find, check and list checkpoints and savepoints by path, without the engine.
 
-The Kubernetes operator, the CLI and the REST API read storage through these functions; they need fsspec and msgspec, and
-nothing of the engine. A *path* is what people paste: a savepoint's folder, a job's `chk-<n>` folder, the `_metadata` in
-either, with or without a trailing slash or `file://`.
+The Kubernetes operator, the CLI and the REST API read storage through these functions, which need fsspec and msgspec
+but not the engine. A *path* is a savepoint's folder, a job's `chk-<n>` folder, or the `_metadata` in either, with or
+without a trailing slash or `file://`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.files.checksum import checksum_of
-from penstock.checkpoint.files.codec import NamedFile, files_of
+from penstock.checkpoint.files.codec import NamedFile, files_of, handle_files
 from penstock.checkpoint.files.layout import (
     METADATA,
     SHARED,
@@ -52,7 +52,7 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A checkpoint or savepoint that can be read. `url`: its folder; `base_url`: what the paths in it are relative to."""
+    """A readable checkpoint or savepoint. `url`: its folder; `base_url`: the folder to which its paths are relative."""
 
     url: str
     base_url: str
@@ -69,7 +69,7 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What `verify` found. `damaged`: files whose content is not what was written (only if checksums were asked for)."""
+    """The result of `verify`. `damaged`: files whose content differs from what was written. It is filled only with `checksums`."""
 
     snapshot: Snapshot
     files: int
@@ -77,24 +77,27 @@ class VerifyReport:
     missing: list[str] = field(default_factory=list)
     wrong_size: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    unsafe: list[str] = field(default_factory=list)
+    """Reasons why files that hold other files were not written by Penstock."""
     checksums_verified: bool = False
 
     @property
     def is_complete(self) -> bool:
-        return not (self.missing or self.wrong_size or self.damaged)
+        return not (self.missing or self.wrong_size or self.damaged or self.unsafe)
 
     def problems(self) -> list[str]:
-        """One line each."""
+        """Return the problems as one line each."""
         return [
             *(f"missing: {path}" for path in self.missing),
-            *(f"another size than written: {path}" for path in self.wrong_size),
-            *(f"another content than written: {path}" for path in self.damaged),
+            *(f"size differs from the manifest: {path}" for path in self.wrong_size),
+            *(f"content differs from the manifest: {path}" for path in self.damaged),
+            *self.unsafe,
         ]
 
 
 @dataclass(frozen=True)
 class SnapshotInfo:
-    """A line of a listing. `problem`: empty, or why it cannot be used (then most other fields may be unknown)."""
+    """An entry of a listing. `problem`: empty, or why the snapshot cannot be used (then most other fields may be unknown)."""
 
     url: str
     kind: str
@@ -116,7 +119,7 @@ class SnapshotInfo:
 
 @dataclass(frozen=True)
 class NewestComplete:
-    """The newest checkpoint that is whole, and what is newer but cannot be used, with the reason for each."""
+    """The newest whole checkpoint, and newer ones that cannot be used, with the reason for each."""
 
     snapshot: Snapshot | None
     skipped: list[SnapshotInfo]
@@ -130,12 +133,12 @@ def resolve(
     job_id: str | None = None,
     check_files: bool = True,
 ) -> Snapshot:
-    """The snapshot at a path, known to be readable and, unless `check_files` is False, to have all its files.
+    """Return the snapshot at a path after checking that it is readable and, with `check_files`, that all its files exist.
 
     Raises:
-        SnapshotNotFound: there is none; says what is there instead.
-        SnapshotTorn: the manifest cannot be read, or files are missing (lists them).
-        StateFormatUnsupported: written by a newer version.
+        SnapshotNotFound: the path has no snapshot. The error describes what the path has instead.
+        SnapshotTorn: the manifest cannot be read, or files are missing. The error lists them.
+        StateFormatUnsupported: a newer version wrote it.
         RestoreRefused: it belongs to another job than `job_id`.
         StorageError: the store cannot be used.
     """
@@ -152,7 +155,7 @@ def resolve(
     if job_id is not None and manifest.job_id != job_id:
         raise RestoreRefused(
             f"{folder} belongs to job {manifest.job_id} ({manifest.job_name!r}), not to {job_id}",
-            remedy="name a checkpoint or savepoint of this job, or start the job from it explicitly",
+            remedy="use a checkpoint or savepoint of this job, or pass this path explicitly to start from it",
         )
     if check_files:
         report = _check(snapshot, stores)
@@ -164,7 +167,9 @@ def resolve(
 def verify(
     path: str, options: Mapping[str, Any] | None = None, *, stores: Stores | None = None, checksums: bool = False
 ) -> VerifyReport:
-    """Check that every file is there with its size, and with `checksums` also its content (reads everything).
+    """Check that every file exists with its size. If `checksums` is set, also check the content, which reads everything.
+
+    Files that hold other files, the packs of RocksDB snapshots, are always read. The names in them must be RocksDB's.
 
     Raises:
         SnapshotNotFound, SnapshotTorn (no readable manifest), StateFormatUnsupported, StorageError.
@@ -172,6 +177,8 @@ def verify(
     stores = stores or Stores(options)
     snapshot = resolve(path, stores=stores, check_files=False)
     report = _check(snapshot, stores)
+    if report.is_complete:
+        report = replace(report, unsafe=_unsafe(snapshot, stores))
     if not checksums:
         return report
     absent = {*report.missing, *report.wrong_size}
@@ -180,22 +187,20 @@ def verify(
         for file in files_of(snapshot.manifest)
         if file.path not in absent and file.checksum and _content_checksum(snapshot, file, stores) != file.checksum
     ]
-    return VerifyReport(
-        snapshot, report.files, report.bytes, report.missing, report.wrong_size, damaged, checksums_verified=True
-    )
+    return replace(report, damaged=damaged, checksums_verified=True)
 
 
 def list_checkpoints(
     root_url: str, job_id: str, options: Mapping[str, Any] | None = None, *, stores: Stores | None = None
 ) -> list[SnapshotInfo]:
-    """All checkpoints of a job, newest first; those that do not count or cannot be used have a `problem`."""
+    """Return all checkpoints of a job, newest first. A checkpoint that does not count or cannot be used has a `problem`."""
     return _JobListing(CheckpointStorage(root_url, job_id, options, stores=stores)).infos()
 
 
 def list_savepoints(
     directory_url: str, options: Mapping[str, Any] | None = None, *, stores: Stores | None = None
 ) -> list[SnapshotInfo]:
-    """All savepoints directly in a folder, newest first; one without a manifest has a `problem`."""
+    """Return all savepoints directly in a folder, newest first. A savepoint without a manifest has a `problem`."""
     directory = normalize_url(directory_url)
     stores = stores or Stores(options)
     names = [name for name in stores.for_url(directory).list_folders(directory) if is_savepoint_folder(name)]
@@ -206,7 +211,7 @@ def list_savepoints(
 def newest_complete(
     root_url: str, job_id: str, options: Mapping[str, Any] | None = None, *, stores: Stores | None = None
 ) -> NewestComplete:
-    """The newest checkpoint of the job's history that is whole; what was passed over is reported, never hidden."""
+    """Return the newest whole checkpoint of the job's history, and the newer ones that were skipped."""
     listing = _JobListing(CheckpointStorage(root_url, job_id, options, stores=stores))
     skipped: list[SnapshotInfo] = list(listing.unreadable)
     for id in listing.history.manifests:
@@ -219,7 +224,7 @@ def newest_complete(
 
 
 class _JobListing:
-    """One look at a job's folder: manifests, bases and the shared files, each read or listed once."""
+    """One listing of a job's folder: manifests, bases and the shared files, each read or listed once."""
 
     def __init__(self, storage: CheckpointStorage) -> None:
         self.storage = storage
@@ -232,7 +237,8 @@ class _JobListing:
             except SnapshotNotFound:
                 continue  # a folder without a manifest is not a checkpoint
             except (SnapshotTorn, CorruptStateFile, StateFormatUnsupported) as error:
-                # Of the file itself. That storage does not answer says nothing about the checkpoint, and is raised.
+                # An error of the file itself. An unavailable store says nothing about the checkpoint, so that error is
+                # raised.
                 self.unreadable.append(SnapshotInfo(url, "checkpoint", checkpoint_id, problem=error.message))
                 continue
             self.manifests[ManifestId(manifest.leader_epoch, checkpoint_id)] = manifest
@@ -276,18 +282,46 @@ def _compare(snapshot: Snapshot, present: Mapping[str, ObjectInfo]) -> VerifyRep
 
 
 def _fits(file: NamedFile, size: int) -> bool:
-    """In an object of so many bytes; what an object with several files has behind the last one that is named is others'."""
+    """Return whether the file fits in an object of this size. An object with several files may have other files after it."""
     return size == file.size if file.offset is None else size >= file.offset + file.size
 
 
 def _content_checksum(snapshot: Snapshot, file: NamedFile, stores: Stores) -> str:
-    url = join_url(snapshot.base_url, file.path)
     try:
-        store = stores.for_url(url)
-        content = store.get(url) if file.offset is None else store.get_range(url, file.offset, file.size)
-        return checksum_of(content)
+        return checksum_of(_content(snapshot, file, stores))
     except ObjectMissing:
         return "missing"
+
+
+def _content(snapshot: Snapshot, file: NamedFile, stores: Stores) -> bytes:
+    url = join_url(snapshot.base_url, file.path)
+    store = stores.for_url(url)
+    return store.get(url) if file.offset is None else store.get_range(url, file.offset, file.size)
+
+
+def _unsafe(snapshot: Snapshot, stores: Stores) -> list[str]:
+    """Look for names in the snapshot's packs that a restore refuses."""
+    # Imported here, because the operator imports this module and needs `state` for nothing else.
+    from penstock.state.rocksdb.files.pack import BACKEND as ROCKSDB
+    from penstock.state.rocksdb.files.pack import PACK, checked_table_name, decode_pack
+
+    found = []
+    for state in snapshot.manifest.states.values():
+        for handle in state.keyed:
+            if handle.get("backend") != ROCKSDB:
+                continue
+            named = zip((entry.get("name") for entry in handle.get("files", ())), handle_files(handle), strict=True)
+            try:
+                for name, file in named:
+                    if name == PACK:
+                        decode_pack(_content(snapshot, file, stores), f"state file {file}")
+                    else:
+                        checked_table_name(name, f"a handle of {snapshot.url}")
+            except (SnapshotTorn, CorruptStateFile) as error:
+                found.append(error.message)
+            except ObjectMissing:
+                continue  # it has just been deleted
+    return found
 
 
 def _base_url(folder: str, manifest: Manifest) -> str:
@@ -314,7 +348,7 @@ def _info(snapshot: Snapshot, problem: str = "") -> SnapshotInfo:
 
 def _savepoint_info(url: str, stores: Stores) -> SnapshotInfo:
     try:
-        report = verify(url, stores=stores)
+        report = _check(resolve(url, stores=stores, check_files=False), stores)
     except SnapshotNotFound:
         return SnapshotInfo(url, "savepoint", problem="incomplete: no _metadata (still being written, or abandoned)")
     except StorageError as error:
@@ -326,28 +360,28 @@ def _torn(report: VerifyReport) -> SnapshotTorn:
     problems = report.problems()
     shown = "; ".join(problems[:_SHOWN]) + (f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else "")
     return SnapshotTorn(
-        f"{report.snapshot.url} is not whole, {len(problems)} of its {report.files} files cannot be used: {shown}",
-        remedy="restore another checkpoint or savepoint by naming its path; was the bucket cleaned up by a lifecycle rule?",
+        f"{report.snapshot.url} is not complete. {len(problems)} of its {report.files} files cannot be used: {shown}",
+        remedy="restore another checkpoint or savepoint by its path. Check whether a lifecycle rule of the bucket deleted files",
     )
 
 
 def _not_found(path: str, folder: str, stores: Stores) -> SnapshotNotFound:
-    """Says what is at the path instead, so that the next attempt is the right one."""
+    """Return an error that describes what the path has instead of a snapshot."""
     store = stores.for_url(folder)
     folders = store.list_folders(folder)
     checkpoints = [name for name in folders if parse_checkpoint_folder(name) is not None]
     savepoints = [name for name in folders if is_savepoint_folder(name)]
-    remedy = "give the folder of a savepoint (savepoint-…) or of a checkpoint (…/<job id>/chk-<n>)"
+    remedy = "use the folder of a savepoint (savepoint-…) or of a checkpoint (…/<job id>/chk-<n>)"
     if checkpoints or savepoints:
         names = sorted(checkpoints, key=lambda name: parse_checkpoint_folder(name) or 0) + savepoints
         found = f"it holds {_some(names)}"
-        remedy = f"name one of them, such as {join_url(folder, names[-1])}"
+        remedy = f"choose one of them, such as {join_url(folder, names[-1])}"
     elif objects := store.list_objects(folder):
         found = f"it holds {_some([relative_url(info.url, folder) for info in objects])}, but no {METADATA}"
         if is_savepoint_folder(base_name(folder)):
-            remedy = "the savepoint was never finished; use another one"
+            remedy = "the savepoint is not complete. Use another one"
     else:
-        found = "there is nothing at that path"
+        found = "the path does not exist"
         siblings = [
             name
             for name in store.list_folders(parent_url(folder))

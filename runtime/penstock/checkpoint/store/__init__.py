@@ -1,4 +1,4 @@
 """Object stores.
 
-The seam to the outside world of storage, its implementations, retries, and a double that fails on purpose.
+The package has the interface to storage, its implementations, retries, and a test double that fails on purpose.
 """

@@ -1,13 +1,13 @@
-"""An object store that fails on purpose: the double for tests of everything that stands on a store.
+"""An object store that fails on purpose: the test double for all code that uses a store.
 
     store = FaultyStore(LocalStore(fsync=False))
-    store.inject("put", Fault.TIMEOUT_AFTER, match="_metadata")     # it landed, but the answer was lost
-    store.inject("put", Fault.LATE, match="chk-7")                  # timed out for the caller; `land_late()` lets it land
+    store.inject("put", Fault.TIMEOUT_AFTER, match="_metadata")     # the put succeeded, but the answer was lost
+    store.inject("put", Fault.LATE, match="chk-7")                  # times out for the caller; `land_late()` carries it out
     with store.held("put", match="chk-7") as put:                   # a writer that is stopped in the middle
         put.wait_until_reached(); ...; put.release()
 
-Faults are used up in the order in which they were injected, each `times` times. Everything is a plain object of this
-process: no threads, no clocks of its own.
+Faults apply in the order in which they were injected, each `times` times. All parts are plain objects of this process,
+without threads or clocks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from penstock.checkpoint.store.object_store import (
     Refused,
     StoreFailure,
     TransientFailure,
-    delete_each,
+    delete_one_by_one,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _cut(content: bytes) -> bytes:
 
 
 class Fault(Enum):
-    """What goes wrong."""
+    """The kinds of faults."""
 
     TIMEOUT_BEFORE = "no answer, and the request never arrived"
     TIMEOUT_AFTER = "no answer, but the request was carried out"
@@ -64,7 +64,7 @@ class _Rule:
 
 
 @dataclass
-class Held:
+class BlockedCall:
     """A call that waits inside the store."""
 
     reached: threading.Event = field(default_factory=threading.Event)
@@ -78,7 +78,7 @@ class Held:
 
 
 class FaultyStore:
-    """Wraps a store; see the head of the module. `calls` lists (operation, url) in order."""
+    """A wrapper of a store. The module's docstring describes it. `calls` lists (operation, url) in order."""
 
     def __init__(self, inner: ObjectStore, *, delay: float = 0.05) -> None:
         self.inner = inner
@@ -87,23 +87,23 @@ class FaultyStore:
         self.calls: list[tuple[str, str]] = []
         self.is_away = False
         self._rules: list[_Rule] = []
-        self._holds: list[tuple[str, str, Held]] = []
+        self._holds: list[tuple[str, str, BlockedCall]] = []
         self._late: list[Callable[[], object]] = []
         self._lock = threading.Lock()
 
     def inject(self, operation: str, fault: Fault, *, match: str = "", times: int = 1, skip: int = 0) -> None:
-        """The next `times` calls of `operation` (`put`, `get`, …, `*`) on a URL that contains `match` fail so, after `skip`."""
+        """Let the next `times` calls of `operation` (`put`, `get`, …, `*`) on a URL that contains `match` fail, after `skip` calls."""
         with self._lock:
             self._rules.append(_Rule(operation, fault, match, times, skip))
 
     def heal(self) -> None:
-        """No more faults; what is late stays so."""
+        """Remove all faults. Late requests remain late."""
         with self._lock:
             self._rules.clear()
             self.is_away = False
 
     def land_late(self) -> list[BaseException | None]:
-        """Carry out the late requests; for each None or what the store said to it (nobody else hears it)."""
+        """Carry out the late requests. Return the error of each, or None. No other caller gets these errors."""
         with self._lock:
             late, self._late = self._late, []
         outcomes: list[BaseException | None] = []
@@ -116,9 +116,9 @@ class FaultyStore:
         return outcomes
 
     @contextmanager
-    def held(self, operation: str, *, match: str) -> Iterator[Held]:
+    def held(self, operation: str, *, match: str) -> Iterator[BlockedCall]:
         """Stop the next such call just before it is carried out, until it is released."""
-        hold = Held()
+        hold = BlockedCall()
         with self._lock:
             self._holds.append((operation, match, hold))
         try:
@@ -158,8 +158,8 @@ class FaultyStore:
         self._run("delete", url, lambda: self.inner.delete(url))
 
     def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
-        """Faults hit single objects, as in the answer to S3's DeleteObjects."""
-        return delete_each(self.delete, urls)
+        """Delete objects. A fault affects a single object, as in the answer to S3's DeleteObjects."""
+        return delete_one_by_one(self.delete, urls)
 
     def copy(self, source_url: str, target_url: str) -> None:
         self._run("copy", source_url, lambda: self.inner.copy(source_url, target_url))
@@ -167,7 +167,7 @@ class FaultyStore:
     def _run(self, operation: str, url: str, request: Callable[[], T], truncate: Callable[[T], T] | None = None) -> T:
         with self._lock:
             self.calls.append((operation, url))
-        hold = self._take_hold(operation, url)
+        hold = self._take_block(operation, url)
         if hold is not None:
             hold.reached.set()
             hold.released.wait()
@@ -204,7 +204,7 @@ class FaultyStore:
                     return rule.fault
         return None
 
-    def _take_hold(self, operation: str, url: str) -> Held | None:
+    def _take_block(self, operation: str, url: str) -> BlockedCall | None:
         with self._lock:
             for entry in self._holds:
                 if entry[0] == operation and entry[1] in url:

@@ -1,8 +1,8 @@
-"""Any fsspec file system as an object store; `s3_store` refines it for S3.
+"""Any fsspec file system as an object store. `s3_store` specializes it for S3.
 
-Drivers differ in what their conditional put is: `gs`, `abfs` and `az` pass the condition to the server; most others look
-whether the object exists and then write, which two writers can both survive. Such a store has `conditional_puts` False
-and is refused in HA mode by `probe`. `memory://` is one process's dictionary; a lock makes its puts conditional.
+Conditional puts differ between drivers. `gs`, `abfs` and `az` pass the condition to the server. Most others check
+whether the object exists and then write, so two writers can both succeed. Such a store has `conditional_puts` False,
+and `probe` refuses it in HA mode. `memory://` is a dictionary of one process, and a lock makes its puts conditional.
 """
 
 from __future__ import annotations
@@ -35,21 +35,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 REQUEST_TIMEOUT = 20.0
-"""Seconds that one request may take, and one more for every MiB that it moves."""
+"""Seconds that one request may take, plus one second for every MiB that it transfers."""
 _CONDITIONAL_DRIVERS = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "memory"})
 _WRITES = {"pipe_file": 0, "put_file": 1, "cp_file": 1}
-"""Which argument is the target; drivers without an event loop are mostly file systems that want the folder first."""
+"""Position of the target argument. Drivers without an event loop are mostly file systems, which need the folder first."""
 DELETE_THREADS = 8
 _memory_lock = threading.RLock()
 
 
+def too_large(url: str, limit: int) -> PermanentFailure:
+    """Return the error for an object that is larger than this process reads."""
+    return PermanentFailure(url, f"it is larger than {limit >> 20} MiB, the limit for such an object")
+
+
 class FsspecStore:
-    """One fsspec file system. It is made anew in a forked process, whose event loop is another one."""
+    """One fsspec file system. A forked process creates it again, because its event loop is another one."""
 
     def __init__(self, scheme: str, options: Mapping[str, Any] | None = None) -> None:
         self.scheme = scheme
         self.options = dict(options or {})
         self.request_timeout = float(self.options.pop("request_timeout", REQUEST_TIMEOUT))
+        self.read_limit: int | None = self.options.pop("read_limit", None)
+        """Maximum bytes of one object that `get` reads; None: no limit."""
         self.options.pop("fsync", None)
         self.conditional_puts = scheme in _CONDITIONAL_DRIVERS
         self._lock = threading.Lock()
@@ -69,6 +76,11 @@ class FsspecStore:
 
     def get(self, url: str) -> bytes:
         with self._failures(url), self._serialized():
+            if (
+                self.read_limit is not None
+                and int(self._call("info", self._path(url)).get("size") or 0) > self.read_limit
+            ):
+                raise too_large(url, self.read_limit)
             content = self._call("cat_file", self._path(url), moved=1 << 30)
         return bytes(content)
 
@@ -122,7 +134,7 @@ class FsspecStore:
             pass
 
     def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
-        """Several at a time: drivers agree on no request for many."""
+        """Delete several objects concurrently, because drivers have no common request for many."""
         if self.scheme == "memory":
             return _failures_of(map(self._try_delete, urls))
         with ThreadPoolExecutor(DELETE_THREADS, thread_name_prefix="penstock-delete") as pool:
@@ -154,7 +166,7 @@ class FsspecStore:
         except ImportError as error:
             raise StorageError(
                 f"storage URLs of the scheme {self.scheme!r} need a driver that is not installed: {error}",
-                remedy="install the driver that the message names into the image, or use s3:// or file://",
+                remedy="install the driver that the message names in the image, or use s3:// or file://",
             ) from error
         except ValueError as error:
             raise StorageError(
@@ -178,7 +190,7 @@ class FsspecStore:
 
     @contextmanager
     def _serialized(self) -> Iterator[None]:
-        """`memory://` looks first and writes then, and shares file positions between readers."""
+        """Serialize access to `memory://`, which checks before it writes and shares file positions between readers."""
         if self.scheme == "memory":
             with _memory_lock:
                 yield
@@ -187,7 +199,7 @@ class FsspecStore:
 
     @contextmanager
     def _failures(self, url: str) -> Iterator[None]:
-        """Turn whatever the driver raises into a `StoreFailure`."""
+        """Turn any exception of the driver into a `StoreFailure`."""
         try:
             yield
         except StoreFailure:

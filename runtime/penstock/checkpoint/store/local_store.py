@@ -1,8 +1,9 @@
-"""`file://`: a directory as an object store, with the same promises as S3.
+"""`file://`: a directory as an object store, with the same guarantees as S3.
 
-A put writes a temporary file beside the target, fsyncs it, and then gives it its name: by `rename` for a plain put, by
-`link` for a conditional one, which the kernel refuses when the name exists. So content is whole as soon as it is
-visible, on a local disk and on NFS. A crash leaves at most a temporary file, an object like any other that nobody names.
+A put writes a temporary file in the target's folder, fsyncs it, and then gives it the target's name. A plain put uses
+`rename`. A conditional one uses `link`, which the kernel refuses if the name exists. An object is therefore whole as
+soon as it is visible, on a local disk and on NFS. A crash leaves at most a temporary file, which is an object that no
+manifest names.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from penstock.checkpoint.store.object_store import (
     Refused,
     StoreFailure,
     TransientFailure,
-    delete_each,
+    delete_one_by_one,
     join_url,
 )
 
@@ -31,11 +32,11 @@ if TYPE_CHECKING:
 TEMPORARY_SUFFIX = ".writing"
 _TRANSIENT = {errno.EIO, errno.EAGAIN, errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT, errno.EINTR, errno.ENOSPC}
 _FOLDER_RACES = 10
-"""Another thread may remove a folder that has just become empty; this often it is made anew."""
+"""Number of times to create a folder again if another thread removes it while it is empty."""
 
 
 def path_of(url: str) -> str:
-    """The path is taken as it is written: nothing is percent-decoded.
+    """Return the path of a URL. Percent escapes are not decoded.
 
     >>> path_of("file:///tmp/a%20b")
     '/tmp/a%20b'
@@ -44,7 +45,7 @@ def path_of(url: str) -> str:
 
 
 class LocalStore:
-    """`fsync=False` is for tests and benchmarks on scratch data: a crash of the machine may then lose what was put."""
+    """The store of `file://`. `fsync=False` is for tests and benchmarks only: a crash of the machine may lose data."""
 
     conditional_puts = True
 
@@ -140,10 +141,10 @@ class LocalStore:
             pass
 
     def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
-        return delete_each(self.delete, urls)
+        return delete_one_by_one(self.delete, urls)
 
     def copy(self, source_url: str, target_url: str) -> None:
-        """A hard link where the file system has them (objects are never changed in place), else a copy."""
+        """Copy with a hard link if the file system has them, because objects never change. Otherwise copy the bytes."""
         source = path_of(source_url)
         self.head(source_url)
 
@@ -172,7 +173,7 @@ class LocalStore:
                     os.replace(temporary, path)
                 is_named = True
             finally:
-                _unlink_if_there(temporary)
+                _unlink_if_exists(temporary)
             self._sync_path(folder)
         except FileExistsError as error:
             raise ObjectExists(url, "exists already") from error
@@ -192,11 +193,11 @@ class LocalStore:
                 if not attempts_left:
                     raise
             except BaseException:
-                _unlink_if_there(temporary)
+                _unlink_if_exists(temporary)
                 raise
 
     def _make_folder(self, folder: str) -> None:
-        """Make the folder durably: each new entry is fsync'd in its parent."""
+        """Create the folder durably: fsync each new entry in its parent."""
         if os.path.isdir(folder):
             return
         parent = os.path.dirname(folder)
@@ -222,7 +223,7 @@ class LocalStore:
             os.close(descriptor)
 
 
-def _unlink_if_there(path: str) -> None:
+def _unlink_if_exists(path: str) -> None:
     try:
         os.unlink(path)
     except OSError:

@@ -1,13 +1,16 @@
-"""The one seam to the outside world of storage: what the checkpoint protocol needs of an object store.
+"""The interface to storage: the operations of an object store that the checkpoint protocol needs.
 
-Paths are full URLs (`s3://bucket/key`, `file:///dir/file`, `memory://x`); a store serves all URLs of its scheme, so that
-a copy from one place to another within a store is one call. Implementations do one attempt and say precisely how it
-failed; retries, deadlines and messages for people are in `retrying_store`, and `faults` has a double that fails on
-purpose. All methods may be called from several threads.
+Paths are full URLs (`s3://bucket/key`, `file:///dir/file`, `memory://x`). A store serves all URLs of its scheme, so
+that a copy within a store is one call. An implementation makes one attempt and reports exactly how it failed. Retries,
+deadlines and messages for people are in `retrying_store`, and `faults` has a test double that fails on purpose. Several
+threads may call all methods.
 
-What the protocol relies on: a put is whole or absent; a read and a list see every put that returned before they began;
-`put(if_absent=True)` succeeds for at most one of any number of puts of a name (`conditional_puts` says whether the
-driver can promise that; `probe` asks the server).
+The protocol relies on these guarantees:
+
+- A put is whole or absent.
+- A read or a list sees every put that returned before it began.
+- `put(if_absent=True)` succeeds for at most one of any number of puts of a name. `conditional_puts` states whether the
+  driver can guarantee that, and `probe` tests the server.
 """
 
 from __future__ import annotations
@@ -23,12 +26,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
-DELETES_AT_ONCE = 1000
-"""What S3's DeleteObjects takes."""
+MAX_DELETES = 1000
+"""Maximum number of objects of S3's DeleteObjects."""
 
 
 class StoreFailure(Exception):
-    """One attempt at one operation failed; `url` names the object."""
+    """A failure of one attempt at one operation. `url` names the object."""
 
     def __init__(self, url: str, reason: str) -> None:
         self.url = url
@@ -37,28 +40,28 @@ class StoreFailure(Exception):
 
 
 class ObjectExists(StoreFailure):
-    """A conditional put lost: the name is taken."""
+    """A conditional put that lost, because the name is taken."""
 
 
 class ObjectMissing(StoreFailure):
-    """No such object (or bucket)."""
+    """The object or its bucket does not exist."""
 
 
 class TransientFailure(StoreFailure):
-    """The store did not answer, or asked to come back later (5xx, 409, 429, timeouts). A put may have happened."""
+    """The store did not respond, or asked to try again later (5xx, 409, 429, timeouts). A put may have happened."""
 
 
 class PermanentFailure(StoreFailure):
-    """Trying again will not help (not a store, feature missing, an error of the driver)."""
+    """A failure that a retry does not fix (not a store, missing feature, an error of the driver)."""
 
 
 class Refused(PermanentFailure):
-    """The store itself said no (access denied, no such bucket). A put did not happen."""
+    """A refusal by the store itself (access denied, no such bucket). A put did not happen."""
 
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """An object in a listing. `modified`: seconds since the epoch by the store's clock; None if it does not say."""
+    """An object in a listing. `modified`: seconds since the epoch by the store's clock; None if unknown."""
 
     url: str
     size: int
@@ -66,10 +69,10 @@ class ObjectInfo:
 
 
 class ObjectStore(Protocol):
-    """See the head of the module. Every method raises the `StoreFailure`s above and nothing else."""
+    """An object store. The module's docstring has its guarantees. Every method raises only the `StoreFailure`s above."""
 
     conditional_puts: bool
-    """The driver passes the condition on to the server (or the file system), instead of looking first."""
+    """Whether the driver passes the condition to the server (or the file system), instead of checking first."""
 
     def put(self, url: str, content: bytes, *, if_absent: bool = False) -> None: ...
 
@@ -80,7 +83,7 @@ class ObjectStore(Protocol):
     def get(self, url: str) -> bytes: ...
 
     def get_range(self, url: str, offset: int, size: int) -> bytes:
-        """A part of an object; shorter, or empty, where the object ends before."""
+        """Return a part of an object. It is shorter, or empty, if the object ends before."""
         ...
 
     def get_file(self, url: str, local_path: str) -> None: ...
@@ -88,31 +91,31 @@ class ObjectStore(Protocol):
     def head(self, url: str) -> ObjectInfo: ...
 
     def list_objects(self, prefix_url: str) -> list[ObjectInfo]:
-        """All objects under a folder, at any depth; an empty list when there is no such folder."""
+        """Return all objects under a folder, at any depth. The list is empty if the folder does not exist."""
         ...
 
     def list_folders(self, url: str) -> list[str]:
-        """Names (not URLs) of the folders directly in a folder."""
+        """Return the names (not URLs) of the folders directly in a folder."""
         ...
 
     def delete(self, url: str) -> None:
-        """Gone afterwards; no error if it was gone before."""
+        """Delete an object. No error if it does not exist."""
         ...
 
     def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
-        """`delete` of up to `DELETES_AT_ONCE` objects of one bucket, in one request where the store has that.
+        """Delete up to `MAX_DELETES` objects of one bucket, in one request if the store has such a request.
 
-        Returns why, for each one that may still be there. Raises when nothing is known of any.
+        Return the error of each object that may still exist. Raise if the outcome of all is unknown.
         """
         ...
 
     def copy(self, source_url: str, target_url: str) -> None:
-        """Within the store, without the bytes passing through this process."""
+        """Copy within the store. The bytes do not pass through this process."""
         ...
 
 
-def delete_each(delete: Callable[[str], None], urls: Sequence[str]) -> dict[str, StoreFailure]:
-    """`ObjectStore.delete_many` of a store that has no request for many."""
+def delete_one_by_one(delete: Callable[[str], None], urls: Sequence[str]) -> dict[str, StoreFailure]:
+    """Implement `ObjectStore.delete_many` for a store without a request for many objects."""
     failed: dict[str, StoreFailure] = {}
     for url in urls:
         try:
@@ -123,7 +126,7 @@ def delete_each(delete: Callable[[str], None], urls: Sequence[str]) -> dict[str,
 
 
 def normalize_url(url: str) -> str:
-    """A URL with a scheme and without a trailing slash; a plain path becomes `file://` and absolute.
+    """Return a URL with a scheme and without a trailing slash. A plain path becomes an absolute `file://` URL.
 
     >>> normalize_url("s3://bucket/checkpoints/")
     's3://bucket/checkpoints'
@@ -133,7 +136,7 @@ def normalize_url(url: str) -> str:
     's3://bucket/x'
     """
     if not url or not url.strip():
-        raise StorageError("an empty storage path", remedy="give a URL such as s3://bucket/checkpoints or file:///data")
+        raise StorageError("an empty storage path", remedy="set a URL such as s3://bucket/checkpoints or file:///data")
     url = url.strip()
     if "://" not in url:
         path = url.removeprefix("file:")
@@ -146,7 +149,8 @@ def normalize_url(url: str) -> str:
 
 
 def join_url(url: str, *parts: str) -> str:
-    """
+    """Return the URL of a path below `url`.
+
     >>> join_url("s3://bucket/root/", "job", "chk-1")
     's3://bucket/root/job/chk-1'
     """
@@ -154,7 +158,8 @@ def join_url(url: str, *parts: str) -> str:
 
 
 def parent_url(url: str) -> str:
-    """
+    """Return the URL of the folder that contains `url`.
+
     >>> parent_url("s3://bucket/root/job")
     's3://bucket/root'
     """
@@ -162,7 +167,8 @@ def parent_url(url: str) -> str:
 
 
 def base_name(url: str) -> str:
-    """
+    """Return the last segment of `url`.
+
     >>> base_name("s3://bucket/root/job/")
     'job'
     """
@@ -174,12 +180,12 @@ def scheme_of(url: str) -> str:
 
 
 def relative_url(url: str, root_url: str) -> str:
-    """The part of `url` below `root_url`.
+    """Return the part of `url` below `root_url`.
 
     >>> relative_url("s3://bucket/root/shared/a", "s3://bucket/root")
     'shared/a'
     """
     root = root_url.rstrip("/") + "/"
     if not url.startswith(root):
-        raise ValueError(f"{url} does not lie under {root_url}")
+        raise ValueError(f"{url} is not in {root_url}")
     return url[len(root) :]

@@ -1,12 +1,12 @@
-"""Retries, unknown outcomes, and errors for people, on top of one-attempt stores.
+"""Retries, unknown outcomes, and errors for people, on top of stores that make one attempt.
 
-A transient failure is tried again with growing pauses until `RetryPolicy.retry_for` seconds have passed since the
-operation began; so a store that is away for half a minute costs a checkpoint half a minute, and one that stays away costs a
-clear error, never a hang.
+A transient failure is retried with growing pauses until `RetryPolicy.retry_for` seconds have passed since the start of
+the operation. If a store is unavailable for half a minute, a checkpoint takes half a minute longer. If it remains
+unavailable, the result is a clear error and never a hang.
 
-The delicate one is the conditional put. After an attempt without an answer the object may be there because of that very
-attempt, so *exists* is no proof of having lost: the object is read and compared (docs/checkpoint-protocol.md, 3.3). Callers put
-something into the content that no other writer can have.
+The conditional put needs care. After an attempt without an answer, the object may exist because of that attempt. The
+answer *exists* is then no proof that another writer was first, so the object is read and compared
+(docs/checkpoint-protocol.md, 3.3). The content must have a part that no other writer can have.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from penstock.checkpoint.store.fsspec_store import download_and_upload
 from penstock.checkpoint.store.object_store import (
-    DELETES_AT_ONCE,
+    MAX_DELETES,
     ObjectExists,
     ObjectInfo,
     ObjectMissing,
@@ -36,20 +36,20 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 READ_ATTEMPTS = 3
-"""What seems damaged may only have been cut off on the way: it is read this often before that is believed."""
+"""Number of reads before content counts as damaged. The answer may only have been cut off."""
 _READS = frozenset({"read", "look at", "copy"})
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Seconds. The pause before attempt n is random between half and all of min(pause · 2^n, max_pause)."""
+    """The policy in seconds. The pause before attempt n is random between half and all of min(pause · 2^n, max_pause)."""
 
     retry_for: float = 60.0
     pause: float = 0.1
     max_pause: float = 5.0
 
     def pause_before(self, attempt: int, jitter: float) -> float:
-        """Jitter is 0 to 1.
+        """Return the pause before an attempt in seconds. Jitter is 0 to 1.
 
         >>> RetryPolicy().pause_before(3, 1.0)
         0.8
@@ -62,7 +62,7 @@ DEFAULT_POLICY = RetryPolicy()
 
 
 class RetryingStore:
-    """What the rest of the package uses. Thread-safe. Raises `StorageError`s, apart from `ObjectMissing`."""
+    """The store that the rest of the package uses. Thread-safe. It raises `StorageError`s, except for `ObjectMissing`."""
 
     def __init__(
         self,
@@ -85,11 +85,12 @@ class RetryingStore:
         self._retry("put", url, lambda: self.store.put(url, content))
 
     def put_if_absent(self, url: str, content: bytes) -> bool:
-        """True: the object is there with this content, put by this caller. False: somebody else's is there.
+        """Put an object if it is absent. Return True if it has this content from this caller, False if another writer was first.
 
         Raises:
             StorageRefused: nothing was put.
-            StorageError: there was no answer; an attempt may still have put it, or may yet (`outcome_unknown`).
+            StorageError: the store did not respond. An attempt may have put the object, or still may
+                (`outcome_unknown`).
         """
         try:
             self._retry("put", url, lambda: self.store.put(url, content, if_absent=True))
@@ -97,7 +98,7 @@ class RetryingStore:
         except ObjectExists:
             try:
                 return any(self.get(url) == content for _ in range(READ_ATTEMPTS))
-            except ObjectMissing:  # deleted since: whoever did so had a claim on the name
+            except ObjectMissing:  # deleted again: its deleter had a claim on the name
                 return False
             except StorageError as error:
                 error.outcome_unknown = True
@@ -107,17 +108,18 @@ class RetryingStore:
         self._retry("upload", url, lambda: self.store.put_file(local_path, url))
 
     def get(self, url: str) -> bytes:
-        """
+        """Read an object.
+
         Raises:
-            ObjectMissing: no such object.
+            ObjectMissing: the object does not exist.
         """
         return self._retry("read", url, lambda: self.store.get(url))
 
     def get_range(self, url: str, offset: int, size: int) -> bytes:
-        """Shorter, or empty, where the object ends before.
+        """Return a part of an object. It is shorter, or empty, if the object ends before.
 
         Raises:
-            ObjectMissing: no such object.
+            ObjectMissing: the object does not exist.
         """
         return self._retry("read", url, lambda: self.store.get_range(url, offset, size))
 
@@ -137,10 +139,10 @@ class RetryingStore:
         self._retry("delete", url, lambda: self.store.delete(url))
 
     def delete_many(self, urls: Iterable[str]) -> dict[str, StorageError]:
-        """Gone afterwards, but for those that are returned, each with why. Many in one request where the store has that."""
+        """Delete objects, many in one request if the store has such a request. Return those that may still exist, each with its error."""
         left, failed = [*urls], dict[str, StorageError]()
-        for start in range(0, len(left), DELETES_AT_ONCE):
-            failed |= self._delete_chunk(left[start : start + DELETES_AT_ONCE])
+        for start in range(0, len(left), MAX_DELETES):
+            failed |= self._delete_chunk(left[start : start + MAX_DELETES])
         return failed
 
     def _delete_chunk(self, left: list[str]) -> dict[str, StorageError]:
@@ -162,7 +164,7 @@ class RetryingStore:
         return refused
 
     def copy(self, source_url: str, target_url: str, target: RetryingStore | None = None) -> None:
-        """On the server, or through this machine when the target is another kind of store."""
+        """Copy on the server, or through this machine if the target is another kind of store."""
         if target is None or target is self:
             self._retry("copy", source_url, lambda: self.store.copy(source_url, target_url))
         else:
@@ -191,7 +193,7 @@ class RetryingStore:
 
 
 class Stores:
-    """One `RetryingStore` per scheme, opened when it is first needed; all share options and policy."""
+    """One `RetryingStore` per scheme, opened at its first use. All share options and policy."""
 
     def __init__(self, options: Mapping[str, Any] | None = None, policy: RetryPolicy = DEFAULT_POLICY) -> None:
         self.options = dict(options or {})
@@ -199,7 +201,7 @@ class Stores:
         self._by_scheme: dict[str, RetryingStore] = {}
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Another process opens connections of its own."""
+        """Reduce to options and policy, because another process opens its own connections."""
         return (Stores, (self.options, self.policy))
 
     def for_url(self, url: str) -> RetryingStore:
@@ -210,7 +212,7 @@ class Stores:
         return found
 
     def use(self, scheme: str, store: RetryingStore) -> None:
-        """Serve a scheme with this store (a test's double)."""
+        """Serve a scheme with this store (a test double)."""
         self._by_scheme[scheme] = store
 
 
@@ -224,7 +226,7 @@ def _unreachable(verb: str, url: str, failure: StoreFailure, attempts: int, seco
 
 
 def _refused(verb: str, url: str, failure: StoreFailure, *, unknown: bool) -> StorageError:
-    """`unknown`: an earlier attempt, or this one, may have been carried out for all that."""
+    """Return the error of a failed attempt. `unknown`: this attempt or an earlier one may have succeeded."""
     kind = StorageError if unknown else StorageRefused
     error = kind(
         f"cannot {verb} {url}: {failure.reason}",

@@ -1,9 +1,11 @@
-"""Sessions of S3's client that know S3 and no more, and share what they know.
+"""Sessions of the S3 client that load only the descriptions of S3 and share them.
 
-botocore describes each service in JSON, 12 MB of objects in a process that uses S3: endpoints of 400 services in all regions, a hundred
-operations with the text of their documentation. A fifteenth of it is of use here. What is left is kept once in a process and those that are
-forked from it, for all sessions; it is small because the forked ones get a copy of their own of whatever they look at (looking counts references).
-So it is with the certificates of the authorities that servers are held against, 3 MB for each client that reads them for itself.
+botocore describes each service in JSON. In a process that uses S3 these are 12 MB of objects. They contain the
+endpoints of 400 services in all regions, and a hundred operations with their documentation. S3 needs a fifteenth of it.
+
+The needed part is loaded once, for all sessions of a process and of the processes forked from it. It must be small,
+because a forked process gets its own copy of every object that it uses (reference counts change). The CA certificates
+are shared in the same way. A client that loads them itself needs 3 MB.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _SERVICES = frozenset({"s3", "sts", "sso", "portal.sso", "oidc", "signin"})
-"""S3, and where credentials come from."""
+"""S3, and the services that provide credentials."""
 OPERATIONS = frozenset(
     {
         "AbortMultipartUpload",
@@ -58,13 +60,13 @@ OPERATIONS = frozenset(
         "UploadPartCopy",
     }
 )
-"""What s3fs can ask of S3; and what its client asks by itself, of buckets in one zone (S3 Express)."""
+"""Operations that s3fs uses, and those that its client uses itself for buckets in one zone (S3 Express)."""
 
 
 def prepare() -> None:
-    """Load what every process with S3 has: the modules, and what botocore knows of it.
+    """Load what every process with S3 needs: the modules and botocore's descriptions.
 
-    For a process that others are forked from: no connection is opened, and no thread started.
+    Call this in a process from which others are forked. It opens no connection and starts no thread.
     """
     import s3fs  # noqa: F401
 
@@ -89,12 +91,12 @@ def new_session(profile: str | None = None) -> AioSession:
 
 
 def client_config() -> dict[str, Any]:
-    """What is said to each client: arguments of aiobotocore's `AioConfig`."""
+    """Return the arguments of aiobotocore's `AioConfig` for each client."""
     return {"http_session_cls": _Connections}
 
 
 class _Connections(AIOHTTPSession):  # type: ignore[misc]  # as below
-    """Connections under one context, if there is nothing that is a client's own in it."""
+    """Connections that share one TLS context, if the client has no separate context settings."""
 
     def _build_ssl_contexts(self, proxy_url: str | None) -> tuple[ssl.SSLContext, ssl.SSLContext | None]:
         if proxy_url or self._cert_file or not isinstance(self._verify, bool | str):
@@ -105,16 +107,17 @@ class _Connections(AIOHTTPSession):  # type: ignore[misc]  # as below
 
 @lru_cache
 def _verified(verify: bool | str) -> ssl.SSLContext:
-    """
+    """Return a TLS context.
+
     Args:
-        verify: a file of certificates, or whether servers are held against those that botocore brings.
+        verify: a file of certificates, or whether to verify servers with botocore's certificates.
     """
     context: ssl.SSLContext = AIOHTTPSession(verify=verify)._build_verify_context()
     return context
 
 
 def shared_session() -> AioSession:
-    """The session of this process for file systems that say nothing of one; it finds credentials where every AWS SDK does."""
+    """Return the session of this process for file systems without one. It finds credentials in the same places as every AWS SDK."""
     return _session_of(os.getpid())
 
 
@@ -125,14 +128,14 @@ def _session_of(process: int) -> AioSession:
 
 @lru_cache
 def _descriptions(path: str | None) -> Any:
-    """Those of this process, for one setting of where botocore looks for more."""
+    """Return the descriptions of this process for one setting of botocore's extra search path."""
     loader = create_loader(path)
     loader.file_loader = _Needed()
     return loader
 
 
 class _Needed(JSONFileLoader):  # type: ignore[misc]  # botocore has no types
-    """Reads descriptions, and leaves out what s3fs has no use for: it is not even made into objects, whose places would stay empty."""
+    """A loader that leaves out descriptions that s3fs does not need. No objects are created for them, so no gaps remain in memory."""
 
     def _load_file(self, full_path: str, open_method: Callable[..., Any]) -> Any:
         if not os.path.isfile(full_path):
@@ -142,7 +145,7 @@ class _Needed(JSONFileLoader):  # type: ignore[misc]  # botocore has no types
 
 
 def _needed(path: str, content: bytes) -> Any:
-    """Of a description.
+    """Return the needed part of a description.
 
     >>> _needed("/data/endpoints", b'{"partitions": [{"services": {"s3": {}, "ec2": {}}}], "version": 3}')
     {'partitions': [{'services': {'s3': {}}}], 'version': 3}
@@ -168,7 +171,7 @@ def _of_services(partition: dict[str, Raw]) -> dict[str, Any]:
 
 
 def _of_operations(description: dict[str, Raw]) -> dict[str, Any]:
-    """With the shapes that they use. Those of errors stay: an answer may have any."""
+    """Return the description with the needed operations and their shapes. All error shapes are kept, because any answer may have one."""
     every = msgspec.json.decode(description.pop("operations"), type=dict[str, Raw])
     raw = msgspec.json.decode(description.pop("shapes"), type=dict[str, Raw])
     operations = {key: msgspec.json.decode(of) for key, of in every.items() if key in OPERATIONS}
@@ -189,7 +192,7 @@ def _of_operations(description: dict[str, Raw]) -> dict[str, Any]:
 
 
 def _without_text(description: Any) -> Any:
-    """Shapes may have members of that name: those are not text."""
+    """Return a description without documentation. A shape may have a member that is called `documentation`. It is kept."""
     parts: Any = ()
     if isinstance(description, dict):
         if isinstance(description.get("documentation"), str):

@@ -1,8 +1,8 @@
-"""S3 through s3fs: one attempt per call, bounded in time, failures told apart by the server's own code.
+"""S3 through s3fs: one attempt per call, with a time limit. The server's error code classifies a failure.
 
-s3fs and botocore retry by themselves; both are told not to: a retry inside of them would hide from `retrying_store`
-that the outcome of the first attempt is unknown. Credentials, region and endpoint come from the options or, as for every
-AWS SDK, from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, a role of the pod, …).
+The retries of s3fs and botocore are turned off. A retry inside of them would hide from `retrying_store` that the
+outcome of the first attempt is unknown. Credentials, region and endpoint come from the options or, as for every AWS
+SDK, from the environment (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, a role of the pod, …).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as EndpointUnreachable
 from botocore.parsers import ResponseParserError
+from fsspec.asyn import sync
 
-from penstock.checkpoint.store.fsspec_store import FsspecStore
+from penstock.checkpoint.store.fsspec_store import FsspecStore, too_large
 from penstock.checkpoint.store.object_store import (
     ObjectExists,
     ObjectMissing,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 5
 """Seconds to reach the server."""
+_BLOCK = 256 * 1024
 _MISSING = {"NoSuchKey", "404"}
 _EXISTS = {"PreconditionFailed", "412"}
 _TRANSIENT = {
@@ -59,12 +61,12 @@ _NO_SUCH_REQUEST = {
     "InvalidRequest",
     "InvalidDigest",
 }
-"""What stores answer that have no DeleteObjects, or want a header with it that is not sent any more (Content-MD5)."""
+"""Answers of stores without DeleteObjects, or of stores that need a header that clients no longer send (Content-MD5)."""
 _TRANSIENT_STATUS = {408, 409, 425, 429, 500, 502, 503, 504}
 
 
 class S3Store(FsspecStore):
-    """See the head of the module. Options are those of `s3fs.S3FileSystem`."""
+    """The store of `s3://`. The module's docstring describes it. Options are those of `s3fs.S3FileSystem`."""
 
     def __init__(self, options: Mapping[str, Any] | None = None) -> None:
         super().__init__("s3", options)
@@ -72,8 +74,29 @@ class S3Store(FsspecStore):
 
     def get(self, url: str) -> bytes:
         with self._failures(url):
-            # max_concurrency=1 is one GET; otherwise s3fs asks for the size first
+            if self.read_limit is not None:
+                return self._get_bounded(url, self.read_limit)
+            # max_concurrency=1 makes one GET. Otherwise s3fs requests the size first.
             return bytes(self._call("cat_file", self._path(url), moved=1 << 30, max_concurrency=1))
+
+    def _get_bounded(self, url: str, limit: int) -> bytes:
+        """Read at most `limit` bytes, whatever size the server reports, within the time of one request."""
+        file_system = self._file_system()
+        bucket, key, _ = file_system.split_path(self._path(url))
+
+        async def read() -> bytes:
+            answer = await file_system._call_s3("get_object", Bucket=bucket, Key=key)
+            content = bytearray()
+            async with answer["Body"] as body:
+                while block := await body.read(_BLOCK):
+                    content += block
+                    if len(content) > limit:
+                        body.close()
+                        raise too_large(url, limit)
+            return bytes(content)
+
+        content: bytes = sync(file_system.loop, read, timeout=self.request_timeout)
+        return content
 
     def get_range(self, url: str, offset: int, size: int) -> bytes:
         try:
@@ -84,16 +107,16 @@ class S3Store(FsspecStore):
             raise
 
     def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:
-        """DeleteObjects; one by one at a server that does not have it."""
+        """Delete with DeleteObjects, or one by one at a server without it."""
         if not urls or not self._has_delete_objects:
             return super().delete_many(urls)
         paths = {url: self._path(url).partition("/") for url in urls}
         bucket = next(iter(paths.values()))[0]
         by_key = {key: url for url, (_, _, key) in paths.items()}
-        asked = {"Objects": [{"Key": key} for key in by_key], "Quiet": True}
+        request = {"Objects": [{"Key": key} for key in by_key], "Quiet": True}
         try:
             with self._failures(urls[0]):
-                answer = self._call("call_s3", "delete_objects", Bucket=bucket, Delete=asked)
+                answer = self._call("call_s3", "delete_objects", Bucket=bucket, Delete=request)
         except PermanentFailure as failure:
             if _code_of(failure.__cause__) not in _NO_SUCH_REQUEST:
                 raise
@@ -102,7 +125,7 @@ class S3Store(FsspecStore):
         failures = [
             _failed_delete(url, error)
             for error in answer.get("Errors", ())
-            # A key in another spelling: it is one of these, and asking again for all of them does no harm.
+            # The key has another spelling, so it may be any of these. Deleting all of them again does no harm.
             for url in ([by_key[error["Key"]]] if error.get("Key") in by_key else urls)
         ]
         return {failure.url: failure for failure in failures if not isinstance(failure, ObjectMissing)}
@@ -139,7 +162,7 @@ class S3Store(FsspecStore):
 
 
 def _answer_of(error: BaseException | None) -> ClientError | None:
-    """The server's answer that an exception of a driver stands for."""
+    """Return the server's answer inside a driver's exception."""
     while error is not None and not isinstance(error, ClientError):
         error = error.__cause__
     return error
@@ -151,7 +174,7 @@ def _code_of(error: BaseException | None) -> str:
 
 
 def _failed_delete(url: str, error: Mapping[str, Any]) -> StoreFailure:
-    """Of one key in the answer to DeleteObjects, which has no status for it."""
+    """Return the failure of one key in the answer to DeleteObjects, which has no status for it."""
     return _failure(url, str(error.get("Code", "")), str(error.get("Message", "")), 0)
 
 

@@ -1,4 +1,4 @@
-"""Which store serves a URL, by its scheme."""
+"""The store of each URL scheme."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from penstock.checkpoint.store.object_store import ObjectStore, normalize_url, s
 
 
 def open_store(url: str, options: Mapping[str, Any] | None = None) -> ObjectStore:
-    """The store that serves this URL. `options`: what fsspec's driver for the scheme takes (keys, endpoint, …).
+    """Return the store that serves this URL. `options`: arguments of fsspec's driver for the scheme (keys, endpoint, …).
 
     Raises:
-        StorageError: no driver for the scheme, or the driver does not take the options.
+        StorageError: the scheme has no driver, or the driver does not accept the options.
     """
     scheme = scheme_of(normalize_url(url))
     if scheme == "file":
@@ -29,7 +29,7 @@ def open_store(url: str, options: Mapping[str, Any] | None = None) -> ObjectStor
 
 
 def prepare_store(scheme: str) -> None:
-    """Load what stores of a scheme need, before processes are forked that will open one."""
+    """Load the modules of a scheme's stores before the fork of processes that open such a store."""
     if scheme == "s3":
         from penstock.checkpoint.store import s3_store  # noqa: F401
         from penstock.checkpoint.store.s3_session import prepare

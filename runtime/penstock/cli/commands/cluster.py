@@ -1,4 +1,4 @@
-"""`penstock cluster`: what a cluster has; `penstock cluster stop`: end it."""
+"""`penstock cluster` shows a cluster, and `penstock cluster stop` shuts it down."""
 
 from __future__ import annotations
 
@@ -10,19 +10,30 @@ from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
 from penstock.cli.output import show, size, table
 
 
+def dashboard(master: Master = DEFAULT_MASTER) -> None:
+    """Print the dashboard's address. For your own `python job.py`, it includes the token, so that the page logs in by itself."""
+    from penstock.common.credentials.local_token import dashboard_link
+
+    typer.echo(dashboard_link(master))
+
+
 def cluster(
-    action: Annotated[str | None, typer.Argument(metavar="[stop]", help="Nothing: show it. stop: end it.")] = None,
+    action: Annotated[
+        str | None, typer.Argument(metavar="[stop]", help="Omit it to show the cluster. stop: shut the cluster down.")
+    ] = None,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """Show a cluster's slots, jobs and TaskManagers, or end it."""
+    """Show a cluster's slots, jobs and TaskManagers, or shut it down."""
     client = connect(master, token_file)
     if action == "stop":
         client.shut_down()
-        typer.echo(f"The cluster at {client.url} is going down.")
+        typer.echo(f"The cluster at {client.url} shuts down.")
         return
     if action is not None:
-        raise typer.BadParameter(f"'{action}' is not known; write `penstock cluster` or `penstock cluster stop`")
+        raise typer.BadParameter(
+            f"the action '{action}' does not exist; write `penstock cluster` or `penstock cluster stop`"
+        )
     found = client.overview()
     typer.echo(
         f"{client.url}: {found.taskmanagers} TaskManagers, {found.slots_available} of {found.slots_total} slots free, "

@@ -1,4 +1,4 @@
-"""`penstock doctor`: whether jobs can run on this machine, and what to do where they cannot."""
+"""`penstock doctor` checks whether jobs can run on this machine, and shows how to fix problems."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _SIGNS = {"good": "ok     ", "doubtful": "careful", "bad": "BAD    "}
 
 
 def doctor(define: Definitions = None) -> None:
-    """Look at what jobs need: Python, Java, memory, disk, names, ports, the checkpoint storage. Exits with 1 if no job can run.
+    """Check the requirements of jobs: Python, Java, memory, disk, names, ports and the checkpoint storage. Exits with 1 if no job can run.
 
-    Goes by `penstock.yaml` (PENSTOCK_CONF_DIR) and -D, as `penstock master` does.
+    It uses `penstock.yaml` (PENSTOCK_CONF_DIR) and -D, as `penstock master` does.
     """
     from penstock.common.configuration import Configuration, load_configuration
     from penstock.jobmanager.process.doctor import examine

@@ -1,4 +1,4 @@
-"""`penstock history`: jobs that have ended, by their archives (`jobmanager.archive.fs.dir`); no JobManager is needed."""
+"""`penstock history` shows ended jobs from their archives (`jobmanager.archive.fs.dir`). It needs no JobManager."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from penstock.cli.configuration import Definitions, parse_definitions
 from penstock.cli.errors import RequestFailed
 from penstock.cli.output import span, utc_time
 
-Folder = Annotated[str, typer.Argument(metavar="FOLDER", help="Where the archives are: s3://bucket/history, a path, …")]
+Folder = Annotated[
+    str, typer.Argument(metavar="FOLDER", help="Folder of the archives: a URL such as s3://bucket/history, or a path.")
+]
 
-app = typer.Typer(help="Jobs that have ended: list, show, serve.", no_args_is_help=True)
+app = typer.Typer(help="List and show jobs that have ended, or serve their history over HTTP.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_jobs(folder: Folder, define: Definitions = None) -> None:
-    """List the jobs, the newest first: start, id, name, state, how long they ran."""
+    """List the jobs, the newest first: start, id, name, state and duration."""
     from penstock.jobmanager.history.serve import open_archives
 
     for archive in open_archives(folder, parse_definitions(define)).all():
@@ -30,10 +32,16 @@ def list_jobs(folder: Folder, define: Definitions = None) -> None:
 @app.command()
 def show(
     folder: Folder,
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Id, beginning of it, or name; of several the newest.")],
+    job: Annotated[
+        str,
+        typer.Argument(
+            metavar="JOB",
+            help="Id of the job, the beginning of the id, or the job's name. If several jobs match, the newest one is shown.",
+        ),
+    ],
     define: Definitions = None,
 ) -> None:
-    """Show a job: how it ended, its vertices with their counts, checkpoints, restarts, failures, events."""
+    """Show a job: its result, its vertices with their counters, checkpoints, restarts, failures and events."""
     from penstock.jobmanager.history.serve import open_archives
 
     for archive in open_archives(folder, parse_definitions(define)).all():
@@ -42,7 +50,9 @@ def show(
             break
     else:
         raise RequestFailed(
-            f"there is no archive of '{job}' in {folder}", remedy="see `penstock history list`", code="NOT_FOUND"
+            f"{folder} has no archive of job '{job}'",
+            remedy="list the archives with `penstock history list`",
+            code="NOT_FOUND",
         )
     typer.echo(
         f"{found.name} ({found.id}): {found.state} after {span(found.end - found.start)}, from {utc_time(found.start)} to {utc_time(found.end)}"
@@ -67,15 +77,15 @@ def show(
 @app.command()
 def serve(
     folder: Folder,
-    host: Annotated[str, typer.Option(help="Address to listen at.")] = "localhost",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any free one.")] = 8082,
+    host: Annotated[str, typer.Option(help="Address on which the server listens.")] = "localhost",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the server; 0: any free port.")] = 8082,
     define: Definitions = None,
 ) -> None:
-    """Serve REST and the dashboard for the jobs of the folder, until Ctrl-C. New archives are found as they come."""
+    """Serve REST and the dashboard for the jobs of the folder, until Ctrl-C. New archives appear automatically."""
     from penstock.jobmanager.history.serve import serve_history
 
     server = serve_history(folder, host, port, parse_definitions(define))
-    typer.echo(f"The history of {folder} is at {server.url}")
+    typer.echo(f"The history of {folder} is served at {server.url}")
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())

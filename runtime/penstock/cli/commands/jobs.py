@@ -1,4 +1,4 @@
-"""Commands on jobs that run somewhere: list, info, checkpoints, stop, cancel, rescale."""
+"""Commands on jobs of a cluster: list, info, checkpoints, stop, cancel, rescale."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.connection import DEFAULT_MASTER, ENDED, Job, Master, Timeout, TokenFile, connect
+from penstock.cli.connection import DEFAULT_MASTER, Job, Master, Timeout, TokenFile, connect
 from penstock.cli.errors import OperationFailed, UsageError
 from penstock.cli.output import clock_time, local_time, show, size, span, table
+from penstock.common.job_status import GLOBALLY_TERMINAL
 
 if TYPE_CHECKING:
     from penstock.cli.client import RestClient
@@ -20,19 +21,19 @@ _WIDTH = 62
 
 
 def list_jobs(
-    running: Annotated[bool, typer.Option("-r", "--running", help="Only running and restarting jobs.")] = False,
-    all_jobs: Annotated[bool, typer.Option("-a", "--all", help="Ended jobs as well.")] = False,
+    running: Annotated[bool, typer.Option("-r", "--running", help="List only running and restarting jobs.")] = False,
+    all_jobs: Annotated[bool, typer.Option("-a", "--all", help="Also list ended jobs.")] = False,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """List jobs: start time, id, name, state."""
+    """List jobs: start time, id, name and state."""
     jobs = sorted(connect(master, token_file).jobs(), key=lambda job: job.start_time)
-    active = [job for job in jobs if job.state not in ENDED | WAITING]
+    active = [job for job in jobs if job.state not in GLOBALLY_TERMINAL | WAITING]
     _section("Running/Restarting Jobs", "No running jobs.", active)
     if not running:
         _section("Scheduled Jobs", "No scheduled jobs.", [job for job in jobs if job.state in WAITING])
     if all_jobs:
-        _section("Terminated Jobs", "No terminated jobs.", [job for job in jobs if job.state in ENDED])
+        _section("Terminated Jobs", "No terminated jobs.", [job for job in jobs if job.state in GLOBALLY_TERMINAL])
 
 
 def _section(title: str, none: str, jobs: list[models.JobSummary]) -> None:
@@ -46,7 +47,7 @@ def _section(title: str, none: str, jobs: list[models.JobSummary]) -> None:
 
 
 def info(job: Job, master: Master = DEFAULT_MASTER, token_file: TokenFile = None) -> None:
-    """Show a job: its vertices, its progress, its last failure."""
+    """Show a job: its vertices, its progress and its last failure."""
     client = connect(master, token_file)
     found = client.find_job(job)
     details, progress = client.job(found.jid), client.progress(found.jid)
@@ -92,7 +93,7 @@ def checkpoints(job: Job, master: Master = DEFAULT_MASTER, token_file: TokenFile
         f"{counts.failed} failed, {counts.restored} restored"
     )
     if found.trigger is not None and found.trigger.state == "WAITING_FOR_COMMITS":
-        typer.echo(f"The next one waits: {found.trigger.description}")
+        typer.echo(f"Next checkpoint: {found.trigger.description}")
     if not found.history:
         return
     rows = table(
@@ -123,14 +124,16 @@ def checkpoints(job: Job, master: Master = DEFAULT_MASTER, token_file: TokenFile
 def stop(
     job: Job,
     directory: Annotated[
-        str | None, typer.Option("-p", "--savepointPath", metavar="DIR", help="Where to put the savepoint.")
+        str | None, typer.Option("-p", "--savepointPath", metavar="DIR", help="Folder for the savepoint.")
     ] = None,
-    drain: Annotated[bool, typer.Option("-d", "--drain", help="Fire all windows and timers first.")] = False,
+    drain: Annotated[
+        bool, typer.Option("-d", "--drain", help="Fire all windows and timers before the savepoint.")
+    ] = False,
     timeout: Timeout = LONG,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """Stop a job with a savepoint. If the savepoint fails, the job goes on."""
+    """Stop a job with a savepoint. If the savepoint fails, the job keeps running."""
     client = connect(master, token_file)
     job_id = client.find_job(job).jid
     typer.echo(f'{"Draining" if drain else "Suspending"} job "{job_id}" with a savepoint.')
@@ -139,15 +142,22 @@ def stop(
 
 
 def cancel(
-    arguments: Annotated[list[str], typer.Argument(metavar="[DIR] JOB", help="The job; with -s a folder before it.")],
+    arguments: Annotated[
+        list[str], typer.Argument(metavar="[DIR] JOB", help="The job. A folder can precede it if -s is given.")
+    ],
     with_savepoint: Annotated[
-        bool, typer.Option("-s", "--withSavepoint", help="Take a savepoint first, in DIR.")
+        bool,
+        typer.Option(
+            "-s",
+            "--withSavepoint",
+            help="Take a savepoint before the cancellation, in the folder DIR or in the default folder.",
+        ),
     ] = False,
     timeout: Timeout = LONG,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """Cancel a job. With -s: only if the savepoint succeeds, else it goes on."""
+    """Cancel a job. If -s is given and the savepoint fails, the job keeps running."""
     directory, job = _directory_and_job(arguments, with_savepoint=with_savepoint)
     client = connect(master, token_file)
     job_id = client.find_job(job).jid
@@ -166,7 +176,7 @@ def cancel(
 
 
 def _directory_and_job(arguments: list[str], *, with_savepoint: bool) -> tuple[str | None, str]:
-    """`JOB`, `DIR JOB` or `JOB DIR`: a folder has a slash in it, a job has none."""
+    """Parse `JOB`, `DIR JOB` or `JOB DIR`. A directory contains a slash, and a job does not."""
     if len(arguments) == 1:
         return None, arguments[0]
     if len(arguments) == 2 and with_savepoint:
@@ -183,7 +193,7 @@ def _wait_for_cancel(client: RestClient, job_id: str, timeout: float) -> None:
     if state != "CANCELED":
         raise OperationFailed(
             f"job {job_id} is {state}, not CANCELED",
-            remedy="" if state in ENDED else f"it has been asked to; see `penstock info {job_id}`",
+            remedy="" if state in GLOBALLY_TERMINAL else f"the request was sent; see `penstock info {job_id}`",
         )
 
 
@@ -194,7 +204,7 @@ def rescale(
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """Change the parallelism of a running job, without restarting anything. If that fails, the job goes on as it was."""
+    """Change the parallelism of a running job without restarting any process. If it fails, the job keeps its parallelism."""
     client = connect(master, token_file)
     job_id = client.find_job(job).jid
     typer.echo(f"Modify job {job_id}.")

@@ -1,4 +1,4 @@
-"""`penstock logs`: what the JobManager, the TaskManagers and the functions of jobs log, also as it comes."""
+"""`penstock logs` shows and follows the logs of the JobManager, the TaskManagers and the functions of jobs."""
 
 from __future__ import annotations
 
@@ -26,21 +26,25 @@ _RECORD = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} |\d\d/\d\d/\d\d \d\d
 def logs(
     task_managers: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TASKMANAGER]...", help="Ids of TaskManagers, or `jobmanager`; none: all of them."),
+        typer.Argument(metavar="[TASKMANAGER]...", help="Ids of TaskManagers, or `jobmanager`. Default: all."),
     ] = None,
-    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what comes, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines until Ctrl-C.")] = False,
     operator: Annotated[
         str | None,
-        typer.Option("--operator", metavar="NAME", help="Only what code of this operator logged; name or uid."),
+        typer.Option(
+            "--operator",
+            metavar="NAME",
+            help="Print only the lines that the code of this operator logged. Name or uid of the operator.",
+        ),
     ] = None,
-    stdout: Annotated[bool, typer.Option("--stdout", help="What was printed, in place of what was logged.")] = False,
+    stdout: Annotated[bool, typer.Option("--stdout", help="Print the standard output instead of the log.")] = False,
     kilobytes: Annotated[
-        int, typer.Option("-n", "--kilobytes", min=0, max=100, help="How much of the end of each to begin with.")
+        int, typer.Option("-n", "--kilobytes", min=0, max=100, help="How much of the end of each log to print first.")
     ] = 32,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """Show the end of the logs, and with -f what comes after it."""
+    """Show the end of the logs. If -f is given, follow them."""
     client = connect(master, token_file)
     tails: dict[str, Tail] = {}
     while True:
@@ -60,12 +64,12 @@ def _show(tail: Tail, *, with_name: bool, must_be: bool) -> None:
         for line in tail.lines():
             typer.echo(f"{tail.name} | {line}" if with_name else line)
     except RequestFailed as error:
-        if must_be or error.status not in (404, 503):  # one that has just gone, or of which nothing is kept
+        if must_be or error.status not in (404, 503):  # a TaskManager that has just ended, or without logs
             raise
 
 
 class Tail:
-    """The lines of one log, from near its end on."""
+    """Lines of one log, from near its end on."""
 
     def __init__(self, client: RestClient, name: str, what: str, first_bytes: int, operator: str | None) -> None:
         self.name = name
@@ -76,7 +80,7 @@ class Tail:
         self._belongs = False
 
     def lines(self) -> Iterator[str]:
-        """Those that have come since the last call."""
+        """Yield the lines since the last call."""
         while True:
             before = self._at
             text, self._at = self._client.read_log(
@@ -92,14 +96,14 @@ class Tail:
             return
         for line in lines:
             known = operators_of(line)
-            if known is not None:  # else it goes on with the record before
+            if known is not None:  # otherwise the line continues the previous record
                 self._belongs = self._operator in known
             if self._belongs:
                 yield line
 
 
 def operators_of(line: str) -> set[str] | None:
-    """Name and uid of the operator whose code logged it, as far as the form tells; None: no record begins here.
+    """Return name and uid of the operator whose code logged the line, if its format contains them. None: no record begins here.
 
     >>> operators_of("2026-01-31 12:00:00,123 INFO my.module [orders: Totals #3, attempt 2]: done")
     {'Totals'}

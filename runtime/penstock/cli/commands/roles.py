@@ -1,4 +1,4 @@
-"""`penstock master|worker|check`: what the containers of a deployment run."""
+"""`penstock master|worker|check`: the commands that the containers of a deployment run."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from penstock.cli.configuration import Definitions, parse_definitions
 from penstock.cli.engine import launcher, worker_launcher
 from penstock.cli.errors import UsageError
 from penstock.common.errors import PenstockError
+from penstock.common.logs.redaction import hide_own, traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,7 +31,7 @@ UIDS_OPTION = "--allow-non-restored-state"
 
 
 def spread(words: Sequence[str], option: str) -> list[str]:
-    """Repeat an option that is given several values: the parser knows only one value per option.
+    """Repeat an option that has several values, because the parser supports only one value per option.
 
     >>> spread(["--uid", "a", "b", "--fresh", "--", "c"], "--uid")
     ['--uid', 'a', '--uid', 'b', '--fresh', '--', 'c']
@@ -53,7 +54,7 @@ def spread(words: Sequence[str], option: str) -> list[str]:
 
 
 class SpreadCommand(TyperCommand):
-    """A command that takes `--allow-non-restored-state UID UID …`."""
+    """Command that accepts `--allow-non-restored-state UID UID …`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: the context class is private to typer
         return super().parse_args(ctx, spread(args, UIDS_OPTION))
@@ -69,26 +70,28 @@ def master(
         bool, typer.Option("--restore-latest", help="Start from the newest complete checkpoint of the job id.")
     ] = False,
     fresh: Annotated[
-        bool, typer.Option("--fresh", help="Start with empty state, unless the job id has checkpoints.")
+        bool, typer.Option("--fresh", help="Start with empty state. Fails if the job id has checkpoints.")
     ] = False,
     when_released: Annotated[
         bool,
         typer.Option(
             "--when-released",
-            help="Come up, then wait for the record `release` in the folder of the job id's checkpoints, which says where to start from.",
+            help="Start, then wait for the record `release` in the checkpoint folder of the job id. The record states the "
+            "snapshot to start from.",
         ),
     ] = False,
     allow_non_restored_state: Annotated[
         list[str] | None,
-        typer.Option(UIDS_OPTION, metavar="UID...", help="The state of these operators may be left behind."),
+        typer.Option(UIDS_OPTION, metavar="UID...", help="Uids of operators whose state may be dropped."),
     ] = None,
     job_id: Annotated[
-        str | None, typer.Option("--job-id", metavar="ID", help="Id of the job; its checkpoints' folder.")
+        str | None,
+        typer.Option("--job-id", metavar="ID", help="Id of the job. It is also the name of its checkpoint folder."),
     ] = None,
     parallelism: Annotated[int | None, typer.Option("--parallelism", min=1, help="Parallelism of the job.")] = None,
     define: Definitions = None,
 ) -> None:
-    """Be the JobManager of one job. Exactly one of --restore, --restore-latest, --fresh and --when-released says how it starts."""
+    """Run the JobManager of one job. Exactly one of --restore, --restore-latest, --fresh and --when-released selects its start."""
     given = {
         "--restore": restore,
         "--restore-latest": restore_latest,
@@ -98,8 +101,10 @@ def master(
     ways = [name for name, value in given.items() if value]
     if len(ways) != 1:
         raise UsageError(
-            f"{' and '.join(ways)} exclude each other" if ways else "it is not said where the job's state comes from",
-            remedy="give exactly one of --restore PATH, --restore-latest, --fresh and --when-released",
+            f"{' and '.join(ways)} exclude each other"
+            if ways
+            else "no option says where the state of the job comes from",
+            remedy="pass exactly one of --restore PATH, --restore-latest, --fresh and --when-released",
         )
     code = launcher().run_master(
         entry=entry,
@@ -118,22 +123,28 @@ def master(
 
 def session(
     local: Annotated[
-        bool, typer.Option("--local", help="With workers of its own on this machine, instead of `penstock worker`.")
+        bool,
+        typer.Option(
+            "--local", help="Start workers on this machine together with the master, instead of with `penstock worker`."
+        ),
     ] = False,
     define: Definitions = None,
 ) -> None:
-    """Be a session cluster: a JobManager without a program, which runs those that create_remote_environment sends."""
+    """Run a session cluster: a JobManager without a program, which runs the programs that create_remote_environment sends."""
     raise typer.Exit(launcher().run_session(configuration=parse_definitions(define), local=local))
 
 
 def worker(
-    master: Annotated[str, typer.Option("--master", metavar="HOST:PORT", help="Where the master's workers register.")],
+    master: Annotated[
+        str,
+        typer.Option("--master", metavar="HOST:PORT", help="Host and port at which workers register with the master."),
+    ],
     slots: Annotated[int, typer.Option("--slots", min=1, help="Slots of this TaskManager.")] = 1,
 ) -> None:
-    """Be a TaskManager."""
+    """Run a TaskManager."""
     host, _, port = master.rpartition(":")
     if not host or not port.isdigit():
-        raise UsageError(f"--master {master}: that is no HOST:PORT", remedy="write --master my-job-master:7077")
+        raise UsageError(f"--master {master} is not HOST:PORT", remedy="write --master my-job-master:7077")
     raise typer.Exit(worker_launcher().run_worker(master=master, slots=slots))
 
 
@@ -148,20 +159,22 @@ def check(
     parallelism: Annotated[int | None, typer.Option("--parallelism", min=1, help="Parallelism of the job.")] = None,
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="PATH", help="A savepoint or checkpoint that the program is to start from."),
+        typer.Option("--against", metavar="PATH", help="Savepoint or checkpoint from which the program would start."),
     ] = None,
     allow_non_restored_state: Annotated[
         list[str] | None,
-        typer.Option(UIDS_OPTION, metavar="UID...", help="The state of these operators may be left behind."),
+        typer.Option(UIDS_OPTION, metavar="UID...", help="Uids of operators whose state may be dropped."),
     ] = None,
-    output: Annotated[CheckFormat, typer.Option("--format", help="How to write the outcome.")] = CheckFormat.text,
+    output: Annotated[CheckFormat, typer.Option("--format", help="Format of the result.")] = CheckFormat.text,
     define: Definitions = None,
 ) -> None:
-    """Prove that a program can be built, and started from a savepoint, without running it. Exit code 0 or 1."""
+    """Check that a program can be built, and started from a savepoint, without running it. Exit code 0 or 1."""
     with redirect_stdout(sys.stderr):
         report = _check(
             entry, args or [], parallelism, against, allow_non_restored_state or [], parse_definitions(define)
         )
+        for found in (*report["problems"], *report["warnings"], *report["state_changes"]):
+            found.update((key, hide_own(found[key])) for key in ("message", "remedy") if found.get(key))
     if output is CheckFormat.json:
         typer.echo(json.dumps(report))
     else:
@@ -177,7 +190,7 @@ def _check(
     allow_non_restored_state: Sequence[str],
     configuration: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The engine's report; what it could not catch itself becomes a problem too, so that the answer is always JSON."""
+    """Return the engine's report. An error that the engine did not catch becomes a problem, so that the output is always JSON."""
     allowed = {"allow_non_restored_state": allow_non_restored_state} if allow_non_restored_state else {}
     try:
         found = launcher().check(
@@ -187,21 +200,22 @@ def _check(
             "ok": bool(found["ok"]),
             "problems": list(found["problems"]),
             "warnings": list(found.get("warnings", ())),
+            "state_changes": list(found.get("state_changes", ())),
             "not_looked_at": list(found.get("not_looked_at", ())),
             "graph": found.get("graph"),
         }
     except PenstockError as error:
         return _failed(error.code, error.message, error.remedy, error.operator)
     except Exception as error:
-        traceback.print_exc()
+        sys.stderr.write(traceback_of(error))
         frame = traceback.extract_tb(error.__traceback__)[-1]
         message = f"the program raised {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
-        return _failed("PROGRAM_RAISED", message, "run it where you can see its output; the trace is on stderr", "")
+        return _failed("PROGRAM_RAISED", message, "correct the program. The stack trace is on stderr", "")
 
 
 def _failed(code: str, message: str, remedy: str, operator: str) -> dict[str, Any]:
     problem = {"code": code, "message": message, "remedy": remedy, "operator": operator}
-    return {"ok": False, "problems": [problem], "warnings": [], "not_looked_at": [], "graph": None}
+    return {"ok": False, "problems": [problem], "warnings": [], "not_looked_at": [], "state_changes": [], "graph": None}
 
 
 def _show(report: Mapping[str, Any]) -> None:
@@ -213,9 +227,12 @@ def _show(report: Mapping[str, Any]) -> None:
     for warning in report.get("warnings", ()):
         typer.secho(f"{warning['code']}: {warning['message']}", fg=typer.colors.YELLOW)
         typer.secho(f"  remedy: {warning['remedy']}", fg=typer.colors.YELLOW)
+    for change in report.get("state_changes", ()):
+        where = f" (operator {change['operator']})" if change["operator"] else ""
+        typer.secho(f"state: {change['message']}{where}", fg=typer.colors.YELLOW)
     for unseen in report["not_looked_at"]:
         typer.secho(
-            f"not looked at (operator {unseen['operator']}): states that {unseen['statement']} may declare",
+            f"not checked (operator {unseen['operator']}): states that {unseen['statement']} may declare",
             fg=typer.colors.YELLOW,
         )
     for node in (report["graph"] or {}).get("nodes", []):

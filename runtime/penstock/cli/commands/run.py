@@ -1,4 +1,4 @@
-"""`penstock run`: a program on an embedded cluster of this machine, in the foreground or detached."""
+"""`penstock run` runs a program on an embedded cluster of this machine, in the foreground or detached."""
 
 from __future__ import annotations
 
@@ -40,17 +40,20 @@ def run(
             "-n",
             "--allow-non-restored-state",
             metavar="UID",
-            help="The state of this operator may be left behind. May be given again.",
+            help="Uid of an operator whose state may be dropped. Can be repeated.",
         ),
     ] = None,
     define: Definitions = None,
     in_process: Annotated[
         bool,
-        typer.Option("--in-process", help="All tasks in one process without Spark: starts at once, breakpoints work."),
+        typer.Option(
+            "--in-process",
+            help="Run all tasks in one process without Spark. The job starts immediately, and breakpoints work.",
+        ),
     ] = False,
     report_to: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run a program here, with workers as processes of this machine. Options go before SCRIPT, its arguments behind."""
+    """Run a program on this machine, with local processes as workers. Options go before SCRIPT, its arguments after it."""
     uids = allow_non_restored_state or []
     _check(script, uids)
     if in_process:
@@ -87,18 +90,18 @@ def _check(script: str, uids: Sequence[str]) -> None:
     scripts = [uid for uid in uids if uid.endswith(".py")]
     if scripts:
         raise UsageError(
-            f"-n {scripts[0]}: that is a file, not an operator's uid",
-            remedy=f"name the operator whose state may be left behind: penstock run -n UID {scripts[0]}",
+            f"-n {scripts[0]} is a file, not the uid of an operator",
+            remedy=f"pass the uid of the operator whose state may be dropped: penstock run -n UID {scripts[0]}",
         )
     if not Path(script).is_file():
         raise UsageError(
-            f"there is no program at {script}",
-            remedy=f"give the path of a Python file; this is {Path.cwd()}",
+            f"the program {script} does not exist",
+            remedy=f"pass the path of a Python file. The current folder is {Path.cwd()}",
         )
 
 
 def _report(path: Path, job_id: str, name: str, url: str) -> None:
-    """Tell the waiting `run -d` of the first job. The file appears whole."""
+    """Write the first job for the waiting `run -d`. The file appears atomically."""
     if path.exists():
         return
     draft = path.with_suffix(".draft")
@@ -108,7 +111,7 @@ def _report(path: Path, job_id: str, name: str, url: str) -> None:
 
 @dataclass(frozen=True)
 class RunArguments:
-    """What was given to `run`, so that it can be given again to a process in the background."""
+    """Arguments of `run`, to pass them to a process in the background."""
 
     script: str
     args: Sequence[str] = ()
@@ -118,7 +121,8 @@ class RunArguments:
     definitions: Sequence[str] = ()
 
     def words(self, report_to: Path) -> list[str]:
-        """
+        """Return the arguments as words of a command line.
+
         >>> RunArguments("job.py", ["-d"], 2).words(Path("/r"))
         ['run', '--report-to', '/r', '-p', '2', 'job.py', '-d']
         """
@@ -135,7 +139,7 @@ class RunArguments:
 
 
 def _detach(arguments: RunArguments) -> None:
-    """Run the same command in a process of its own session, and return when it has started a job."""
+    """Run the same command in a process with its own session, and return when it has started a job."""
     folder = Path(tempfile.mkdtemp(prefix="penstock-run-"))
     report, log = folder / "job.json", folder / "log"
     command = [sys.executable, "-m", "penstock.cli", *arguments.words(report)]
@@ -148,7 +152,7 @@ def _detach(arguments: RunArguments) -> None:
             if child.poll() is not None:
                 if not report.exists():
                     raise OperationFailed(
-                        _ended(arguments.script, child.returncode, log), remedy=f"the whole log is {log}"
+                        _ended(arguments.script, child.returncode, log), remedy=f"the complete log is {log}"
                     )
                 break
             time.sleep(0.05)
@@ -157,13 +161,15 @@ def _detach(arguments: RunArguments) -> None:
         raise
     found = json.loads(report.read_text())
     typer.echo(f"Job has been submitted with JobID {found['job_id']}")
-    typer.echo(f"Its process is {child.pid}, its log {log}")
+    typer.echo(f"Its process id is {child.pid}. Its log is {log}")
     if found["url"] and found["url"] != DEFAULT_MASTER:
-        typer.echo(f"Its JobManager is at {found['url']}: give it to other commands with -m or PENSTOCK_MASTER")
+        typer.echo(
+            f"Its JobManager is at {found['url']}. Pass this address to other commands with -m or PENSTOCK_MASTER"
+        )
 
 
 def _ended(script: str, code: int, log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
     shown = "\n".join(f"  {line}" for line in lines[-_SHOWN_LOG_LINES:])
     what = f"{script} ended before it started a job" if code == 0 else f"{script} failed with exit code {code}"
-    return f"{what}; its last words:\n{shown}" if shown else what
+    return f"{what}. End of its output:\n{shown}" if shown else what

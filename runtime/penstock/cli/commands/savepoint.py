@@ -1,4 +1,4 @@
-"""`penstock savepoint`: take, dispose of, verify; `penstock checkpoint`: take one now."""
+"""`penstock savepoint` takes, disposes of or verifies a savepoint, and `penstock checkpoint` takes a checkpoint."""
 
 from __future__ import annotations
 
@@ -19,22 +19,27 @@ USAGE = "write `penstock savepoint JOB [DIR]`, `penstock savepoint -d PATH` or `
 def savepoint(
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="JOB [DIR] | verify PATH", help="What to take it of and where to put it."),
+        typer.Argument(
+            metavar="JOB [DIR] | verify PATH",
+            help="The job and a folder for its savepoint, or `verify` and the path of a snapshot.",
+        ),
     ] = None,
     dispose: Annotated[
-        str | None, typer.Option("-d", "--dispose", metavar="PATH", help="Remove this savepoint instead.")
+        str | None, typer.Option("-d", "--dispose", metavar="PATH", help="Delete this savepoint instead of taking one.")
     ] = None,
-    checksums: Annotated[bool, typer.Option("--checksums", help="verify: read every file as well.")] = False,
+    checksums: Annotated[
+        bool, typer.Option("--checksums", help="For verify: also read every file and compare its checksum.")
+    ] = False,
     define: Definitions = None,
     timeout: Timeout = LONG,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """Take a savepoint of a running job and print its path; or dispose of one; or verify one, without a JobManager."""
+    """Take a savepoint of a running job and print its path. Or dispose of a savepoint, or verify one without a JobManager."""
     words = arguments or []
     if dispose is not None:
         if words:
-            raise UsageError(f"-d takes one path, not also {' '.join(words)}", remedy=USAGE)
+            raise UsageError(f"-d takes one path and no other arguments, but got {' '.join(words)}", remedy=USAGE)
         _dispose(master, token_file, dispose, timeout)
     elif words[:1] == ["verify"]:
         if len(words) != 2:
@@ -43,16 +48,18 @@ def savepoint(
     elif len(words) in (1, 2):
         _take(master, token_file, words[0], words[1] if len(words) == 2 else None, timeout)
     else:
-        raise UsageError("savepoint needs to know of which job", remedy=USAGE)
+        raise UsageError("savepoint needs a job", remedy=USAGE)
 
 
 def checkpoint(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Id, beginning of it, or name.")],
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="Id of the job, the beginning of the id, or the job's name.")
+    ],
     timeout: Timeout = LONG,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """Have a running job take a checkpoint now, and print its number."""
+    """Take a checkpoint of a running job now, and print its number."""
     client = connect(master, token_file)
     job_id = client.find_job(job).jid
     number = client.wait_for_checkpoint(client.checkpoint(job_id), f"the checkpoint of job {job_id}", timeout)
@@ -86,7 +93,8 @@ def _verify(path: str, configuration: dict[str, str], *, checksums: bool) -> Non
     if not report.is_complete:
         problems = report.problems()
         raise SnapshotTorn(
-            f"{path} is not whole: {len(problems)} of {report.files} files\n" + "\n".join(f"  {p}" for p in problems),
+            f"{path} is not complete. {len(problems)} of {report.files} files cannot be used:\n"
+            + "\n".join(f"  {p}" for p in problems),
             remedy="use another savepoint or checkpoint",
         )
     manifest = report.snapshot.manifest

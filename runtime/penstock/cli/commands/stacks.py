@@ -1,4 +1,4 @@
-"""`penstock stacks` and `penstock flamegraph`: what the threads of a running job do."""
+"""`penstock stacks` and `penstock flamegraph` show the threads of a running job."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import typer
 
 from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
 from penstock.cli.errors import RequestFailed
-from penstock.common.stacks.sampling import HERTZ, LONGEST_S, MOST_HERTZ
+from penstock.common.stacks.sampling import HERTZ, LONGEST_S, MAX_HERTZ
 
 JOB_MANAGER = "jobmanager"
 
 
 class Kind(enum.StrEnum):
-    """What of a thread's time counts."""
+    """Part of a thread's time that is shown."""
 
     FULL = "full"
     ON_CPU = "on_cpu"
@@ -27,13 +27,13 @@ def stacks(
     task_managers: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[TASKMANAGER]...", help="Ids of TaskManagers, or `jobmanager`; none: all TaskManagers."
+            metavar="[TASKMANAGER]...", help="Ids of TaskManagers, or `jobmanager`. Default: all TaskManagers."
         ),
     ] = None,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """Print what the threads of Python workers do at this moment: where a job that stands still stands."""
+    """Print the current stacks of the Python workers' threads. Use it to find the line at which a job hangs."""
     client = connect(master, token_file)
     for name in task_managers or [worker.id for worker in client.task_managers().taskmanagers]:
         for thread in client.thread_dump(None if name == JOB_MANAGER else name).thread_infos:
@@ -41,26 +41,34 @@ def stacks(
 
 
 def flame_graph(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="Id, beginning of it, or name.")],
+    job: Annotated[
+        str, typer.Argument(metavar="JOB", help="Id of the job, the beginning of the id, or the job's name.")
+    ],
     vertex: Annotated[
         str | None,
-        typer.Option("--vertex", metavar="NAME", help="Id or part of the name; may be left out if there is one."),
+        typer.Option(
+            "--vertex",
+            metavar="NAME",
+            help="Id of the vertex or a part of its name. Optional if the job has one vertex.",
+        ),
     ] = None,
-    subtask: Annotated[int | None, typer.Option("--subtask", min=0, help="Only this one.")] = None,
-    seconds: Annotated[float, typer.Option("-s", "--seconds", min=0.1, max=LONGEST_S, help="How long to look.")] = 5.0,
-    hertz: Annotated[int, typer.Option("--hertz", min=1, max=MOST_HERTZ, help="Looks in a second.")] = HERTZ,
+    subtask: Annotated[int | None, typer.Option("--subtask", min=0, help="Sample only this subtask.")] = None,
+    seconds: Annotated[
+        float, typer.Option("-s", "--seconds", min=0.1, max=LONGEST_S, help="Time over which stacks are sampled.")
+    ] = 5.0,
+    hertz: Annotated[int, typer.Option("--hertz", min=1, max=MAX_HERTZ, help="Number of samples in a second.")] = HERTZ,
     kind: Annotated[
-        Kind, typer.Option("--type", help="All that threads do, or only what runs, or what waits.")
+        Kind, typer.Option("--type", help="Which samples to show: all, only running threads, or only waiting threads.")
     ] = Kind.FULL,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="File to write to; else it is printed.", dir_okay=False)
+        Path | None, typer.Option("-o", "--output", help="Output file. Default: standard output.", dir_okay=False)
     ] = None,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """Look at what the subtasks of a vertex spend their time with.
+    """Sample the subtasks of a vertex to find where they spend their time.
 
-    Gives folded stacks, a line each, as https://speedscope.app, flamegraph.pl and inferno read them.
+    Prints folded stacks, one per line, for https://speedscope.app, flamegraph.pl and inferno.
     """
     client = connect(master, token_file)
     found = client.job(client.find_job(job).jid)
@@ -68,16 +76,16 @@ def flame_graph(
     if len(named) != 1:
         known = "; ".join(one.name for one in found.vertices)
         raise RequestFailed(
-            f"job '{found.name}' has no vertex '{vertex}'" if not named else "more than one vertex is meant",
-            remedy=f"say which with --vertex: {known}",
+            f"job '{found.name}' has no vertex '{vertex}'" if not named else "the command needs one vertex",
+            remedy=f"choose a vertex with --vertex: {known}",
             code="NOT_FOUND",
             status=404,
         )
     text = client.flame_graph(found.jid, named[0].id, seconds=seconds, hertz=hertz, kind=kind.value, subtask=subtask)
     if not text:
-        typer.echo("nothing was seen: none of its subtasks runs in a process that can be asked", err=True)
+        typer.echo("no stacks were sampled: no subtask of the vertex runs in a process that can be sampled", err=True)
     if output is None:
         typer.echo(text, nl=False)
         return
     output.write_text(text, encoding="utf-8")
-    typer.echo(f"{len(text.splitlines())} stacks are in {output}", err=True)
+    typer.echo(f"{len(text.splitlines())} stacks were written to {output}", err=True)

@@ -1,4 +1,4 @@
-"""`penstock state read`: state of a savepoint or checkpoint as a table; `penstock state get`: that of a running job."""
+"""`penstock state read` shows state of a savepoint or checkpoint as a table, and `penstock state get` that of a running job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from penstock.cli.client import Consistency
 from penstock.cli.configuration import Definitions, parse_definitions, storage_options
-from penstock.cli.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect
+from penstock.cli.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect, with_tls_options
 from penstock.cli.output import show, table, text, utc_time
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Read the state of a job, or in a savepoint or checkpoint.", no_args_is_help=True)
 
-_NAME_HELP = "The state, or 'timers (event-time)', or 'timers (processing-time)'; left out: list the operator's states."
+_NAME_HELP = (
+    "Name of the state, 'timers (event-time)' or 'timers (processing-time)'. Default: list the states of the operator."
+)
 
 
 class RowFormat(StrEnum):
@@ -29,7 +31,7 @@ class RowFormat(StrEnum):
 
 @app.callback()
 def state() -> None:
-    """Read the state of a job, or in a savepoint or checkpoint."""
+    """Read the state of a job, a savepoint or a checkpoint."""
 
 
 @app.command("read")
@@ -38,10 +40,10 @@ def read(
     uid: Annotated[str, typer.Option("--uid", help="The operator.")],
     name: Annotated[str | None, typer.Option("--name", help=_NAME_HELP)] = None,
     output: Annotated[RowFormat, typer.Option("--format", help="json: one object per line.")] = RowFormat.table,
-    limit: Annotated[int | None, typer.Option("--limit", min=0, metavar="N", help="At most so many entries.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=0, metavar="N", help="Maximum number of entries.")] = None,
     define: Definitions = None,
 ) -> None:
-    """Show the entries of a state: key, window if it has any, value. Needs no JobManager; one subtask's state is in memory."""
+    """Show the entries of a state: key, window (if any) and value. Needs no JobManager, and memory for one subtask's state."""
     from penstock.checkpoint.savepoint.contents import OperatorContents
     from penstock.checkpoint.savepoint.entries import columns
 
@@ -55,25 +57,35 @@ def read(
 
 
 @app.command("get")
+@with_tls_options
 def get(
     job: Job,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME", help="Its queryable name, or its own; left out: list the job's states."),
+        typer.Argument(
+            metavar="NAME", help="Queryable name of the state, or its own name. Default: list the states of the job."
+        ),
     ] = None,
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="As JSON, or as text; left out: the first entries.")
+        str | None, typer.Argument(metavar="KEY", help="The key, as JSON or text. Default: show the first entries.")
     ] = None,
-    uid: Annotated[str | None, typer.Option("--uid", help="The operator, if several have such a state.")] = None,
+    uid: Annotated[
+        str | None, typer.Option("--uid", help="Uid of the operator, if several operators have a state of this name.")
+    ] = None,
     output: Annotated[RowFormat, typer.Option("--format", help="json: one object per line.")] = RowFormat.table,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=1000, metavar="N", help="At most so many entries.")] = 50,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Maximum number of entries.")
+    ] = 50,
     live: Annotated[
-        bool, typer.Option("--live", help="Of a queryable state, as the task that has the key holds it now.")
+        bool,
+        typer.Option(
+            "--live", help="Read the current value from the task that has the key. Only for queryable states."
+        ),
     ] = False,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """Look into the state of a running job, as of its newest checkpoint or (--live) as it is now."""
+    """Show the state of a running job, from its newest checkpoint or (--live) from its tasks."""
     client = connect(master, token_file)
     job_id = client.find_job(job).jid
     if name is None:
@@ -99,7 +111,7 @@ def _print(rows: list[dict[str, Any]], output: RowFormat) -> None:
 
 def _show(rows: list[dict[str, Any]]) -> None:
     if not rows:
-        typer.echo("Nothing is stored there.")
+        typer.echo("The state has no entries.")
         return
     columns = list(dict.fromkeys(column for row in rows for column in row))
     made = table(*columns)

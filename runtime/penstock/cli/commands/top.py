@@ -1,4 +1,4 @@
-"""`penstock top`: the live view of a running job."""
+"""`penstock top` shows the live view of a running job."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.connection import DEFAULT_MASTER, ENDED, Master, TokenFile, connect
+from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
 from penstock.cli.errors import MasterUnreachable, RequestFailed
+from penstock.common.job_status import GLOBALLY_TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
 def top(
     job: Annotated[
         str | None,
-        typer.Argument(metavar="[JOB]", help="Id, beginning of it, or name; may be left out if one job runs."),
+        typer.Argument(
+            metavar="[JOB]", help="Id of the job, the beginning of the id, or the job's name. Optional if one job runs."
+        ),
     ] = None,
     interval: Annotated[
-        float, typer.Option("-i", "--interval", min=0.1, metavar="SECONDS", help="Time between two looks.")
+        float, typer.Option("-i", "--interval", min=0.1, metavar="SECONDS", help="Time between two updates.")
     ] = 1.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print one update and exit.")] = False,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
@@ -41,15 +44,19 @@ def top(
         view.show_once()
     else:
         last = view.run()
-        if view.problem and (last is None or last.state not in ENDED):
-            raise MasterUnreachable(view.problem, remedy="see whether the JobManager runs; its log says why it ended")
+        if view.problem and (last is None or last.state not in GLOBALLY_TERMINAL):
+            raise MasterUnreachable(
+                view.problem, remedy="check whether the JobManager runs. Its log has the reason if it ended"
+            )
 
 
 def _only_job(client: RestClient) -> str:
-    running = [job for job in client.jobs() if job.state not in ENDED]
+    running = [job for job in client.jobs() if job.state not in GLOBALLY_TERMINAL]
     if len(running) == 1:
         return running[0].jid
     if running:
         names = ", ".join(f"{job.jid} ({job.name})" for job in running)
-        raise RequestFailed(f"{len(running)} jobs run at {client.url}: {names}", remedy="name one: penstock top JOB")
+        raise RequestFailed(
+            f"{len(running)} jobs run at {client.url}: {names}", remedy="choose a job: penstock top JOB"
+        )
     raise RequestFailed(f"no job runs at {client.url}", remedy="see `penstock list -a`")

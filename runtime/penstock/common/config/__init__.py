@@ -1,1 +1,1 @@
-"""Every configuration key with type, default and meaning; how the memory of a container is shared out."""
+"""Every configuration key with its type, default and meaning, and the division of a container's memory."""

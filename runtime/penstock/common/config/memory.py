@@ -1,26 +1,34 @@
-"""How the memory of a container is shared out: one model for the operator, the engine and REST. Pure; all sizes in bytes.
+"""The division of a container's memory: one model for the operator, the engine and REST. Pure; all sizes are in bytes.
 
-A TaskManager's container may use `taskmanager.memory.process.size`. In it are
+The container of a TaskManager may use `taskmanager.memory.process.size`. It is divided into
 
-    framework         `penstock worker`, and the process that Python workers are forked from
-    heap              of the executor's JVM, in which all slots are, at most: a share of the rest, or `penstock.executor.memory-mb`
-    JVM overhead      its classes, code, threads, network buffers
+    framework         `penstock worker`, and the process from which Python workers are forked
+    heap              upper bound of the executor's JVM heap, which holds all slots:
+                      a share of the rest, or `penstock.executor.memory-mb`
+    JVM overhead      classes, code, threads and network buffers of the JVM
     of each slot:
-      managed         RocksDB's block caches and write buffers, if that is the state backend
-      Python          all the rest: the user's code, records on their way, and state of the hashmap backend
+      managed         RocksDB's block caches and write buffers, if RocksDB is the state backend
+      Python          the rest: the user's code, records in transit, and state of the hashmap backend
 
-and in a JobManager's (`jobmanager.memory.process.size`) heap and overhead of Spark's driver, and Python.
+The container of a JobManager (`jobmanager.memory.process.size`) has the heap and overhead of Spark's driver, and
+Python.
 
-Linux kills what goes beyond the container's limit, whichever process asked for the last page. RocksDB is told its share and keeps
-to it. A heap is, too, but Spark refuses one below `LEAST_JVM_HEAP`: in a small container it could grow beyond its share, which with
-records in Python only DataFrames make it do. Python cannot be told, so it gets what is left, and `shortage` says when that is less than its
-processes take before a record has come. What processes take was measured (PSS, pipelined runner, levels 1 to 3, 100
-records/s): `penstock worker` 73 MiB, an executor 65 besides its heap, a Python daemon 37 and 12 to 34 for
-each level, a JobManager's Python 100.
+Linux kills a container that exceeds its limit, whichever process allocated the last page. RocksDB gets its share as a
+limit and respects it. A JVM heap has a limit, too, but Spark refuses one below `MIN_JVM_HEAP`. In a small container
+the heap could therefore grow beyond its share. Only DataFrames do that, because records are in Python.
 
-Keys are Flink's where it has the thing
-(https://nightlies.apache.org/flink/flink-docs-release-2.0/docs/deployment/memory/mem_setup/). As Flink's, the heap is one for all slots of a
-TaskManager; Flink counts Python's memory as managed, here it is most of what there is.
+Python has no such limit, so it gets what is left. `shortages` reports when that is less than the processes need before
+the first record. These needs were measured (PSS, pipelined runner, levels 1 to 3, 100 records/s):
+
+- `penstock worker`: 73 MiB
+- an executor: 65 MiB and its heap
+- a Python daemon: 37 MiB, and 12 to 34 MiB for each level
+- the Python process of a JobManager: 100 MiB
+
+The keys are Flink's if Flink has the setting
+(https://nightlies.apache.org/flink/flink-docs-release-2.0/docs/deployment/memory/mem_setup/). All slots of a
+TaskManager share one heap, as in Flink. Flink counts Python's memory as managed memory. Here Python has most of the
+container.
 """
 
 from __future__ import annotations
@@ -34,53 +42,55 @@ MIB = 2**20
 
 FRAMEWORK = 112 * MIB
 """`penstock worker` and a Python daemon."""
-LEAST_HEAP = 128 * MIB
-"""With less, JVMs of Spark collect all the time; they begin with so much, and some 30 MiB of it are in use."""
-LEAST_HEAP_OF_SLOT = 16 * MIB
-"""Of each slot after the first: what waits at its exchanges."""
-LEAST_JVM_HEAP = 480 * MIB
-"""Spark takes 300 MiB of every heap for itself and refuses one below 450, of which the JVM does not show it all."""
+MIN_HEAP = 128 * MIB
+"""Smallest useful heap. Below it, Spark's JVMs collect garbage all the time. They start with this heap and use about 30 MiB of it."""
+MIN_HEAP_PER_SLOT = 16 * MIB
+"""Addition to the smallest heap for each slot after the first: records that wait at the exchanges of the slot."""
+MIN_JVM_HEAP = 480 * MIB
+"""Smallest heap that Spark accepts. Spark reserves 300 MiB of every heap and refuses one below 450 MiB. The JVM reports a
+little less than its heap.
+"""
 DEFAULT_HEAP = 512 * MIB
-"""Of an executor of one slot, where nothing says how much there is, and the most that a share gives: records are Python's."""
-DEFAULT_HEAP_OF_SLOT = DEFAULT_HEAP - 300 * MIB
-"""Of each slot after the first: as much as Spark leaves of the first one's."""
-OVERHEAD_OF_SLOT = 16 * MIB
-"""Of each slot after the first: threads and network buffers of its tasks."""
+"""Heap of an executor with one slot if no size is configured, and the largest heap that a share results in: records are in Python."""
+DEFAULT_HEAP_PER_SLOT = DEFAULT_HEAP - 300 * MIB
+"""Heap of each slot after the first. It is the part of the first slot's heap that Spark leaves free."""
+OVERHEAD_PER_SLOT = 16 * MIB
+"""Overhead of each slot after the first: threads and network buffers of its tasks."""
 DEFAULT_DRIVER_HEAP = 640 * MIB
 PYTHON_WORKER = 40 * MIB
-"""Of each level of the job graph. The batched runner has one for all levels of a slot, and a daemon beside it."""
+"""Memory of each level of the job graph. The batched runner has one worker for all levels of a slot, and a daemon beside it."""
 JOBMANAGER_PYTHON = 128 * MIB
 _DRIVER_SHARE = 0.5
 _ROUND = 64 * MIB
-"""Sizes that are recommended are multiples of it."""
+"""Recommended sizes are multiples of this one."""
 
 
 @dataclass(frozen=True)
 class TaskManagerMemory:
-    """Of a TaskManager with so many slots. What ends in `_of_slot` is there for each of them."""
+    """The memory of a TaskManager with this number of slots. Each slot has its own amount of every field that ends in `_of_slot`."""
 
     slots: int
     process: int | None
-    """What the container may use; None: nobody has said."""
+    """Limit of the container; None if it is not configured."""
     heap: int
     overhead: int
-    managed_of_slot: int | None
-    """RocksDB's; None: not bounded as a whole (hashmap, or nobody has said how much there is)."""
-    python_of_slot: int | None
-    """What is left; below zero if there is not enough for the rest."""
+    managed_per_slot: int | None
+    """Memory of RocksDB. None if there is no overall bound: the backend is hashmap, or no size is configured."""
+    python_per_slot: int | None
+    """The rest for Python. It is negative if the other parts need more than there is."""
     framework: int = FRAMEWORK
 
     def as_configuration(self) -> dict[str, int]:
-        """`memoryConfiguration` of `GET /taskmanagers/:id`: Flink's names, for all slots together, and `python`."""
-        managed = (self.managed_of_slot or 0) * self.slots
+        """Return `memoryConfiguration` of `GET /taskmanagers/:id`: Flink's names with the sums of all slots, and `python`."""
+        managed = (self.managed_per_slot or 0) * self.slots
         found = {
             "frameworkHeap": self.framework,
             "taskHeap": self.heap,
             "managedMemory": managed,
             "jvmOverhead": self.overhead,
         }
-        if self.process is not None and self.python_of_slot is not None:
-            found |= {"python": max(0, self.python_of_slot) * self.slots, "totalProcessMemory": self.process}
+        if self.process is not None and self.python_per_slot is not None:
+            found |= {"python": max(0, self.python_per_slot) * self.slots, "totalProcessMemory": self.process}
         return found
 
 
@@ -90,33 +100,34 @@ class JobManagerMemory:
     heap: int
     overhead: int
     python: int | None
-    """What is left; below zero if there is not enough for the rest."""
+    """The rest for Python. It is negative if the other parts need more than there is."""
 
 
 def task_manager_memory(conf: Configuration, slots: int | None = None) -> TaskManagerMemory:
-    """
+    """Return the memory of a TaskManager.
+
     Args:
-        slots: of the TaskManager; None: as configured.
+        slots: number of slots; None: as configured.
 
     >>> memory = task_manager_memory(Configuration({"taskmanager.memory.process.size": "2gb"}))
-    >>> memory.heap // MIB, memory.python_of_slot // MIB
+    >>> memory.heap // MIB, memory.python_per_slot // MIB
     (512, 1328)
     """
     slots = slots or conf.get(options.TASK_SLOTS)
     process = conf.get(options.TASKMANAGER_PROCESS_SIZE)
-    overhead = conf.get(options.JVM_OVERHEAD) + (slots - 1) * OVERHEAD_OF_SLOT
+    overhead = conf.get(options.JVM_OVERHEAD) + (slots - 1) * OVERHEAD_PER_SLOT
     rocksdb = conf.get(options.STATE_BACKEND) == "rocksdb"
     given_heap, given_managed = conf.get(options.EXECUTOR_MEMORY_MB), conf.get(options.MANAGED_SIZE)
     fixed = conf.get(options.ROCKSDB_FIXED_PER_SLOT)
     managed = None
     if rocksdb and (fixed is not None or given_managed is not None):
         managed = fixed if fixed is not None else (given_managed or 0) // slots
-    heap = DEFAULT_HEAP + (slots - 1) * DEFAULT_HEAP_OF_SLOT if given_heap is None else given_heap * MIB
+    heap = DEFAULT_HEAP + (slots - 1) * DEFAULT_HEAP_PER_SLOT if given_heap is None else given_heap * MIB
     if process is None:
-        return TaskManagerMemory(slots, None, max(_least_heap(slots), heap), overhead, managed, None)
+        return TaskManagerMemory(slots, None, max(_min_heap(slots), heap), overhead, managed, None)
     if given_heap is None:
         heap = min(heap, int((process - FRAMEWORK) * conf.get(options.HEAP_FRACTION)))
-    heap = max(_least_heap(slots), heap // MIB * MIB)
+    heap = max(_min_heap(slots), heap // MIB * MIB)
     left = (process - FRAMEWORK - heap - overhead) // slots
     if rocksdb and managed is None:
         managed = max(0, int(left * conf.get(options.MANAGED_FRACTION)))
@@ -124,136 +135,141 @@ def task_manager_memory(conf: Configuration, slots: int | None = None) -> TaskMa
 
 
 def job_manager_memory(conf: Configuration) -> JobManagerMemory:
-    """
+    """Return the memory of a JobManager.
+
     >>> job_manager_memory(Configuration({"jobmanager.memory.process.size": "1gb"})).heap // MIB
     400
     """
     process, given = conf.get(options.JOBMANAGER_PROCESS_SIZE), conf.get(options.JOBMANAGER_HEAP)
     overhead = conf.get(options.JVM_OVERHEAD)
     if process is None:
-        return JobManagerMemory(None, max(LEAST_HEAP, given or DEFAULT_DRIVER_HEAP), overhead, None)
+        return JobManagerMemory(None, max(MIN_HEAP, given or DEFAULT_DRIVER_HEAP), overhead, None)
     share = min(DEFAULT_DRIVER_HEAP, int((process - JOBMANAGER_PYTHON - overhead) * _DRIVER_SHARE))
-    heap = max(LEAST_HEAP, (given or share) // MIB * MIB)
+    heap = max(MIN_HEAP, (given or share) // MIB * MIB)
     return JobManagerMemory(process, heap, overhead, process - heap - overhead)
 
 
 def effective(conf: Configuration) -> dict[str, str]:
-    """What processes are told, by the keys that would say the same."""
+    """Return the sizes that processes get, under the keys that would configure these sizes."""
     worker, master = task_manager_memory(conf), job_manager_memory(conf)
     found = {
         options.EXECUTOR_MEMORY_MB.key: str(jvm_heap(worker.heap) // MIB),
         options.JOBMANAGER_HEAP.key: f"{jvm_heap(master.heap) // MIB}mb",
     }
-    if worker.managed_of_slot is not None:
-        found[options.MANAGED_SIZE.key] = f"{worker.managed_of_slot * worker.slots}b"
+    if worker.managed_per_slot is not None:
+        found[options.MANAGED_SIZE.key] = f"{worker.managed_per_slot * worker.slots}b"
     return found
 
 
 def jvm_heap(share: int) -> int:
-    """The heap (`-Xmx`) of a JVM of Spark whose share of a container this is.
+    """Return the heap (`-Xmx`) of a Spark JVM that has this share of a container.
 
     >>> jvm_heap(128 * MIB) // MIB, jvm_heap(600 * MIB) // MIB
     (480, 600)
     """
-    return max(LEAST_JVM_HEAP, share)
+    return max(MIN_JVM_HEAP, share)
 
 
-def least_task_manager(slots: int, levels: int = 3, overhead: int = 96 * MIB) -> int:
-    """What a TaskManager takes as it idles: what to request for it where nobody says.
+def min_task_manager_memory(slots: int, levels: int = 3, overhead: int = 96 * MIB) -> int:
+    """Return the memory that an idle TaskManager needs. It is the request if no size is configured.
 
-    >>> [least_task_manager(slots) // MIB for slots in (1, 2, 4)]
+    >>> [min_task_manager_memory(slots) // MIB for slots in (1, 2, 4)]
     [456, 608, 912]
     """
-    jvm = _least_heap(slots) + overhead + (slots - 1) * OVERHEAD_OF_SLOT
-    return FRAMEWORK + jvm + slots * _python_need(levels)
+    jvm = _min_heap(slots) + overhead + (slots - 1) * OVERHEAD_PER_SLOT
+    return FRAMEWORK + jvm + slots * _required_python(levels)
 
 
-def least_job_manager(overhead: int = 96 * MIB) -> int:
-    """
-    >>> least_job_manager() // MIB
+def min_job_manager_memory(overhead: int = 96 * MIB) -> int:
+    """Return the memory that an idle JobManager needs.
+
+    >>> min_job_manager_memory() // MIB
     352
     """
-    return JOBMANAGER_PYTHON + LEAST_HEAP + overhead
+    return JOBMANAGER_PYTHON + MIN_HEAP + overhead
 
 
 @dataclass(frozen=True)
 class Shortage:
-    """A container that would be killed: in words, and what to do."""
+    """A container that Linux would kill, with an explanation and the remedy."""
 
     message: str
     remedy: str
 
 
-def shortages(conf: Configuration, levels: int, state_of_slot: int = 0) -> list[Shortage]:
-    """Containers whose limit is too small for the job; none where no limit is known.
+def shortages(conf: Configuration, levels: int, state_per_slot: int = 0) -> list[Shortage]:
+    """Return the containers whose limit is too small for the job. A container without a known limit is left out.
 
     Args:
-        levels: of the job graph.
-        state_of_slot: bytes of state, as it lies in a checkpoint, of the slot with the most; objects in memory take more.
+        levels: number of levels of the job graph.
+        state_per_slot: bytes of state of the slot with the most state, in the size of a checkpoint. Objects in memory
+            take more.
     """
-    return [found for found in (_of_worker(conf, levels, state_of_slot), _of_master(conf)) if found is not None]
+    return [
+        found for found in (_worker_shortage(conf, levels, state_per_slot), _master_shortage(conf)) if found is not None
+    ]
 
 
-def _of_worker(conf: Configuration, levels: int, state_of_slot: int) -> Shortage | None:
+def _worker_shortage(conf: Configuration, levels: int, state_per_slot: int) -> Shortage | None:
     memory = task_manager_memory(conf)
-    if memory.process is None or memory.python_of_slot is None:
+    if memory.process is None or memory.python_per_slot is None:
         return None
-    in_python = 0 if conf.get(options.STATE_BACKEND) == "rocksdb" else state_of_slot
-    need = _python_need(levels) + in_python
-    if memory.python_of_slot >= need:
+    in_python = 0 if conf.get(options.STATE_BACKEND) == "rocksdb" else state_per_slot
+    need = _required_python(levels) + in_python
+    if memory.python_per_slot >= need:
         return None
-    rocksdb = f"RocksDB {_mib(memory.managed_of_slot)}, " if memory.managed_of_slot else ""
+    rocksdb = f"RocksDB {_mib(memory.managed_per_slot)}, " if memory.managed_per_slot else ""
     python = f"Python {_mib(need)} for {levels} level{'s' if levels > 1 else ''}"
     if in_python:
-        python += f" of which {_mib(in_python)} are the state of the newest checkpoint"
-    total = memory.framework + memory.heap + memory.overhead + memory.slots * ((memory.managed_of_slot or 0) + need)
+        python += f" (including {_mib(in_python)} for the state of the newest checkpoint)"
+    total = memory.framework + memory.heap + memory.overhead + memory.slots * ((memory.managed_per_slot or 0) + need)
     message = (
-        f"a worker would be killed for memory: {memory.slots} slot{'s' if memory.slots > 1 else ''} need {_mib(total)} "
-        f"({_mib(memory.framework)} for the worker itself, JVM heap {_mib(memory.heap)}, JVM overhead {_mib(memory.overhead)}, "
-        f"and for each slot {rocksdb}{python}), and "
-        f"{options.TASKMANAGER_PROCESS_SIZE.key} is {_mib(memory.process)}"
+        f"Linux would kill a worker for its memory: {memory.slots} slot{'s' if memory.slots > 1 else ''} need "
+        f"{_mib(total)} ({_mib(memory.framework)} for the worker itself, JVM heap {_mib(memory.heap)}, JVM overhead "
+        f"{_mib(memory.overhead)}, and for each slot {rocksdb}{python}), and {options.TASKMANAGER_PROCESS_SIZE.key} is "
+        f"{_mib(memory.process)}"
     )
-    enough = _enough_for(conf, memory.process, memory.slots, need)
-    fewer = next((n for n in range(memory.slots - 1, 0, -1) if _python_left(conf, memory.process, n) >= need), None)
+    enough = _min_container_size(conf, memory.process, memory.slots, need)
+    fewer = next((n for n in range(memory.slots - 1, 0, -1) if _python_per_slot(conf, memory.process, n) >= need), None)
     or_fewer = f", or lower {options.TASK_SLOTS.key} to {fewer}" if fewer else ""
     return Shortage(message, f"raise {options.TASKMANAGER_PROCESS_SIZE.key} to {_mib(enough)}{or_fewer}")
 
 
-def _of_master(conf: Configuration) -> Shortage | None:
+def _master_shortage(conf: Configuration) -> Shortage | None:
     memory = job_manager_memory(conf)
     if memory.process is None or memory.python is None or memory.python >= JOBMANAGER_PYTHON:
         return None
     total = memory.heap + memory.overhead + JOBMANAGER_PYTHON
     key = options.JOBMANAGER_PROCESS_SIZE.key
     return Shortage(
-        f"the master would be killed for memory: it needs {_mib(total)} (JVM heap {_mib(memory.heap)}, JVM overhead "
+        f"Linux would kill the master for its memory: it needs {_mib(total)} (JVM heap {_mib(memory.heap)}, JVM overhead "
         f"{_mib(memory.overhead)}, Python {_mib(JOBMANAGER_PYTHON)}), and {key} is {_mib(memory.process)}",
         f"raise {key} to {_mib(-(-total // _ROUND) * _ROUND)}",
     )
 
 
-def _python_need(levels: int) -> int:
+def _required_python(levels: int) -> int:
     return max(2, levels) * PYTHON_WORKER
 
 
-def _least_heap(slots: int) -> int:
-    return LEAST_HEAP + (slots - 1) * LEAST_HEAP_OF_SLOT
+def _min_heap(slots: int) -> int:
+    return MIN_HEAP + (slots - 1) * MIN_HEAP_PER_SLOT
 
 
-def _python_left(conf: Configuration, process: int, slots: int) -> int:
-    """Python's part of a slot, had the container so much and so many slots."""
+def _python_per_slot(conf: Configuration, process: int, slots: int) -> int:
+    """Return Python's part of a slot for a container of this size with this number of slots."""
     tried = Configuration({**conf.to_dict(), options.TASKMANAGER_PROCESS_SIZE.key: f"{process}b"})
-    return task_manager_memory(tried, slots).python_of_slot or 0
+    return task_manager_memory(tried, slots).python_per_slot or 0
 
 
-def _enough_for(conf: Configuration, process: int, slots: int, need: int) -> int:
-    """The least size of a container, to `_ROUND`, in which Python has what it needs."""
+def _min_container_size(conf: Configuration, process: int, slots: int, need: int) -> int:
+    """Return the smallest size of a container, rounded to `_ROUND`, that leaves Python the memory that it needs."""
     size = -(-process // _ROUND) * _ROUND
-    while _python_left(conf, size, slots) < need:
+    while _python_per_slot(conf, size, slots) < need:
         size += max(_ROUND, size // 64 // _ROUND * _ROUND)
     return size
 
 
 def _mib(size: int) -> str:
-    """As Kubernetes writes it; options read it, too."""
+    """Format a size as Kubernetes writes it. Options accept this form, too."""
     return f"{round(size / MIB)}Mi"

@@ -21,14 +21,14 @@ _SIZE = re.compile(r"([0-9]+)\s*([kmg])?i?b?")
 
 @dataclass(frozen=True)
 class ConfigOption(Generic[T]):
-    """One configuration key. Values are texts in files and in `Configuration`; `parse` gives them their type.
+    """One configuration key. Files and `Configuration` hold values as text; `parse` converts a text to the value.
 
     Args:
-        kind: the type's name in documentation and errors.
-        read: turns the text into the value; raises ValueError.
+        kind: name of the type in documentation and errors.
+        read: converts the text to the value; raises ValueError.
         default: None means "not set" and is part of the type.
-        former_keys: older spellings that still count, as in Flink.
-        write: a value as documentation spells it.
+        former_keys: older spellings that are still accepted, as in Flink.
+        write: formats a value for the documentation.
 
     >>> target = duration_option("example.target", timedelta(milliseconds=200), "How long.")
     >>> target.parse("1s")
@@ -41,26 +41,27 @@ class ConfigOption(Generic[T]):
     default: T
     doc: str
     former_keys: tuple[str, ...] = ()
-    write: Callable[[T], str] = lambda value: text_of(value)
+    write: Callable[[T], str] = lambda value: config_text(value)
 
     def parse(self, text: str) -> T:
-        """
+        """Convert a text to the value.
+
         Raises:
-            InvalidJob: the text is no value of this type; names key, text and type.
+            InvalidJob: the text is not a valid value of this type. The error names the key, the text and the type.
         """
         try:
             return self.read(text)
         except ValueError as error:
             raise InvalidJob(
                 f"{self.key} is set to {text!r}, which is not {self.kind}: {error}",
-                remedy=f"give it such a value, or leave it out. What it is for: {self.doc}",
+                remedy=f"set {self.key} to {self.kind}, or remove it. Meaning of the option: {self.doc}",
             ) from None
 
 
-def text_of(value: Any) -> str:
-    """A value as configuration files spell it.
+def config_text(value: Any) -> str:
+    """Return a value as configuration files spell it.
 
-    >>> text_of(True), text_of(timedelta(seconds=10)), text_of(["a", "b"]), text_of({"k": 1})
+    >>> config_text(True), config_text(timedelta(seconds=10)), config_text(["a", "b"]), config_text({"k": 1})
     ('true', '10s', 'a;b', 'k:1')
     """
     if isinstance(value, bool):
@@ -70,9 +71,9 @@ def text_of(value: Any) -> str:
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, list | tuple):
-        return ";".join(map(text_of, value))
+        return ";".join(map(config_text, value))
     if isinstance(value, dict):
-        pairs = [(str(key), text_of(item)) for key, item in value.items()]
+        pairs = [(str(key), config_text(item)) for key, item in value.items()]
         if any(":" in key or "," in key + item for key, item in pairs):
             return json.dumps(dict(pairs))
         return ",".join(f"{key}:{item}" for key, item in pairs)
@@ -88,14 +89,14 @@ def text_option(key: str, default: str | None, doc: str, *former_keys: str) -> C
 
 
 @overload
-def int_option(key: str, default: int, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[int]: ...
+def int_option(key: str, default: int, doc: str, *former_keys: str, minimum: int = 0) -> ConfigOption[int]: ...
 @overload
-def int_option(key: str, default: None, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[int | None]: ...
-def int_option(key: str, default: int | None, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[Any]:
+def int_option(key: str, default: None, doc: str, *former_keys: str, minimum: int = 0) -> ConfigOption[int | None]: ...
+def int_option(key: str, default: int | None, doc: str, *former_keys: str, minimum: int = 0) -> ConfigOption[Any]:
     def read(text: str) -> int:
         value = int(text)
-        if value < least:
-            raise ValueError(f"the least is {least}")
+        if value < minimum:
+            raise ValueError(f"it must be at least {minimum}")
         return value
 
     return ConfigOption(key, "an integer", read, default, doc, former_keys)
@@ -106,12 +107,12 @@ def float_option(key: str, default: float, doc: str, *former_keys: str) -> Confi
 
 
 def fraction_option(key: str, default: float, doc: str, *former_keys: str) -> ConfigOption[float]:
-    """A share, between 0 and 1."""
+    """Return an option whose value is a share between 0 and 1."""
 
     def read(text: str) -> float:
         value = float(text)
         if not 0 < value < 1:
-            raise ValueError("it lies between 0 and 1")
+            raise ValueError("it must be between 0 and 1")
         return value
 
     return ConfigOption(key, "a number between 0 and 1", read, default, doc, former_keys)
@@ -122,16 +123,16 @@ def flag_option(key: str, default: bool, doc: str, *former_keys: str) -> ConfigO
 
 
 @overload
-def size_option(key: str, default: int, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[int]: ...
+def size_option(key: str, default: int, doc: str, *former_keys: str, minimum: int = 0) -> ConfigOption[int]: ...
 @overload
-def size_option(key: str, default: None, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[int | None]: ...
-def size_option(key: str, default: int | None, doc: str, *former_keys: str, least: int = 0) -> ConfigOption[Any]:
-    """Bytes."""
+def size_option(key: str, default: None, doc: str, *former_keys: str, minimum: int = 0) -> ConfigOption[int | None]: ...
+def size_option(key: str, default: int | None, doc: str, *former_keys: str, minimum: int = 0) -> ConfigOption[Any]:
+    """Return an option whose value is a size in bytes."""
 
     def read(text: str) -> int:
         value = parse_size(text)
-        if value < least:
-            raise ValueError(f"the least is {least} bytes")
+        if value < minimum:
+            raise ValueError(f"it must be at least {minimum} bytes")
         return value
 
     return ConfigOption(key, "a size such as 512kb, 32mb", read, default, doc, former_keys, format_size)
@@ -145,7 +146,7 @@ def duration_option(key: str, default: timedelta | None, doc: str, *former_keys:
     def read(text: str) -> timedelta:
         value = parse_duration(text)
         if value < timedelta(0):
-            raise ValueError("it is negative")
+            raise ValueError("it must not be negative")
         return value
 
     return ConfigOption(key, "a duration such as 500ms, 10s, 5min", read, default, doc, former_keys)
@@ -177,7 +178,7 @@ def read_flag(text: str) -> bool:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size as Flink writes it; units are powers of 1024.
+    """Return the bytes of a size in Flink's spelling; units are powers of 1024.
 
     >>> parse_size("32mb"), parse_size("1 kb"), parse_size("7"), parse_size("2g")
     (33554432, 1024, 7, 2147483648)
@@ -189,7 +190,8 @@ def parse_size(text: str) -> int:
 
 
 def format_size(size: int) -> str:
-    """
+    """Return a size as configuration files spell it, in the largest unit that divides it.
+
     >>> format_size(32 << 20), format_size(1 << 10), format_size(1000)
     ('32mb', '1kb', '1000b')
     """
@@ -200,7 +202,7 @@ def format_size(size: int) -> str:
 
 
 def parse_list(text: str) -> list[str]:
-    """Items of `a;b` and of YAML's `[a, b]`.
+    """Return the items of `a;b` or of YAML's `[a, b]`.
 
     >>> parse_list("a; b"), parse_list("['x', y]"), parse_list("")
     (['a', 'b'], ['x', 'y'], [])
@@ -212,14 +214,15 @@ def parse_list(text: str) -> list[str]:
 
 
 def parse_map(text: str) -> dict[str, str]:
-    """
+    """Return the entries of `key:value,key:value`.
+
     >>> parse_map("threshold:1.5,unit:F")
     {'threshold': '1.5', 'unit': 'F'}
-    >>> parse_map(text_of({"list": "a,b"}))
+    >>> parse_map(config_text({"list": "a,b"}))
     {'list': 'a,b'}
     """
     if text.startswith('{"'):
-        return {key: text_of(item) for key, item in json.loads(text).items()}
+        return {key: config_text(item) for key, item in json.loads(text).items()}
     pairs: dict[str, str] = {}
     for item in text.strip().removeprefix("{").removesuffix("}").split(","):
         if not item.strip():

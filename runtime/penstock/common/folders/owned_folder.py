@@ -1,8 +1,8 @@
-"""Temporary folders that belong to a process, and are swept when it has ended without removing them.
+"""Temporary folders that belong to a process. They are removed later if the process ended without removing them.
 
-Each has a file `owner` that its process keeps locked (`flock`): the kernel lets go of the lock when the process ends, however
-it does. Who makes the next folder at the same place removes those whose owner's lock can be had. No process id is compared,
-which another process may have got meanwhile, or which means nothing in another container.
+Each folder has a file `owner`, which its process keeps locked (`flock`). The kernel releases the lock when the process
+ends, for any reason. The next process that creates a folder in the same place removes the folders whose lock is free.
+Process ids are not compared. Another process may have got the same id, and an id has no meaning in another container.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _TRIES = 10
 
 
 class OwnedFolder:
-    """A new folder of this process, and only this user's.
+    """A new folder of this process that only this user can access.
 
     Args:
-        parent: made if need be; folders of the same prefix in it whose process has ended are removed.
-        name: what its name begins with, behind the prefix.
-        sweeps: remove those of others that have ended.
+        parent: created if it does not exist.
+        name: start of the folder's name, after the prefix.
+        sweeps: first remove the folders in `parent` with the same prefix whose process has ended.
     """
 
     def __init__(self, parent: str, prefix: str, name: str = "", *, sweeps: bool = True) -> None:
@@ -33,29 +33,29 @@ class OwnedFolder:
         self._lock = -1
         beginning = os.path.join(self.path, f".{OWNER}")
         self._lock = os.open(beginning, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with contextlib.suppress(OSError):  # a file system without locks: nobody sweeps there
+        with contextlib.suppress(OSError):  # a file system without locks: its folders are never swept
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.rename(beginning, os.path.join(self.path, OWNER))
 
     @staticmethod
     def is_mark(name: str) -> bool:
-        """Whether a name in such a folder is that of the file that says whose it is."""
+        """Return whether a name in such a folder is that of the owner file."""
         return name.lstrip(".") == OWNER
 
     def remove(self) -> None:
-        """With all that is in it; may be called again."""
+        """Remove the folder and its content. May be called again."""
         shutil.rmtree(self.path, ignore_errors=True)
-        self.let_go()
+        self.release_lock()
 
-    def let_go(self) -> None:
-        """It stays until it is swept; may be called again."""
+    def release_lock(self) -> None:
+        """Release the lock and keep the folder until it is swept. May be called again."""
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
 
 
 def _new_folder(parent: str, prefix: str) -> str:
-    """Somebody may remove the parent, which is empty, just when this one is to be made."""
+    """Create the folder. Try again if another process removes the empty parent at the same moment."""
     for _ in range(_TRIES):
         with contextlib.suppress(FileNotFoundError, FileExistsError):
             os.makedirs(parent, exist_ok=True)
@@ -65,7 +65,7 @@ def _new_folder(parent: str, prefix: str) -> str:
 
 
 def sweep(parent: str, prefix: str, *, but: str = "") -> list[str]:
-    """Remove the folders of this user's whose process has ended, but for those whose name begins with `but`; returns their paths."""
+    """Remove this user's folders whose process has ended, and return their paths. Folders whose name starts with `but` are kept."""
     swept = []
     with contextlib.suppress(FileNotFoundError), os.scandir(parent) as entries:
         for entry in entries:
@@ -79,12 +79,16 @@ def sweep(parent: str, prefix: str, *, but: str = "") -> list[str]:
 
 
 def is_owned(folder: str) -> bool:
-    """Whether it is one of these, and its process goes on."""
+    """Return whether this is an owned folder whose process is still running."""
     return os.path.exists(os.path.join(folder, OWNER)) and not _is_abandoned(folder)
 
 
 def _is_abandoned(folder: str) -> bool:
-    """A folder without the file is none of these, or is just being made."""
+    """Return whether the process of the folder has ended.
+
+    Raises:
+        OSError: the folder has no owner file: it is not an owned folder, or its process is still creating it.
+    """
     owner = os.open(os.path.join(folder, OWNER), os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
         fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)

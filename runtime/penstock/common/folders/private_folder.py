@@ -1,4 +1,4 @@
-"""Folders that only this user writes to and reads from, also where everybody may make folders, as in `/tmp`."""
+"""Folders that only this user can write to and read, even in a place where every user may create folders, such as `/tmp`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ _ROOT = 0
 
 
 def private_folder(path: str | os.PathLike[str]) -> Path:
-    """The folder, made if need be, mode 0700.
+    """Return the folder. Create it with mode 0700 if it does not exist.
 
-    What is there already is taken if it is a folder, no link to one, of this user's; or root's, if nobody else may write to
-    it (an image's). What runs or is unpickled out of it would otherwise be somebody else's to choose.
+    An existing folder is used if it belongs to this user and is not a link. A folder of root is used if no other user
+    can write to it, such as a folder of an image. In any other folder, another user could choose the code that this
+    process runs or unpickles.
 
     Raises:
-        ClusterError: it is somebody else's.
-        OSError: it cannot be made.
+        ClusterError: the folder belongs to another user.
+        OSError: the folder cannot be created.
     """
     folder = Path(path)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -39,18 +40,20 @@ def private_folder(path: str | os.PathLike[str]) -> Path:
     is_images = found.st_uid == _ROOT and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if is_folder and is_images and os.access(folder, os.R_OK | os.X_OK):
         return folder
-    what = f"is of the user with id {found.st_uid}" if is_folder else "is not a folder"
+    what = f"belongs to the user with id {found.st_uid}" if is_folder else "is not a folder"
     raise ClusterError(
-        f"{folder} {what}; only a folder of the user with id {os.getuid()} is used",
-        remedy="remove it, or let TMPDIR (or PENSTOCK_CACHE, for the cache) name another place",
+        f"{folder} {what}. Penstock only uses a folder of the user with id {os.getuid()}",
+        remedy="remove it, or set TMPDIR (for the cache, PENSTOCK_CACHE) to another folder",
     )
 
 
 def cache_folder(name: str) -> Path:
-    """A folder of this user's cache, in `PENSTOCK_CACHE` or `~/.cache/penstock`; where neither can be written to, in the temporary one.
+    """Return a folder of this user's cache: below `PENSTOCK_CACHE` or `~/.cache/penstock`.
+
+    The folder is below the temporary folder if these are not writable.
 
     Raises:
-        ClusterError: it is somebody else's.
+        ClusterError: the folder belongs to another user.
     """
     root = os.environ.get("PENSTOCK_CACHE") or os.path.join(os.path.expanduser("~"), ".cache", "penstock")
     try:
@@ -60,5 +63,5 @@ def cache_folder(name: str) -> Path:
 
 
 def temporary_folder() -> Path:
-    """This user's, for what processes of several programs look for under fixed names."""
+    """Return this user's folder for files that processes of several programs find under fixed names."""
     return private_folder(Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}")

@@ -1,13 +1,16 @@
-"""Where the process was started: what the engine finds by a relative path is relative to that, wherever its functions work."""
+"""The folder in which the process was started. The engine resolves relative paths against it, even if functions work elsewhere."""
 
 from __future__ import annotations
 
 import os
 
 left: str | None = None
-"""Set while the working directory is another one, and while it is about to be: other threads ask meanwhile (`working_folder`)."""
+"""The start folder while the working directory is another one, else None.
+
+`working_folder` sets it before it changes the directory, because other threads read it in between.
+"""
 
 
 def absolute(path: str) -> str:
-    """A path as it was meant where the process was started."""
+    """Return a path as an absolute one, relative to the folder in which the process was started."""
     return os.path.abspath(path if left is None else os.path.join(left, path))

@@ -1,6 +1,9 @@
-"""The working directory of a process that runs user functions: one of its own, if the job has archives, else the one it was started in.
+"""The working directory of a process that runs user functions.
 
-What the engine finds by a relative path is relative to where the program was started, whatever functions see (`start_folder`).
+It is a separate folder if the job has archives, else the folder in which the process was started.
+
+The engine resolves relative paths against the folder in which the program was started, not against this one
+(`start_folder`).
 """
 
 from __future__ import annotations
@@ -14,19 +17,20 @@ from penstock.common.folders import start_folder
 from penstock.common.folders.owned_folder import OwnedFolder
 
 _own: OwnedFolder | None = None
-_IN_IT = "work"
-"""The folder beside what an `OwnedFolder` has for itself."""
+_SUBFOLDER = "work"
+"""Name of the working directory inside an `OwnedFolder`, next to the folder's own files."""
 
 
 def work_in(folder: str, own: Callable[[], OwnedFolder] | None = None) -> None:
-    """Functions work in a folder of this process's from now on; what they had before is removed.
+    """Let functions work in a new folder of this process, and remove the folder that they had before.
 
     Args:
-        folder: with links to what they are to find; "": they work where the process was started.
-        own: makes a new folder, where the links are copied into.
+        folder: has links to the files of the functions; "": the functions work in the folder in which the process was
+            started.
+        own: creates a new folder, into which the links are copied.
 
     Raises:
-        InvalidJob: there is no such folder on this machine.
+        InvalidJob: this machine does not have the folder.
     """
     _leave()
     if not folder or own is None:
@@ -36,8 +40,8 @@ def work_in(folder: str, own: Callable[[], OwnedFolder] | None = None) -> None:
     except OSError as error:
         _leave()
         raise InvalidJob(
-            f"add_python_archive: what the program has unpacked into {folder} is not where this worker runs ({error.strerror})",
-            remedy="put the archive's content into the job's image, and read it by an absolute path",
+            f"add_python_archive: the program unpacked archives into {folder}, which this worker cannot read ({error.strerror})",
+            remedy="add the content of the archive to the image of the job, and read it by an absolute path",
         ) from error
 
 
@@ -45,7 +49,7 @@ def _enter(folder: str, own: Callable[[], OwnedFolder]) -> None:
     global _own
     os.stat(folder)
     _own = own()
-    work = os.path.join(_own.path, _IN_IT)
+    work = os.path.join(_own.path, _SUBFOLDER)
     shutil.copytree(folder, work, symlinks=True)
     start_folder.left = os.getcwd()
     os.chdir(work)

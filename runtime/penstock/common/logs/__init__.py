@@ -1,1 +1,1 @@
-"""What is logged: at which level, in which form, into which bounded files, and without secrets."""
+"""Logging: levels, formats, bounded files, and the removal of secrets."""

@@ -1,7 +1,7 @@
-"""Bounded files of lines, which can be read while they are written.
+"""Bounded files of lines that can be read during writing.
 
-A position counts the bytes that were ever written, so that who reads on from where it was last misses nothing that is still
-kept, and learns what is not.
+A position counts all bytes that were ever written. A reader that continues at its last position gets every line that is
+still kept, and learns how many bytes it has missed.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from penstock.common.logs.redaction import Redaction
 
 FILE_BYTES = 10 * 2**20
-KEPT_FILES = 2
+MAX_FILES = 2
 
 
 @dataclass(frozen=True)
 class LogPart:
-    """Whole lines. `start`: position of the first byte; `end`: of the first one behind; `size`: of all that there is by now."""
+    """Whole lines with the position `start` of their first byte and `end` of the next byte. `size` is the position of the file's end."""
 
     start: int
     end: int
@@ -30,20 +30,22 @@ class LogPart:
 
 
 class LogFile:
-    """Takes whole lines. When it is full it begins anew and keeps what it had as `PATH.1`, what that had as `PATH.2`, … Thread-safe.
+    """A log file that takes whole lines. Thread-safe.
+
+    A full file is renamed to `PATH.1`, the former `PATH.1` to `PATH.2`, and so on. Then a new file starts.
 
     Args:
-        most: bytes of a file.
-        files: how many are kept, with the one that is written.
+        most: maximum bytes of a file.
+        files: number of kept files, including the current one.
     """
 
     def __init__(
-        self, path: str, most: int = FILE_BYTES, files: int = KEPT_FILES, redaction: Redaction | None = None
+        self, path: str, max_bytes: int = FILE_BYTES, files: int = MAX_FILES, redaction: Redaction | None = None
     ) -> None:
         self.path = path
         self.modified_at = 0
-        """ms since the epoch; 0: nothing was written."""
-        self._most = most
+        """ms since the epoch; 0 if nothing was written."""
+        self._max_bytes = max_bytes
         self._redaction = redaction or Redaction()
         self._older: deque[int] = deque(maxlen=max(0, files - 1))
         """Bytes of `PATH.1`, `PATH.2`, …"""
@@ -57,17 +59,17 @@ class LogFile:
 
     @property
     def kept(self) -> int:
-        """Bytes that can be read."""
+        """Number of bytes that can be read."""
         with self._lock:
             return self._current + sum(self._older)
 
     def write(self, lines: bytes) -> None:
-        """A disk that takes nothing must not hold up who writes: the lines are lost."""
+        """Write lines. Drop them if the disk fails, so that the caller is not blocked."""
         lines = self._redaction.clean_bytes(lines)
         try:
             with self._lock:
-                if self._current > 0 and self._current + len(lines) > self._most:
-                    self._begin_anew()
+                if self._current > 0 and self._current + len(lines) > self._max_bytes:
+                    self._rotate()
                 with open(self.path, "ab") as file:
                     file.write(lines)
                 self._current += len(lines)
@@ -76,7 +78,7 @@ class LogFile:
         except OSError:
             return
 
-    def _begin_anew(self) -> None:
+    def _rotate(self) -> None:
         if not self._older.maxlen:
             os.truncate(self.path, 0)
         else:
@@ -86,18 +88,18 @@ class LogFile:
             self._older.appendleft(self._current)
         self._current = 0
 
-    def read(self, start: int, most: int) -> LogPart:
-        """Lines from a position on, or the first that is kept behind it; a negative one counts from the end.
+    def read(self, start: int, max_bytes: int) -> LogPart:
+        """Return lines from a position on, or from the first position that is still kept. A negative one counts from the end.
 
         Returns:
-            At most about `most` bytes that end with a line, unless a single line is longer than that.
+            At most about `max_bytes` bytes that end with a line. A single longer line is returned whole.
         """
         with self._lock:
             size, oldest = self._written, self._written - self._current - sum(self._older)
             from_end = start < 0
             start = min(max(size + start if from_end else start, oldest), size)
-            data = self._bytes(start - oldest, min(most, size - start))
-        if from_end and start > oldest:  # in the middle of a line, most likely
+            data = self._bytes(start - oldest, min(max_bytes, size - start))
+        if from_end and start > oldest:  # probably in the middle of a line
             cut = data.find(b"\n") + 1
             start, data = start + cut, data[cut:]
         if start + len(data) < size:
@@ -105,7 +107,7 @@ class LogFile:
         return LogPart(start, start + len(data), size, data)
 
     def _bytes(self, offset: int, count: int) -> bytes:
-        """From all that is kept, seen as one file."""
+        """Return bytes of all kept files, seen as one file."""
         found = b""
         files = [(f"{self.path}.{number + 1}", size) for number, size in enumerate(self._older)][::-1]
         for path, size in [*files, (self.path, self._current)]:
@@ -121,7 +123,7 @@ class LogFile:
 
 
 class LogFileHandler(logging.Handler):
-    """Writes records into a `LogFile`."""
+    """A logging handler that writes records to a `LogFile`."""
 
     def __init__(self, file: LogFile) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How a record is written: as text for people, or as one line of JSON for programs; each with its place in the job."""
+"""The formats of log records: text for people, or one line of JSON for programs. Each record has its place in the job."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from penstock.common.logs.redaction import Redaction
 
 MARK = b"\x1elog\x1e"
-"""In front of a line of the log where it travels among what is printed; between two of ASCII's record separators, as no text is."""
+"""Mark before a log line in a stream of printed output. It is between two ASCII record separators, which do not occur in text."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where in a job a record was logged. `operator` empty: in no operator's code; `subtask` -1: not known."""
+    """The part of a job that logged a record. `operator` is empty outside of operator code; `subtask` is -1 if it is not known."""
 
     job_id: str
     job_name: str
@@ -29,7 +29,8 @@ class Place:
     uid: str = ""
 
     def __str__(self) -> str:
-        """
+        """Return the place as text for people.
+
         >>> str(Place("bc0b", "orders", 2, 3, "Totals", "totals")), str(Place("bc0b", "orders", 2))
         ('orders: Totals #3, attempt 2', 'orders: attempt 2')
         """
@@ -38,16 +39,16 @@ class Place:
 
 
 FindPlace = Callable[[], "Place | None"]
-"""Called by the thread that logs, from within `logging`."""
+"""Finds the place. The thread that logs calls it inside `logging`."""
 
 
 def nowhere() -> Place | None:
-    """Of a process that runs no job's code."""
+    """Return None: the process runs no code of a job."""
     return None
 
 
 class RecordFormat(logging.Formatter, ABC):
-    """Base of both forms: finds the place, and leaves secrets out of all that is written."""
+    """Base of both formats: adds the place and removes secrets."""
 
     def __init__(self, redaction: Redaction, find_place: FindPlace = nowhere) -> None:
         super().__init__()
@@ -58,7 +59,7 @@ class RecordFormat(logging.Formatter, ABC):
         return self._redaction.clean(self._write(record, record.getMessage(), self._details(record)))
 
     def _details(self, record: logging.LogRecord) -> str:
-        """Traceback and stack, if the record has any."""
+        """Return the traceback and the stack of the record."""
         parts = []
         if record.exc_info and record.exc_info[0] is not None:
             parts.append(self.formatException(record.exc_info))
@@ -73,7 +74,7 @@ class RecordFormat(logging.Formatter, ABC):
 
 
 class TextFormat(RecordFormat):
-    """`2026-01-31 12:00:00,123 INFO my.module [orders: Totals #3, attempt 2]: message`, in UTC, then what belongs to it."""
+    """`2026-01-31 12:00:00,123 INFO my.module [orders: Totals #3, attempt 2]: message`, in UTC, then traceback and stack."""
 
     def _write(self, record: logging.LogRecord, message: str, details: str) -> str:
         place = self._find_place()
@@ -83,7 +84,7 @@ class TextFormat(RecordFormat):
 
 
 class JsonFormat(RecordFormat):
-    """One object in one line: `time`, `level`, `logger`, `message`, then `exception` and the place, if there are any."""
+    """One JSON object per line: `time`, `level`, `logger`, `message`, then `exception` and the place if the record has them."""
 
     def _write(self, record: logging.LogRecord, message: str, details: str) -> str:
         when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -106,5 +107,5 @@ class JsonFormat(RecordFormat):
 
 
 def record_format(name: str, redaction: Redaction, find_place: FindPlace = nowhere) -> RecordFormat:
-    """Of `penstock.log.format`."""
+    """Return the format with this value of `penstock.log.format`."""
     return JsonFormat(redaction, find_place) if name == "json" else TextFormat(redaction, find_place)

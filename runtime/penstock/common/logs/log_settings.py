@@ -1,4 +1,4 @@
-"""What the configuration says of logging."""
+"""The logging settings of a configuration."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob
 
 _CHATTY = ("py4j", "botocore", "aiobotocore", "s3fs", "fsspec", "asyncio", "httpx", "httpcore")
-"""Loggers that say at INFO what nobody asked for."""
+"""Loggers whose INFO messages are not useful."""
 
 
 class LogSettings(msgspec.Struct, frozen=True):
-    """Levels, form and bounds; travels to the workers with the job."""
+    """Levels, format and bounds. They travel to the workers with the job."""
 
     level: str = "INFO"
     levels: dict[str, str] = {}
-    """By logger."""
+    """Level of each logger by its name."""
     format: Literal["text", "json"] = "text"
     max_bytes: int = 10 * 2**20
-    """Of a file, before it begins anew."""
+    """Maximum bytes of a file before the next file starts."""
     max_files: int = 2
-    """How many are kept of each, the one that is written among them."""
+    """Number of kept files, including the current one."""
 
     @staticmethod
     def from_configuration(conf: Configuration) -> LogSettings:
-        """
+        """Read the settings.
+
         Raises:
-            InvalidJob: a level that there is not; names the logger.
+            InvalidJob: a level does not exist. The error names the logger.
         """
         levels = {name: _level(name, level) for name, level in conf.get(options.LOG_LEVELS).items()}
         return LogSettings(
@@ -43,7 +44,7 @@ class LogSettings(msgspec.Struct, frozen=True):
         )
 
     def apply_levels(self) -> None:
-        """To the loggers of this process."""
+        """Set the levels of this process's loggers."""
         logging.getLogger().setLevel(self.level)
         for name in _CHATTY:
             logging.getLogger(name).setLevel(max(logging.WARNING, logging.getLevelName(self.level)))
@@ -55,7 +56,7 @@ def _level(name: str, level: str) -> str:
     known = options.LOG_LEVEL_NAMES
     if level.upper() not in known:
         raise InvalidJob(
-            f"{options.LOG_LEVELS.key} gives logger {name!r} level {level!r}, which there is not",
-            remedy=f"give one of {', '.join(known)}",
+            f"{options.LOG_LEVELS.key} sets logger {name!r} to {level!r}, which is not a log level",
+            remedy=f"use one of {', '.join(known)}",
         )
     return level.upper()

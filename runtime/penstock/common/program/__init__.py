@@ -1,1 +1,1 @@
-"""What a person is told about the own program: the line, the frames of an exception, one warning for each thing."""
+"""Information about the user's program for messages: its line, the relevant frames of an exception, and warnings that appear once."""

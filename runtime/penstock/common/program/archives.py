@@ -1,4 +1,4 @@
-"""Archives of a program: unpacked once and kept by content, and a folder of links that has a job's archives under their names."""
+"""Archives of a program. Each is unpacked once and cached by content. A folder of links gives a job its archives under their names."""
 
 from __future__ import annotations
 
@@ -19,35 +19,39 @@ from penstock.common.program.user_location import refusal
 _ZIP = (".zip", ".whl", ".egg", ".jar")
 _TAR = (".tar", ".tar.gz", ".tgz")
 _TARGET = "#"
-"""As Flink writes an archive in `python.archives`: what is behind it is the name of the folder."""
+"""Separator in Flink's `python.archives`. The name of the folder follows it."""
 _SEPARATOR = ";"
+MAX_MEMBERS = 500_000
+MAX_BYTES = 32 << 30
+"""The largest content of an archive. A large environment with its packages needs a third of it."""
 _WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 def archive_entry(path: str, target: str | None) -> str:
-    """An archive as `python.archives` has it, unpacked already.
+    """Return an archive as an entry of `python.archives`, already unpacked.
 
     Raises:
-        InvalidJob: there is no such file, it is no archive, something in it leads out of its folder, or the target does; or one
-            has a name that the option cannot hold.
+        InvalidJob: the file is missing or no archive, a member or the target leads out of its folder, or the option
+            cannot hold a name.
     """
     target = _checked_target(target or os.path.basename(path))
     for name, signs in ((os.path.abspath(path), _SEPARATOR), (target, _SEPARATOR + _TARGET)):
         if any(sign in name for sign in signs):
             raise refusal(
-                f"add_python_archive: {name!r} has a sign that python.archives has for itself",
-                f"give the archive a path without {_SEPARATOR!r}, and a target_dir without {_TARGET!r} or {_SEPARATOR!r}",
+                f"add_python_archive: {name!r} contains a character that python.archives uses as a separator",
+                f"use a path without {_SEPARATOR!r}, and a target_dir without {_TARGET!r} or {_SEPARATOR!r}",
             )
     unpacked(Path(path))
     return f"{os.path.abspath(path)}{_TARGET}{target}"
 
 
 def working_folder(entries: Iterable[str]) -> str:
-    """A folder that has a link to the content of each archive under its target; "" if there are none. The same archives have the same
-    folder, so that nobody works in it.
+    """Return a folder that has a link to the content of each archive under its target, or "" without archives.
+
+    The same archives have the same folder, so no function may use it as its working directory.
 
     Raises:
-        InvalidJob: as `archive_entry`, or two archives have one target, or one is within another.
+        InvalidJob: as `archive_entry`; or two archives have the same target, or one target is inside another.
     """
     content: dict[str, Path] = {}
     for entry in entries:
@@ -55,11 +59,17 @@ def working_folder(entries: Iterable[str]) -> str:
         target = _checked_target(target)
         folder = unpacked(Path(path))
         if content.setdefault(target, folder) != folder:
-            raise refusal(f"add_python_archive: two archives are to be {target!r}", "give each a target_dir of its own")
+            raise refusal(
+                f"add_python_archive: two archives have the target folder {target!r}",
+                "set another target_dir for one of them",
+            )
     for target in content:
         for above in map(str, PurePosixPath(target).parents):
             if above in content:
-                raise refusal(f"add_python_archive: {above!r} has {target!r} within it", "put one beside the other")
+                raise refusal(
+                    f"add_python_archive: the target folder {target!r} is inside of the target folder {above!r}",
+                    "use target folders that are not nested",
+                )
     if not content:
         return ""
     names = "\n".join(f"{target} {folder.name}" for target, folder in sorted(content.items()))
@@ -74,17 +84,17 @@ def working_folder(entries: Iterable[str]) -> str:
 
 
 def unpacked(path: Path) -> Path:
-    """A folder with what is in an archive. It is shared by all that use the archive: its files are read-only.
+    """Return a folder with the content of an archive. All programs share it, so its files are read-only.
 
     Raises:
-        InvalidJob: there is no such file, it is no archive, or something in it leads out of its folder.
+        InvalidJob: the file does not exist or is not an archive, or a member leads out of its folder.
     """
     if not path.is_file():
-        raise refusal(f"add_python_archive: there is no {path}")
+        raise refusal(f"add_python_archive: {path} does not exist")
     unpack = _unzip if path.name.endswith(_ZIP) else _untar if path.name.endswith(_TAR) else None
     if unpack is None:
         raise refusal(
-            f"add_python_archive: {path} is no archive that is known", f"pack it as {', '.join((*_ZIP, *_TAR))}"
+            f"add_python_archive: {path} is not an archive of a known type", f"pack it as {', '.join((*_ZIP, *_TAR))}"
         )
     with path.open("rb") as file:
         content = hashlib.file_digest(file, "sha256").hexdigest()[:24]
@@ -94,7 +104,7 @@ def unpacked(path: Path) -> Path:
             unpack(path, folder)
         except PenstockError:
             raise
-        except Exception as error:  # each way of packing has errors of its own
+        except Exception as error:  # each archive format has its own errors
             raise refusal(f"add_python_archive: {path} cannot be unpacked: {error}") from error
         _make_read_only(folder)
 
@@ -119,7 +129,7 @@ def _kept(name: str, fill: Callable[[Path], None]) -> Path:
 
 
 def _make_read_only(folder: Path) -> None:
-    """Files only: folders that cannot be written to could not be removed."""
+    """Make the files read-only. Folders keep their mode, because the content of a read-only folder cannot be removed."""
     for parent, _, names in os.walk(folder):
         for file in (Path(parent, name) for name in names):
             if not file.is_symlink():
@@ -127,45 +137,105 @@ def _make_read_only(folder: Path) -> None:
 
 
 def _checked_target(target: str) -> str:
-    """As it is always written."""
-    if not _stays_inside(target):
+    """Return the target in its normal form."""
+    if not _is_inside(target) or not target.isprintable():
         raise refusal(f"add_python_archive: target_dir {target!r} is not below the working directory of functions")
     return str(PurePosixPath(target))
 
 
-def _stays_inside(name: str) -> bool:
+def _is_inside(name: str) -> bool:
     path = PurePosixPath(name.replace("\\", "/"))
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
 def _unsafe(archive: Path, name: str, why: str) -> Exception:
-    return refusal(f"add_python_archive: {name!r} in {archive} {why}", "pack it anew, from within the folder")
+    return refusal(
+        f"add_python_archive: {name!r} in {archive} {why}", "create the archive again from inside the folder"
+    )
+
+
+class _Contents:
+    """The members of one archive, checked before the first of them is written.
+
+    The declared sizes are a bound: zipfile and tarfile write at most the size in a member's header.
+    """
+
+    def __init__(self, archive: Path, folder: Path) -> None:
+        self._archive = archive
+        self._free_bytes = min(MAX_BYTES, shutil.disk_usage(folder).free)
+        self._members = 0
+
+    def add(self, name: str, size: int) -> None:
+        """Check the next member.
+
+        Raises:
+            InvalidJob: the name leads out of the archive or is not printable, or the archive has too many members or
+                bytes.
+        """
+        if not _is_inside(name) and name != ".":
+            raise _unsafe(self._archive, name, "is outside of the archive")
+        if not name.isprintable():
+            raise _unsafe(self._archive, name, "has characters that cannot be printed")
+        self._members += 1
+        self._free_bytes -= size
+        if size < 0 or self._free_bytes < 0:
+            raise refusal(
+                f"add_python_archive: {self._archive} is too large: {name!r} exceeds the free space of the cache or {MAX_BYTES >> 30} GiB",
+                "free space, or set PENSTOCK_CACHE to a folder on a larger disk, or pack less",
+            )
+        if self._members > MAX_MEMBERS:
+            raise refusal(f"add_python_archive: {self._archive} has more than {MAX_MEMBERS} members", "pack less")
 
 
 def _unzip(path: Path, folder: Path) -> None:
+    contents = _Contents(path, folder)
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         for member in members:
-            if not _stays_inside(member.filename):
-                raise _unsafe(path, member.filename, "leads out of the archive")
-            if stat.S_ISLNK(member.external_attr >> 16):
+            contents.add(member.filename, member.file_size)
+            kind = stat.S_IFMT(member.external_attr >> 16)
+            if kind == stat.S_IFLNK:
                 raise refusal(
                     f"add_python_archive: {member.filename!r} in {path} is a link",
-                    "pack links as .tar.gz, or what they lead to",
+                    "use a .tar.gz archive for links, or add the files that the links point to",
                 )
+            if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
+                raise _unsafe(path, member.filename, "is neither a file nor a folder")
         for member in members:
-            there = archive.extract(member, folder)
+            extracted = archive.extract(member, folder)
             mode = (member.external_attr >> 16) & 0o777
             if mode and not member.is_dir():
-                os.chmod(there, mode | stat.S_IRUSR | stat.S_IWUSR)
+                os.chmod(extracted, mode | stat.S_IRUSR | stat.S_IWUSR)
 
 
 def _untar(path: Path, folder: Path) -> None:
+    contents = _Contents(path, folder)
     with tarfile.open(path) as archive:
+        members = []
         for member in archive:
-            if not _stays_inside(member.name) and member.name != ".":
-                raise _unsafe(path, member.name, "leads out of the archive")
+            contents.add(member.name, member.size)
+            members.append(member)
+        _refuse_paths_through_links(path, members)
         try:
             archive.extractall(folder, filter="data")
         except tarfile.FilterError as error:
-            raise _unsafe(path, error.tarinfo.name, "is no file or leads out of the archive") from error
+            raise _unsafe(path, error.tarinfo.name, "is not a file, or points outside of the archive") from error
+
+
+def _refuse_paths_through_links(path: Path, members: list[tarfile.TarInfo]) -> None:
+    """Refuse members whose path leads through a link of the same archive, wherever that link leads.
+
+    The filter of tarfile resolves each link to check its target. Chains of links have circumvented it before. An
+    archive that a program creates from a folder never has such members.
+    """
+    links = {str(PurePosixPath(member.name)) for member in members if member.issym()}
+    seen: set[str] = set()
+    for member in members:
+        place = PurePosixPath(member.name)
+        ways = [*place.parents]
+        if member.islnk():
+            source = PurePosixPath(member.linkname)
+            ways += [source, *source.parents]
+        if any(str(way) in links for way in ways) or (str(place) in links and str(place) in seen):
+            raise _unsafe(path, member.name, "passes through a link of the archive")
+        seen.add(str(place))

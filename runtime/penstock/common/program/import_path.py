@@ -1,4 +1,4 @@
-"""Where a program finds modules, so that its workers find the same ones: functions of modules travel by name."""
+"""The import path of a program. Its workers use the same path, because functions of modules are sent by name."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import sys
 
 
 def import_path() -> list[str]:
-    """`sys.path` of this process as other processes can use it: absolute, without PySpark's archives.
+    """Return this process's `sys.path` in a form for other processes: absolute, without PySpark's archives.
 
-    What a program, a test runner or a notebook has put there is in it, in its place.
+    Entries that a program, a test runner or a notebook has added keep their position.
     """
     entries = (os.path.abspath(entry) for entry in sys.path)
     return [entry for entry in dict.fromkeys(entries) if not entry.endswith(("/pyspark.zip", "-src.zip"))]

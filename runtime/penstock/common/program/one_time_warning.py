@@ -1,4 +1,4 @@
-"""One warning for each thing that is accepted and has no effect here."""
+"""One warning for each call that is accepted but has no effect here."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ _given: set[str] = set()
 
 
 class NoEffectWarning(UserWarning):
-    """A call that a PyFlink program may make and that Penstock needs nothing done for."""
+    """A warning about a call of a PyFlink program for which Penstock does nothing."""
 
 
 def warn_no_effect(what: str, why: str) -> None:
-    """Warns once in the life of the process that `what` has no effect, and says why."""
+    """Warn that `what` has no effect, and give the reason. Each process warns once."""
     if what not in _given:
         _given.add(what)
         warnings.warn(f"{what} has no effect: {why}", NoEffectWarning, stacklevel=3)

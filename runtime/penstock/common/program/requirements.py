@@ -1,4 +1,4 @@
-"""What a requirements file asks for: whether it is there, and installing what is not, beside the environment."""
+"""The packages of a requirements file: finding the missing ones, and installing them outside of the environment."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from penstock.common.program.user_location import refusal
 _INCLUDE = re.compile(r"(-r|--requirement|-c|--constraint)[\s=]*(.+)")
 _REQUIRE = ("-r", "--requirement")
 _COMMENT = re.compile(r"(^|\s)#.*")
-_TOLD_LINES = 3
-"""Of what the installer says when it fails."""
+_MAX_LINES = 3
+"""Number of lines of the installer's output that an error shows."""
 
 
 def missing_packages(path: Path) -> list[str]:
-    """The lines that this interpreter's packages do not meet, also of files that it takes in (`-r`).
+    """Return the lines that this interpreter's packages do not meet, including lines of included files (`-r`).
 
-    Names, versions and markers are looked at; a line that has no name (another option, a URL) counts as missing.
+    Names, versions and markers are checked. A line without a name (another option, a URL) counts as missing.
 
     Raises:
-        InvalidJob: a package is there in another version. What the program runs with is not replaced: it may be the engine's.
+        InvalidJob: a package is installed in another version. It is not replaced, because the engine may use it.
     """
     from packaging.requirements import InvalidRequirement, Requirement  # few programs need it
 
@@ -39,54 +39,54 @@ def missing_packages(path: Path) -> list[str]:
             if option is not None and option[1] in _REQUIRE and (file.parent / option[2]).is_file():
                 continue
             try:
-                wanted = Requirement(line.partition(" --")[0])  # such as --hash
+                wanted = Requirement(line.partition(" --")[0])  # drops options such as --hash
             except InvalidRequirement:
                 missing.append(line)
                 continue
             if wanted.marker is not None and not wanted.marker.evaluate():
                 continue
             try:
-                there = version(wanted.name)
+                installed_version = version(wanted.name)
             except PackageNotFoundError:
                 missing.append(line)
                 continue
             if wanted.url is not None:
                 missing.append(line)
-            elif not wanted.specifier.contains(there, prereleases=True):
-                others.append(f"{line} (there is {there})")
+            elif not wanted.specifier.contains(installed_version, prereleases=True):
+                others.append(f"{line} (installed: {installed_version})")
     if others:
         raise refusal(
-            f"set_python_requirements: {path} asks for other versions of packages that are there: {', '.join(others)}",
+            f"set_python_requirements: {path} requires other versions of installed packages: {', '.join(others)}",
             "install these versions where the program and its workers run, or put them into the job's image",
         )
     return missing
 
 
 def _lines(path: Path) -> list[str]:
-    """Without comments, and with those put together that a backslash parts."""
+    """Return the lines without comments. Join lines that end with a backslash."""
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
     return [line for line in (_COMMENT.sub("", each).strip() for each in text.splitlines()) if line]
 
 
 def _files(path: Path, options: tuple[str, ...]) -> list[Path]:
-    """A requirements file and those that it names with these options. What is not there is pip's to tell."""
+    """Return a requirements file and the files that it names with these options. A missing file is left for pip to report."""
     found = [path]
     for file in found:
-        for told in filter(None, map(_INCLUDE.match, _lines(file))):
-            named = file.parent / told[2]
-            if told[1] in options and named.is_file() and named not in found:
+        for option in filter(None, map(_INCLUDE.match, _lines(file))):
+            named = file.parent / option[2]
+            if option[1] in options and named.is_file() and named not in found:
                 found.append(named)
     return found
 
 
 def installed(path: Path, packages: Path | None) -> Path:
-    """A folder with what a requirements file asks for, installed by pip and kept by content for the next program.
+    """Return a folder with the packages of a requirements file. pip installs them once, and later programs use the same folder.
 
     Args:
-        packages: a folder of packages to take all from; None: they come from where pip gets them.
+        packages: a folder with all packages; None: pip downloads them.
 
     Raises:
-        InvalidJob: they cannot be installed; with the end of what pip says.
+        InvalidJob: pip cannot install them. The error has the end of pip's output.
     """
     folder = cache_folder("requirements") / _content(path, packages)
     if folder.is_dir():
@@ -106,11 +106,11 @@ def installed(path: Path, packages: Path | None) -> Path:
         ]
         done = subprocess.run([*pip, "-r", str(path), *source], capture_output=True, text=True, check=False)
         if done.returncode:
-            told = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+            output = [line.strip() for line in done.stderr.splitlines() if line.strip()]
             raise refusal(
-                f"set_python_requirements: pip cannot install what {path} asks for: {'; '.join(told[-_TOLD_LINES:])}",
-                "install it where the program and its workers run, put it into the job's image, or give a folder "
-                "with the packages as requirements_cache_dir",
+                f"set_python_requirements: pip cannot install the packages of {path}: {'; '.join(output[-_MAX_LINES:])}",
+                "install the packages where the program and its workers run, or add them to the image of the job. A folder "
+                "of packages can also be passed as requirements_cache_dir",
             )
         try:
             os.replace(building, folder)
@@ -123,7 +123,7 @@ def installed(path: Path, packages: Path | None) -> Path:
 
 
 def _content(path: Path, packages: Path | None) -> str:
-    """Names what is installed: the file and those that it takes in, the packages it is taken from, and the interpreter."""
+    """Return a digest of the file and its included files, the packages folder, and the interpreter."""
     content = hashlib.sha256(f"{sys.implementation.cache_tag} {sys.platform}\n".encode())
     files = _files(path, (*_REQUIRE, "-c", "--constraint"))
     if packages is not None:

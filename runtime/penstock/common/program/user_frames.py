@@ -1,7 +1,7 @@
-"""Which line of the user's an exception comes from, and what a person should read of its traceback.
+"""The user's line that raised an exception, and the part of its traceback that is useful to a person.
 
-Frames are the engine's, a library's or the user's. The user's are those outside this package, the standard library and
-`site-packages`; of a program that is itself installed there, every frame outside this package counts.
+A frame belongs to the engine, a library or the user. The user's frames are outside this package, the standard library
+and `site-packages`. If the program itself is installed there, every frame outside this package counts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def is_engine(filename: str) -> bool:
 
 
 def is_user(filename: str) -> bool:
-    """
+    """Return whether the file belongs to the user's program.
+
     >>> is_user("/app/job.py"), is_user("<stdin>"), is_user(__file__), is_user(os.__file__)
     (True, True, False, False)
     """
@@ -35,33 +36,33 @@ def is_user(filename: str) -> bool:
 
 
 def user_frame(frames: Iterable[traceback.FrameSummary]) -> traceback.FrameSummary | None:
-    """The innermost line of the user's, of frames with the outermost first; None: there is none."""
+    """Return the innermost frame of the user, or None. The first of `frames` is the outermost one."""
     outside = [frame for frame in frames if not is_engine(frame.filename)]
     own = [frame for frame in outside if is_user(frame.filename)]
-    # All of it installed: what the engine called is the user's, what that called may be anybody's.
+    # If all code is installed, the engine calls the user's code first. The frames after that may belong to any library.
     return own[-1] if own else outside[0] if outside else None
 
 
 def user_line(error: BaseException) -> str:
-    """` (at file:line in function)` of the innermost line of the user's; empty: there is none."""
+    """Return ` (at file:line in function)` of the user's innermost line, or an empty text."""
     frame = user_frame(traceback.extract_tb(error.__traceback__))
     return "" if frame is None else f" (at {frame.filename}:{frame.lineno} in {frame.name})"
 
 
 def user_traceback(error: BaseException) -> str:
-    """As Python prints it, without what led to the call of the user's code; causes likewise."""
-    told = traceback.TracebackException.from_exception(error)
-    pending: list[traceback.TracebackException | None] = [told]
+    """Return the traceback as Python prints it, without the frames before the user's code. Causes have the same form."""
+    trace = traceback.TracebackException.from_exception(error)
+    pending: list[traceback.TracebackException | None] = [trace]
     while pending:
         part = pending.pop()
         if part is not None:
             part.stack = traceback.StackSummary.from_list(part.stack[_first([f.filename for f in part.stack]) :])
             pending += [part.__cause__, part.__context__]
-    return "".join(told.format())
+    return "".join(trace.format())
 
 
 def _first(filenames: list[str]) -> int:
-    """Where the user's code begins, or at least somebody's who is not the engine."""
+    """Return the position of the first frame of the user's code, or else of the first frame outside the engine."""
     for is_wanted in (is_user, lambda filename: not is_engine(filename)):
         for index, filename in enumerate(filenames):
             if is_wanted(filename):
@@ -70,9 +71,7 @@ def _first(filenames: list[str]) -> int:
 
 
 def raised(error: BaseException) -> str:
-    """
-    `Lookup.open raised RuntimeError: no database (at job.py:12 in open)`; only the error if no code of the user's did.
-    """
+    """Return `Lookup.open raised RuntimeError: no database (at job.py:12 in open)`, or only the error if no user code raised it."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     line = user_line(error)
     if not line:
@@ -83,10 +82,10 @@ def raised(error: BaseException) -> str:
 
 @contextmanager
 def naming(operator: str, location: str) -> Iterator[None]:
-    """Around calls of the user's code outside of a task: errors that pass name the operator and his line.
+    """Wrap calls of the user's code outside of a task. Errors then name the operator and the user's line.
 
     Raises:
-        UserFunctionError: his code raised, whatever it was.
+        UserFunctionError: the user's code raised any exception.
     """
     try:
         yield
@@ -97,6 +96,6 @@ def naming(operator: str, location: str) -> Iterator[None]:
     except BaseException as error:
         if not user_line(error):
             raise
-        told = UserFunctionError(raised(error), operator=operator, location=location)
-        told.trace = user_traceback(error)
-        raise told from error
+        user_error = UserFunctionError(raised(error), operator=operator, location=location)
+        user_error.trace = user_traceback(error)
+        raise user_error from error

@@ -1,4 +1,4 @@
-"""Where in the user's program something was written: `file:line` of the innermost frame outside Penstock."""
+"""The location of a call in the user's program: `file:line` of the innermost frame outside Penstock."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGE = os.path.dirname(os.path.abspath(penstock.__file__)) + os.sep
 
 
 def user_location() -> str:
-    """`file:line` of the call into Penstock, empty when there is no such frame."""
+    """Return `file:line` of the call into Penstock, or an empty text if no such frame exists."""
     frame = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
@@ -25,7 +25,7 @@ def user_location() -> str:
 
 
 def refusal(message: str, remedy: str = "", *, operator: str = "") -> InvalidJob:
-    """An `InvalidJob` that names the user's line.
+    """Return an `InvalidJob` that names the user's line.
 
     >>> str(refusal("the collection is empty", "give type_info")).splitlines()[0]
     '[INVALID_JOB] the collection is empty'

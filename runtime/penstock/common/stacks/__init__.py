@@ -1,1 +1,1 @@
-"""What the threads of a process do: looked at once, or over some seconds."""
+"""Stacks of a process's threads: one snapshot, or samples over some seconds."""

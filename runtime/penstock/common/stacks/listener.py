@@ -1,7 +1,7 @@
-"""Stacks of the Python workers of a TaskManager: each listens at a socket of its own below a folder, and is asked there.
+"""Stacks of a TaskManager's Python workers. Each worker answers requests at its own socket in a shared folder.
 
-Only the file system says who may ask: the folder is private to the user of the TaskManager. A thread that waits in `accept`
-costs nothing; there is no answer before the interpreter's lock is given up.
+The file system is the access control: the folder is private to the user of the TaskManager. A thread that waits in
+`accept` costs nothing. A worker cannot answer while another thread holds the GIL.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import msgspec
 from penstock.common.stacks.sampling import HERTZ, LONGEST_S, OWN_THREAD, FindPlace, Sample, sample
 
 PATIENCE_S = 5.0
-"""Beyond the time that is looked for."""
-MOST_BYTES = 8 * 2**20
+"""Seconds that a client waits for an answer, in addition to the sampling time."""
+MAX_BYTES = 8 * 2**20
 _AT_ONCE = 64
-_MOST_ANSWERS = 8
-"""At once, of a process; who asks beyond that gets none."""
+_MAX_CONCURRENT_ANSWERS = 8
+"""Maximum number of concurrent answers of a process. Further requests get no answer."""
 _PAUSE_S = 1.0
 _SUFFIX = ".stacks"
 
@@ -32,17 +32,17 @@ logger = logging.getLogger(__name__)
 
 
 class Question(msgspec.Struct, frozen=True):
-    """How long to look (s; 0: once), and how often in a second."""
+    """The sampling time in seconds (0 means one sample), and the samples per second."""
 
     seconds: float = 0.0
     hertz: int = HERTZ
 
 
 def listen(folder: str, find_place: FindPlace) -> None:
-    """Answer from now on, in a thread of its own; the process's end is the end of it.
+    """Answer requests in a separate thread until the process ends.
 
     Raises:
-        OSError: there can be no socket in the folder.
+        OSError: the socket cannot be created in the folder.
     """
     os.makedirs(folder, mode=0o700, exist_ok=True)
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -50,7 +50,7 @@ def listen(folder: str, find_place: FindPlace) -> None:
         with _reachable(folder) as short:
             path = os.path.join(short, f"{os.getpid()}{_SUFFIX}")
             with suppress(FileNotFoundError):
-                os.remove(path)  # of another process, which had this number before
+                os.remove(path)  # the socket of an earlier process with the same id
             server.bind(path)
         server.listen()
     except BaseException:
@@ -59,18 +59,21 @@ def listen(folder: str, find_place: FindPlace) -> None:
     threading.Thread(target=_serve, args=(server, find_place), name=OWN_THREAD, daemon=True).start()
 
 
-def ask_all(folder: str, question: Question) -> list[Sample]:
-    """Of every process that listens below the folder; who does not answer in time is left out, who has gone is swept."""
+def sample_processes(folder: str, question: Question) -> list[Sample]:
+    """Return the samples of every process that listens in the folder. Leave out processes that do not answer in time.
+
+    Remove the sockets of processes that have ended.
+    """
     try:
         names = [name for name in os.listdir(folder) if name.endswith(_SUFFIX)]
     except FileNotFoundError:
         return []
     with _reachable(folder) as short, ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=OWN_THREAD) as pool:
-        answers = list(pool.map(lambda name: _ask(os.path.join(short, name), question), names))
+        answers = list(pool.map(lambda name: _sample_process(os.path.join(short, name), question), names))
     return sorted((seen for answer in answers for seen in answer), key=lambda seen: -seen.count)
 
 
-def _ask(path: str, question: Question) -> list[Sample]:
+def _sample_process(path: str, question: Question) -> list[Sample]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
         try:
@@ -85,66 +88,70 @@ def _ask(path: str, question: Question) -> list[Sample]:
         try:
             connection.sendall(msgspec.json.encode(question))
             connection.shutdown(socket.SHUT_WR)
-            return msgspec.msgpack.decode(b"".join(_received(connection, MOST_BYTES)), type=list[Sample])
+            return msgspec.msgpack.decode(b"".join(_received(connection, MAX_BYTES)), type=list[Sample])
         except (OSError, msgspec.DecodeError) as error:
-            logger.info("process %s does not tell its stacks: %s", os.path.basename(path).removesuffix(_SUFFIX), error)
+            logger.info(
+                "stacks of process %s cannot be sampled: %s", os.path.basename(path).removesuffix(_SUFFIX), error
+            )
             return []
 
 
 def _serve(server: socket.socket, find_place: FindPlace) -> None:
-    """Each in a thread of its own: who asks for one look does not wait for somebody's minute."""
-    room = threading.BoundedSemaphore(_MOST_ANSWERS)
+    """Answer each request in a separate thread, so that a short request does not wait for a long one."""
+    free_slots = threading.BoundedSemaphore(_MAX_CONCURRENT_ANSWERS)
     while True:
         try:
             connection, _ = server.accept()
-            if not room.acquire(blocking=False):
+            if not free_slots.acquire(blocking=False):
                 connection.close()
                 continue
-        except OSError as error:  # the process may open no more files for now
-            logger.info("no question about stacks is taken: %s", error)
+        except OSError as error:  # the process may not open more files now
+            logger.info("this process does not accept requests for stacks: %s", error)
             time.sleep(_PAUSE_S)
             continue
         try:
-            threading.Thread(target=_answer, args=(connection, find_place, room), name=OWN_THREAD, daemon=True).start()
-        except RuntimeError as error:  # nor start more threads
+            threading.Thread(
+                target=_answer, args=(connection, find_place, free_slots), name=OWN_THREAD, daemon=True
+            ).start()
+        except RuntimeError as error:  # or start more threads
             connection.close()
-            room.release()
-            logger.info("a question about stacks is not answered: %s", error)
+            free_slots.release()
+            logger.info("a request for stacks failed: %s", error)
 
 
-def _answer(connection: socket.socket, find_place: FindPlace, room: threading.Semaphore) -> None:
+def _answer(connection: socket.socket, find_place: FindPlace, free_slots: threading.Semaphore) -> None:
     with connection:
         try:
             connection.settimeout(PATIENCE_S)
             question = msgspec.json.decode(b"".join(_received(connection, 1024)), type=Question)
             found = sample(question.seconds, question.hertz, find_place)
-            connection.sendall(msgspec.msgpack.encode(within(found, MOST_BYTES)))
+            connection.sendall(msgspec.msgpack.encode(within(found, MAX_BYTES)))
         except (OSError, msgspec.DecodeError) as error:
-            logger.info("a question about stacks is not answered: %s", error)
+            logger.info("a request for stacks failed: %s", error)
         finally:
-            room.release()
+            free_slots.release()
 
 
-def within(samples: Iterable[Sample], most: int) -> list[Sample]:
-    """As many of these, the most frequent first, as need about so many bytes. One that is too large keeps no others out."""
+def within(samples: Iterable[Sample], max_bytes: int) -> list[Sample]:
+    """Return the most frequent samples that fit in `max_bytes` bytes. A sample that is too large is skipped, so that others still fit."""
     kept = []
     for seen in samples:
         size = len(msgspec.msgpack.encode(seen))
-        if size <= most:
-            most -= size
+        if size <= max_bytes:
+            max_bytes -= size
             kept.append(seen)
     return kept
 
 
-def _received(connection: socket.socket, most: int) -> Iterator[bytes]:
-    while most > 0 and (data := connection.recv(min(most, 65536))):
-        most -= len(data)
+def _received(connection: socket.socket, max_bytes: int) -> Iterator[bytes]:
+    while max_bytes > 0 and (data := connection.recv(min(max_bytes, 65536))):
+        max_bytes -= len(data)
         yield data
 
 
 @contextmanager
 def _reachable(folder: str) -> Iterator[str]:
-    """The folder by a path that is short enough for a socket's address (108 bytes), where the system has one."""
+    """Yield a path of the folder that is short enough for a socket's address (108 bytes), if the system has one."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         short = f"/proc/self/fd/{descriptor}"

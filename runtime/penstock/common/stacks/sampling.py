@@ -1,8 +1,11 @@
-"""What the threads of this process do, looked at from within: once, or many times over some seconds.
+"""The stacks of this process's threads, sampled from inside: once, or many times over some seconds.
 
-A profiler from outside (py-spy) needs the right to trace the process, which a pod with the restricted profile does not have. From
-within, `sys._current_frames` gives every thread's stack; it costs nothing while nobody looks. It sees what holds the interpreter's
-lock only when that is given up: the time of native code that keeps it is found at the line that called it, as it should be.
+An external profiler (py-spy) needs the permission to trace the process, which a pod with the restricted profile does
+not have. Inside the process, `sys._current_frames` returns the stack of every thread and costs nothing without
+sampling.
+
+The sampler runs only while no other thread holds the GIL. Native code that keeps the GIL appears at the line that
+called it, which is the correct place.
 """
 
 from __future__ import annotations
@@ -20,18 +23,18 @@ import msgspec
 
 LONGEST_S = 60.0
 HERTZ = 50
-MOST_HERTZ = 200
+MAX_HERTZ = 200
 OWN_THREAD = "penstock-stacks"
 _WINDOW_S = 0.05
-"""What a thread had of the processor is known by the kernel's ticks, of up to 10 ms."""
+"""Window in which a thread's processor time is measured. The kernel counts this time in ticks of up to 10 ms."""
 _BUSY = 0.25
-"""Of that window; those who look take the interpreter's lock for some of it."""
+"""Share of the window above which a thread counts as busy. Sampling holds the GIL for a part of the window."""
 _UNSEEN = (OWN_THREAD, "penstock-watchdog")
-"""Threads that only look themselves; beginnings of their names."""
+"""Beginnings of the names of threads that only sample."""
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Whose work it is. `vertex`: as the engine calls it; empty: no job's."""
+    """The job, vertex and subtask of a stack. `vertex` is the engine's id; an empty one belongs to no job."""
 
     job_id: str = ""
     vertex: str = ""
@@ -39,8 +42,10 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Stack(msgspec.Struct, frozen=True):
-    """A stack that a thread was seen with. `frames`: `module.function:line`, the outermost first. `on_cpu`: it ran, or wanted to, for
-    a good part of the last moment."""
+    """A stack of a thread. `frames` has `module.function:line`, the outermost first.
+
+    `on_cpu`: the thread was running or ready to run for a good part of the last window.
+    """
 
     place: Place
     thread: str
@@ -49,40 +54,40 @@ class Stack(msgspec.Struct, frozen=True):
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """So often it was seen."""
+    """A stack and the number of times that it was seen."""
 
     stack: Stack
     count: int = 1
 
 
 FindPlace = Callable[[Sequence[FrameType]], Place]
-"""Of these frames, which have the outermost first. Called between two bytecodes of the thread that they are of."""
+"""Finds the place of frames, of which the first is the outermost. The call runs between two bytecodes of the sampled thread."""
 
 
 def nowhere(frames: Sequence[FrameType]) -> Place:
-    """Of a process that runs no task."""
+    """Return an empty place: the process runs no task."""
     return Place()
 
 
 def sample(seconds: float = 0.0, hertz: int = HERTZ, find_place: FindPlace = nowhere) -> list[Sample]:
-    """Stacks of all threads but those that only look, the most frequent first.
+    """Return the stacks of all threads except those that only sample, the most frequent first.
 
     Args:
-        seconds: to look for, `LONGEST_S` at most; 0: once.
-        hertz: looks in a second, `MOST_HERTZ` at most.
+        seconds: sampling time, at most `LONGEST_S`; 0: one sample.
+        hertz: samples per second, at most `MAX_HERTZ`.
 
     >>> [seen] = [s for s in sample() if s.stack.thread == "MainThread"]
     >>> seen.stack.frames[-1].split(":")[0], seen.count
-    ('penstock.common.stacks.sampling._look', 1)
+    ('penstock.common.stacks.sampling._sample_once', 1)
     """
-    hertz = max(1, min(hertz, MOST_HERTZ))
+    hertz = max(1, min(hertz, MAX_HERTZ))
     looks = max(1, round(min(seconds, LONGEST_S) * hertz))
     seen: Counter[Stack] = Counter()
-    begun = time.monotonic()
-    before = deque([(begun, _cpu_times(threading.enumerate()))])
+    started = time.monotonic()
+    before = deque([(started, _cpu_times(threading.enumerate()))])
     for number in itertools.count(1):
         if seconds:
-            time.sleep(max(0.0, begun + number / hertz - time.monotonic()))
+            time.sleep(max(0.0, started + number / hertz - time.monotonic()))
         threads = threading.enumerate()
         now, spent = time.monotonic(), _cpu_times(threads)
         while len(before) > 1 and before[1][0] <= now - _WINDOW_S:
@@ -90,17 +95,17 @@ def sample(seconds: float = 0.0, hertz: int = HERTZ, find_place: FindPlace = now
         since, had = before[0]
         busy = {name for name, used in spent.items() if used - had.get(name, used) >= (now - since) * _BUSY}
         before.append((now, spent))
-        seen.update(_look(threads, busy if seconds else set(spent), find_place))
-        if number >= looks or now - begun >= seconds:
+        seen.update(_sample_once(threads, busy if seconds else set(spent), find_place))
+        if number >= looks or now - started >= seconds:
             return [Sample(stack, count) for stack, count in seen.most_common()]
     raise AssertionError
 
 
-def samples_of(samples: Iterable[Sample], of: Place) -> list[Sample]:
-    """Those of a job, of a vertex of it, of one subtask of that: as far as `of` says.
+def filter_samples(samples: Iterable[Sample], of: Place) -> list[Sample]:
+    """Return the samples of a job, a vertex or a subtask, according to the fields that `of` sets.
 
     >>> here = Sample(Stack(Place("j", "0", 1), "MainThread", True, ()))
-    >>> [len(samples_of([here], of)) for of in (Place(), Place("j"), Place("j", "0"), Place("j", "0", 2))]
+    >>> [len(filter_samples([here], of)) for of in (Place(), Place("j"), Place("j", "0"), Place("j", "0", 2))]
     [1, 1, 1, 0]
     """
     return [
@@ -112,7 +117,7 @@ def samples_of(samples: Iterable[Sample], of: Place) -> list[Sample]:
     ]
 
 
-def _look(threads: Sequence[threading.Thread], busy: set[int], find_place: FindPlace) -> list[Stack]:
+def _sample_once(threads: Sequence[threading.Thread], busy: set[int], find_place: FindPlace) -> list[Stack]:
     names = {thread.ident: thread for thread in threads}
     stacks = []
     for ident, innermost in sys._current_frames().items():
@@ -139,8 +144,11 @@ def _named(frame: FrameType) -> str:
 
 
 def _cpu_times(threads: Sequence[threading.Thread]) -> dict[int, float]:
-    """Seconds of processor time by native id, had or waited for. The kernel's files, because a thread may end at any moment: its clock
-    must not be asked."""
+    """Return the seconds that each thread was running or ready to run, by native id.
+
+    The values come from files of the kernel. A thread may end at any moment, and reading the clock of an ended thread
+    is not safe.
+    """
     times = {}
     for thread in threads:
         native_id = _native_id(thread)
@@ -154,5 +162,5 @@ def _cpu_times(threads: Sequence[threading.Thread]) -> dict[int, float]:
 
 
 def _native_id(thread: threading.Thread) -> int:
-    """Python 3.11 does not notice that the main thread of a forked process is another one."""
+    """Return the native id. In Python 3.11 the main thread of a forked process still has the id of its parent."""
     return os.getpid() if thread is threading.main_thread() else thread.native_id or -1

@@ -1,4 +1,5 @@
-"""What a value's type is.
+"""Types of values.
 
-Single values, values with parts, and types found in annotations and values. Public: `penstock.common.typeinfo`.
+The package has types of single values, types of composite values, and the inference from annotations and values. The
+public module is `penstock.common.typeinfo`.
 """

@@ -1,17 +1,21 @@
-"""The types of values with parts: lists, arrays, maps, tuples and rows.
+"""The types of composite values: lists, arrays, maps, tuples and rows.
 
-The names belong to `penstock.common.typeinfo`, where programs import them from; see its head for the whole picture.
+Programs import the names from `penstock.common.typeinfo`, whose docstring gives the overview.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import GenericAlias
 from typing import Any
 
 from penstock.common.errors import InvalidJob
+from penstock.common.type_info.declared_fields import DeclaredFields, FieldMismatch
+from penstock.common.type_info.row_change import RowChange
 from penstock.common.type_info.type_information import BasicType, BasicTypeInfo, TypeInformation
-from penstock.common.types import Row
+from penstock.common.types import Row, RowKind
+
+_INSERT = RowKind.INSERT
 
 
 class _ElementsTypeInfo(TypeInformation):
@@ -63,7 +67,7 @@ class _ElementsTypeInfo(TypeInformation):
 
 
 class PrimitiveArrayTypeInfo(_ElementsTypeInfo):
-    """An array of numbers or booleans, a list in Python; of BYTE, it is `bytes`."""
+    """An array of numbers or booleans, a list in Python. An array of BYTE is `bytes`."""
 
     @property
     def python_type(self) -> Any:
@@ -171,16 +175,14 @@ class MapTypeInfo(TypeInformation):
         return (self._key_type_info, self._value_type_info)
 
 
-class TupleTypeInfo(TypeInformation):
-    """A tuple whose fields have types of their own.
+class _FieldsTypeInfo(TypeInformation):
+    """A value with fields, each of which has a type. A subclass sets the attributes."""
 
-    >>> from penstock.common.typeinfo import Types
-    >>> Types.TUPLE([Types.STRING(), Types.INT()]).python_type
-    tuple[str, int]
-    """
-
-    def __init__(self, field_types: Sequence[TypeInformation]) -> None:
-        self._field_types = [_checked(field, type(self).__name__) for field in field_types]
+    _field_types: list[TypeInformation]
+    _fields: DeclaredFields
+    """The names of the fields, and the way to read them from a value."""
+    _make: Callable[[Iterable[Any]], Any]
+    """The values of the fields -> a value of this type."""
 
     def get_field_types(self) -> list[TypeInformation]:
         return self._field_types
@@ -188,6 +190,47 @@ class TupleTypeInfo(TypeInformation):
     @property
     def python_type(self) -> Any:
         return GenericAlias(tuple, tuple(field.python_type for field in self._field_types))
+
+    def _accepts(self, value: Any) -> bool:
+        items = _values_or_none(self._fields, value)
+        return items is not None and all(
+            field.accepts(item) for field, item in zip(self._field_types, items, strict=True)
+        )
+
+    def convert(self, value: Any) -> Any:
+        if value is None:
+            return None
+        items = self._fields.values(value)
+        return self._make(field.convert(item) for field, item in zip(self._field_types, items, strict=True))
+
+    def need_conversion(self) -> bool:
+        return True
+
+    def to_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        items = self._fields.values(obj)
+        return tuple(field.to_internal_type(item) for field, item in zip(self._field_types, items, strict=True))
+
+    def from_internal_type(self, obj: Any) -> Any:
+        if obj is None:
+            return None
+        return self._make(field.from_internal_type(item) for field, item in zip(self._field_types, obj, strict=True))
+
+
+class TupleTypeInfo(_FieldsTypeInfo):
+    """A tuple whose fields each have a type.
+
+    >>> from penstock.common.typeinfo import Types
+    >>> Types.TUPLE([Types.STRING(), Types.INT()]).python_type
+    tuple[str, int]
+    """
+
+    _make = tuple
+
+    def __init__(self, field_types: Sequence[TypeInformation]) -> None:
+        self._field_types = [_checked(field, type(self).__name__) for field in field_types]
+        self._fields = DeclaredFields(_positions(len(self._field_types)), is_positional=True)
 
     @property
     def is_storable(self) -> bool:
@@ -196,7 +239,8 @@ class TupleTypeInfo(TypeInformation):
     def to_storable(self, value: Any) -> Any:
         if value is None or self.is_storable:
             return value
-        return tuple(field.to_storable(item) for field, item in zip(self._field_types, value, strict=True))
+        items = self._fields.values(value)
+        return tuple(field.to_storable(item) for field, item in zip(self._field_types, items, strict=True))
 
     def from_storable(self, value: Any) -> Any:
         if value is None or self.is_storable:
@@ -204,47 +248,25 @@ class TupleTypeInfo(TypeInformation):
         return tuple(field.from_storable(item) for field, item in zip(self._field_types, value, strict=True))
 
     def _accepts(self, value: Any) -> bool:
-        return (
-            (_is_sequence(value) or isinstance(value, Row))
-            and len(value) == len(self._field_types)
-            and all(field.accepts(item) for field, item in zip(self._field_types, value, strict=True))
-        )
-
-    def convert(self, value: Any) -> Any:
-        if value is None:
-            return None
-        return tuple(field.convert(item) for field, item in zip(self._field_types, value, strict=True))
-
-    def need_conversion(self) -> bool:
-        return True
-
-    def to_internal_type(self, obj: Any) -> Any:
-        if obj is None:
-            return None
-        return tuple(field.to_internal_type(item) for field, item in zip(self._field_types, obj, strict=True))
-
-    def from_internal_type(self, obj: Any) -> Any:
-        if obj is None:
-            return None
-        return tuple(field.from_internal_type(item) for field, item in zip(self._field_types, obj, strict=True))
+        return (_is_sequence(value) or isinstance(value, Row)) and super()._accepts(value)
 
     def _key(self) -> tuple[object, ...]:
         return (self._field_types,)
 
     def __str__(self) -> str:
-        """As PyFlink writes it: `TupleTypeInfo(String, Integer)`."""
+        """Return PyFlink's text: `TupleTypeInfo(String, Integer)`."""
         return f"TupleTypeInfo({', '.join(map(str, self._field_types))})"
 
 
-class RowTypeInfo(TypeInformation):
-    """A `Row` whose fields have types, and names if they are given; else they are called f0, f1, ….
+class RowTypeInfo(_FieldsTypeInfo):
+    """A `Row` whose fields have types and names. Without given names they are called f0, f1, ….
 
     >>> from penstock.common.typeinfo import Types
     >>> reading = Types.ROW_NAMED(["station", "celsius"], [Types.STRING(), Types.DOUBLE()])
     >>> reading.get_field_index("celsius"), reading.python_type
     (1, tuple[str, float])
-    >>> reading.convert(("KJFK", 21.5))
-    Row(station='KJFK', celsius=21.5)
+    >>> reading.convert(("KJFK", 21.5)) == reading.convert({"celsius": 21.5, "station": "KJFK"})
+    True
     """
 
     def __init__(self, field_types: Sequence[TypeInformation], field_names: Sequence[str] | None = None) -> None:
@@ -252,27 +274,22 @@ class RowTypeInfo(TypeInformation):
         if field_names is not None and len(field_names) != len(self._field_types):
             raise InvalidJob(
                 f"a row type of {len(self._field_types)} field types got {len(field_names)} field names {list(field_names)!r}",
-                remedy="give one name for each type",
+                remedy="pass one name for each type",
             )
         self._given_names = None if field_names is None else tuple(field_names)
-        self._make = Row.maker(self.get_field_names())
+        names = self.get_field_names()
+        self._make = Row.maker(names)
+        self._fields = DeclaredFields(names, is_positional=field_names is None)
 
     def get_field_names(self) -> list[str]:
         if self._given_names is None:
-            return [f"f{position}" for position in range(len(self._field_types))]
+            return _positions(len(self._field_types))
         return list(self._given_names)
 
     def get_field_index(self, field_name: str) -> int:
-        """Position of the field, -1 if there is none of that name."""
+        """Return the position of the field, or -1 if no field has that name."""
         names = self.get_field_names()
         return names.index(field_name) if field_name in names else -1
-
-    def get_field_types(self) -> list[TypeInformation]:
-        return self._field_types
-
-    @property
-    def python_type(self) -> Any:
-        return GenericAlias(tuple, tuple(field.python_type for field in self._field_types))
 
     @property
     def is_storable(self) -> bool:
@@ -281,54 +298,44 @@ class RowTypeInfo(TypeInformation):
     def to_storable(self, value: Any) -> Any:
         if value is None:
             return None
-        return tuple(field.to_storable(item) for field, item in zip(self._field_types, value, strict=True))
+        items = self._fields.values(value)
+        fields = tuple(field.to_storable(item) for field, item in zip(self._field_types, items, strict=True))
+        if isinstance(value, Row) and value._row_kind is not _INSERT:
+            return RowChange(value._row_kind, fields)
+        return fields
 
     def from_storable(self, value: Any) -> Any:
         if value is None:
             return None
-        return self._make(field.from_storable(item) for field, item in zip(self._field_types, value, strict=True))
+        fields = value if type(value) is tuple else value.fields
+        row = self._make(field.from_storable(item) for field, item in zip(self._field_types, fields, strict=True))
+        if fields is not value:
+            row.set_row_kind(value.kind)
+        return row
 
-    def _accepts(self, value: Any) -> bool:
-        if isinstance(value, Mapping):
-            names = self.get_field_names()
-            return set(value) <= set(names) and all(
-                field.accepts(value.get(name)) for field, name in zip(self._field_types, names, strict=True)
-            )
-        return (
-            (_is_sequence(value) or isinstance(value, Row))
-            and len(value) == len(self._field_types)
-            and all(field.accepts(item) for field, item in zip(self._field_types, value, strict=True))
-        )
+    @property
+    def declared_fields(self) -> DeclaredFields:
+        """The fields and the way to read them from a record."""
+        return self._fields
 
     def convert(self, value: Any) -> Any:
-        """A tuple, list, dict or Row as a Row with this type's names; a Row keeps its kind."""
-        if value is None:
-            return None
-        items = [value.get(name) for name in self.get_field_names()] if isinstance(value, Mapping) else value
-        row = self._make(field.convert(item) for field, item in zip(self._field_types, items, strict=True))
+        """Return a record as a Row with this type's names: by name if the record names its fields, else by position.
+
+        A Row keeps its kind.
+
+        Raises:
+            FieldMismatch: the record lacks a field or has an unknown one.
+        """
+        row = super().convert(value)
         if isinstance(value, Row):
             row.set_row_kind(value.get_row_kind())
         return row
-
-    def need_conversion(self) -> bool:
-        return True
-
-    def to_internal_type(self, obj: Any) -> Any:
-        if obj is None:
-            return None
-        items = [obj.get(name) for name in self.get_field_names()] if isinstance(obj, Mapping) else obj
-        return tuple(field.to_internal_type(item) for field, item in zip(self._field_types, items, strict=True))
-
-    def from_internal_type(self, obj: Any) -> Any:
-        if obj is None:
-            return None
-        return self._make(field.from_internal_type(item) for field, item in zip(self._field_types, obj, strict=True))
 
     def _key(self) -> tuple[object, ...]:
         return (self._field_types, self._given_names)
 
     def __str__(self) -> str:
-        """As PyFlink writes it: `RowTypeInfo(a: String, b: Integer)`."""
+        """Return PyFlink's text: `RowTypeInfo(a: String, b: Integer)`."""
         pairs = zip(self.get_field_names(), self._field_types, strict=True)
         return f"RowTypeInfo({', '.join(f'{name}: {field}' for name, field in pairs)})"
 
@@ -337,7 +344,7 @@ class RowTypeInfo(TypeInformation):
 
 
 class ExternalTypeInfo(TypeInformation):
-    """A type as the outside world sees it; the same as the type inside."""
+    """The external form of a type, which is the same as the internal form."""
 
     def __init__(self, type_info: TypeInformation) -> None:
         self._type_info = _checked(type_info, "ExternalTypeInfo")
@@ -379,16 +386,27 @@ class ExternalTypeInfo(TypeInformation):
         return (self._type_info,)
 
 
+def _positions(count: int) -> list[str]:
+    return [f"f{position}" for position in range(count)]
+
+
+def _values_or_none(fields: DeclaredFields, value: Any) -> Sequence[Any] | None:
+    try:
+        return fields.values(value)
+    except FieldMismatch:
+        return None
+
+
 def _is_sequence(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 _reader: list[Callable[[Any], TypeInformation | None]] = []
-"""What reads annotations. It makes types of this module, so it is handed in from above."""
+"""The reader of annotations. It creates types of this module, so `penstock.common.typeinfo` passes it in."""
 
 
 def read_annotations_with(reader: Callable[[Any], TypeInformation | None]) -> None:
-    """Let elements be given as annotations: `ListTypeInfo(str)`. Called once, by `penstock.common.typeinfo`."""
+    """Accept element types that are annotations: `ListTypeInfo(str)`. `penstock.common.typeinfo` calls this once."""
     _reader[:] = [reader]
 
 
@@ -399,6 +417,6 @@ def _checked(candidate: Any, owner: str) -> TypeInformation:
     if type_info is None:
         raise InvalidJob(
             f"{owner} needs the type of its elements, got {candidate!r}",
-            remedy="write for example Types.STRING() or str",
+            remedy="use for example Types.STRING() or str",
         )
     return type_info

@@ -1,7 +1,7 @@
-"""Values as Flink writes them as text: what Java's `toString` says of the value that Flink has of a type.
+"""Values as text in Flink's form: the result of Java's `toString` for Flink's value of a type.
 
 A PyFlink program that declares the type of a stream gets this text from `print`, from text files and from
-`SimpleStringSchema`; where no type is declared, Flink has pickled values, and PyFlink writes Python's own `str`.
+`SimpleStringSchema`. Without a declared type Flink has pickled values, and PyFlink writes Python's own `str`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _PLAIN_EXPONENTS = range(-3, 7)
 
 
 def text_of(type_info: TypeInformation | None) -> Callable[[Any], str]:
-    """What writes values of the type; Python's `str` where the type is not known.
+    """Return the function that formats values of the type: Python's `str` if the type is not known.
 
     >>> from penstock.common.typeinfo import Types
     >>> text_of(Types.TUPLE([Types.STRING(), Types.INT()]))(("a", 1))
@@ -50,7 +50,7 @@ def text_of(type_info: TypeInformation | None) -> Callable[[Any], str]:
 
 
 def printed_text_of(type_info: TypeInformation | None) -> Callable[[Any], str]:
-    """What `print` writes of values of the type: of a ROW its fields as Python writes them, as PyFlink's `print` does.
+    """Return the function that formats values of the type for `print`. PyFlink's `print` writes the fields of a ROW as Python does.
 
     >>> from penstock.common.typeinfo import Types
     >>> printed_text_of(Types.ROW([Types.STRING(), Types.BOOLEAN()]))(Row("a", True))
@@ -70,8 +70,8 @@ def _kind_of(value: Any) -> Any:
     return value.get_row_kind() if isinstance(value, Row) else "+I"
 
 
-def is_written_otherwise(type_info: TypeInformation) -> bool:
-    """Whether Flink's text of the values is not Python's: of booleans and floating numbers."""
+def differs_from_python(type_info: TypeInformation) -> bool:
+    """Return whether Flink's text of the values differs from Python's. It differs for booleans and floating-point numbers."""
     kinds = (BasicType.BOOLEAN, BasicType.FLOAT, BasicType.DOUBLE)
     return isinstance(type_info, BasicTypeInfo) and type_info.basic_type in kinds
 
@@ -101,15 +101,17 @@ def _writer(type_info: TypeInformation) -> Callable[[Any], str]:
 
 def _row_writer(type_info: RowTypeInfo) -> Callable[[Any], str]:
     fields = [text_of(field) for field in type_info.get_field_types()]
+    values_of = type_info.declared_fields.values
 
     def write(value: Any) -> str:
-        return f"{_kind_of(value)}[{', '.join([write(item) for write, item in zip(fields, value, strict=True)])}]"
+        items = zip(fields, values_of(value), strict=True)
+        return f"{_kind_of(value)}[{', '.join([write(item) for write, item in items])}]"
 
     return write
 
 
 def _plain(value: Any) -> str:
-    """A value whose text follows from what it is."""
+    """Format a value by its Python class."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
@@ -126,7 +128,7 @@ def _plain(value: Any) -> str:
 
 
 def double_text(value: float) -> str:
-    """A DOUBLE.
+    """Format a DOUBLE.
 
     >>> [double_text(value) for value in (1.0, 1e10, 1.5e-5, 0.001, 12345678.9, float("inf"), -0.0)]
     ['1.0', '1.0E10', '1.5E-5', '0.001', '1.23456789E7', 'Infinity', '-0.0']
@@ -135,7 +137,7 @@ def double_text(value: float) -> str:
 
 
 def float_text(value: float) -> str:
-    """A FLOAT: the fewest digits that tell it from its neighbours of 32 bits.
+    """Format a FLOAT with the fewest digits that distinguish it from its neighbours of 32 bits.
 
     >>> float_text(1.23), float_text(0.1 + 0.2), float_text(16777217.0)
     ('1.23', '0.3', '1.6777216E7')
@@ -176,7 +178,7 @@ def _float_text(value: float, shortest: str) -> str:
 
 
 def timestamp_text(value: datetime.datetime) -> str:
-    """A SQL timestamp: the fraction without zeros at its end, but one digit at the least.
+    """Format a SQL timestamp. The fraction has no trailing zeros, but at least one digit.
 
     >>> timestamp_text(datetime.datetime(2021, 1, 9, 12)), timestamp_text(datetime.datetime(2021, 1, 9, 12, 0, 0, 11000))
     ('2021-01-09 12:00:00.0', '2021-01-09 12:00:00.011')

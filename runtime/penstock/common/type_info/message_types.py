@@ -1,4 +1,4 @@
-"""Types of values that are stored as messages: Avro's by a schema, Protobuf's by a generated class."""
+"""Types of values that are stored as messages: Avro values by a schema, Protobuf values by a generated class."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import json
 from typing import Any
 
 from penstock.common.errors import InvalidJob
-from penstock.common.extras import module_of_extra
+from penstock.common.program.extras import import_extra
 from penstock.common.type_info.type_information import TypeInformation
 
 
 class AvroValue:
-    """Stands for values of an Avro schema where an annotation is asked for. Nothing else has such values."""
+    """Annotation of the values of an Avro schema. It has no instances."""
 
 
 class AvroTypeInfo(TypeInformation):
-    """Values of an Avro schema: records are dicts, logical types Python's values.
+    """Values of an Avro schema. Records are dicts, and logical types are Python values.
 
     Args:
-        schema: JSON text, what JSON gives of it, or an `AvroSchema`.
+        schema: JSON text, parsed JSON, or an `AvroSchema`.
 
     Raises:
-        InvalidJob: it is no schema, or fastavro is not installed.
+        InvalidJob: the value is not a schema, or fastavro is not installed.
     """
 
     def __init__(self, schema: Any) -> None:
-        avro = module_of_extra("fastavro", "avro", "Avro")
+        avro = import_extra("fastavro", "avro", "Avro")
         given = getattr(schema, "text", schema)
         try:
-            told = json.loads(given) if isinstance(given, str) else given
-            self.text = json.dumps(told, separators=(",", ":"))
+            parsed = json.loads(given) if isinstance(given, str) else given
+            self.text = json.dumps(parsed, separators=(",", ":"))
             avro.parse_schema(json.loads(self.text))
-        except Exception as error:  # of many kinds, for what is no JSON, no schema, or names what is not there
+        except Exception as error:  # fastavro raises many kinds for bad JSON, bad schemas and unknown names
             raise InvalidJob(
-                f"not an Avro schema: {error}: {str(given)[:200]}", remedy="give a schema as JSON text"
+                f"not an Avro schema: {error}: {str(given)[:200]}", remedy="pass a schema as JSON text"
             ) from error
 
     @property
@@ -51,7 +51,7 @@ class AvroTypeInfo(TypeInformation):
 
 
 def is_message_class(annotation: Any) -> bool:
-    """Whether it is a class that protoc has generated.
+    """Return whether the annotation is a class that protoc has generated.
 
     >>> is_message_class(dict)
     False

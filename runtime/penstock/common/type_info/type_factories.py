@@ -1,4 +1,4 @@
-"""`Types`: makes type information, under PyFlink's names."""
+"""`Types`: the factory of type information, under PyFlink's names."""
 
 # ruff: noqa: N802 - the factories have PyFlink's names
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Types:
-    """Makes type information.
+    """Factory of type information.
 
     >>> Types.ROW([Types.INT(), Types.STRING()]).get_field_names()
     ['f0', 'f1']
@@ -132,8 +132,9 @@ class Types:
 
     @staticmethod
     def AVRO(schema: Any) -> TypeInformation:
-        """Values of an Avro schema (JSON text or an `AvroSchema`): records are dicts. As the type of a state they are stored as Avro, and read by Avro's rules when the
-        schema has changed.
+        """Return the type of values of an Avro schema (JSON text or an `AvroSchema`). Records are dicts.
+
+        State of this type is stored as Avro. After a change of the schema, Avro's resolution rules apply.
 
         >>> Types.AVRO('{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}').accepts({"id": 1})
         True

@@ -1,8 +1,8 @@
-"""From Python's annotations and values to type information.
+"""Inference of type information from Python's annotations and values.
 
-PyFlink needs `output_type` on every step and pickles where it is missing. Here the annotations a careful author writes
-anyway are enough: the return type of a function, a dataclass, a NamedTuple, a TypedDict. What cannot be inferred is
-None, "unknown", and the value is then encoded by what it is.
+PyFlink needs `output_type` on every step and pickles values without it. Penstock infers the type from annotations that
+a careful author writes anyway: the return type of a function, a dataclass, a NamedTuple, a TypedDict. A type that
+cannot be inferred is None ("unknown"). Its values are then encoded by their Python class.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ObjectTypeInfo(TypeInformation):
         return self._annotation
 
     def get_field_names(self) -> list[str]:
-        """Fields of the class in order; empty for what has none."""
+        """Return the fields of the class in order. A type without fields returns an empty list."""
         return list(self._fields())
 
     def get_field_types(self) -> list[TypeInformation]:
@@ -68,7 +68,7 @@ class ObjectTypeInfo(TypeInformation):
 
     @property
     def is_mapping(self) -> bool:
-        """Fields are read with `value["name"]`: a TypedDict."""
+        """Whether fields are read with `value["name"]`, as in a TypedDict."""
         return typing.is_typeddict(self._annotation)
 
     def _fields(self) -> dict[str, Any]:
@@ -97,13 +97,13 @@ class ObjectTypeInfo(TypeInformation):
 
 
 def to_type_info(declared: Any) -> TypeInformation | None:
-    """Type information from what a user may give as a type: type information, an annotation, or None.
+    """Return type information for type information, an annotation, or None.
 
     Returns:
-        None for what says nothing: None, Any, object, a type variable, a Row without fields.
+        None for a declaration without information: None, Any, object, a type variable, a Row without fields.
 
     Raises:
-        InvalidJob: not a type.
+        InvalidJob: the value is not a type.
 
     >>> to_type_info(tuple[str, list[int]])
     TupleTypeInfo([Types.STRING(), ListTypeInfo(Types.LONG())])
@@ -133,7 +133,7 @@ def to_type_info(declared: Any) -> TypeInformation | None:
         return None if declared in (tuple, set, frozenset) else ObjectTypeInfo(declared)
     raise refusal(
         f"{declared!r} of type {type(declared).__name__} is not a type",
-        "give a type of penstock.common.Types, or a Python type such as int, tuple[str, float] or a dataclass",
+        "pass a type of penstock.common.Types, or a Python type such as int, tuple[str, float] or a dataclass",
     )
 
 
@@ -142,12 +142,12 @@ def _nested(annotation: Any) -> TypeInformation:
 
 
 def result_type(function: Any, method: str) -> TypeInformation | None:
-    """Type of what the function returns: of `method` for a function object, of the call for anything else callable."""
+    """Return the type of a function's result. A function object is read at its `method`, any other callable at its call."""
     return inferred(to_type_info(_returned(function, method)))
 
 
 def element_type(function: Any, method: str) -> TypeInformation | None:
-    """Type of the elements a function returns or yields; pairs of an OutputTag and a value do not count.
+    """Return the type of the elements that a function returns or yields, except pairs of an OutputTag and a value.
 
     >>> def words(line: str) -> typing.Iterator[str]:
     ...     yield from line.split()
@@ -165,13 +165,13 @@ def element_type(function: Any, method: str) -> TypeInformation | None:
 
 
 def shared_element_type(function: Any, *methods: str) -> TypeInformation | None:
-    """Type of what all the methods return or yield; one annotated with None does not count."""
+    """Return the type that all methods return or yield. A method with the annotation None does not count."""
     found = {element_type(function, method) for method in methods if _returned(function, method) is not type(None)}
     return found.pop() if len(found) == 1 else None
 
 
 def inferred(type_info: TypeInformation | None) -> TypeInformation | None:
-    """The type as one that nobody has declared."""
+    """Return the type marked as inferred, not declared."""
     if type_info is None:
         return None
     marked = copy.copy(type_info)
@@ -202,7 +202,7 @@ def _hints_of(target: Any) -> dict[str, Any]:
 
 
 def _hints_one_by_one(target: Any) -> dict[str, Any]:
-    """Annotations that can be resolved, where one that cannot (imported for type checkers only) spoils the rest."""
+    """Return the annotations that can be resolved. One that cannot, such as an import for type checkers only, is left out."""
     function = getattr(target, "__func__", target)
     names = getattr(function, "__globals__", None) or vars(sys.modules.get(getattr(function, "__module__", ""), sys))
     hints: dict[str, Any] = {}
@@ -236,7 +236,7 @@ def _is_side_output(annotation: Any) -> bool:
 
 
 def type_of_value(value: Any) -> TypeInformation | None:
-    """Type of one value, looking into its fields.
+    """Return the type of one value, including the types of its fields.
 
     >>> type_of_value(("a", 1, [2.5]))
     TupleTypeInfo([Types.STRING(), Types.LONG(), ListTypeInfo(Types.DOUBLE())])
@@ -246,7 +246,7 @@ def type_of_value(value: Any) -> TypeInformation | None:
     if value is None:
         return None
     if type(value) is datetime.datetime and not isinstance(value.tzinfo, datetime.timezone | None):
-        return None  # state keeps the zone of a value without a declared type only
+        return None  # only values without a declared type keep their zone in state
     if type(value) in _BASIC:
         return _BASIC[type(value)]()
     if isinstance(value, Row):
@@ -266,7 +266,7 @@ def _nested_value(value: Any) -> TypeInformation:
 
 
 def type_of_values(values: Iterable[Any]) -> TypeInformation | None:
-    """The type all values have, None if they differ or there are none.
+    """Return the common type of all values, or None if they differ or if no values exist.
 
     >>> type_of_values([("a", 1), ("b", 2)])
     TupleTypeInfo([Types.STRING(), Types.LONG()])
@@ -282,7 +282,7 @@ def type_of_values(values: Iterable[Any]) -> TypeInformation | None:
 
 
 def holds_objects(type_info: TypeInformation | None) -> bool:
-    """Whether values of the type are, or hold, objects of a class of the user's."""
+    """Return whether values of the type are, or contain, objects of a user's class."""
     if isinstance(type_info, TupleTypeInfo):
         return any(map(holds_objects, type_info.get_field_types()))
     return isinstance(type_info, ObjectTypeInfo)

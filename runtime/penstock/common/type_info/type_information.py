@@ -1,6 +1,6 @@
 """`TypeInformation`, the base of all type descriptions, and the types of single values.
 
-The names belong to `penstock.common.typeinfo`, where programs import them from; see its head for the whole picture.
+Programs import the names from `penstock.common.typeinfo`, whose docstring gives the overview.
 """
 
 # ruff: noqa: N802 - the factories have PyFlink's names
@@ -17,20 +17,22 @@ from penstock.common.time import Instant
 
 
 class TypeInformation(ABC):
-    """What the values of a stream or state are. Equal descriptions are equal and hash alike."""
+    """The type of a stream's or state's values. Equal types are equal objects with equal hashes."""
 
     is_inferred = False
-    """It follows from annotations or values. PyFlink, which infers nothing, would have pickled the values: so their text is
-    Python's (`flink_text`)."""
+    """Whether the type was inferred from annotations or values. PyFlink infers nothing and would have pickled the values.
+
+    The text of such values is therefore Python's (`flink_text`).
+    """
 
     @property
     @abstractmethod
     def python_type(self) -> Any:
-        """The annotation `msgspec` encodes and decodes the storable form with, for example `tuple[int, str]`."""
+        """The annotation with which `msgspec` encodes and decodes the storable form, for example `tuple[int, str]`."""
 
     @property
     def is_storable(self) -> bool:
-        """Values are encoded as they are; False: they pass `to_storable` before and `from_storable` after."""
+        """Whether values are encoded unchanged. If False, `to_storable` converts them before and `from_storable` after."""
         return True
 
     def to_storable(self, value: Any) -> Any:
@@ -40,22 +42,22 @@ class TypeInformation(ABC):
         return value
 
     def accepts(self, value: Any) -> bool:
-        """Whether the value, after `convert`, is one of this type. None is a value of every type."""
+        """Return whether the value, after `convert`, belongs to this type. None belongs to every type."""
         return value is None or self._accepts(value)
 
     @abstractmethod
     def _accepts(self, value: Any) -> bool: ...
 
     def convert(self, value: Any) -> Any:
-        """The value as the stream carries it: a tuple given for a Row becomes one, a list given for a tuple too."""
+        """Return the value in the stream's form: a Row type converts tuples to Rows, and a tuple type converts lists."""
         return value
 
     def bridged_to(self, conversion_cls: str) -> Self:
-        """Of PyFlink's `DataTypes`: the class of the JVM that stands for the values. There is none, so nothing changes."""
+        """Return this type. PyFlink's `DataTypes` set the JVM's class of the values, which does not exist here."""
         return self
 
     def need_conversion(self) -> bool:
-        """Whether PyFlink's internal form (days, microseconds, tuples) differs from the Python value."""
+        """Return whether PyFlink's internal form (days, microseconds, tuples) differs from the Python value."""
         return False
 
     def to_internal_type(self, obj: Any) -> Any:
@@ -195,7 +197,7 @@ class BasicTypeInfo(TypeInformation):
 
 
 class DecimalTypeInfo(BasicTypeInfo):
-    """A decimal of a column: so many digits, and so many of them after the point.
+    """A decimal of a column with a total number of digits and a number of digits after the point.
 
     >>> DecimalTypeInfo(4, 1).convert(decimal.Decimal("1.25"))
     Decimal('1.3')
@@ -208,7 +210,7 @@ class DecimalTypeInfo(BasicTypeInfo):
         self._unit = decimal.Decimal(1).scaleb(-scale)
 
     def convert(self, value: Any) -> Any:
-        """Rounded to the scale, halves away from zero, as Java does it."""
+        """Round to the scale, halves away from zero, as Java does."""
         if value is None:
             return None
         with decimal.localcontext(prec=max(self.precision + 1, 28)):
@@ -222,7 +224,7 @@ class DecimalTypeInfo(BasicTypeInfo):
 
 
 class InstantTypeInfo(BasicTypeInfo):
-    """`Instant`; internally milliseconds since the epoch."""
+    """The type of `Instant`. The internal form is milliseconds since the epoch."""
 
     def need_conversion(self) -> bool:
         return True
@@ -235,7 +237,7 @@ class InstantTypeInfo(BasicTypeInfo):
 
 
 class DateTypeInfo(TypeInformation):
-    """`datetime.date`; internally days since the epoch.
+    """The type of `datetime.date`. The internal form is days since the epoch.
 
     >>> DateTypeInfo().to_internal_type(datetime.date(1970, 1, 2))
     1
@@ -264,7 +266,7 @@ class DateTypeInfo(TypeInformation):
 
 
 class TimeTypeInfo(TypeInformation):
-    """`datetime.time`; internally microseconds since midnight."""
+    """The type of `datetime.time`. The internal form is microseconds since midnight."""
 
     EPOCH_ORDINAL = DateTypeInfo.EPOCH_ORDINAL
 
@@ -296,7 +298,7 @@ class TimeTypeInfo(TypeInformation):
 
 
 class TimestampTypeInfo(TypeInformation):
-    """`datetime.datetime`; internally microseconds since the epoch. A value without a time zone is taken as UTC."""
+    """The type of `datetime.datetime`. The internal form is microseconds since the epoch. A value without a time zone is UTC."""
 
     _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
@@ -326,7 +328,7 @@ class TimestampTypeInfo(TypeInformation):
 
 
 class SqlTimeTypeInfo(TypeInformation):
-    """Makes the types of SQL's dates and times."""
+    """Factory of the types of SQL's dates and times."""
 
     @staticmethod
     def DATE() -> TypeInformation:
@@ -365,8 +367,10 @@ class LocalTimeTypeInfo(TypeInformation):
 
 
 class PickledBytesTypeInfo(TypeInformation):
-    """Any value. PyFlink pickles such values; here the name stays for its programs, the pickle does not: the value is
-    encoded by what it is when it is stored, and one that cannot be encoded is an error that names it."""
+    """The type of any value. PyFlink pickles such values. Here only the name exists, for PyFlink programs.
+
+    A value is encoded by its Python class when it is stored. If this is not possible, an error names the value.
+    """
 
     @property
     def python_type(self) -> Any:

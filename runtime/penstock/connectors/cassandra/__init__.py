@@ -1,21 +1,24 @@
-"""Cassandra: rows into tables, by Cassandra's own driver (extra `penstock[cassandra]`).
+"""Cassandra as a sink: rows into tables, with Cassandra's own driver (extra `penstock[cassandra]`).
 
-**Guarantees.** Writes are upserts, and each has the time at which the job took the record, which it keeps when it is tried again: whatever comes
-late or twice, the newest row of a key stands. That is the order of records of one subtask (`key_by` the primary key); over a restart the clocks of the
-machines count.
+**Guarantees.** Writes are upserts. Each write has the time at which the job took the record, and a retry keeps this time. Even if writes
+arrive late or twice, the newest row of a key wins. "Newest" follows the order of records within one subtask (`key_by` the primary key).
+After a restart, it depends on the machines' clocks.
 
-    written at once       a checkpoint waits until Cassandra has taken everything; after a failure rows are written again, and end up as they should
-    write-ahead           rows wait in their checkpoint; when it is complete the JobManager writes them, and notes in Cassandra which was the last one sent.
-                          What an attempt that failed had not brought to a checkpoint is never seen
+    direct            a checkpoint waits until Cassandra has accepted all rows. After a failure the job writes rows again, with the
+                      same result
+    write-ahead       the checkpoint stores the rows. When it is complete, the JobManager writes them, and notes in Cassandra which
+                      checkpoint it sent last. Rows of a failed attempt that no checkpoint contains are never visible
 
-Counters are refused: what is added twice counts twice.
+The sink refuses counters, because a repeated increment counts twice.
 
-**Options.** `ClusterBuilder` says where and as whom; the table and its columns, or a statement of your own, what; `MapperOptions` consistency, time to live and
-what becomes of None; `max_in_flight` how many requests are on their way from each subtask.
+**Options.** `ClusterBuilder` has the hosts and the user. The sink takes a table with columns, or a statement. `MapperOptions` has the
+consistency level, the time to live and the handling of None. `max_in_flight` limits the concurrent requests of each subtask.
 
-**Errors.** A server that does not answer, a wrong password, a keyspace, table or column that is missing and a statement that does not fit are errors before the
-job starts. At run time a lost server is tried again for half a minute (`patience`), then the job fails over. A value that does not fit its column is told with
-its record before anything is sent; a row that the server refuses, with its record.
+**Errors.** These are errors before the job starts: an unreachable server, a wrong password, a missing keyspace,
+table or column. So is a statement that does not fit. At run time the sink retries a lost server for half a minute (`patience`), then the job fails over. If a
+value
+does not fit its column, the error names its record before anything is sent. It also names the record of a row that the server rejects.
 
-**Sizing.** A connection to each node for each subtask, and with the write-ahead log one for the JobManager: all rows go through its one process then.
+**Sizing.** Each subtask has a connection to each node. The write-ahead log adds one connection of the JobManager, whose process
+then sends all rows.
 """

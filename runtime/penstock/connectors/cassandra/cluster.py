@@ -1,4 +1,4 @@
-"""Where a Cassandra is and as whom it is asked; connections, prepared statements, and errors in words."""
+"""The address and credentials of a Cassandra cluster, connections, prepared statements, and readable errors."""
 
 from __future__ import annotations
 
@@ -8,35 +8,36 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from penstock.common.credentials.secret_file import read_secret
 from penstock.common.errors import InvalidJob, PlatformError
-from penstock.common.extras import module_of_extra
 from penstock.common.folders.start_folder import absolute
-from penstock.common.secret_file import read_secret
+from penstock.common.program.extras import import_extra
 from penstock.connectors.cassandra.options import ConsistencyLevel
 
 E = TypeVar("E", bound=PlatformError)
 
 CONNECT_S = 10.0
 PROTOCOL = 4
-"""That of Cassandra 2.2 and all later ones: none has to be found out by trying."""
+"""Protocol version of Cassandra 2.2 and later. A fixed version avoids trying several."""
 REQUEST_S = 10.0
-"""Until a request without an answer counts as lost."""
+"""Seconds without an answer after which a request counts as lost."""
 
 
 def package(name: str = "cassandra") -> Any:
-    return module_of_extra(name, "cassandra", "Cassandra")
+    return import_extra(name, "cassandra", "Cassandra")
 
 
 @dataclass(frozen=True)
 class ClusterBuilder:
-    """
+    """The address and the credentials of a Cassandra cluster.
+
     Args:
-        hosts: one name or several, of which one has to answer.
-        user: with `password_file`, whose content is read at every connection.
-        local_datacenter: whose nodes are asked; that of the first host that answers, unless given.
-        ca_file: certificates that sign the servers'; given, connections are encrypted. Certificates must have the servers' addresses, by
-            which the driver goes to them, unless `checks_names` is False.
-        cert_file, key_file: what the client shows, where servers ask for it.
+        hosts: one host name or several. At least one host must answer.
+        user: the user's name, together with `password_file`, which is read at every connection.
+        local_datacenter: the data center whose nodes get requests. The default is that of the first host that answers.
+        ca_file: the certificate authority of the servers' certificates. If given, connections are encrypted. Unless
+            `checks_names` is False, the certificates must contain the servers' addresses that the driver uses.
+        cert_file, key_file: the client's certificate and key, if servers require them.
     """
 
     hosts: str | Sequence[str] = "127.0.0.1"
@@ -54,9 +55,9 @@ class ClusterBuilder:
         hosts = (self.hosts,) if isinstance(self.hosts, str) else tuple(self.hosts)
         object.__setattr__(self, "hosts", hosts)
         if not hosts or not all(isinstance(host, str) and host for host in hosts):
-            raise InvalidJob(f"hosts={self.hosts!r} of Cassandra", remedy="name one host, or a list of them")
+            raise InvalidJob(f"hosts={self.hosts!r} of Cassandra", remedy="pass one host, or a list of hosts")
         if bool(self.user) != bool(self.password_file):
-            raise InvalidJob("user and password_file of Cassandra go together", remedy="give both, or neither")
+            raise InvalidJob("user and password_file of Cassandra belong together", remedy="pass both, or neither")
 
     @property
     def shown(self) -> str:
@@ -69,12 +70,13 @@ class ClusterBuilder:
         *,
         asks_replicas: bool = False,
     ) -> Connection:
-        """
+        """Return a connection.
+
         Args:
-            asks_replicas: rows go to a node that has them, for which the driver has to read the whole schema first.
+            asks_replicas: send rows directly to a replica. The driver has to read the whole schema first.
 
         Raises:
-            PlatformError: of this kind: no host answers, or lets us.
+            PlatformError: no host answers or grants access. The error's class is `kind`.
         """
         driver, policies = package("cassandra.cluster"), package("cassandra.policies")
         stamps = Stamps()
@@ -127,12 +129,12 @@ class ClusterBuilder:
         return context
 
     def explained(self, kind: type[E], what: str, error: BaseException) -> E:
-        text = told(error)
+        text = message_of(error)
         return kind(f"{self.shown}: {what}: {text}", remedy=remedy(error, text))
 
 
 class Stamps:
-    """The times of writes, in microseconds since 1970. One that is given stands until the next."""
+    """The timestamps of writes, in microseconds since 1970. A given timestamp stays in effect until the next one."""
 
     def __init__(self) -> None:
         self.given: int | None = None
@@ -148,9 +150,10 @@ class Connection:
         self.stamps = stamps
 
     def prepare(self, statement: str) -> Any:
-        """
+        """Return the prepared statement.
+
         Raises:
-            DriverException: the driver's.
+            DriverException: the driver's error.
         """
         return self.session.prepare(statement)
 
@@ -163,7 +166,7 @@ class Connection:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether the server may do it another time: it was gone, busy, or had too few replicas; else the statement or a row is wrong."""
+    """Return whether a retry can succeed because the server was unavailable, busy or lacked replicas. Otherwise the request is wrong."""
     errors, driver = package(), package("cassandra.cluster")
     if isinstance(error, driver.NoHostAvailable):
         inner = getattr(error, "errors", None)
@@ -185,11 +188,11 @@ _BUSY = frozenset(
         "UnresolvableContactPoints",
     }
 )
-"""Errors of the driver that have no base in common."""
+"""Driver errors that have no common base class."""
 
 
-def told(error: BaseException) -> str:
-    """In one line, without Python's repr of every host's error where all say the same."""
+def message_of(error: BaseException) -> str:
+    """Return the error in one line. Equal errors of several hosts are merged, without Python's repr."""
     inner = getattr(error, "errors", None)
     if type(error).__name__ == "NoHostAvailable" and isinstance(inner, dict) and inner:
         return "; ".join(sorted({f"{host}: {_line(reason)}" for host, reason in inner.items()}))[:1000]
@@ -213,19 +216,17 @@ def remedy(error: BaseException, text: str) -> str:
     if "has no" in low and "permission" in low:
         return "grant the job's role SELECT and MODIFY on the table"
     if "keyspace" in low and "does not exist" in low:
-        return "create the keyspace (create keyspace … with replication = …), or name another one"
+        return "create the keyspace (create keyspace … with replication = …), or use another one"
     if "table" in low and ("does not exist" in low or "unconfigured" in low):
-        return "create the table, and name it 'keyspace.table' as it is in Cassandra"
+        return "create the table, and write 'keyspace.table' exactly as in Cassandra"
     if "undefined column" in low or "unknown identifier" in low:
-        return "name columns of the table as they are there, or add the column"
+        return "write the column names exactly as in the table, or add the column"
     if "primary key" in low or "partition key" in low or "clustering" in low:
-        return "a write names all columns of the primary key"
+        return "add all columns of the primary key to the write"
     if name == "Unavailable" or "unavailable" in low or "not enough replicas" in low:
-        return "too few replicas are up for the consistency level: start nodes, or ask for fewer (MapperOptions.consistency_level)"
+        return "too few replicas are up for the consistency level: start nodes, or require fewer (MapperOptions.consistency_level)"
     if name in ("InvalidRequest", "SyntaxException") or "code=2200" in low or "code=2000" in low:
-        return "correct the statement, or the rows that it is given"
+        return "correct the statement or its rows"
     if "certificate" in low or "ssl" in low:
         return "check ca_file, cert_file and key_file, and that the server's certificate has the host's name"
-    return (
-        "check that the server runs, hosts, port, TLS settings and the network; the job tries again when it fails over"
-    )
+    return "check that the server runs, and check hosts, port, TLS settings and the network; the job retries when it fails over"

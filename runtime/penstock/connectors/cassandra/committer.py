@@ -1,10 +1,12 @@
-"""What waited for its checkpoint is sent, and a note of it kept in Cassandra.
+"""Send the rows of completed checkpoints, and note each sent checkpoint in Cassandra.
 
-Of each subtask the last checkpoint that was sent is noted, so that after a crash only what may not have arrived is sent once more; its rows have the times
-they had, and change nothing that was written since. The note is written with the time of the checkpoint's last row: an older one never replaces a newer one.
+The note has the last sent checkpoint of each subtask. After a crash, the committer sends only checkpoints that may not have arrived.
+Their
+rows keep their times, so they change nothing that was written since. The write time of a note is that of the checkpoint's last row, so an
+older note never replaces a newer one.
 
-Checkpoints' ids and machines' clocks are compared within one run, which is the life of one writer: ids may begin anew, and another machine's clock may be
-behind. What another run has noted says nothing of this one's, whose rows are then sent, maybe a second time.
+Checkpoint ids and clocks are comparable only within one run, which is the lifetime of one writer. In another run, ids may restart, and
+another machine's clock may be behind. So notes of another run do not apply to this run. Its rows are sent, possibly for a second time.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from penstock.connectors.cassandra.cluster import ClusterBuilder, Connection, is
 from penstock.connectors.cassandra.options import ConsistencyLevel
 from penstock.connectors.cassandra.requests import Pauses, Write
 from penstock.connectors.cassandra.statements import quoted
-from penstock.connectors.sink import Committer
+from penstock.connectors.core.sink import Committer
+from penstock.connectors.core.write_ahead import CheckpointCommitter
 from penstock.connectors.spark.staged import content_of
-from penstock.connectors.write_ahead import CheckpointCommitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.connectors.cassandra.sink import CassandraTableSink
+    from penstock.connectors.cassandra.settings import CassandraSinkSettings
 
 logger = logging.getLogger(__name__)
 
@@ -36,10 +38,10 @@ _TABLE = "(sink_id text, subtask int, checkpoint_id bigint, run text, last_row b
 
 
 class CassandraCommitter(CheckpointCommitter):
-    """Notes in a table `penstock_checkpoints` which checkpoint of each sink and subtask was the last one sent.
+    """A committer that stores the last sent checkpoint of each sink and subtask in a table `penstock_checkpoints`.
 
     Args:
-        key_space: where that table is, and is made if it is not there; that of the sink's own table, unless given.
+        key_space: the keyspace of that table, which is created if it does not exist. The default is the keyspace of the sink's table.
     """
 
     def __init__(self, builder: ClusterBuilder, key_space: str | None = None) -> None:
@@ -55,23 +57,23 @@ class CassandraCommitter(CheckpointCommitter):
         return {**self.__dict__, "_connection": None}
 
     def in_keyspace(self, keyspace: str) -> CassandraCommitter:
-        """This one, in that keyspace unless another one was given."""
+        """Return this committer, with the given keyspace unless another one was set."""
         return CassandraCommitter(self.builder, self.key_space or keyspace)
 
     @property
     def _name(self) -> str:
         if not self.key_space:
-            raise InvalidJob("a CassandraCommitter without key_space", remedy="name the keyspace in which it notes")
+            raise InvalidJob("a CassandraCommitter without key_space", remedy="pass the keyspace for its notes")
         return f"{quoted(self.key_space)}.{NOTES}"
 
     def prepare(self) -> None:
-        """Make the table, if there is none.
+        """Create the table if it does not exist.
 
         Raises:
-            SinkError: it cannot be made.
+            SinkError: the table cannot be created.
         """
-        what = f"table {self._name} cannot be made or read (create it as another user, and grant SELECT and MODIFY: create table {self._name} {_TABLE})"
-        self._ask(lambda connection: self._make(connection), what)
+        what = f"table {self._name} cannot be created or read (create it as another user, and grant SELECT and MODIFY: create table {self._name} {_TABLE})"
+        self._run(lambda connection: self._make(connection), what)
 
     def _make(self, connection: Connection) -> None:
         found = connection.execute(
@@ -86,14 +88,14 @@ class CassandraCommitter(CheckpointCommitter):
         return any(row.checkpoint_id >= checkpoint_id for row in self._notes(sink_id, subtask))
 
     def is_sent(self, sink_id: str, subtask: int, checkpoint_id: int, run: str, last_row: int) -> bool:
-        """Whether this checkpoint of this run, or a later one, was sent."""
+        """Return whether this checkpoint of this run, or a later one, was sent."""
         return any(
             row.run == run and row.checkpoint_id >= checkpoint_id and row.last_row >= last_row
             for row in self._notes(sink_id, subtask)
         )
 
     def _notes(self, sink_id: str, subtask: int) -> list[Any]:
-        found: list[Any] = self._ask(
+        found: list[Any] = self._run(
             lambda connection: connection.execute(
                 f"SELECT checkpoint_id, run, last_row FROM {self._name} WHERE sink_id = %s AND subtask = %s",
                 (sink_id, subtask),
@@ -109,7 +111,7 @@ class CassandraCommitter(CheckpointCommitter):
         self._note(sink_id, subtask, checkpoint_id, run, last_row)
 
     def _note(self, sink_id: str, subtask: int, checkpoint_id: int, run: str, at: int) -> None:
-        self._ask(
+        self._run(
             lambda connection: connection.execute(
                 f"INSERT INTO {self._name} (sink_id, subtask, checkpoint_id, run, last_row) VALUES (%s, %s, %s, %s, %s) USING TIMESTAMP {int(at)}",
                 (sink_id, subtask, checkpoint_id, run, at),
@@ -117,7 +119,7 @@ class CassandraCommitter(CheckpointCommitter):
             f"{self._name} cannot be written",
         )
 
-    def _ask(self, what: Callable[[Connection], Any], problem: str) -> Any:
+    def _run(self, what: Callable[[Connection], Any], problem: str) -> Any:
         pauses = Pauses(_PATIENCE_S)
         while True:
             try:
@@ -138,16 +140,17 @@ class CassandraCommitter(CheckpointCommitter):
 
 
 class HeldRowsCommitter(Committer):
-    def __init__(self, sink: CassandraTableSink, uid: str, notes: CheckpointCommitter) -> None:
+    def __init__(self, sink: CassandraSinkSettings, uid: str, notes: CheckpointCommitter) -> None:
         self._sink = sink
         self._uid = uid
         self._notes = notes
         self._requests = sink.requests(self.check_wanted)
 
     def commit(self, committables: list[Any]) -> None:
-        """
+        """Send the rows of completed checkpoints.
+
         Raises:
-            SinkError: the server is lost for long, or refuses a row.
+            SinkError: the server is unavailable for too long, or rejects a row.
         """
         for piece in sorted(committables, key=lambda piece: (piece["checkpoint"], piece["subtask"])):
             self.check_wanted()
@@ -161,7 +164,7 @@ class HeldRowsCommitter(Committer):
                 logger.info("checkpoint %d of subtask %d was sent before", checkpoint, subtask)
                 continue
             self._send(piece)
-            self.check_wanted()  # a late note would hide what another attempt has noted since
+            self.check_wanted()  # a late note would hide newer notes of another attempt
             if isinstance(self._notes, CassandraCommitter):
                 self._notes.note(name, subtask, checkpoint, run, at)
             else:
@@ -179,7 +182,7 @@ class HeldRowsCommitter(Committer):
             raise
 
     def interrupt(self) -> None:
-        """Every request has its time-out: nothing waits for ever."""
+        """Do nothing: every request has a timeout, so no call blocks forever."""
 
     def close(self) -> None:
         self._requests.close()

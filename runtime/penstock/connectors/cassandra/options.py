@@ -1,4 +1,4 @@
-"""What can be set of writes: consistency, time to live, what becomes of None."""
+"""The options of writes: consistency, time to live, and the handling of None."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.common.errors import InvalidJob
 
 
 class ConsistencyLevel(Enum):
-    """How many replicas must have taken a write before it counts. The values are the protocol's."""
+    """The number of replicas that must accept a write before it succeeds. The values are those of the protocol."""
 
     ANY = 0
     ONE = 1
@@ -28,7 +28,7 @@ _OF_READS = (ConsistencyLevel.SERIAL, ConsistencyLevel.LOCAL_SERIAL)
 
 class MapperOptions:
     """
-    How rows are written. `ttl` and `if_not_exists` are for a sink that was given a table; into a statement of your own write them yourself.
+    Options of writes. `ttl` and `if_not_exists` are for a sink with a table. In your own statement, write them into the statement.
 
     >>> MapperOptions().ttl(3600).consistency_level(ConsistencyLevel.QUORUM)
     MapperOptions(ttl=3600, consistency_level=QUORUM)
@@ -44,36 +44,37 @@ class MapperOptions:
         self._given: dict[str, object] = {}
 
     def consistency_level(self, cl: ConsistencyLevel) -> MapperOptions:
-        """LOCAL_QUORUM unless given."""
+        """Set the level. The default is LOCAL_QUORUM."""
         if not isinstance(cl, ConsistencyLevel) or cl in _OF_READS:
-            raise InvalidJob(f"consistency_level({cl!r}) of a write", remedy="give ConsistencyLevel.LOCAL_QUORUM, …")
+            raise InvalidJob(f"consistency_level({cl!r}) of a write", remedy="use ConsistencyLevel.LOCAL_QUORUM, …")
         self.level = cl
         return self._noted("consistency_level", cl.name)
 
     def ttl(self, ttl: int) -> MapperOptions:
-        """Seconds after which what was written is gone."""
+        """Set the seconds after which written rows expire."""
         if not isinstance(ttl, int) or ttl < 0:
             raise InvalidJob(f"ttl({ttl!r})", remedy="give seconds")
         self.seconds = ttl
         return self._noted("ttl", ttl)
 
     def timestamp(self, timestamp: int) -> MapperOptions:
-        """Microseconds since 1970 as the time of all writes. Of rows with one key the one with the greatest values then stands, not the last one."""
+        """Set the time of all writes, in microseconds since 1970. Among rows with one key, the greatest values win instead of the last
+        row."""
         self.written_at = int(timestamp)
         return self._noted("timestamp", timestamp)
 
     def if_not_exists(self, enabled: bool) -> MapperOptions:
-        """Leave rows that are there as they are: a transaction of Paxos for each row."""
+        """Set whether to keep existing rows unchanged. This takes a Paxos transaction per row."""
         self.only_new = enabled
         return self._noted("if_not_exists", enabled)
 
     def save_null_fields(self, enabled: bool) -> MapperOptions:
-        """Whether None removes what a column has (the default), or leaves it as it is."""
+        """Set whether None deletes a column's value (the default) or leaves it unchanged."""
         self.nulls = enabled
         return self._noted("save_null_fields", enabled)
 
     def tracing(self, enabled: bool) -> MapperOptions:
-        """Have Cassandra write down how it carried out each request (`system_traces`)."""
+        """Set whether Cassandra records how it executes each request (`system_traces`)."""
         self.traced = enabled
         return self._noted("tracing", enabled)
 
@@ -83,7 +84,7 @@ class MapperOptions:
 
     @property
     def only_of_tables(self) -> list[str]:
-        """What was set that a statement of the user's own has to say itself."""
+        """Return the options that do not apply to the user's own statement."""
         return [*(["ttl"] if self.seconds else []), *(["if_not_exists"] if self.only_new else [])]
 
     def __repr__(self) -> str:

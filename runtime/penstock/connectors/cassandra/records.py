@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.common.type_info.declared_fields import DeclaredFields, FieldMismatch
 from penstock.common.types import Row, RowKind
 from penstock.connectors.cassandra.scalars import Misfit
 
-Values = Callable[[Any], "tuple[Any, ...] | list[Any]"]
+Values = Callable[[Any], Sequence[Any]]
 
 
 def values_of(names: Sequence[str]) -> Values:
-    """A function that takes tuples, lists and `Row`s by position; dicts, named tuples and objects by name.
+    """Return a function that returns a record's values in the order of the columns, by the rule of `DeclaredFields`.
 
-    >>> values_of(["id", "name"])({"name": "Ann", "id": 7, "more": 0})
-    (7, 'Ann')
+    A `Row` without any of the columns' names is read by position, as in Flink: a query names columns, not fields.
+
+    >>> values_of(["id", "name"])({"name": "Ann", "id": 7})
+    [7, 'Ann']
     """
-    wanted = tuple(names)
+    fields, fields_of_rows = DeclaredFields(names), DeclaredFields(names, is_positional=True)
 
-    def values(record: Any) -> tuple[Any, ...] | list[Any]:
-        if isinstance(record, tuple | list) and not hasattr(record, "_fields"):
-            return record
-        if isinstance(record, Mapping):
-            missing = [name for name in wanted if name not in record]
-            if missing:
-                raise Misfit(f"it has no {', '.join(map(repr, missing))}")
-            return tuple(record[name] for name in wanted)
-        if isinstance(record, Row):
-            kind = record.get_row_kind()
-            if kind not in (RowKind.INSERT, RowKind.UPDATE_AFTER):
-                raise Misfit(f"it is a row of a table that changes, of kind {kind.name}; the sink only writes rows")
-            return list(record)
-        missing = [name for name in wanted if not hasattr(record, name)]
-        if missing:
-            raise Misfit(f"it has no {', '.join(map(repr, missing))}")
-        return tuple(getattr(record, name) for name in wanted)
+    def values(record: Any) -> Sequence[Any]:
+        is_row = isinstance(record, Row)
+        if is_row and (kind := record.get_row_kind()) not in (RowKind.INSERT, RowKind.UPDATE_AFTER):
+            raise Misfit(f"it is a changelog row of kind {kind.name}, but the sink only inserts rows")
+        try:
+            return (fields_of_rows if is_row else fields).values(record)
+        except FieldMismatch as error:
+            raise Misfit(str(error)) from None
 
     return values

@@ -1,7 +1,7 @@
-"""Many requests on their way at once, so many at most; what is lost is sent again, with the time it had.
+"""A bounded number of concurrent requests. Lost requests are retried with their original time.
 
-Of two writes of one key the one with the later time stands, whichever comes last: so rows need no order on their way, and one that is sent a second time
-changes nothing that was written after it.
+If two writes have the same key, the one with the later time wins, in any order of arrival. So rows may be sent in any order. A repeated
+write changes nothing that was written after the original.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.common.errors import SinkError
-from penstock.connectors.cassandra.cluster import is_lost, package, remedy, told
+from penstock.connectors.cassandra.cluster import is_lost, message_of, package, remedy
 from penstock.connectors.cassandra.values import UNSET
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _LONGEST_PAUSE_S = 3.0
 
 
 class Write(NamedTuple):
-    """`at`: microseconds since 1970. `values`: as they go over the wire. `record`: for errors."""
+    """One write. `at`: microseconds since 1970. `values`: the encoded values. `record`: the record, for errors."""
 
     at: int
     values: Sequence[Any]
@@ -33,31 +33,31 @@ class Write(NamedTuple):
 
 
 class Clock:
-    """Times of writes: those of the machine's clock, each later than the one before."""
+    """A source of write times: the machine's clock, strictly increasing."""
 
     def __init__(self) -> None:
         self._last = 0
 
     def take(self, count: int) -> int:
-        """The first of so many microseconds in a row that nobody else gets."""
+        """Reserve `count` consecutive microseconds, and return the first of them."""
         first = max(self._last + 1, time.time_ns() // 1000)
         self._last = first + count - 1
         return first
 
 
 class Pauses:
-    """Between tries: longer and longer ones, until nothing has come of them for so many seconds."""
+    """The pauses between retries. They grow until the retries have failed for `patience` seconds."""
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
-        self.begin_anew()
+        self.restart()
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         self._end = time.monotonic() + self._patience
         self._next = 0.1
 
     def wait(self) -> bool:
-        """False: there is no patience left."""
+        """Wait. Return False if the time is up."""
         if time.monotonic() > self._end:
             return False
         time.sleep(self._next)
@@ -66,9 +66,10 @@ class Pauses:
 
 
 class Requests:
-    """
+    """The concurrent requests of one session. Their number is bounded, and lost requests are retried.
+
     Args:
-        patience: seconds in which nothing was taken by the server until the job fails over.
+        patience: the seconds without any accepted write after which the job fails over.
     """
 
     def __init__(
@@ -92,9 +93,10 @@ class Requests:
         self._taken_count = 0
 
     def prepare(self, statement: str) -> Any:
-        """
+        """Return a prepared statement.
+
         Raises:
-            SinkError: the server is not there, or does not take the statement.
+            SinkError: the server is unavailable, or rejects the statement.
         """
         found = self._prepared.get(statement)
         if found is not None and self._connection is not None:
@@ -105,16 +107,16 @@ class Requests:
         try:
             found = self._connection.prepare(statement)
         except Exception as error:
-            what = "does not answer" if is_lost(error) else f"{statement!r} is not taken"
+            what = "does not answer" if is_lost(error) else f"{statement!r} is not accepted"
             raise self._builder.explained(SinkError, what, error) from error
         self._prepared[statement] = found
         return found
 
     def send(self, statement: str, writes: list[Write]) -> None:
-        """Send them, or hold those for which there is no room; they are there when `flush` returns.
+        """Send the writes, or hold those that exceed the limit. After `flush`, the server has accepted all of them.
 
         Raises:
-            SinkError: a row was refused, or the server is lost for long.
+            SinkError: the server rejects a row, or is unavailable for too long.
         """
         prepared = self._prepared.get(statement) if self._connection is not None else None
         for index, write in enumerate(writes):
@@ -124,7 +126,7 @@ class Requests:
             self._ask(prepared, write)
 
     def _room(self) -> bool:
-        """Whether one more may go; False: something has failed."""
+        """Wait until another request may be sent. Return False if a request has failed."""
         with self._changed:
             while self._under_way >= self._most and not self._failed:
                 self._changed.wait()
@@ -159,15 +161,15 @@ class Requests:
             self._changed.notify_all()
 
     def flush(self, statement: str) -> None:
-        """Wait until all is taken.
+        """Wait until the server has accepted all writes.
 
         Raises:
-            SinkError: as `send`.
+            SinkError: see `send`.
         """
         self._carry_out(statement, [])
 
     def _carry_out(self, statement: str, writes: list[Write]) -> None:
-        """Until all of it is taken, also what has failed before."""
+        """Send the writes until the server has accepted all of them, including earlier failed ones."""
         pauses, waiting = Pauses(self._patience), deque(writes)
         while True:
             failed = self._settled()
@@ -192,10 +194,10 @@ class Requests:
             while waiting and self._room():
                 self._ask(prepared, waiting.popleft())
             if self._taken_count > taken:
-                pauses.begin_anew()
+                pauses.restart()
 
     def _settled(self) -> list[tuple[Write, BaseException]]:
-        """What failed, when nothing is under way any more."""
+        """Wait until no request is in flight, and return the failed writes."""
         with self._changed:
             while self._under_way:
                 self._changed.wait()
@@ -203,18 +205,18 @@ class Requests:
         return failed
 
     def _refused(self, write: Write, error: BaseException) -> SinkError:
-        text = told(error)
-        return SinkError(f"{self._builder.shown} refuses {str(write.record)[:300]}: {text}", remedy=remedy(error, text))
+        text = message_of(error)
+        return SinkError(f"{self._builder.shown} rejects {str(write.record)[:300]}: {text}", remedy=remedy(error, text))
 
     def _lost(self, count: int, error: BaseException) -> SinkError:
-        return self._builder.explained(SinkError, f"{count} rows were not taken for {self._patience:g} s", error)
+        return self._builder.explained(SinkError, f"{count} rows were not accepted for {self._patience:g} s", error)
 
     @property
     def has_failed(self) -> bool:
         return bool(self._failed)
 
     def forget(self) -> None:
-        """What has failed is somebody else's now."""
+        """Forget failed writes, because another attempt is responsible for them."""
         self._settled()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Single values as the driver is given them, by the type of their column: numbers, texts, times, addresses."""
+"""Convert single values for the driver, by the type of their column: numbers, texts, times, addresses."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ATTOSECONDS = {
     "as": 1,
 }
 _FINER = re.compile(r"[.,][0-9]{7}")
-_MONTHS, _DAYS = 4_800, 146_097  # after which the calendar repeats
+_MONTHS, _DAYS = 4_800, 146_097  # the period after which the calendar repeats
 
 
 class Misfit(ValueError):
@@ -41,7 +41,7 @@ class Misfit(ValueError):
 
 
 def is_missing(value: Any) -> bool:
-    """pandas' NA and NaT, and numpy's NaT.
+    """Return whether the value is pandas' NA or NaT, or numpy's NaT.
 
     >>> import numpy as np
     >>> is_missing(np.datetime64("NaT")), is_missing(0)
@@ -60,7 +60,7 @@ def checked(value: Any, kinds: Any) -> Any:
 
 
 def _text(value: Any) -> str:
-    return str.__str__(checked(value, str))  # of an Enum its text, not its name
+    return str.__str__(checked(value, str))  # for an Enum its text, not its name
 
 
 def _boolean(value: Any) -> bool:
@@ -87,7 +87,7 @@ def _float(value: Any) -> float:
 
 
 def _decimal(value: Any) -> decimal.Decimal:
-    """Floats as Python writes them: 0.1 is 0.1."""
+    """Convert a number to a decimal. Floats keep Python's notation: 0.1 becomes 0.1."""
     if isinstance(value, decimal.Decimal):
         found = value
     elif isinstance(value, float):
@@ -97,7 +97,7 @@ def _decimal(value: Any) -> decimal.Decimal:
     else:
         found = decimal.Decimal(_integer(value))
     if not found.is_finite():
-        raise Misfit("Cassandra's decimals are finite")
+        raise Misfit("Cassandra's decimals must be finite")
     return found
 
 
@@ -108,12 +108,12 @@ def _uuid(value: Any) -> uuid.UUID:
 def _timeuuid(value: Any) -> uuid.UUID:
     found = _uuid(value)
     if found.version != 1:
-        raise Misfit(f"a timeuuid has version 1, not {found.version}")
+        raise Misfit(f"a timeuuid needs version 1, not {found.version}")
     return found
 
 
 def _timestamp(value: Any) -> int:
-    """Milliseconds; without a zone they are of UTC."""
+    """Convert a time to milliseconds. A time without a zone is in UTC."""
     if isinstance(value, datetime.datetime):
         if hasattr(value, "to_pydatetime"):
             value = value.to_pydatetime(warn=False)
@@ -128,7 +128,7 @@ def _timestamp(value: Any) -> int:
 
 
 def _attoseconds(value: np.datetime64 | np.timedelta64) -> int:
-    """Of a time since 1970. Reckoned here, as numpy runs over without an error."""
+    """Convert a time since 1970, or a duration. Numpy would overflow without an error."""
     unit, step = np.datetime_data(value.dtype)
     count = int(value.astype("int64")) * step
     if isinstance(value, np.datetime64) and unit in ("Y", "M"):
@@ -136,7 +136,7 @@ def _attoseconds(value: np.datetime64 | np.timedelta64) -> int:
         days = int(np.datetime64(month, "M").astype("datetime64[D]").astype("int64"))
         return (rounds * _DAYS + days) * _ATTOSECONDS["D"]
     if unit not in _ATTOSECONDS:
-        raise Misfit(f"it is of unit {unit!r}, which has no fixed length")
+        raise Misfit(f"its unit is {unit!r}, which has no fixed length")
     return count * _ATTOSECONDS[unit]
 
 
@@ -164,10 +164,10 @@ def _time(value: Any) -> Any:
         return value
     if isinstance(value, str):
         if _FINER.search(value):
-            raise Misfit("a text of a time has six digits of a second at the most")
+            raise Misfit("a text of a time has at most six digits of a second")
         value = datetime.time.fromisoformat(value)
     if checked(value, datetime.time).tzinfo is not None:
-        raise Misfit("a time of day has no zone")
+        raise Misfit("a time of day must not have a zone")
     return util.Time(value)
 
 
@@ -180,7 +180,7 @@ def _duration(value: Any) -> Any:
     if isinstance(value, np.timedelta64):
         nanoseconds, rest = divmod(_attoseconds(value), _ATTOSECONDS["ns"])
         if rest:
-            raise Misfit("a duration has whole nanoseconds")
+            raise Misfit("a duration must have whole nanoseconds")
         return util.Duration(0, 0, nanoseconds)
     whole = checked(value, datetime.timedelta) // datetime.timedelta(microseconds=1)
     return util.Duration(0, 0, whole * 1000)

@@ -1,4 +1,4 @@
-"""What is sent: an INSERT into a table, or the user's own statement."""
+"""The statements: an INSERT into a table, or the user's own statement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WRITE = re.compile(r"\s*(insert|update|delete)\b", re.IGNORECASE)
 
 
 def quoted(name: str) -> str:
-    """A name as CQL takes it.
+    """Return a name in CQL's notation.
 
     >>> quoted("weather.Means")
     'weather."Means"'
@@ -24,7 +24,8 @@ def quoted(name: str) -> str:
 
 
 def insert_into(table: str, columns: Sequence[str], options: MapperOptions) -> str:
-    """
+    """Return an INSERT statement.
+
     >>> insert_into("weather.means", ["station", "celsius"], MapperOptions().ttl(60))
     'INSERT INTO weather.means (station, celsius) VALUES (?, ?) USING TTL 60'
     """
@@ -32,7 +33,7 @@ def insert_into(table: str, columns: Sequence[str], options: MapperOptions) -> s
         raise InvalidJob(f"table={table!r} of Cassandra", remedy="write 'keyspace.table'")
     if isinstance(columns, str) or not columns or len(set(columns)) != len(tuple(columns)):
         raise InvalidJob(
-            f"columns={columns!r} of {table!r}", remedy="name the columns, each once, in the order of values"
+            f"columns={columns!r} of {table!r}", remedy="pass the distinct columns in the order of the values"
         )
     names = ", ".join(map(quoted, columns))
     new = " IF NOT EXISTS" if options.only_new else ""
@@ -41,20 +42,22 @@ def insert_into(table: str, columns: Sequence[str], options: MapperOptions) -> s
 
 
 def check_statement(statement: str) -> None:
-    """
+    """Check that a statement writes a different row for each record.
+
     Raises:
-        InvalidJob: it writes nothing, or the same for each record.
+        InvalidJob: the statement writes nothing, or writes the same for each record.
     """
     if not _WRITE.match(statement):
-        raise InvalidJob(f"statement {statement!r} of a Cassandra sink", remedy="give an INSERT, UPDATE or DELETE")
+        raise InvalidJob(f"statement {statement!r} of a Cassandra sink", remedy="pass an INSERT, UPDATE or DELETE")
     if "?" not in statement and ":" not in statement:
-        raise InvalidJob(f"{statement!r} takes no values", remedy="write ? where the values of a record go")
+        raise InvalidJob(f"{statement!r} takes no values", remedy="write ? for the values of a record")
 
 
 def check_table(connection: Connection, builder: ClusterBuilder, prepared: Any) -> None:
-    """
+    """Check that the job may write to the table of a prepared statement.
+
     Raises:
-        SinkError: the table counts, or the user may not write to it.
+        SinkError: the table has counters, or the user may not write to it.
     """
     column = prepared.column_metadata[0]
     keyspace, table = column.keyspace_name, column.table_name
@@ -65,7 +68,7 @@ def check_table(connection: Connection, builder: ClusterBuilder, prepared: Any) 
     counters = [row.column_name for row in types if row.type == "counter"]
     if counters:
         raise SinkError(
-            f"{builder.shown}: {keyspace}.{table} has counters ({', '.join(counters)}): what is sent twice would count twice",
+            f"{builder.shown}: {keyspace}.{table} has counters ({', '.join(counters)}). A repeated write would count twice",
             remedy="count in the job's state (key_by and reduce), and write the count into a bigint column",
         )
     if builder.user and not _may_write(connection, builder.user, f"{quoted(keyspace)}.{quoted(table)}"):
@@ -76,7 +79,7 @@ def check_table(connection: Connection, builder: ClusterBuilder, prepared: Any) 
 
 
 def _may_write(connection: Connection, user: str, table: str) -> bool:
-    """Also true where that cannot be asked: a server without rights, one that does not let users look."""
+    """Return whether the user may write. Return True if the server has no permissions, or does not let the user read them."""
     role = '"' + user.replace('"', '""') + '"'
     try:
         if connection.execute(f"LIST MODIFY PERMISSION ON {table} OF {role}"):

@@ -1,7 +1,7 @@
-"""Python's values as the bytes of a column.
+"""Convert Python's values to the bytes of a column.
 
-The driver would take `"false"` for true, 3 for three zero bytes, and `2.5` for the decimal 2.5 or 2.50000000000000004 as it comes: what a value becomes is
-decided here, by the column's type, and what has no meaning there is refused with the column's name.
+The driver would take `"false"` for true, and 3 for three zero bytes. It would take `2.5` for the decimal 2.5 or 2.50000000000000004.
+Instead, this module converts values by the column's type. A value without a meaning there is an error with the column's name.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from penstock.connectors.cassandra.scalars import SCALARS, Misfit, checked, is_m
 
 Encode = Callable[[Any], bytes]
 UNSET = False
-"""A parameter that leaves its column as it is."""
+"""The value of a parameter that leaves its column unchanged."""
 
 
 class Parameters:
-    """Of a prepared statement: how the values of a record become what is sent."""
+    """The parameters of a prepared statement. They convert a record's values to the sent bytes."""
 
     def __init__(self, prepared: Any, *, saves_null: bool = True) -> None:
         self.names = tuple(column.name for column in prepared.column_metadata)
@@ -29,13 +29,15 @@ class Parameters:
         self._saves_null = saves_null
 
     def encode(self, values: tuple[Any, ...] | list[Any]) -> list[Any]:
-        """bytes, None, or UNSET for each.
+        """Return bytes, None, or UNSET for each value.
 
         Raises:
-            Misfit: a value does not fit its column, or their number is another.
+            Misfit: a value does not fit its column, or the number of values is wrong.
         """
         if len(values) != len(self.names):
-            raise Misfit(f"it has {len(values)} values, the statement takes {len(self.names)}: {', '.join(self.names)}")
+            raise Misfit(
+                f"it has {len(values)} values, but the statement takes {len(self.names)}: {', '.join(self.names)}"
+            )
         found: list[Any] = []
         for index, value in enumerate(values):
             if value is None or is_missing(value):
@@ -60,7 +62,7 @@ def _encoder(kind: Any, protocol: int) -> Encode:
 
 
 def _adapter(kind: Any) -> Callable[[Any], Any] | None:
-    """None: values go as they are."""
+    """Return the type's conversion, or None if values need no conversion."""
     name = kind.typename
     if name in ("frozen",):
         return _adapter(kind.subtypes[0])
@@ -72,7 +74,7 @@ def _adapter(kind: Any) -> Callable[[Any], Any] | None:
     if name == "tuple":
         parts = [_of(part) for part in kind.subtypes]
         return lambda given: _each(parts, given)
-    if getattr(kind, "fieldnames", None) and hasattr(kind, "mapped_class"):  # a type of the user's
+    if getattr(kind, "fieldnames", None) and hasattr(kind, "mapped_class"):  # a user-defined type
         return _user_type(kind)
     if name.endswith("VectorType"):
         part = _of(kind.subtype)
@@ -96,7 +98,7 @@ def _collection(part: Any, name: str) -> Callable[[Any], Any]:
 
 def _given(value: Any, name: str) -> Any:
     if value is None:
-        raise Misfit(f"a {name} has no None in it")
+        raise Misfit(f"a {name} must not contain None")
     return value
 
 

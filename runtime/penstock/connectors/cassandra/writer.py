@@ -1,4 +1,4 @@
-"""Writers: one sends what comes, and waits for it at a barrier; the other holds it for the checkpoint."""
+"""Two writers: one sends records and waits for them at a barrier, the other stores them in the checkpoint."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from penstock.connectors.cassandra.records import values_of
 from penstock.connectors.cassandra.requests import Clock, Write
 from penstock.connectors.cassandra.scalars import Misfit
 from penstock.connectors.cassandra.values import Parameters
-from penstock.connectors.sink import SinkWriter, StagedCommittable, WriterContext
+from penstock.connectors.core.sink import SinkWriter, StagedCommittable, WriterContext
 
 if TYPE_CHECKING:
-    from penstock.connectors.cassandra.sink import CassandraTableSink
+    from penstock.connectors.cassandra.settings import CassandraSinkSettings
 
 
 class EncodingWriter(SinkWriter):
-    """Makes writes of records: their times, and their values as the columns take them."""
+    """A writer that converts records to writes, with their times and encoded values."""
 
-    def __init__(self, sink: CassandraTableSink) -> None:
+    def __init__(self, sink: CassandraSinkSettings) -> None:
         self._sink = sink
         self._clock = Clock()
         self._requests = sink.requests()
@@ -34,7 +34,8 @@ class EncodingWriter(SinkWriter):
         self._values = values_of(sink.columns or self._parameters.names)
 
     def _writes(self, records: list[Any]) -> list[Write]:
-        """
+        """Return the writes of the records.
+
         Raises:
             SinkError: a record does not fit.
         """
@@ -43,11 +44,11 @@ class EncodingWriter(SinkWriter):
         found = []
         for index, record in enumerate(records):
             try:
-                found.append(Write(first + index, encode(values(record)), record))
+                found.append(Write(first + index, encode(tuple(values(record))), record))
             except Misfit as error:
                 raise SinkError(
                     f"a record does not fit {self._sink.statement!r}: {error}; the record: {str(record)[:300]}",
-                    remedy="correct or filter out such records before the sink, or let the table take them",
+                    remedy="correct or filter out such records before the sink, or change the table to accept them",
                 ) from error
         return found
 
@@ -68,17 +69,17 @@ class DirectWriter(EncodingWriter):
         self._requests.flush(self._sink.statement)
 
     def advance_processing_time(self, now: int) -> None:
-        """What has failed is tried again, and told, also when nothing comes."""
+        """Retry failed writes, and report errors, even if no record arrives."""
         if self._requests.has_failed:
             self.flush()
 
 
 class HoldingWriter(EncodingWriter):
-    """Votes with the rows themselves, as they go over the wire."""
+    """A writer that puts the encoded rows into the checkpoint."""
 
-    def __init__(self, sink: CassandraTableSink, context: WriterContext) -> None:
+    def __init__(self, sink: CassandraSinkSettings, context: WriterContext) -> None:
         super().__init__(sink)
-        self._requests.close()  # nothing is sent from here
+        self._requests.close()  # this writer sends nothing
         self._subtask, self._job_id = context.subtask, context.job_id
         self._run = secrets.token_hex(8)
         self._held: list[Write] = []

@@ -1,9 +1,8 @@
-"""A Delta table as its committer needs it: files, or changed rows, and a `txn` action in one commit."""
+"""A Delta table for its committer: one commit contains files or changed rows, and a `txn` action."""
 
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -12,64 +11,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.common.errors import SinkError
-from penstock.connectors.delta.table import create, exists, open_table, package, schema_of, unreachable
+from penstock.connectors.delta.table import create, package, schema_of, unreachable
 from penstock.connectors.delta.target import has_file, remover
 from penstock.connectors.file.storage import StorageOptions
-from penstock.connectors.lakehouse.commits import TableLog
-from penstock.connectors.sql.held_rows import GONE
+from penstock.connectors.lakehouse.log import LakehouseLog
+from penstock.connectors.tables.row_writers import GONE
 
 if TYPE_CHECKING:
-    from penstock.connectors.delta.sink import DeltaSink
+    from penstock.connectors.delta.settings import DeltaSinkSettings
     from penstock.connectors.lakehouse.upserts import Changes
-
-logger = logging.getLogger(__name__)
 
 _APP, _CHECKPOINT, _DIGEST = "penstock-app", "penstock-checkpoint", "penstock-files"
 _HISTORY = 1000
-"""Commits that are looked through for a note of our own."""
+"""The number of commits that are searched for the app's notes."""
 
 
-class DeltaLog(TableLog):
-    def __init__(self, sink: DeltaSink, options: dict[str, str], fsspec_options: StorageOptions) -> None:
-        self.name = sink.path
-        self._sink = sink
-        self._options = options
-        self._fsspec_options = fsspec_options
-        self._remove = remover(sink.path, fsspec_options)
-        self._table: Any = None
+class DeltaLog(LakehouseLog):
+    _sink: DeltaSinkSettings
 
-    def prepare(self) -> None:
-        """Make the table, or add columns to it, where the sink says so."""
+    def __init__(self, sink: DeltaSinkSettings, options: StorageOptions) -> None:
+        super().__init__(sink, options)
+        self._remove = remover(sink.path, options)
+
+    def _create(self) -> None:
         sink = self._sink
-        if sink.create and not exists(sink.path, self._options, SinkError):
-            try:
-                create(sink.path, sink.shape.schema, sink.partition_by, self._options)
-            except Exception as error:
-                raise unreachable(sink.path, error, SinkError) from error
-        if sink.add_columns:
-            self._add_columns()
-
-    def _add_columns(self) -> None:
-        table = open_table(self.name, self._options, SinkError)
-        new = self._sink.fit_to(table, adds_columns=True).new
-        if not new:
-            return
-        delta = package()
-        fields = list(delta.Schema.from_arrow(pa.schema(list(new))).fields)
         try:
-            table.alter.add_columns(fields)
+            create(sink.path, sink.new_schema(), sink.partition_by, sink.delta_options(self._options))
         except Exception as error:
-            open_now = open_table(self.name, self._options, SinkError)
-            if self._sink.fit_to(open_now, adds_columns=True).new:  # nobody else has added them
-                raise SinkError(
-                    f"columns {', '.join(field.name for field in new)} cannot be added to {self.name!r}: {error}",
-                    remedy="add them by hand, or stop whoever changes the table at the same time",
-                ) from error
-        logger.info("columns %s are added to table %r", ", ".join(field.name for field in new), self.name)
+            raise unreachable(sink.path, error, SinkError) from error
+
+    def _add(self, table: Any, columns: pa.Schema) -> None:
+        table.alter.add_columns(list(package().Schema.from_arrow(columns).fields))
 
     def look(self) -> None:
         if self._table is None:
-            self._table = open_table(self.name, self._options, SinkError)
+            self._table = self._sink.open_table(self._options)
         else:
             self._table.update_incremental()
         self._sink.fit_to(self._table)
@@ -95,7 +71,7 @@ class DeltaLog(TableLog):
             )
             for file in files
         ]
-        with self._looked_at_anew_after_errors():
+        with self._reloaded_after_errors():
             self._table.create_write_transaction(
                 adds,
                 "append",
@@ -105,7 +81,8 @@ class DeltaLog(TableLog):
             )
 
     def merge(self, app: str, checkpoint: int, digest: str, changes: Changes) -> None:
-        """delta-rs finds and rewrites the files. It makes no commit where nothing changes, and the note is one of its own then."""
+        """Merge with delta-rs, which finds and rewrites the files. Without changes it makes no commit, so the note gets a separate
+        one."""
         table, schema = self._table, changes.columns_in(schema_of(self._table), self.name)
         if pa.table(table.deletion_vectors()).num_rows:
             raise SinkError(
@@ -119,20 +96,20 @@ class DeltaLog(TableLog):
             " and ".join(f"t.{_sql(name)} = s.{_sql(name)}" for name in changes.key),
             "s",
             "t",
-            streamed_exec=False,  # files are left out by the least and greatest key
+            streamed_exec=False,  # delta-rs skips files by their key bounds
             commit_properties=_note(app, checkpoint, digest, max_commit_retries=0),
         ).when_matched_delete(f"s.{_sql(GONE)}")
         if changed:
             merger = merger.when_matched_update(changed)
         merger = merger.when_not_matched_insert(taken, predicate=f"not s.{_sql(GONE)}")
-        with self._looked_at_anew_after_errors():
+        with self._reloaded_after_errors():
             merger.execute()
         if self.last_checkpoint(app) != checkpoint:
             self.append(app, checkpoint, digest, [])
 
     @contextmanager
-    def _looked_at_anew_after_errors(self) -> Iterator[None]:
-        """Whatever the table holds by then."""
+    def _reloaded_after_errors(self) -> Iterator[None]:
+        """Drop the loaded table if the block fails, so that the next `look` loads it again."""
         try:
             yield
         except BaseException:
@@ -144,7 +121,7 @@ class DeltaLog(TableLog):
         return len(sizes), pc.sum(sizes).as_py() or 0
 
     def has(self, path: str) -> bool:
-        return has_file(self.name, path, self._fsspec_options)
+        return has_file(self.name, path, self._options)
 
     def remove(self, path: str) -> None:
         self._remove(path)
@@ -160,5 +137,5 @@ def _note(app: str, checkpoint: int, digest: str, max_commit_retries: int | None
 
 
 def _sql(name: str) -> str:
-    """A column's name as DataFusion takes it."""
+    """Quote a column's name for DataFusion."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""How a Delta table is opened, looked at and made."""
+"""Open, inspect and create Delta tables."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 
 from penstock.common.errors import InvalidJob, PenstockError, PlatformError
-from penstock.common.extras import module_of_extra
+from penstock.common.program.extras import import_extra
 from penstock.connectors.file.storage import StorageOptions, is_local, local_path, protocol_of
 from penstock.connectors.lakehouse.object_store import s3_settings
 
 _WRITABLE = {"appendOnly", "changeDataFeed", "deletionVectors", "domainMetadata", "invariants", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}  # fmt: skip
-"""Features of tables under which plain files may be added."""
+"""Table features that allow a writer to add plain files."""
 
 _S3 = {
     "key": "AWS_ACCESS_KEY_ID",
@@ -25,7 +25,7 @@ _S3 = {
 
 
 def package(name: str = "deltalake") -> Any:
-    return module_of_extra(name, "delta", "Delta Lake")
+    return import_extra(name, "delta", "Delta Lake")
 
 
 def location_of(path: str) -> str:
@@ -33,7 +33,7 @@ def location_of(path: str) -> str:
 
 
 def storage_options_of(path: str, fsspec_options: StorageOptions, own: dict[str, str]) -> dict[str, str]:
-    """delta-rs's options; those of the job's object store by their names there.
+    """Return options for delta-rs. The job's object store settings get delta-rs's names.
 
     >>> storage_options_of("s3://lake/t", {"key": "k", "endpoint_url": "http://s3"}, {})
     {'AWS_ACCESS_KEY_ID': 'k', 'AWS_ENDPOINT_URL': 'http://s3', 'AWS_ALLOW_HTTP': 'true'}
@@ -45,22 +45,22 @@ def storage_options_of(path: str, fsspec_options: StorageOptions, own: dict[str,
     found = s3_settings(fsspec_options, _S3)
     if found.get("AWS_ENDPOINT_URL", "").startswith("http://"):
         found["AWS_ALLOW_HTTP"] = "true"
-    said = {_canonical(name) for name in own}
-    return {name: value for name, value in found.items() if _canonical(name) not in said} | own
+    set_by_user = {_canonical(name) for name in own}
+    return {name: value for name, value in found.items() if _canonical(name) not in set_by_user} | own
 
 
 def _canonical(name: str) -> str:
-    """Of the names that delta-rs has for one setting, in upper and lower case; of two that are given it takes either."""
+    """Return the canonical, lower-case name of a setting. delta-rs has several names for one, and picks either if two are given."""
     bare = name.lower().removeprefix("aws_")
     return {"endpoint": "endpoint_url", "token": "session_token", "default_region": "region"}.get(bare, bare)
 
 
 def open_table(path: str, options: dict[str, str], kind: type[PlatformError], version: int | None = None) -> Any:
-    """A DeltaTable.
+    """Return a DeltaTable.
 
     Raises:
         InvalidJob: the extra is missing.
-        PlatformError: of this kind: there is no table, or it cannot be read.
+        PlatformError: the table does not exist or cannot be read. The error's class is `kind`.
     """
     delta = package()
     try:
@@ -83,8 +83,8 @@ def exists(path: str, options: dict[str, str], kind: type[PlatformError]) -> boo
 def unreachable(path: str, error: Exception, kind: type[PlatformError]) -> PlatformError:
     if type(error).__name__ == "TableNotFoundError":
         return kind(
-            f"there is no Delta table in {path!r}",
-            remedy="check the path, or make the table first (a sink makes it with create=True)",
+            f"{path!r} has no Delta table",
+            remedy="check the path, or create the table first (a sink does so with create=True)",
         )
     return kind(
         f"Delta table {path!r} cannot be opened: {type(error).__name__}: {str(error)[:1000]}",
@@ -93,25 +93,26 @@ def unreachable(path: str, error: Exception, kind: type[PlatformError]) -> Platf
 
 
 def schema_of(table: Any) -> pa.Schema:
-    """Columns in Arrow's types, partition columns too."""
+    """Return the columns in Arrow's types, including partition columns."""
     return pa.schema(table.schema().to_arrow())
 
 
 def check_writable(table: Any, path: str, *, changes_rows: bool = False) -> None:
-    """
+    """Check that a sink may write to the table.
+
     Raises:
-        InvalidJob: files cannot simply be added, for rows would have to be checked or made; or rows may not be changed.
+        InvalidJob: adding files is not enough, because rows must be checked or generated; or rows may not be changed.
     """
     protocol, metadata = table.protocol(), table.metadata()
     if changes_rows and metadata.configuration.get("delta.appendOnly", "false").lower() == "true":
         raise InvalidJob(
-            f"rows of Delta table {path!r} may not be changed: it has delta.appendOnly=true",
-            remedy="leave key= out, so that rows are added; or set the table's property to false",
+            f"rows of Delta table {path!r} cannot be changed, because it has delta.appendOnly=true",
+            remedy="leave key= out to add rows; or set the table's property to false",
         )
     raw = [name for name in metadata.partition_columns if pa.types.is_binary(schema_of(table).field(name).type)]
     if changes_rows and raw:
         raise InvalidJob(
-            f"Delta table {path!r} is partitioned by bytes, in {raw[0]!r}, which delta-rs escapes once more whenever it rewrites a file",
+            f"Delta table {path!r} is partitioned by bytes, in {raw[0]!r}, and delta-rs escapes them again each time it rewrites a file",
             remedy="partition it by a column of another type, such as the bytes in hexadecimal",
         )
     strange = set(protocol.writer_features or ()) - _WRITABLE
@@ -132,9 +133,8 @@ def _is_ruled(metadata: dict[str, Any]) -> bool:
     return any(key in metadata for key in ("delta.invariants", "delta.generationExpression", "delta.identity.start"))
 
 
-def create(path: str, schema: pa.Schema, partition_by: Sequence[str], options: dict[str, str]) -> None:
-    """An empty table, unless there is one."""
-    delta = package()
-    delta.DeltaTable.create(
-        path, delta.Schema.from_arrow(schema), mode="ignore", partition_by=list(partition_by), storage_options=options or None
+def create(path: str, schema: Any, partition_by: Sequence[str], options: dict[str, str]) -> None:
+    """Create an empty table unless it exists. `schema` is a schema of delta-rs."""
+    package().DeltaTable.create(
+        path, schema, mode="ignore", partition_by=list(partition_by), storage_options=options or None
     )  # fmt: skip

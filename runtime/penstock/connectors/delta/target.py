@@ -1,4 +1,4 @@
-"""A Delta table's files as a subtask writes them, and what its log says of each."""
+"""The files that a subtask writes for a Delta table, and their log entries."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from penstock.connectors.lakehouse.files import DurableFile, TableTarget
 from penstock.connectors.lakehouse.partitions import Key, directory_of, partitions_of
 
 _LONGEST_BOUND = 64
-"""Characters of a text that is still told as a file's least or greatest."""
+"""Maximum length in characters of a text that is used as a bound in a file's statistics."""
 
 
 class DeltaTarget(TableTarget):
-    """
+    """The Delta table that a subtask writes files for.
+
     Args:
-        schema: what is written, with the table's types.
-        partition_by: the table's partition columns: their values are in the log and not in the files.
-        options: fsspec's, for tables that are not local.
+        schema: the written columns, with the table's types.
+        partition_by: the table's partition columns. Their values are in the log and not in the files.
+        options: fsspec options, for tables that are not local.
     """
 
     def __init__(self, path: str, schema: pa.Schema, partition_by: list[str], options: StorageOptions) -> None:
@@ -66,7 +67,7 @@ class DeltaTarget(TableTarget):
 
 
 def remover(root: str, options: StorageOptions) -> Callable[[str], None]:
-    """Removes a file by its path below the table's; one that is gone is no error."""
+    """Return a function that removes a file by its path below the table's. A missing file is not an error."""
 
     def remove_local(path: str) -> None:
         with explained(path, "remove", SinkError):
@@ -90,14 +91,14 @@ def remover(root: str, options: StorageOptions) -> Callable[[str], None]:
 
 
 def has_file(root: str, path: str, options: StorageOptions) -> bool:
-    """Whether there is a file of this path below the table's."""
+    """Return whether a file with this path exists below the table's path."""
     full = posixpath.join(local_path(root) if is_local(root) else root, path)
     with explained(full, "find", SinkError):
         return os.path.exists(full) if is_local(root) else bool(file_system(root, options).exists(full))
 
 
 def as_text(value: Any) -> str | None:
-    """A partition value as Delta's log has it.
+    """Format a partition value as Delta's log stores it.
 
     >>> as_text(datetime.date(2013, 1, 2)), as_text(True), as_text(None)
     ('2013-01-02', 'true', None)
@@ -119,14 +120,16 @@ def as_text(value: Any) -> str | None:
             return value.decode()
         except UnicodeDecodeError as error:
             raise RecordFormatError(
-                f"{value[:100]!r} cannot be a partition value of a Delta table, whose log has texts",
+                f"{value[:100]!r} cannot be a partition value of a Delta table, because its log stores text",
                 remedy="partition by a column of another type, such as the bytes in hexadecimal",
             ) from error
     return str(value)
 
 
 def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
-    """What readers leave files out by: of columns whose bounds Delta's readers all take in one way."""
+    """Return the bounds by which readers skip files, for columns whose bounds all Delta readers interpret in the same way.
+
+    The result is the `stats` entry of the log."""
     found: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     names = {metadata.schema.column(index).path: index for index in range(metadata.num_columns)}
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
@@ -134,15 +137,15 @@ def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
         index = names.get(field.name)
         if index is None:
             continue
-        told = [group.column(index).statistics for group in groups]
-        if any(one is None or not one.has_null_count for one in told):
+        statistics = [group.column(index).statistics for group in groups]
+        if any(one is None or not one.has_null_count for one in statistics):
             continue
-        found["nullCount"][field.name] = sum(one.null_count for one in told)
+        found["nullCount"][field.name] = sum(one.null_count for one in statistics)
         try:
-            bounds = [(one.min, one.max) for one in told if one.has_min_max]
-        except (OverflowError, ValueError):  # a time that Python has not
+            bounds = [(one.min, one.max) for one in statistics if one.has_min_max]
+        except (OverflowError, ValueError):  # a time that Python does not support
             continue
-        if len(bounds) < sum(one.num_values > 0 for one in told) or not bounds:
+        if len(bounds) < sum(one.num_values > 0 for one in statistics) or not bounds:
             continue
         least, most = (
             _bound(min(low for low, _ in bounds), up=False),
@@ -155,7 +158,7 @@ def statistics(metadata: pq.FileMetaData, schema: pa.Schema) -> dict[str, Any]:
 
 def _bound(value: Any, *, up: bool) -> Any:
     if isinstance(value, bool | float | bytes | decimal.Decimal):
-        return None  # NaN is above all numbers to some readers, and is not in Parquet's bounds
+        return None  # some readers order NaN above all numbers, and Parquet's bounds do not contain it
     if isinstance(value, int) or (isinstance(value, str) and len(value) <= _LONGEST_BOUND):
         return value
     if isinstance(value, datetime.datetime):

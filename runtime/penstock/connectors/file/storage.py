@@ -1,8 +1,8 @@
-"""The seam to file systems: local paths by the operating system, everything else by fsspec.
+"""The interface to file systems: local paths through the operating system, all others through fsspec.
 
-Paths are absolute local paths or URLs (`s3://bucket/key`). Local files do not go through fsspec: a `pread` costs a
-microsecond, and a file that is read in blocks should cost no more. Whatever a store raises becomes a `SourceError` that
-names the path and says what to do.
+Paths are absolute local paths or URLs (`s3://bucket/key`). Local files do not use fsspec: a `pread` costs one microsecond,
+and a file that is read in blocks should cost no more. An error of a store becomes a `SourceError` that names the path and
+the remedy.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ if TYPE_CHECKING:
     from fsspec import AbstractFileSystem
 
 StorageOptions = dict[str, Any]
-"""Arguments of fsspec file systems: those of S3 flat (`key`, `secret`, `endpoint_url`), others under their protocol."""
+"""Arguments of fsspec file systems. Options of S3 are flat (`key`, `secret`, `endpoint_url`), others are under their protocol."""
 
 _S3 = ("s3", "s3a", "s3n")
 
 
 @dataclass(frozen=True)
 class FileStatus:
-    """A file as a listing shows it. `modified_ms`: ms since the epoch, 0 if the store does not tell."""
+    """A file in a listing. `modified_ms`: ms since the epoch, 0 if the store does not report it."""
 
     path: str
     size: int
     modified_ms: int
     version: str = ""
-    """Changes with the content, if the store has such a thing (an ETag)."""
+    """Version that changes with the content, such as an ETag, if the store has one."""
 
 
 def protocol_of(path: str) -> str:
-    """The scheme of a path; local for a plain one.
-
+    """Return the scheme of a path, or "file" for a plain path.
     >>> protocol_of("s3://bucket/key"), protocol_of("/tmp/x"), protocol_of("file:///tmp/x")
     ('s3', 'file', 'file')
     """
@@ -57,8 +56,7 @@ def is_local(path: str) -> bool:
 
 
 def local_path(path: str) -> str:
-    """The absolute path of a local file or `file://` URL.
-
+    """Return the absolute path of a local file or `file://` URL.
     >>> local_path("file:///data/in")
     '/data/in'
     """
@@ -66,15 +64,15 @@ def local_path(path: str) -> str:
 
 
 def merge_options(defaults: StorageOptions, own: StorageOptions | None) -> StorageOptions:
-    """The job's options with a connector's own laid over them, key by key."""
+    """Return the job's options, overridden by the connector's own options key by key."""
     return {**defaults, **(own or {})}
 
 
 def file_system(path: str, options: StorageOptions | None = None) -> AbstractFileSystem:
-    """The fsspec file system for a URL.
+    """Return the fsspec file system for a URL.
 
     Raises:
-        SourceError: no such protocol, or its package is not installed.
+        SourceError: the protocol is unknown, or its package is not installed.
     """
     protocol = protocol_of(path)
     given = options or {}
@@ -107,7 +105,7 @@ def _is_protocol(key: str) -> bool:
 
 @contextlib.contextmanager
 def explained(path: str, action: str, kind: type[PlatformError] = SourceError) -> Iterator[None]:
-    """Turns a store's exceptions into ours, naming the path and what was to be done with it."""
+    """Convert a store's exceptions into platform errors that name the path and the action."""
     try:
         yield
     except PlatformError:
@@ -137,7 +135,7 @@ def explained(path: str, action: str, kind: type[PlatformError] = SourceError) -
 
 
 class Storage:
-    """Lists and reads files below one root path or of one pattern."""
+    """Access to the files of one file system: list and read them."""
 
     def __init__(self, path: str, options: StorageOptions | None = None) -> None:
         self.protocol = protocol_of(path)
@@ -145,32 +143,36 @@ class Storage:
         self._fs = None if self.local else file_system(path, options)
 
     def find(self, path: str) -> list[FileStatus]:
-        """Files of a path: itself, all below it if it is a directory, or what a glob pattern matches.
+        """Return the files of a path: the file itself, all files below a directory, or the matches of a glob pattern.
 
-        Files and directories whose name begins with `.` or `_` are left out, as Flink's default filter does it: that is
-        where unfinished output lies. A file that is named itself is always taken.
+        Files and directories whose name begins with `.` or `_` are left out, like in Flink's default filter, because unfinished
+        output has such names. A file that the path names itself is always included.
 
         Raises:
-            SourceError: nothing is there, or it cannot be listed.
+            SourceError: the path does not exist or cannot be listed.
         """
         with explained(path, "list"):
             return self._list_local(local_path(path)) if self._fs is None else self._list_remote(path)
 
     def stat(self, path: str) -> FileStatus:
-        """Raises SourceError if it is gone."""
+        """Return the status of a file.
+
+        Raises:
+            SourceError: the file is gone.
+        """
         with explained(path, "read"):
             if self._fs is None:
                 return _local_status(path)
             return self._status(self._fs.info(path))
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
-        """Bytes `start` to `end` (excluded) of a file that is not local; one request."""
+        """Return bytes `start` to `end` (excluded) of a file that is not local, with one request."""
         assert self._fs is not None
         with explained(path, "read"):
             return bytes(self._fs.cat_file(path, start=start, end=end))
 
     def open(self, path: str) -> Any:
-        """A seekable binary file."""
+        """Open a file as a seekable binary file."""
         with explained(path, "read"):
             return open(path, "rb") if self._fs is None else self._fs.open(path, "rb")
 
@@ -211,6 +213,8 @@ class Storage:
         root = self._fs._strip_protocol(directory).rstrip("/")
         statuses = []
         for name, info in found.items():
+            if info["type"] != "file":  # s3fs returns the directory itself if its first file appears during the listing
+                continue
             relative = name[len(root) :].lstrip("/")
             if not relative:
                 return [self._status(info)]
@@ -235,14 +239,14 @@ def _walk(directory: str) -> Iterator[FileStatus]:
     seen: set[tuple[int, int]] = set()
     for parent, directories, files in os.walk(directory, onerror=fail, followlinks=True):
         here = os.stat(parent)
-        if (here.st_dev, here.st_ino) in seen:  # a link that leads back
+        if (here.st_dev, here.st_ino) in seen:  # a link to a parent directory
             directories.clear()
             continue
         seen.add((here.st_dev, here.st_ino))
         directories[:] = sorted(name for name in directories if not _is_hidden(name))
         for name in sorted(files):
             if not _is_hidden(name):
-                with contextlib.suppress(FileNotFoundError):  # moved away since the directory was read
+                with contextlib.suppress(FileNotFoundError):  # moved after the directory was read
                     yield _local_status(os.path.join(parent, name))
 
 
@@ -258,7 +262,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _is_skipped(match: str, pattern: str) -> bool:
-    """Whether a wildcard stands for a hidden name; a pattern that spells the name means it."""
+    """Return True if a wildcard matches a hidden name. A pattern that spells out the hidden name includes it."""
     spelled = set(pattern.split("/"))
     return any(_is_hidden(part) and part not in spelled for part in match.split("/"))
 

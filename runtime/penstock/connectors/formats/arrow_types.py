@@ -1,4 +1,4 @@
-"""From the types users declare (annotations, type information) to Arrow types."""
+"""The conversion of declared types (annotations, type information) into Arrow types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if typing.TYPE_CHECKING:
     from collections.abc import Hashable
 
 ARRAYS = (BasicArrayTypeInfo, ListTypeInfo, ObjectArrayTypeInfo, PrimitiveArrayTypeInfo)
-"""Type information with an `element_type`."""
+"""Classes of type information with an `element_type`."""
 
 _BASIC: dict[BasicType, pa.DataType] = {
     BasicType.STRING: pa.string(),
@@ -60,8 +60,7 @@ _PYTHON: dict[Any, pa.DataType] = {
 
 
 def is_optional(annotation: Any) -> bool:
-    """Whether None is a value of it. Types of type information all have None.
-
+    """Return True if None is a value of the type. Every type information allows None.
     >>> is_optional(int | None), is_optional(int)
     (True, False)
     """
@@ -71,8 +70,7 @@ def is_optional(annotation: Any) -> bool:
 
 
 def without_none(annotation: Any) -> Any:
-    """The annotation without `| None`.
-
+    """Return the annotation without `| None`.
     >>> without_none(int | None)
     <class 'int'>
     """
@@ -84,7 +82,7 @@ def without_none(annotation: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def fields_of_class(cls: Hashable) -> dict[str, Any] | None:
-    """Names and annotations of a NamedTuple, dataclass, TypedDict or msgspec Struct; None for another class."""
+    """Return names and annotations of a NamedTuple, dataclass, TypedDict or msgspec Struct; None for another class."""
     if not isinstance(cls, type):
         return None
     if dataclasses.is_dataclass(cls):
@@ -102,11 +100,10 @@ def fields_of_class(cls: Hashable) -> dict[str, Any] | None:
 
 
 def arrow_type(declared: Any, name: str) -> pa.DataType:
-    """The Arrow type of a field.
+    """Return the Arrow type of a field.
 
     Raises:
-        InvalidJob: the type has no columns (Any, a union, a class without fields); names the field.
-
+        InvalidJob: the type has no columns (Any, a union, a class without fields). The error names the field.
     >>> arrow_type(list[int | None], "counts")
     ListType(list<item: int64>)
     """
@@ -163,8 +160,7 @@ def _of_type_info(declared: TypeInformation, name: str) -> pa.DataType | None:
 
 
 def annotation_of(arrow: pa.DataType) -> Any:
-    """The Python type of an Arrow type's values; Any for what has none.
-
+    """Return the Python type of an Arrow type's values, or Any if it has none.
     >>> annotation_of(pa.list_(pa.int32()))
     list[int]
     """

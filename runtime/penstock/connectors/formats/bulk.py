@@ -1,30 +1,31 @@
-"""Files that are written as a whole: Parquet, from rows or from columns.
+"""Files that are written as a whole, such as Parquet, from rows or from columns.
 
-A bulk writer holds records back until a row group is worth writing; `finish` writes the rest and the footer. Such a file
+A bulk writer holds records back until it has enough for a row group. `finish` writes the rest and the footer. Such a file
 cannot be cut and continued, so it ends at every checkpoint.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from operator import attrgetter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from penstock.common.errors import RecordFormatError
+from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.common.serialization import BulkWriterFactory
-from penstock.common.types import Row
-from penstock.connectors.formats.arrow_types import fields_of_class
+from penstock.common.type_info.declared_fields import FieldMismatch
+from penstock.connectors.formats.columns.declared_columns import cast_to, declared_columns
 from penstock.connectors.formats.csv import CsvDialect
 from penstock.connectors.formats.encode import CsvEncoder
 from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.records.columns import rows_as_tuples
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from penstock.common.typeinfo import TypeInformation
+    from penstock.records.batch import ColumnBatch
 
 _GROUP_BYTES = 32 << 20
 
@@ -34,29 +35,30 @@ class ByteSink(Protocol):
 
 
 class BulkWriter(ABC):
-    """Writes one file."""
+    """A writer of one file."""
 
     @abstractmethod
     def add(self, values: Sequence[Any]) -> None: ...
 
     @abstractmethod
-    def add_columns(self, columns: pa.RecordBatch) -> None: ...
+    def add_columns(self, batch: ColumnBatch) -> None:
+        """Write the records of a batch of columns, with the result that `add` has for the same records."""
 
     @property
     @abstractmethod
     def held_back(self) -> int:
-        """Bytes not yet written, about."""
+        """Return the approximate number of bytes not yet written."""
 
     @abstractmethod
     def finish(self) -> None:
-        """Write the rest. The sink is not closed."""
+        """Write the rest. The sink remains open."""
 
-    def discard(self) -> None:  # noqa: B027 - most have nothing to let go of
-        """Nobody wants the file: write nothing more, let go of everything."""
+    def discard(self) -> None:  # noqa: B027 - most writers have nothing to release
+        """Drop the unwritten records and free all resources. The file is not needed."""
 
 
 class ColumnsWriterFactory(BulkWriterFactory):
-    """Makes bulk writers of files with columns."""
+    """A factory of bulk writers for files with columns."""
 
     suffix = ""
 
@@ -65,12 +67,12 @@ class ColumnsWriterFactory(BulkWriterFactory):
 
 
 class ParquetWriterFactory(ColumnsWriterFactory):
-    """Writes Parquet.
+    """A factory of Parquet writers.
 
     Args:
-        fields: the columns (see `formats.shape`); rows must have these fields, columns are cast to their types.
-        compression: of pages: "snappy", "zstd", "gzip" or "none".
-        row_group_rows: rows of a row group at most.
+        fields: the columns (see `formats.shape`). Rows must have these fields, and columns are cast to their types.
+        compression: the compression of pages: "snappy", "zstd", "gzip" or "none".
+        row_group_rows: maximum number of rows of a row group.
     """
 
     suffix = ".parquet"
@@ -86,11 +88,11 @@ class ParquetWriterFactory(ColumnsWriterFactory):
 
 
 class ColumnsFileWriter(BulkWriter):
-    """Holds columns until they are worth a group of rows.
+    """A writer that holds columns until they are enough for a row group.
 
     Args:
-        most_rows: of a group.
-        most_bytes: the same, about.
+        most_rows: maximum number of rows of a group.
+        most_bytes: approximate maximum number of bytes of a group.
     """
 
     def __init__(self, shape: RecordShape, sink: ByteSink, *, most_rows: int, most_bytes: int = _GROUP_BYTES) -> None:
@@ -104,7 +106,7 @@ class ColumnsFileWriter(BulkWriter):
 
     @abstractmethod
     def open(self, file: pa.NativeFile) -> Any:
-        """Arrow's writer of the format, which has `close`."""
+        """Open Arrow's writer of the format, which has `close`."""
 
     @abstractmethod
     def write_table(self, table: pa.Table) -> None: ...
@@ -112,16 +114,8 @@ class ColumnsFileWriter(BulkWriter):
     def add(self, values: Sequence[Any]) -> None:
         self._hold(columns_of(values, self._shape))
 
-    def add_columns(self, columns: pa.RecordBatch) -> None:
-        schema = self._shape.schema
-        try:
-            arrays = [columns.column(field.name).cast(field.type) for field in schema]
-        except (KeyError, pa.ArrowException) as error:
-            raise RecordFormatError(
-                f"columns {columns.schema.names} cannot be written as {schema.names}: {error}",
-                remedy="give the stream the fields and types the sink declares",
-            ) from error
-        self._hold(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    def add_columns(self, batch: ColumnBatch) -> None:
+        self._hold(cast_to(declared_columns(batch, self._shape.declared_fields), self._shape.schema))
 
     def _hold(self, columns: pa.RecordBatch) -> None:
         self._held.append(columns)
@@ -151,7 +145,7 @@ class ColumnsFileWriter(BulkWriter):
         self._held = []
         self._file.discard()
         try:
-            # Else Arrow would write the footer when the writer is collected, into a part that is gone.
+            # Otherwise Arrow would write the footer when the writer is collected, into a part that no longer exists.
             self._writer.close()
         except pa.ArrowException:
             return
@@ -163,7 +157,7 @@ class ParquetFileWriter(ColumnsFileWriter):
         super().__init__(factory.shape, sink, most_rows=factory.row_group_rows)
 
     def open(self, file: pa.NativeFile) -> Any:
-        import pyarrow.parquet as pq  # 5 MB of libraries, in every process that writes files of any format
+        import pyarrow.parquet as pq  # here, because it loads 5 MB of libraries into every process that writes files
 
         return pq.ParquetWriter(file, self._shape.schema, compression=self._compression)
 
@@ -172,7 +166,7 @@ class ParquetFileWriter(ColumnsFileWriter):
 
 
 class CsvWriterFactory(ColumnsWriterFactory):
-    """Writes CSV of the declared fields, in their order; for rows see also `CsvEncoder`, whose parts may stay open."""
+    """A factory of CSV writers for the declared fields, in their order. `CsvEncoder` writes rows to parts that may stay open."""
 
     suffix = ".csv"
 
@@ -180,17 +174,26 @@ class CsvWriterFactory(ColumnsWriterFactory):
         self, fields: Declaration, dialect: CsvDialect | None = None, types: Sequence[TypeInformation] | None = None
     ) -> None:
         self.shape = RecordShape.of(fields)
-        self.dialect = dialect or CsvDialect()
+        dialect, separators = dialect or CsvDialect(), {}
+        for column in self.shape.schema:
+            if pa.types.is_list(column.type):
+                separators[column.name] = dialect.array_separators.get(column.name, ";")
+            elif pa.types.is_nested(column.type):
+                raise InvalidJob(
+                    f"CSV field {column.name!r} cannot be {column.type}", remedy="use JSON lines or Parquet"
+                )
+        self.dialect = replace(dialect, array_separators=separators)
         self.types = types
 
     def create(self, sink: ByteSink) -> BulkWriter:
-        return CsvFileWriter(CsvEncoder(self.shape.names, self.dialect, self.types), sink)
+        return CsvFileWriter(self.shape, CsvEncoder(self.shape.declared_fields, self.dialect, self.types), sink)
 
 
 class CsvFileWriter(BulkWriter):
     held_back = 0
 
-    def __init__(self, encoder: CsvEncoder, sink: ByteSink) -> None:
+    def __init__(self, shape: RecordShape, encoder: CsvEncoder, sink: ByteSink) -> None:
+        self._shape = shape
         self._encoder = encoder
         self._sink = sink
         sink.write(encoder.header())
@@ -198,14 +201,14 @@ class CsvFileWriter(BulkWriter):
     def add(self, values: Sequence[Any]) -> None:
         self._sink.write(self._encoder.encode_batch(values))
 
-    def add_columns(self, columns: pa.RecordBatch) -> None:
-        self.add(rows_as_tuples(columns))
+    def add_columns(self, batch: ColumnBatch) -> None:
+        self.add(rows_as_tuples(declared_columns(batch, self._shape.declared_fields)))
 
     def finish(self) -> None: ...
 
 
 class _FileLike:
-    """What Arrow needs of a Python file to write to it."""
+    """The methods of a Python file that Arrow needs to write to it."""
 
     closed = False
 
@@ -214,7 +217,7 @@ class _FileLike:
         self._written = 0
 
     def discard(self) -> None:
-        """Take what comes and write it nowhere."""
+        """Accept later writes, and write them nowhere."""
         self._sink = None
 
     def write(self, data: Any) -> int:
@@ -242,53 +245,46 @@ class _FileLike:
 
 
 def columns_of(values: Sequence[Any], shape: RecordShape) -> pa.RecordBatch:
-    """Rows of any form as columns: tuples, lists and Rows by position, dicts and objects by name.
+    """Return the columns of records to write. `DeclaredFields` defines how their fields are found.
 
     Raises:
-        RecordFormatError: a value does not fit its field; names both.
+        RecordFormatError: a record has other fields, or a value does not fit its field. The error names both.
     """
-    schema = shape.schema
-    names = schema.names
-    first = values[0] if values else ()
     try:
-        if isinstance(first, dict):
-            lists: list[Any] = [[value.get(name) for value in values] for name in names]
-        elif isinstance(first, tuple | list | Row):
-            lists = list(zip(*values, strict=True)) or [()] * len(names)
-        else:
-            lists = [list(map(attrgetter(name), values)) for name in names]
-    except (AttributeError, ValueError, TypeError) as error:
-        raise _no_fit(error, first, names) from error
-    if len(lists) != len(names):
-        raise _no_fit(f"{len(lists)} fields", first, names)
+        lists = shape.declared_fields.lists(values)
+    except FieldMismatch as error:
+        raise RecordFormatError(
+            f"record {error.record!r} cannot be written with the declared fields: {error}",
+            remedy="map records to tuples, dicts or objects with exactly these fields",
+        ) from error
+    writers = zip(lists, shape.nested_writers, strict=True)
+    return _as_arrays([column if write is None else map(write, column) for column, write in writers], shape)
+
+
+def columns_of_read(values: Sequence[Any], shape: RecordShape) -> pa.RecordBatch:
+    """Return the columns of records from a database. Tuples are read by position, dicts by name.
+
+    A dict may have more or fewer fields.
+
+    Raises:
+        RecordFormatError: a value does not fit its field. The error names both.
+    """
+    if values and isinstance(values[0], dict):
+        lists: list[Any] = [[value.get(name) for value in values] for name in shape.names]
+    else:
+        lists = list(zip(*values, strict=True)) or [()] * len(shape.names)
+    return _as_arrays(lists, shape)
+
+
+def _as_arrays(lists: Sequence[Iterable[Any]], shape: RecordShape) -> pa.RecordBatch:
+    schema = shape.schema
     arrays = []
     for column, field in zip(lists, schema, strict=True):
         try:
-            arrays.append(
-                pa.array(map(_without_rows, column) if pa.types.is_nested(field.type) else column, field.type)
-            )
+            arrays.append(pa.array(column, field.type))
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
             raise RecordFormatError(
                 f"values of field {field.name!r} cannot be written as {field.type}: {error}",
                 remedy="give the field the type its values have, or convert them before the sink",
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def _no_fit(why: object, value: Any, names: Sequence[str]) -> RecordFormatError:
-    return RecordFormatError(
-        f"record {value!r} cannot be written with the fields {', '.join(names)}: {why}",
-        remedy="map records to tuples, dicts or objects with these fields",
-    )
-
-
-def _without_rows(value: Any) -> Any:
-    if isinstance(value, Row):
-        return value.as_dict(recursive=True)
-    if isinstance(value, list):
-        return [_without_rows(item) for item in value]
-    if isinstance(value, tuple | dict):
-        return value
-    cls: Any = type(value)
-    fields = fields_of_class(cls)  # a dataclass or a Struct, which Arrow does not look into
-    return value if fields is None else {name: _without_rows(getattr(value, name)) for name in fields}

@@ -1,7 +1,7 @@
-"""How records become lines of a file: JSON lines, CSV, plain text, compressed if wanted.
+"""Encoders: they write records as lines of a file (JSON lines, CSV, plain text), optionally compressed.
 
-Encoders work on a batch at a time. What they return can be appended to a file that holds earlier batches, also when it is
-compressed: gzip and zstd files may consist of several members.
+Encoders encode a batch at a time. A file can contain the results of several batches one after the other. This is also true
+for compressed files, because gzip and zstd files may consist of several members.
 """
 
 from __future__ import annotations
@@ -9,9 +9,12 @@ from __future__ import annotations
 import csv
 import functools
 import io
+import uuid
 from datetime import date, datetime, timedelta
+from datetime import time as dt_time
 from decimal import Decimal
 from itertools import starmap
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,7 +24,8 @@ import pyarrow as pa
 from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.common.serialization import Encoder
 from penstock.common.time import Instant
-from penstock.common.type_info.flink_text import is_written_otherwise, text_of
+from penstock.common.type_info.declared_fields import DeclaredFields, FieldMismatch
+from penstock.common.type_info.flink_text import differs_from_python, text_of
 from penstock.common.types import Row
 from penstock.connectors.formats.arrow_types import ARRAYS
 from penstock.connectors.formats.csv import CsvDialect
@@ -36,23 +40,26 @@ _FINER = ("ns", "ps", "fs", "as")
 
 
 class _Plain(str):
-    """What never needs quotes: a number's text."""
+    """A text that never needs quotes, such as a number's."""
 
     __slots__ = ()
 
 
+_VALUES = attrgetter("_values")
 _NUMBERS = (int, float, Decimal, np.number, _Plain)
 COMPRESSIONS = {"gzip": ".gz", "zstd": ".zst"}
-"""Codec -> what a file name then ends with."""
+"""Codec -> suffix of the file names."""
 _LEVELS = {"gzip": 4, "zstd": 3}
 
 
 class JsonLinesEncoder(Encoder):
-    r"""One JSON value per line: dicts, Rows with names, NamedTuples, dataclasses, Structs and pydantic's models as objects.
+    r"""An encoder of one JSON value per line.
+
+    Dicts, Rows with names, NamedTuples, dataclasses, Structs and pydantic's models become objects.
 
     Args:
-        fields: names for the fields of tuples and of Rows without names; tuples are arrays without them.
-
+        fields: the declared fields. They name the values of tuples and of Rows without names, which are arrays otherwise.
+            Records that name their fields must have exactly these.
     >>> JsonLinesEncoder(["id", "n"]).encode_batch([("a", 1), ("b", 2)])
     b'{"id":"a","n":1}\n{"id":"b","n":2}\n'
     """
@@ -60,7 +67,7 @@ class JsonLinesEncoder(Encoder):
     suffix = ".jsonl"
 
     def __init__(self, fields: Sequence[str] | None = None) -> None:
-        self._fields = None if fields is None else tuple(fields)
+        self._fields = None if fields is None else DeclaredFields(fields)
         self._struct = None if fields is None else _struct(tuple(fields))
         self._encode_lines = msgspec.json.Encoder(enc_hook=_plain, decimal_format="number").encode_lines
 
@@ -69,44 +76,67 @@ class JsonLinesEncoder(Encoder):
 
     def encode_batch(self, elements: Sequence[Any]) -> bytes:
         try:
-            return self._encode_lines(self._objects(elements))
+            objects = self._objects(elements)
+            lines: bytes = self._encode_lines(objects)
+            if (b"N" in lines and b"NaN" in lines) or (b"I" in lines and b"Infinity" in lines):
+                lines = self._encode_lines([_finite(msgspec.to_builtins(one, **_TO_PLAIN)) for one in objects])
+            return lines
         except (TypeError, ValueError, OverflowError, msgspec.MsgspecError) as error:
             raise RecordFormatError(
-                f"records such as {_shown(elements)} cannot be written as JSON: {error}",
+                f"records such as {_shown(elements, error)} cannot be written as JSON: {error}",
                 remedy="map them to dicts, tuples, dataclasses or NamedTuples of plain values",
             ) from error
 
     def _objects(self, elements: Sequence[Any]) -> Sequence[Any]:
         if not elements:
             return elements
+        if self._fields is not None:
+            return self._declared(elements, self._fields)
         first = elements[0]
         if isinstance(first, Row):
-            if self._struct is not None:
-                return list(starmap(self._struct, elements))
-            return [row.as_dict() if isinstance(row, Row) else row for row in elements]
-        if isinstance(first, tuple):
-            if hasattr(first, "_asdict"):
-                return [value._asdict() if hasattr(value, "_asdict") else value for value in elements]
-            if self._struct is not None:
-                return list(starmap(self._struct, elements))
+            return list(map(_as_object, elements))
+        if isinstance(first, tuple) and hasattr(first, "_asdict"):
+            make = _as_object if len(set(map(type, elements))) > 1 else type(first)._asdict
+            return list(map(make, elements))
         return elements
 
+    def _declared(self, elements: Sequence[Any], fields: DeclaredFields) -> Sequence[Any]:
+        """Return objects with the declared fields; records that name other fields are refused."""
+        assert self._struct is not None
+        kinds = set(map(type, elements))
+        if kinds == {dict}:
+            if fields.are_names_of(elements):
+                return elements
+        elif kinds <= {tuple, list} or fields.are_in_order(elements, kinds):
+            try:
+                return list(starmap(self._struct, map(_VALUES, elements) if Row in kinds else elements))
+            except TypeError:
+                pass  # a record has another number of values; the line below raises an error that names it
+        return list(starmap(self._struct, map(fields.values, elements)))
+
     def __getstate__(self) -> dict[str, Any]:
-        return {"fields": self._fields}
+        return {"fields": None if self._fields is None else self._fields.names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["fields"])  # type: ignore[misc]
 
 
+def _as_object(value: Any) -> Any:
+    if isinstance(value, Row):
+        return value.as_dict()
+    return value._asdict() if isinstance(value, tuple) and hasattr(value, "_asdict") else value
+
+
 class CsvEncoder(Encoder):
-    r"""One CSV line per record: tuples, lists, Rows, NamedTuples by position; dicts and objects by name.
+    r"""An encoder of one CSV line per record.
 
     Args:
-        fields: names of the fields: what a header line says, and what is taken of dicts and objects.
-        dialect: separators and quotes; a header line is written unless `header` is "none".
-        types: of the fields; booleans and numbers are then written as Flink writes them, `true`, `1.0E10`, and texts are in quotes
-            where Flink's are (`_flink_lines`).
-
+        fields: the declared fields, in the order of the columns. Records that name their fields must have exactly these, and
+            are written by name. Tuples, lists and Rows without names are written by position (see `DeclaredFields`).
+            None: all records are written by position.
+        dialect: separators and quotes. A header line is written unless `header` is "none".
+        types: the types of the fields. Booleans and numbers are then written as Flink writes them: `true`, `1.0E10`.
+            Texts have quotes where Flink writes quotes (`_flink_lines`).
     >>> CsvEncoder(["id", "n"]).encode_batch([("a,b", 1), ("c", None)])
     b'"a,b",1\nc,\n'
     """
@@ -115,21 +145,28 @@ class CsvEncoder(Encoder):
 
     def __init__(
         self,
-        fields: Sequence[str] | None = None,
+        fields: Sequence[str] | DeclaredFields | None = None,
         dialect: CsvDialect | None = None,
         types: Sequence[TypeInformation] | None = None,
     ) -> None:
         self._types = types
-        self._fields = None if fields is None else list(fields)
+        self._fields = fields if fields is None or isinstance(fields, DeclaredFields) else DeclaredFields(fields)
+        names = () if self._fields is None else self._fields.names
         self._dialect = dialect or CsvDialect()
         separators = self._dialect.array_separators
-        self._lists = {n: separators[name] for n, name in enumerate(fields or ()) if name in separators}
+        self._lists = {n: separators[name] for n, name in enumerate(names) if name in separators}
         if self._dialect.header != "none" and fields is None:
-            raise InvalidJob("a CSV header needs names", remedy="give the encoder its fields")
+            raise InvalidJob("a CSV header needs the names of fields", remedy="give the encoder its fields")
+
+    def format_name(self) -> str:
+        names = "" if self._fields is None else ",".join(self._fields.names)
+        return f"{super().format_name()}({names}; {self._dialect})"
 
     def header(self) -> bytes:
-        """What a file begins with."""
-        return b"" if self._dialect.header == "none" else self._lines([self._fields or []])
+        """Return the header line of a file, or no bytes."""
+        return (
+            b"" if self._dialect.header == "none" else self._lines([list(self._fields.names if self._fields else ())])
+        )
 
     def encode(self, element: Any) -> bytes:
         return self.encode_batch([element])
@@ -142,27 +179,31 @@ class CsvEncoder(Encoder):
             return self._lines([self._join_lists(row) for row in values] if self._lists else values)
         except (TypeError, ValueError, KeyError, AttributeError, csv.Error) as error:
             raise RecordFormatError(
-                f"records such as {_shown(elements)} cannot be written as CSV: {error}",
+                f"records such as {_shown(elements, error)} cannot be written as CSV: {error}",
                 remedy="map them to tuples, or name the encoder's fields",
             ) from error
 
     @functools.cached_property
     def _texts(self) -> list[Callable[[Any], str] | None]:
-        """What writes a field whose text is another one in Flink, or the items of such a list."""
+        """Return, for each field, the function that writes Flink's text if it differs from Python's. It also writes list items."""
         kinds = [kind.element_type if isinstance(kind, ARRAYS) else kind for kind in self._types or ()]
-        return [text_of(kind) if is_written_otherwise(kind) else None for kind in kinds]
+        return [text_of(kind) if differs_from_python(kind) else None for kind in kinds]
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_texts"}
 
     def _values(self, elements: Sequence[Any]) -> Sequence[Any]:
-        if not elements or isinstance(elements[0], tuple | list | Row):
-            return elements
-        if self._fields is None:
-            raise InvalidJob(f"CSV of {type(elements[0]).__name__} needs names", remedy="give the encoder its fields")
-        if isinstance(elements[0], dict):
-            return [[value.get(name) for name in self._fields] for value in elements]
-        return [[getattr(value, name) for name in self._fields] for value in elements]
+        if self._fields is not None:
+            kinds = {element.__class__ for element in elements}
+            if kinds <= {tuple, list} and self._fields.fit(elements):
+                return elements
+            return list(zip(*self._fields.lists(elements), strict=True))
+        for element in elements:
+            if not isinstance(element, tuple | list | Row):
+                raise InvalidJob(
+                    f"{type(element).__name__} as CSV needs the names of fields", remedy="give the encoder its fields"
+                )
+        return elements
 
     def _join_lists(self, row: Sequence[Any]) -> list[Any]:
         return [
@@ -188,8 +229,11 @@ class CsvEncoder(Encoder):
         return out.getvalue().encode()
 
     def _flink_lines(self, rows: Sequence[Any]) -> bytes:
-        """A text of more than 24 characters is in quotes, as is one with a character that does not sort behind separator, quote and
-        line end: it could be one of them, and Flink's writer (Jackson's) does not look closer. Quotes are doubled."""
+        """Return lines with quotes where Flink's writer (Jackson's) puts them.
+
+        A text of more than 24 characters gets quotes. So does a text with a character that does not sort after the separator,
+        the quote and the line end. The writer then assumes that the character may be one of these. Quotes are doubled.
+        """
         delimiter, quote, escape = self._dialect.delimiter, self._dialect.quote or "", self._dialect.escape
         missing = self._dialect.null_value or ""
         safe = chr(max(map(ord, (delimiter, quote, "\r"))) + 1)
@@ -219,7 +263,7 @@ def _flink_text(value: Any, text: Callable[[Any], str] | None) -> Any:
 
 
 class FunctionEncoder(Encoder):
-    """A function from a record to its line, without the line end."""
+    """An encoder that calls a function from a record to its line, without the line end."""
 
     def __init__(self, function: Callable[[Any], str | bytes]) -> None:
         self._function = function
@@ -230,16 +274,21 @@ class FunctionEncoder(Encoder):
 
 
 class CompressedEncoder(Encoder):
-    """What another encoder gives, compressed: "gzip" or "zstd", a member for each batch."""
+    """An encoder that compresses another encoder's output with "gzip" or "zstd", one member for each batch."""
 
     def __init__(self, encoder: Encoder, compression: str) -> None:
         if compression not in COMPRESSIONS:
-            raise InvalidJob(f"compression={compression!r}", remedy=f"use one of {', '.join(COMPRESSIONS)}")
+            raise InvalidJob(
+                f"compression={compression!r} is not supported", remedy=f"use one of {', '.join(COMPRESSIONS)}"
+            )
         self._encoder = encoder
         self._compression = compression
 
     def with_input_type(self, type_info: TypeInformation) -> Encoder:
         return CompressedEncoder(self._encoder.with_input_type(type_info), self._compression)
+
+    def format_name(self) -> str:
+        return f"{self._compression} of {self._encoder.format_name()}"
 
     def header(self) -> bytes:
         header = header_of(self._encoder)
@@ -256,13 +305,13 @@ class CompressedEncoder(Encoder):
 
 
 def header_of(encoder: Encoder) -> bytes:
-    """What a file of this encoder begins with; nothing for most."""
+    """Return the header of this encoder's files; most encoders have none."""
     header = getattr(encoder, "header", None)
     return bytes(header()) if callable(header) else b""
 
 
 def suffix_of(encoder: Encoder) -> str:
-    """What names of an encoder's files end with, unless the user says otherwise."""
+    """Return the default suffix of this encoder's file names."""
     return str(getattr(encoder, "suffix", ""))
 
 
@@ -272,8 +321,17 @@ def _struct(fields: tuple[str, ...]) -> Any:
     return msgspec.defstruct("Record", [(name, Any) for name in names], rename=rename, gc=False)
 
 
+def _finite(value: Any) -> Any:
+    """Return a JSON value with None for Decimals that JSON cannot represent. msgspec does the same for floats."""
+    if isinstance(value, Decimal):
+        return value if value.is_finite() else None
+    if isinstance(value, dict):
+        return {name: _finite(one) for name, one in value.items()}
+    return list(map(_finite, value)) if isinstance(value, list | tuple) else value
+
+
 def _plain(value: Any) -> Any:
-    """What msgspec does not know by itself."""
+    """Return a value that msgspec can encode, for a type that msgspec does not know."""
     if isinstance(value, Row):
         return list(value) if value.get_field_names() is None else value.as_dict()
     if isinstance(value, np.datetime64 | np.timedelta64):
@@ -290,11 +348,11 @@ def _plain(value: Any) -> Any:
         return _of_subclass(value)
     if hasattr(type(value), "model_dump"):  # pydantic's
         return value.model_dump()
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
 def _of_subclass(value: date | timedelta) -> Any:
-    """Python's own of those of a subclass, such as pandas', whose NaT is not what it is, and which may have nanoseconds."""
+    """Return a value of Python's own class for a subclass such as pandas'. Return None for NaT, and a text for nanoseconds."""
     if value != value:
         return None
     if isinstance(value, timedelta):
@@ -305,7 +363,7 @@ def _of_subclass(value: date | timedelta) -> Any:
 
 
 def _plain_time(value: np.datetime64 | np.timedelta64) -> Any:
-    """As Python's own would be written; nanoseconds, and years that Python has not, as numpy writes them."""
+    """Return Python's own value, or numpy's text for nanoseconds and for years that Python does not support."""
     if np.isnat(value):
         return None
     known = value.astype(f"{value.dtype.kind}8[us]") if np.datetime_data(value.dtype)[0] in _FINER else value
@@ -315,6 +373,14 @@ def _plain_time(value: np.datetime64 | np.timedelta64) -> Any:
     return str(value)
 
 
-def _shown(elements: Sequence[Any]) -> str:
-    text = repr(elements[0]) if elements else ""
+def _shown(elements: Sequence[Any], error: Exception) -> str:
+    record = error.record if isinstance(error, FieldMismatch) else elements[0] if elements else ""
+    text = repr(record)
     return text if len(text) <= 200 else f"{text[:200]}…"
+
+
+_TO_PLAIN: dict[str, Any] = {
+    "builtin_types": (Decimal, datetime, date, timedelta, dt_time, uuid.UUID, bytes, bytearray, memoryview),
+    "enc_hook": _plain,
+}
+"""Arguments that convert records to builtins before `_finite` checks their numbers."""

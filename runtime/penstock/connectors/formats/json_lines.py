@@ -1,11 +1,11 @@
-"""JSON lines: one JSON value per line, blank lines left out.
+"""JSON lines: one JSON value per line. Blank lines are skipped.
 
-A whole block is decoded by one call of msgspec: into objects with the declared fields, or into dicts if nothing is
-declared. The call reads one JSON value after the other and does not look at line ends, so a glance at the block makes sure
-that each line is one object; a block of other values, or with blank lines, is decoded line by line, at half the speed.
+One call of msgspec decodes a whole block, into objects with the declared fields, or into dicts if no fields are declared. The
+call reads one JSON value after another and ignores line ends. So a quick check of the block makes sure that each line is one
+object. A block with other values or blank lines is decoded line by line, at half the speed.
 
-Types are checked as they are written: a field of type `float` takes `3`, one of type `int` does not take `3.5`, a field that
-is not optional must be there. Fields that are not declared are skipped, and are never parsed into objects.
+Types are checked as they are declared. A field of type `float` accepts `3`, and one of type `int` refuses `3.5`. A field that
+is not optional must exist. Undeclared fields are skipped, and are never parsed into objects.
 """
 
 from __future__ import annotations
@@ -47,13 +47,12 @@ _INTEGERS = {
 
 
 class JsonLinesFormat(StreamFormat):
-    r"""Reads JSON lines.
+    r"""A format that reads JSON lines.
 
     Args:
-        fields: what records are (see `formats.shape`), or None: any JSON values, as Python has them.
-        record: another form for the same fields: "tuple" (the cheapest), "dict" or "row".
+        fields: the record type (see `formats.shape`), or None: any JSON values in their Python types.
+        record: another form for the same fields: "tuple" (the fastest), "dict" or "row".
         on_error: "fail" or "side-output" (to `error_tag`).
-
     >>> decode = JsonLinesFormat({"id": str, "celsius": float | None}, record="tuple").decoder(b"")
     >>> decode(b'{"id":"a","celsius":1.5,"x":0}\n{"id":"b"}\n').rows().values
     [('a', 1.5), ('b', None)]
@@ -74,8 +73,8 @@ class JsonLinesFormat(StreamFormat):
         for field in () if self.shape is None else self.shape.fields:
             if (nested := _named_tuple_in(field.type)) is not None:
                 raise InvalidJob(
-                    f"field {field.name!r} of the JSON lines holds the NamedTuple {nested.__qualname__}, which inside a record "
-                    "would be read from a JSON array",
+                    f"field {field.name!r} of the JSON lines contains the NamedTuple {nested.__qualname__}. JSON lines read a nested "
+                    "NamedTuple from an array, not from an object",
                     remedy=f"make {nested.__qualname__} a dataclass, a TypedDict or a msgspec Struct",
                 )
         self.decoder(b"")
@@ -95,7 +94,7 @@ class JsonLinesFormat(StreamFormat):
 
 
 def _named_tuple_in(annotation: Any, above: tuple[Any, ...] = ()) -> type | None:
-    """A NamedTuple that values of the type are or hold."""
+    """Return a NamedTuple class that is the type or a part of it, or None."""
     if isinstance(annotation, TypeInformation):
         annotation = annotation.python_type
     if annotation in above:
@@ -125,10 +124,10 @@ def _checked(decoder: msgspec.json.Decoder[Any], to_batch: Callable[[list[Any]],
 
 
 def _is_object_per_line(data: bytes, count: int) -> bool:
-    """True only if a block that decoded into `count` values has as many lines and each is one object.
+    """Return True only if a block that decoded into `count` values has as many lines and each is one object.
 
-    In JSON no `{` follows a `}` but at top level, and no line end is in a string. So if every line begins with `{` and ends
-    with `}` no value goes over a line end, and with as many values as lines each line is one.
+    In JSON a `{` follows a `}` only at top level, and a string contains no line end. So if every line begins with `{` and ends
+    with `}`, no value crosses a line end. If there are also as many values as lines, each line is one value.
     """
     content = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(content == _LINE_FEED)
@@ -144,7 +143,7 @@ def _is_object_per_line(data: bytes, count: int) -> bool:
 
 
 class _Decoded(NamedTuple):
-    """What msgspec decodes a record into, how its fields are read and how records are made of it."""
+    """The class that msgspec decodes a record into, the functions that read its fields, and the one that makes records."""
 
     annotation: Any
     getters: list[Callable[[Any], Any]]
@@ -168,7 +167,7 @@ def _as_it_is(objects: list[Any]) -> list[Any]:
 
 
 def _as_dicts(shape: RecordShape) -> _Decoded:
-    """Dicts from the start; an optional field that is missing is None."""
+    """Return a form that decodes into dicts. A missing optional field becomes None."""
     hints = {
         f.name: typing.NotRequired[json_type(f.type) | None] if f.optional else json_type(f.type) for f in shape.fields
     }
@@ -188,7 +187,7 @@ def _as_dicts(shape: RecordShape) -> _Decoded:
 
 
 def _as_structs(shape: RecordShape) -> _Decoded:
-    """Objects with C slots, from which tuples, Rows, NamedTuples and dataclasses are made when they are asked for."""
+    """Return a form of objects with C slots. On request they become tuples, Rows, NamedTuples and dataclasses."""
     names = [f"f{n}" for n in range(len(shape.fields))]
     defaults = _defaults(shape.cls)
     fields: list[Any] = []
@@ -214,7 +213,7 @@ def _as_structs(shape: RecordShape) -> _Decoded:
 
 
 def _goes_through_struct(cls: Any) -> bool:
-    """NamedTuples, which msgspec takes for arrays, and plain dataclasses, which it fills more slowly than we do."""
+    """Return True for a NamedTuple, which msgspec reads as an array, and a plain dataclass, which msgspec fills more slowly."""
     if issubclass(cls, tuple):
         return True
     return (
@@ -242,7 +241,7 @@ def _defaults(cls: Any) -> dict[str, Any]:
 
 
 def json_type(declared: Any) -> Any:
-    """The annotation by which msgspec checks a field; integers stay within what a column of them holds."""
+    """Return the annotation by which msgspec checks a field. It limits integers to the range of their column."""
     if not isinstance(declared, TypeInformation):
         return _LONG if declared is int else declared
     if isinstance(declared, BasicTypeInfo):

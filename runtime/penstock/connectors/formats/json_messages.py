@@ -1,7 +1,8 @@
 """JSON in messages with the head of Confluent's registry: a zero byte, the id of a JSON schema, the value.
 
-JSON says by itself what it is, so a reader takes the head off and holds values against its own fields. A writer has its schema registered, or
-looks it up; as with Confluent's serializer the registry's rules hold for the schema, and records are not held against it one by one.
+JSON needs no schema to be read. So a reader removes the head and checks values against its own fields. A writer registers its
+schema or looks it up. The registry's rules apply to the schema, and single records are not checked against it. Confluent's
+serializer works in the same way.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ _SHOWN = 200
 
 
 class RegistryJsonMessages(MessageFormat):
-    """
+    """A format of JSON messages with a registry's head.
+
     Args:
-        fields: what records are, as of `JsonLinesFormat`.
+        fields: the record type, as in `JsonLinesFormat`.
         record: another form for the same fields.
-        registry: its URL, or a `SchemaRegistry`: messages with an id of no JSON schema are refused; None: ids are not looked at.
+        registry: its URL, or a `SchemaRegistry`; a message whose id is not the id of a JSON schema is refused. None: ids are
+            not checked.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class RegistryJsonMessages(MessageFormat):
         except Exception as error:
             raise RecordFormatError(
                 f"malformed JSON message: {error}: {bytes(message)[:_SHOWN]!r}",
-                remedy="check that it was written with a registry, and has these fields",
+                remedy="check that it was written with a registry and has the declared fields",
             ) from error
 
     def batch_decoder(self) -> DecodeMessages:
@@ -82,15 +85,16 @@ class RegistryJsonMessages(MessageFormat):
 
 
 class RegistryJsonWriter(SerializationSchema):
-    """
+    """A writer of JSON messages with a registry's head.
+
     Args:
-        subject: under which the registry has the schema, or gets it: `TOPIC-value` by its custom.
+        subject: the subject of the schema in the registry; the convention is `TOPIC-value`.
         schema: a JSON schema, as text.
         registry: its URL, or a `SchemaRegistry`.
-        fields: names for the fields of tuples, as of `JsonLinesEncoder`.
+        fields: names for the fields of tuples, as in `JsonLinesEncoder`.
 
     Raises:
-        InvalidJob: the schema is no JSON.
+        InvalidJob: the schema is not JSON.
     """
 
     def __init__(
@@ -99,7 +103,9 @@ class RegistryJsonWriter(SerializationSchema):
         try:
             json.loads(schema)
         except ValueError as error:
-            raise InvalidJob(f"not a JSON schema: {error}: {schema[:_SHOWN]!r}", remedy="give it as text") from error
+            raise InvalidJob(
+                f"the text is not a JSON schema: {error}: {schema[:_SHOWN]!r}", remedy="give the schema as JSON text"
+            ) from error
         self._subject = subject
         self._schema = RegisteredSchema(KIND, schema)
         self._registry = SchemaRegistry.of(registry)

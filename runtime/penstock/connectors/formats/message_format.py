@@ -1,6 +1,6 @@
-"""Messages that become columns, as lines of files do: a format of messages decodes many of them into one batch.
+"""Formats of messages: they decode many messages into one batch, which can become columns like the lines of files.
 
-The batch has the decoded objects and makes columns of them only where an operator asks for columns (`object_batch`).
+The batch contains the decoded objects. It makes columns of them only if an operator asks for columns (`object_batch`).
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from penstock.connectors.formats.shape import RecordShape
 
 DecodeMessages = Callable[[Sequence[bytes]], Batch]
-"""A record for each message. Raises whatever a bad one makes the decoder raise, and then nothing was taken."""
+"""Function that returns a record for each message. If a message is bad it raises the decoder's error and takes no message."""
 
 
 class MessageFormat(DeserializationSchema):
-    """A schema of messages that has a faster way for many, and columns where its records have such."""
+    """A schema of messages with a faster way to decode many, and with columns if its records have columns."""
 
     @abstractmethod
     def batch_decoder(self) -> DecodeMessages: ...
 
 
 class RecordBatches:
-    """Makes batches of decoded records.
+    """A maker of batches from decoded objects.
 
     Args:
-        shape: of the records; None: they have no columns.
-        to_rows: makes the records of what was decoded; None: that is them.
-        getters: of the fields of what was decoded; dicts need none.
-        size: bytes of what was decoded, where Python cannot tell.
+        shape: the shape of the records; None: they have no columns.
+        to_rows: makes a record of a decoded object; None: the decoded objects are the records.
+        getters: functions that read the fields of a decoded object; dicts need none.
+        size: bytes of a decoded object, if Python cannot measure it.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class RecordBatches:
         return self.rows(objects) if self._kind is None else ObjectBatch(objects, self._kind)
 
     def rows(self, objects: list[Any]) -> RowBatch:
-        """Whatever columns there are."""
+        """Return the records as rows, even if the shape has columns."""
         return RowBatch(self._to_rows(objects))
 
 
@@ -66,7 +66,9 @@ def _by_name(names: Sequence[str]) -> list[Callable[[Any], Any]]:
 
 
 def of_lines(format: StreamFormat) -> DecodeMessages:
-    """Messages that are lines each, without their ends. A text is a text, whatever stands in it; of others, JSON may stand on several lines.
+    """Return a decoder of messages that are single lines without line ends.
+
+    A text message may contain line ends. A JSON message may have several lines.
 
     Raises:
         InvalidJob: the format has a header.
@@ -81,13 +83,13 @@ def of_lines(format: StreamFormat) -> DecodeMessages:
     def decode(values: Sequence[bytes]) -> Batch:
         data = b"\n".join(values)
         if len(values) == 1:
-            if is_json:  # between its parts, for within them it has no line ends
+            if is_json:  # a line end can only be between tokens, because JSON strings contain none
                 data = data.replace(b"\n", b" ")
         elif data.count(b"\n") != len(values) - 1:
             raise MalformedBlock("values of several lines are decoded one by one")
         batch = decode_lines(data)
         if len(batch) != len(values):
-            raise MalformedBlock("not one record for a message")
+            raise MalformedBlock("the number of records differs from the number of messages")
         return batch
 
     return decode

@@ -1,14 +1,16 @@
 """Records that were decoded into objects, and become columns only when an operator asks for columns.
 
-msgspec turns a JSON line into an object with C slots in about 0.1 µs and has then checked every type; Arrow's own JSON
-reader needs three times as long, and columns made of such objects are still cheaper than its columns. Whether the first
-operator wants rows or columns a reader cannot know, so the batch makes what is asked for, once.
+msgspec turns a JSON line into an object with C slots in about 0.1 µs, which includes a check of every type. Arrow's own JSON
+reader needs three times as long. msgspec is faster even if the objects are converted to columns afterwards. A reader cannot
+know whether the first operator wants rows or columns. So the batch makes each form once, on request.
 """
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from penstock.connectors.formats.arrow_types import fields_of_class
@@ -16,15 +18,42 @@ from penstock.records.batch import ColumnBatch, RowBatch, joined_timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from decimal import Decimal
 
-    import numpy as np
     import numpy.typing as npt
 
     from penstock.connectors.formats.shape import RecordShape
 
 
+def _may_change(kind: pa.DataType) -> bool:
+    """Return whether a column of this type may change values of the declared Python type."""
+    types = pa.types
+    return any(is_kind(kind) for is_kind in (types.is_timestamp, types.is_time, types.is_decimal, types.is_float32))
+
+
+def _keeps_values(values: list[Any], kind: pa.DataType) -> bool:
+    """Return whether a column of this type keeps these values unchanged, with the same type and the same text.
+
+    A column of times has one zone for all values, and a column of decimals has one scale.
+    """
+    if pa.types.is_timestamp(kind) or pa.types.is_time(kind):
+        zone = None if getattr(kind, "tz", None) is None else UTC
+        return {getattr(value, "tzinfo", False) for value in values if value is not None} <= {zone}
+    if pa.types.is_decimal(kind):
+        return all(_is_exact(value, kind) for value in values if value is not None)
+    with np.errstate(over="ignore"):
+        numbers = np.array(values, np.float64)
+        return bool(np.all((numbers.astype(np.float32) == numbers) | np.isnan(numbers)))
+
+
+def _is_exact(value: Decimal, kind: pa.DataType) -> bool:
+    """Return whether a column of decimals keeps the value exactly: the same scale, all digits, and no negative zero."""
+    sign, digits, exponent = value.as_tuple()
+    return exponent == -kind.scale and len(digits) <= kind.precision and not (sign and not value)
+
+
 class ObjectColumns:
-    """How columns and rows are made of the decoded objects of one shape. `getters`: one per field. `size`: bytes of an object."""
+    """The rules for columns and rows of decoded objects. `getters` has one per field. `size` returns the bytes of an object."""
 
     def __init__(
         self,
@@ -39,7 +68,29 @@ class ObjectColumns:
         self.size = size
         self._getters = getters
         self._nested = [pa.types.is_nested(field.type) for field in self.schema]
-        self.is_flat = not any(self._nested)
+        self._is_flat = not any(self._nested)
+        self._inexact = [index for index, field in enumerate(self.schema) if _may_change(field.type)]
+
+    def keeps_values(self, objects: list[Any]) -> bool:
+        """Return whether records that are made of the columns are equal to the objects, and of the same types."""
+        return self._is_flat and all(
+            _keeps_values(list(map(self._getters[index], objects)), self.schema.field(index).type)
+            for index in self._inexact
+        )
+
+    def changed_values(self, objects: list[Any]) -> dict[str, Sequence[Any]]:
+        """Return the values of times and `float32` that their columns change, by field.
+
+        A column of decimals gives equal values, so it keeps its declared type.
+        """
+        found: dict[str, Sequence[Any]] = {}
+        for index in self._inexact:
+            field = self.schema.field(index)
+            if not pa.types.is_decimal(field.type):
+                values = list(map(self._getters[index], objects))
+                if not _keeps_values(values, field.type):
+                    found[field.name] = values
+        return found
 
     def column(self, objects: list[Any], index: int) -> pa.Array:
         values = list(map(self._getters[index], objects))
@@ -49,7 +100,7 @@ class ObjectColumns:
 
 
 def _plain(value: Any) -> Any:
-    """Nested records as dicts, as Arrow takes them."""
+    """Return nested records as dicts, because Arrow accepts no other form."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -60,7 +111,7 @@ def _plain(value: Any) -> Any:
 
 
 class ObjectBatch(ColumnBatch):
-    """A ColumnBatch over decoded objects. A column that was made is kept, and goes along where the batch is cut."""
+    """A ColumnBatch over decoded objects. It keeps each column that it has made, and parts of the batch reuse it."""
 
     __slots__ = ("_arrays", "_kind", "_objects")
 
@@ -117,7 +168,7 @@ class ObjectBatch(ColumnBatch):
         part._arrays = {index: array.take(indices) for index, array in self._arrays.items()}
         return part
 
-    def goes_with(self, other: ColumnBatch) -> bool:
+    def has_same_columns_as(self, other: ColumnBatch) -> bool:
         return (
             isinstance(other, ObjectBatch)
             and self._kind is other._kind
@@ -132,15 +183,21 @@ class ObjectBatch(ColumnBatch):
             whole._arrays[index] = pa.concat_arrays([part.column_at(index) for part in parts])
         return whole
 
-    def goes_as_columns(self, *, wanted: bool) -> bool:
-        """Nested records never: making columns of them and records of those again costs many times what they do."""
-        return wanted and self._kind.is_flat
+    def travels_as_columns(self, *, wanted: bool) -> bool:
+        """Return whether columns are wanted and no column changes a value.
+
+        Nested records never travel as columns, because converting them to columns and back costs many times as much.
+        """
+        return wanted and self._kind.keeps_values(self._objects)
+
+    def changed_values(self) -> dict[str, Sequence[Any]]:
+        return self._kind.changed_values(self._objects)
 
     def __len__(self) -> int:
         return len(self._objects)
 
     def approximate_bytes(self) -> int:
-        """Of the objects: making columns only to look at their size would be most of the work."""
+        """Return the bytes of the objects. Creating columns only to measure their size would take most of the time."""
         size, count = self._kind.size, len(self._objects)
         if size is None or not count:
             return RowBatch(self._objects).approximate_bytes()

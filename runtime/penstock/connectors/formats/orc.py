@@ -1,7 +1,7 @@
-"""ORC files, read and written in columns, a stripe at a time.
+"""ORC files, read and written in columns, one stripe at a time.
 
-A position is a stripe and a row in it; stripes before it are not touched, and a reader that starts inside a stripe decodes it again. A file is read by one
-subtask: Arrow does not tell where stripes begin. A stripe is in memory as a whole.
+A position is a stripe and a row in it. A reader does not touch earlier stripes, and decodes the stripe of its position again.
+One subtask reads a file, because Arrow does not report where stripes begin. A stripe is in memory as a whole.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.connectors.core.source import ReadBounds, SplitReader
 from penstock.connectors.formats.bulk import BulkWriter, ByteSink, ColumnsFileWriter, ColumnsWriterFactory
-from penstock.connectors.formats.declared_columns import columns_in, shaped
+from penstock.connectors.formats.columns.declared_columns import columns_in, shape_in, shaped
 from penstock.connectors.formats.record_format import BulkFormat
 from penstock.connectors.formats.shape import Declaration, RecordShape
-from penstock.connectors.source import ReadBounds, SplitReader
 from penstock.records.batch import ColumnBatch
 
 if TYPE_CHECKING:
@@ -28,10 +28,11 @@ _MOST_ROWS = 1_000_000
 
 
 class OrcFormat(BulkFormat):
-    """Reads the declared columns of ORC files; all of them, as dicts, if none are declared.
+    """A format that reads the declared columns of ORC files; all of them, as dicts, if none are declared.
 
     Args:
-        fields: which columns, their types and what records are (see `formats.shape`). A column of another type is cast if no value is lost.
+        fields: the columns, their types and the record type (see `formats.shape`). A column of another type is cast if no value
+            is lost.
         record: another form for the same fields: "tuple", "dict" or "row".
         case_sensitive: whether the names of columns must match in case.
     """
@@ -66,6 +67,7 @@ class OrcReader(SplitReader):
         self._file = file
         self._shape = format.shape or RecordShape.of(file.schema, format.record)
         self._columns = columns_in(file.schema, self._shape, path, case_sensitive=format.case_sensitive)
+        self._shape = shape_in(file.schema, self._shape, self._columns)
         stripe, row = (0, 0) if position is None else position
         self._stripe: int = stripe
         self._row: int = row
@@ -86,11 +88,11 @@ class OrcReader(SplitReader):
         return ColumnBatch(part, None, self._shape.maker)
 
     def _decoded(self) -> pa.RecordBatch | None:
-        """The rest of the stripe at hand, or the next one that has rows."""
+        """Return the rest of the current stripe, or the next stripe that has rows, or None at the end."""
         while self._stripe < self._file.nstripes:
             try:
                 batch = self._file.read_stripe(self._stripe, [name for name, _ in self._columns])
-                batch = shaped(batch.slice(self._row), self._columns, self._shape, self._path)
+                batch = shaped(batch.slice(self._row), self._columns, self._shape, self._path, f"stripe {self._stripe}")
             except (pa.ArrowException, OSError) as error:
                 raise _unreadable(self._path, error, f", stripe {self._stripe}") from error
             if batch.num_rows:
@@ -113,17 +115,17 @@ class OrcReader(SplitReader):
 def _unreadable(path: str, error: Exception, where: str = "") -> RecordFormatError:
     return RecordFormatError(
         f"cannot read the ORC file {path!r}{where}: {error}",
-        remedy="the file is damaged, not ORC, or not of the declared types; remove or correct it",
+        remedy="the file is damaged, is not ORC, or does not have the declared types; remove or correct it",
     )
 
 
 class OrcWriterFactory(ColumnsWriterFactory):
-    """Writes ORC.
+    """A factory of ORC writers.
 
     Args:
-        fields: the columns (see `formats.shape`); rows must have these fields, columns are cast to their types.
+        fields: the columns (see `formats.shape`). Rows must have these fields, and columns are cast to their types.
         compression: "snappy", "zstd", "zlib", "lz4" or "none".
-        stripe_bytes: of a stripe, about.
+        stripe_bytes: approximate bytes of a stripe.
     """
 
     suffix = ".orc"
@@ -132,25 +134,27 @@ class OrcWriterFactory(ColumnsWriterFactory):
         self.shape = RecordShape.of(fields)
         assert self.shape.schema
         if compression not in _COMPRESSIONS:
-            raise InvalidJob(f"compression={compression!r} of ORC", remedy=f"give one of {', '.join(_COMPRESSIONS)}")
+            raise InvalidJob(
+                f"ORC does not support compression={compression!r}", remedy=f"give one of {', '.join(_COMPRESSIONS)}"
+            )
         self.compression = compression
         self.stripe_bytes = stripe_bytes
 
     @staticmethod
     def by_properties(fields: Declaration, properties: Mapping[str, Any]) -> OrcWriterFactory:
-        """By ORC's own names: `orc.compress` and `orc.stripe.size`.
+        """Return a factory for ORC's own property names: `orc.compress` and `orc.stripe.size`.
 
         Raises:
-            InvalidJob: others, or none of a name.
+            InvalidJob: a property is unknown, or its value is invalid.
         """
         unknown = sorted(set(properties) - {"orc.compress", "orc.stripe.size"})
         if unknown:
             raise InvalidJob(
-                f"ORC writers do not know {', '.join(unknown)}", remedy="orc.compress and orc.stripe.size can be set"
+                f"ORC writers do not know {', '.join(unknown)}", remedy="set only orc.compress and orc.stripe.size"
             )
         size = str(properties.get("orc.stripe.size", _STRIPE_BYTES))
         if not size.isdigit() or int(size) < 1:
-            raise InvalidJob(f"orc.stripe.size={size!r}", remedy="give a number of bytes")
+            raise InvalidJob(f"orc.stripe.size={size!r} is not a positive number", remedy="give a number of bytes")
         compression = str(properties.get("orc.compress", "ZLIB" if properties else "zstd")).lower()
         return OrcWriterFactory(fields, compression=compression, stripe_bytes=int(size))
 
@@ -176,5 +180,5 @@ class OrcFileWriter(ColumnsFileWriter):
         except pa.ArrowException as error:
             raise RecordFormatError(
                 f"columns {table.schema.names} cannot be written as ORC: {error}",
-                remedy="give the fields types that ORC has: no unsigned numbers, times of day or durations",
+                remedy="declare types that ORC supports: it has no unsigned numbers, times of day or durations",
             ) from error

@@ -1,7 +1,7 @@
 """Parquet files, read in columns, a piece of a row group at a time.
 
-A position is a row group and a row in it. A reader that starts inside a row group decodes its beginning again and throws
-it away; row groups before it are not touched.
+A position is a row group and a row in it. A reader that starts inside a row group decodes its beginning again and discards it.
+It does not touch earlier row groups.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.common.errors import RecordFormatError
-from penstock.connectors.formats.declared_columns import columns_in, shaped
+from penstock.connectors.core.source import ReadBounds, SplitReader
+from penstock.connectors.formats.columns.declared_columns import columns_in, shape_in, shaped
 from penstock.connectors.formats.record_format import BulkFormat
 from penstock.connectors.formats.shape import Declaration, RecordShape
-from penstock.connectors.source import ReadBounds, SplitReader
 from penstock.records.batch import ColumnBatch
 
 if TYPE_CHECKING:
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class ParquetFormat(BulkFormat):
-    """Reads the declared columns of Parquet files; all of them, as dicts, if none are declared.
+    """A format that reads the declared columns of Parquet files; all of them, as dicts, if none are declared.
 
     Args:
-        fields: which columns, their types and what records are (see `formats.shape`). A column of another type is cast if
-            no value is lost.
+        fields: the columns, their types and the record type (see `formats.shape`). A column of another type is cast if no
+            value is lost.
         record: another form for the same fields: "tuple", "dict" or "row".
-        batch_size: most records decoded at once.
+        batch_size: maximum number of records decoded at once.
         case_sensitive: whether the names of columns must match in case.
     """
 
@@ -65,7 +65,7 @@ class ParquetFormat(BulkFormat):
 
 
 class ParquetReader(SplitReader):
-    """Reads the row groups `groups` of one file."""
+    """A reader of the row groups `groups` of one file."""
 
     def __init__(
         self, format: ParquetFormat, path: str, file: pq.ParquetFile, groups: list[int], position: Any
@@ -74,6 +74,7 @@ class ParquetReader(SplitReader):
         self._file = file
         self._shape = format.shape or RecordShape.of(file.schema_arrow, format.record)
         self._columns = columns_in(file.schema_arrow, self._shape, path, case_sensitive=format.case_sensitive)
+        self._shape = shape_in(file.schema_arrow, self._shape, self._columns)
         self._batch_size = format.batch_size
         self._groups = groups
         group, row = (groups[0] if groups else 0, 0) if position is None else position
@@ -121,12 +122,13 @@ class ParquetReader(SplitReader):
         try:
             if self._batches is None:
                 self._batches = self._open_group()
-            return shaped(next(self._batches), self._columns, self._shape, self._path)
+            where = f"row group {self._groups[self._index]}"
+            return shaped(next(self._batches), self._columns, self._shape, self._path, where)
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(self._path, error, f", row group {self._groups[self._index]}") from error
 
     def _open_group(self) -> Iterator[pa.RecordBatch]:
-        """Batches of the current row group from the current row on."""
+        """Yield the batches of the current row group from the current row on."""
         skip = self._row
         for batch in self._file.iter_batches(
             self._batch_size, [self._groups[self._index]], [name for name, _ in self._columns], use_threads=False
@@ -149,7 +151,7 @@ class ParquetReader(SplitReader):
 
 
 def _groups_between(file: pq.ParquetFile, start: int, end: int) -> list[int]:
-    """Row groups whose first byte lies in the range, so that ranges that cover a file share its groups out."""
+    """Return the row groups whose first byte lies in the range. So each group belongs to exactly one of the ranges that cover a file."""
     groups = []
     for number in range(file.num_row_groups):
         column = file.metadata.row_group(number).column(0)
@@ -162,5 +164,5 @@ def _groups_between(file: pq.ParquetFile, start: int, end: int) -> list[int]:
 def _unreadable(path: str, error: Exception, where: str = "") -> RecordFormatError:
     return RecordFormatError(
         f"cannot read the Parquet file {path!r}{where}: {error}",
-        remedy="the file is damaged, not Parquet, or not of the declared types; remove or correct it",
+        remedy="the file is damaged, is not Parquet, or does not have the declared types; remove or correct it",
     )

@@ -1,11 +1,12 @@
-"""What a format is, and what happens to records it cannot read.
+"""The interfaces of formats, and the handling of records that a format cannot read.
 
-Two kinds, as in Flink. A `StreamFormat` has records that are lines: it decodes a block of whole lines at once, so its
-position is a byte offset; the simplest gives the lines themselves. A `BulkFormat` has files that only a reader of the whole file understands (Parquet).
+Formats are of two kinds, as in Flink. The records of a `StreamFormat` are lines. It decodes a block of whole lines at once, so
+its position is a byte offset. The simplest one returns the lines themselves. Only a reader of the whole file understands the
+files of a `BulkFormat` (Parquet).
 
-A malformed record is never dropped silently. `on_error="fail"` fails the job with a `RecordFormatError` that names the
-file, the line and the text. `on_error="side-output"` sends a `RejectedRecord` to the side output `error_tag` and goes on.
-A block is decoded as a whole; only one that fails is taken apart to find out which of its records are bad.
+A malformed record is never dropped silently. `on_error="fail"` fails the job with a `RecordFormatError` that names the file,
+the line and the text. `on_error="side-output"` sends a `RejectedRecord` to the side output `error_tag`, and the job continues.
+A block is decoded as a whole. If that fails, the block is divided to find its bad records.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.records.batch import RowBatch
 
 if TYPE_CHECKING:
-    from penstock.connectors.source import SplitReader
+    from penstock.connectors.core.source import SplitReader
     from penstock.records.batch import Batch
 
 MALFORMED_RECORDS = "malformed-records"
-"""The side output of rejected records, unless the user names another."""
+"""Default side output of rejected records."""
 _SHOWN = 200
 
 
@@ -32,20 +33,20 @@ class RejectedRecord(NamedTuple):
 
     path: str
     line: int | None
-    """From 1; None where the file is read in ranges."""
+    """Line number from 1; None if the file is read in ranges."""
     offset: int
-    """Of the record's first byte in the (decompressed) file."""
+    """Offset of the record's first byte in the (decompressed) file."""
     record: str
-    """All of its text, bytes that are no text escaped."""
+    """Complete text of the record. Bytes that are not text are escaped."""
     reason: str
 
 
 class MalformedBlock(ValueError):
-    """A decoder found something wrong with a block; the text says what."""
+    """An error of a decoder about a block. The text is the reason."""
 
 
 class Block(NamedTuple):
-    """Whole records, the last one with or without its line end. `line`: of the first one, from 1; None: unknown."""
+    """Whole records, the last one with or without its line end. `line` is the number of the first, from 1; None: unknown."""
 
     offset: int
     line: int | None
@@ -53,25 +54,41 @@ class Block(NamedTuple):
 
 
 Decode = Callable[[bytes], "Batch"]
-"""Decodes a block of whole records. Raises MalformedBlock, and then nothing of the block was taken."""
+"""Function that decodes a block of whole records. If it raises MalformedBlock it has taken no record of the block."""
+
+
+class SuspiciousDecoder(ABC):
+    """A `Decode` that can report at little cost which records of a block may have caused its failure."""
+
+    @abstractmethod
+    def __call__(self, data: bytes) -> Batch: ...
+
+    @abstractmethod
+    def suspects(self, records: list[bytes]) -> dict[int, str | None]:
+        """Return records that may be malformed, by their index, with the reason.
+
+        A record without a reason must be decoded alone to find out. Other records may be malformed, too.
+        """
 
 
 class RecordFormat(ABC):
-    """Common to both kinds. Picklable; made on the client, opened in the task."""
+    """The base class of both kinds. A format is picklable; the client makes it, and the task opens it."""
 
     def __init__(self, *, on_error: str = "fail", error_tag: Any = MALFORMED_RECORDS) -> None:
         if on_error not in ("fail", "side-output"):
-            raise InvalidJob(f"on_error={on_error!r}", remedy="write on_error='fail' or on_error='side-output'")
+            raise InvalidJob(
+                f"on_error={on_error!r} is not a valid choice", remedy="write on_error='fail' or on_error='side-output'"
+            )
         self.on_error = on_error
         self.error_tag: str = getattr(error_tag, "tag_id", error_tag)
 
     @property
     @abstractmethod
     def splittable(self) -> bool:
-        """Whether a reader may begin in the middle of a file."""
+        """Return True if a reader may begin in the middle of a file."""
 
     def produced_type(self) -> Any:
-        """Type of the records, None if unknown."""
+        """Return the type of the records, or None if unknown."""
         return None
 
     @property
@@ -80,10 +97,10 @@ class RecordFormat(ABC):
 
 
 class StreamFormat(RecordFormat):
-    """A format of lines."""
+    """A format whose records are lines."""
 
     what = "record"
-    """Names a record in messages: "JSON line"."""
+    """Name of a record in error messages: "JSON line"."""
 
     @property
     def splittable(self) -> bool:
@@ -91,26 +108,30 @@ class StreamFormat(RecordFormat):
 
     @property
     def header_lines(self) -> int:
-        """Lines at the head of the file that are no records (0 or 1)."""
+        """Return the number of lines at the head of the file that are not records (0 or 1)."""
         return 0
 
     @abstractmethod
     def decoder(self, header: bytes) -> Decode:
-        """The function that decodes blocks of a file with this header line.
+        """Return the function that decodes blocks of a file with this header line.
 
         Args:
-            header: empty if `header_lines` is 0, and for a file in which nothing stands.
+            header: the header line; empty if `header_lines` is 0, and for an empty file.
 
         Raises:
-            RecordFormatError: the header does not fit; the reader adds the file's name.
+            RecordFormatError: the header does not match the format. The reader adds the file's name.
         """
 
-    def last_record_end(self, data: bytes) -> int:
-        """Length of the part of `data`, which begins with a record, that holds whole records; 0 if none is whole."""
-        return data.rfind(b"\n") + 1
+    def last_record_end(self, data: bytes, *, is_last: bool = False) -> int:
+        """Return the length of the whole records at the start of `data`; 0 if none is whole. `data` begins with a record.
+
+        Args:
+            is_last: `data` ends the file, so its last record needs no line end.
+        """
+        return len(data) if is_last else data.rfind(b"\n") + 1
 
     def records(self, data: bytes) -> list[bytes]:
-        """The single records of a block, each with its line end."""
+        """Return the single records of a block, each with its line end."""
         *lines, rest = data.split(b"\n")
         found = [line + b"\n" for line in lines]
         if rest:
@@ -119,18 +140,18 @@ class StreamFormat(RecordFormat):
 
     @staticmethod
     def text_line_format(charset_name: str = "UTF-8") -> StreamFormat:
-        """Lines of text as str (PyFlink's name)."""
+        """Return a format of text lines as str (PyFlink's name)."""
         return TextLineFormat(charset_name)
 
 
 class TextLineFormat(StreamFormat):
-    r"""Every line as a str, without its line end (`\n` or `\r\n`).
+    r"""A format that reads every line as a str, without its line end (`\n` or `\r\n`).
 
     Args:
-        charset_name: a charset in which a line end is the byte 0x0A and nothing else is: UTF-8, ASCII, Latin-1, …
+        charset_name: a charset whose only byte 0x0A is the line end: UTF-8, ASCII, Latin-1, …
 
     Raises:
-        InvalidJob: no such charset, or lines cannot be told apart in its bytes (UTF-16).
+        InvalidJob: the charset does not exist, or its line end is not the single byte 0x0A (UTF-16).
 
     >>> TextLineFormat().decoder(b"")("one\ntwo\r\nthree".encode()).rows().values
     ['one', 'two', 'three']
@@ -146,8 +167,10 @@ class TextLineFormat(StreamFormat):
             self.charset = codecs.lookup(charset_name).name
         except LookupError:
             raise InvalidJob(
-                f"no charset {charset_name!r}", remedy="use one that Python knows, such as UTF-8"
+                f"the charset {charset_name!r} does not exist", remedy="use one that Python knows, such as UTF-8"
             ) from None
+        if self.charset == "utf-8-sig":  # the reader of files skips a byte order mark anyway
+            self.charset = "utf-8"
         if "a\n".encode(self.charset) != b"a\n":
             raise InvalidJob(
                 f"text lines cannot be read in {charset_name!r}: its line end is not one byte",
@@ -180,19 +203,20 @@ class BulkFormat(RecordFormat):
 
     @abstractmethod
     def open(self, path: str, file: Any, start: int, end: int, position: Any) -> SplitReader:
-        """A reader of the records of a file (a seekable binary file object) that begin between bytes `start` and `end`."""
+        """Return a reader of the file's records that begin between bytes `start` and `end`. `file` is seekable and binary."""
 
 
 def isolate(format: StreamFormat, decode: Decode, block: Block, path: str) -> tuple[Batch | None, list[RejectedRecord]]:
-    """Decodes the good records of a block that does not decode as a whole, and tells which are bad.
+    """Decode the good records of a block that does not decode as a whole. Return them and the rejected records.
 
-    Halves the block again and again: for k bad records among n it decodes about k·log2(n) pieces.
+    It first tries the records that the decoder suspects. If the others do not decode either, it halves them repeatedly. For k bad
+    records among n it then decodes about k·log2(n) pieces.
 
     Raises:
-        RecordFormatError: the format's `on_error` is "fail"; for the first bad record.
+        RecordFormatError: the format's `on_error` is "fail". The error names the first bad record.
     """
     records = format.records(block.data)
-    bad = _find_bad(decode, records, 0, len(records))
+    bad = _malformed_records(decode, records)
     rejected = []
     bad_indexes = set()
     offset, line, index = block.offset, block.line, 0
@@ -214,7 +238,21 @@ def isolate(format: StreamFormat, decode: Decode, block: Block, path: str) -> tu
         raise malformed(f"block of {format.what}s", path, block.line, block.offset, text, str(error)) from error
 
 
+def _malformed_records(decode: Decode, records: list[bytes]) -> Iterator[tuple[int, str]]:
+    """Return index and reason of the malformed records, in order."""
+    found: dict[int, str] = {}
+    suspects = decode.suspects(records) if isinstance(decode, SuspiciousDecoder) else {}
+    for index, reason in suspects.items():
+        reasons = [reason] if reason is not None else [why for _, why in _find_bad(decode, records, index, index + 1)]
+        found.update((index, why) for why in reasons)
+    rest = [index for index in range(len(records)) if index not in found]
+    found.update((rest[place], why) for place, why in _find_bad(decode, [records[n] for n in rest], 0, len(rest)))
+    return iter(sorted(found.items()))
+
+
 def _find_bad(decode: Decode, records: list[bytes], start: int, end: int) -> Iterator[tuple[int, str]]:
+    if start == end:
+        return
     try:
         decode(b"".join(records[start:end]))
     except MalformedBlock as error:
@@ -227,7 +265,7 @@ def _find_bad(decode: Decode, records: list[bytes], start: int, end: int) -> Ite
 
 
 def malformed(what: str, path: str, line: int | None, offset: int, text: str, reason: str) -> RecordFormatError:
-    """The error for a record that cannot be read, with its text shortened."""
+    """Return the error for a record that cannot be read, with its text shortened."""
     where = f"byte {offset}" if line is None else f"line {line}, byte {offset}"
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
     return RecordFormatError(

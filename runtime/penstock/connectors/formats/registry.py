@@ -1,10 +1,13 @@
-"""A client of Confluent's schema registry, or of what speaks its REST API (Apicurio, Karapace, Redpanda), and the head of its messages.
+"""A client of Confluent's schema registry or a compatible one (Apicurio, Karapace, Redpanda), and the head of its messages.
 
-Schemas are asked for once by each process: an id's schema never changes.
+Each process requests a schema once, because the schema of an id never changes.
 
-**The wire format**: a zero byte, the id of the writer's schema (32 bits, big-endian), then what the format puts there. A registry that does not
-answer is an error of the platform's and not of a message: the job fails over, nothing goes to a side output. One that knows no such id is an
-answer: the message is malformed, else a few bytes of a stranger's would end the job for ever.
+**The wire format** is a zero byte, the id of the writer's schema (32 bits, big-endian), then the content of the format.
+
+* A registry that does not answer is a platform error, not a malformed message. The job fails over, and no record goes to a
+  side output.
+* A registry that answers that the id is unknown makes the message malformed. Otherwise a few foreign bytes could fail the job
+  for ever.
 """
 
 from __future__ import annotations
@@ -19,8 +22,8 @@ import urllib.request
 from http.client import HTTPException
 from typing import Any, NamedTuple
 
+from penstock.common.credentials.secret_file import read_secret
 from penstock.common.errors import InvalidJob, PlatformError, SinkError, SourceError
-from penstock.common.secret_file import read_secret
 from penstock.connectors.formats.record_format import MalformedBlock
 
 HEAD = struct.Struct(">bI")
@@ -28,24 +31,24 @@ _TIMEOUT_S = 5.0
 _TRIES = 5
 _PAUSE_S = 0.2
 _NO_SUCH_SUBJECT, _NO_SUCH_VERSION, _NO_SUCH_SCHEMA = 40401, 40402, 40403
-"""The registry's codes; an address that is wrong gives 404 without one."""
+"""Error codes of the registry. A wrong address returns 404 without such a code."""
 _ABSENT = (_NO_SUCH_SUBJECT, _NO_SUCH_VERSION, _NO_SUCH_SCHEMA)
 _TRIES_FOR_NEW = 2
-"""A schema that was registered a moment ago may not have come to the server that is asked."""
+"""Attempts for an unknown id: a schema that was just registered may not have reached the server."""
 _ABSENT_S = 5.0
 _MOST_ABSENT = 10_000
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _REMEDIES = {
-    401: "give user and password: user_info_file",
-    403: "give this user the right to do it",
+    401: "give a file with user and password: user_info_file",
+    403: "give this user the right to it",
     404: "register the schema, or correct the address; messages without a registry have no ids",
-    409: "the schema is not compatible with those before it, by the subject's rules: change it, or the rules",
-    422: "the registry cannot read the schema, or does not allow it: see what it says of it",
+    409: "the subject's compatibility rules refuse the schema: change the schema, or the rules",
+    422: "the registry cannot read the schema, or does not allow it: correct the schema by its message",
 }
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Passwords go to no other server than the one they were given for."""
+    """A redirect handler that sends passwords only to the server for which they were configured."""
 
     def redirect_request(self, req: urllib.request.Request, *about: Any) -> urllib.request.Request | None:
         found = super().redirect_request(req, *about)
@@ -58,11 +61,11 @@ _OPENER = urllib.request.build_opener(_Redirects)
 
 
 class SchemaAbsent(SourceError):
-    """The registry has answered: it has no such schema. So whoever names it is mistaken, and nothing is away."""
+    """The registry's answer that a schema does not exist. So the message or subject is wrong, and no service is unavailable."""
 
 
 class Reference(NamedTuple):
-    """A schema that another one uses, by the `name` that it has there."""
+    """A schema that another one uses, with the `name` by which that schema refers to it."""
 
     name: str
     subject: str
@@ -70,87 +73,92 @@ class Reference(NamedTuple):
 
 
 class RegisteredSchema(NamedTuple):
-    """As the registry has it. `kind`: "AVRO", "PROTOBUF" or "JSON"."""
+    """A schema as the registry stores it. `kind`: "AVRO", "PROTOBUF" or "JSON"."""
 
     kind: str
     text: str
     references: tuple[Reference, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        told: dict[str, Any] = {"schema": self.text}
+        document: dict[str, Any] = {"schema": self.text}
         if self.kind != "AVRO":
-            told["schemaType"] = self.kind
+            document["schemaType"] = self.kind
         if self.references:
-            told["references"] = [reference._asdict() for reference in self.references]
-        return told
+            document["references"] = [reference._asdict() for reference in self.references]
+        return document
 
 
 def id_of(message: bytes) -> int:
-    """
+    """Return the schema id of a message.
+
     Raises:
         MalformedBlock: the message has no head.
-
     >>> id_of(bytes([0, 0, 0, 0, 7]) + b"...")
     7
     """
     if len(message) < HEAD.size or message[0]:
-        raise MalformedBlock("it does not begin with a schema's id")
+        raise MalformedBlock("the message does not begin with a schema id")
     return int(HEAD.unpack_from(message)[1])
 
 
 class SchemaRegistry:
-    """
+    """A client of a schema registry.
+
     Args:
-        url: `http://registry:8081`; several with commas between them.
+        url: `http://registry:8081`; several URLs are separated by commas.
         user_info_file: a file with `user:password`, read at every request.
-        registers: a schema that the registry does not have is registered; else that is an error.
+        registers: whether a missing schema is registered. If False, a missing schema is an error.
     """
 
     def __init__(self, url: str, *, user_info_file: str = "", registers: bool = True) -> None:
         self.urls = [one.strip().rstrip("/") for one in url.split(",") if one.strip()]
         if not self.urls or not all(one.startswith(("http://", "https://")) for one in self.urls):
             shown = "a URL" if "@" in url else repr(url)
-            raise InvalidJob(f"schema registry at {shown}", remedy="give a URL such as http://registry:8081")
+            raise InvalidJob(
+                f"the address of the schema registry is {shown}, not a URL",
+                remedy="give a URL such as http://registry:8081",
+            )
         if any("@" in urllib.parse.urlsplit(one).netloc for one in self.urls):
             raise InvalidJob(
-                "a URL of a schema registry with a user in it",
-                remedy="leave it out, and give SchemaRegistry(…, user_info_file=) a file with 'user:password'",
+                "the URL of the schema registry contains a user",
+                remedy="leave the user out, and give SchemaRegistry(…, user_info_file=) a file with 'user:password'",
             )
         self.user_info_file = user_info_file
         self.registers = registers
         self._schemas: dict[int, RegisteredSchema] = {}
         self._absent: dict[int, tuple[float, str]] = {}
-        """Ids that there are no schemas of: until when that is believed, and what was said."""
+        """Ids without a schema: the time until which this answer is cached, and its message."""
 
     @staticmethod
     def of(given: str | SchemaRegistry) -> SchemaRegistry:
-        """Of its URL, or as it is."""
+        """Return the client for a URL, or the given client."""
         return given if isinstance(given, SchemaRegistry) else SchemaRegistry(given)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_schemas": {}, "_absent": {}}
 
     def schema(self, id: int, kind: str) -> RegisteredSchema:
-        """
+        """Return the schema of an id.
+
         Raises:
-            SchemaAbsent: there is none of this id, or it is of another kind.
-            SourceError: the registry does not answer, or refuses to.
+            SchemaAbsent: the id has no schema, or one of another kind.
+            SourceError: the registry does not answer, or refuses the request.
         """
         found = self._schemas.get(id)
         if found is None:
-            found = self._schemas[id] = self._asked(id)
+            found = self._schemas[id] = self._fetched(id)
         if found.kind != kind:
             raise SchemaAbsent(
                 f"schema {id} of {self.urls[0]} is a {found.kind} schema, not {kind}", remedy="read another topic"
             )
         return found
 
-    def _asked(self, id: int) -> RegisteredSchema:
-        until, said = self._absent.get(id, (0.0, ""))
+    def _fetched(self, id: int) -> RegisteredSchema:
+        until, reason = self._absent.get(id, (0.0, ""))
         if time.monotonic() < until:
-            raise SchemaAbsent(said)
+            raise SchemaAbsent(reason)
         try:
-            return _told(self._ask("GET", f"/schemas/ids/{id}"))
+            return _schema_of(self._call("GET", f"/schemas/ids/{id}"))
         except SchemaAbsent as error:
             if len(self._absent) >= _MOST_ABSENT:
                 self._absent.clear()
@@ -158,26 +166,27 @@ class SchemaRegistry:
             raise
 
     def version(self, subject: str, version: int) -> RegisteredSchema:
-        """
+        """Return a version of a subject's schema.
+
         Raises:
             SchemaAbsent: the subject has no such version.
-            SourceError: the registry does not answer, or refuses to.
+            SourceError: the registry does not answer, or refuses the request.
         """
-        return _told(self._ask("GET", f"{_path(subject)}/versions/{version}"))
+        return _schema_of(self._call("GET", f"{_path(subject)}/versions/{version}"))
 
     def register(self, subject: str, schema: RegisteredSchema) -> int:
-        """The id of the schema under this subject.
+        """Return the id of the schema under this subject. Register the schema if `registers` is True.
 
         Raises:
-            SinkError: the registry refuses it, or does not have it and must not get it, or does not answer.
+            SinkError: the registry refuses the schema, does not have it and must not register it, or does not answer.
         """
         if not self.registers:
             return _number(self.look_up(subject, schema), "id")
         path = f"{_path(subject)}/versions"
-        return _number(self._ask("POST", path, schema.to_json(), of=f"{subject!r}", kind=SinkError), "id")
+        return _number(self._call("POST", path, schema.to_json(), of=f"{subject!r}", kind=SinkError), "id")
 
     def refer(self, name: str, subject: str, schema: RegisteredSchema) -> Reference:
-        """What another schema says to use this one, which is registered if it has to be.
+        """Return the reference by which another schema uses this one. Register the schema if necessary.
 
         Raises:
             SinkError: as `register`.
@@ -187,26 +196,26 @@ class SchemaRegistry:
         return Reference(name, subject, _number(self.look_up(subject, schema), "version"))
 
     def look_up(self, subject: str, schema: RegisteredSchema) -> dict[str, Any]:
-        """Id and version of a schema that the subject has, in this text or in another that means the same.
+        """Return id and version of the subject's schema with this text, or with another text of the same meaning.
 
         Raises:
-            SinkError: it has none such, or the registry does not answer.
+            SinkError: the subject has no such schema, or the registry does not answer.
         """
-        said: SinkError | None = None
+        first: SinkError | None = None
         for path in (_path(subject), f"{_path(subject)}?normalize=true"):
             try:
-                found: dict[str, Any] = self._ask("POST", path, schema.to_json(), of=f"{subject!r}", kind=SinkError)
+                found: dict[str, Any] = self._call("POST", path, schema.to_json(), of=f"{subject!r}", kind=SinkError)
                 return found
             except _NotThere as error:
-                said = said or SinkError(
+                first = first or SinkError(
                     error.message,
-                    remedy=f"register the schema under {subject!r} (a SchemaRegistry that registers does), or give the one that is there",
+                    remedy=f"register the schema under {subject!r} (SchemaRegistry with registers=True does), or use a registered schema",
                 )
-        assert said is not None
-        raise said
+        assert first is not None
+        raise first
 
     def check(self, subject: str, schema: RegisteredSchema) -> None:
-        """Whether the schema could be registered now, or is there where it must be; nothing is written.
+        """Check that the schema could be registered now, or exists if it must. Write nothing.
 
         Raises:
             SinkError: as `register`.
@@ -216,7 +225,7 @@ class SchemaRegistry:
             return
         path = f"/compatibility{_path(subject)}/versions/latest?verbose=true"
         try:
-            found = self._ask("POST", path, schema.to_json(), of=f"{subject!r}", kind=SinkError)
+            found = self._call("POST", path, schema.to_json(), of=f"{subject!r}", kind=SinkError)
         except _NotThere:
             return  # a new subject
         if isinstance(found, dict) and not found.get("is_compatible", True):
@@ -226,24 +235,25 @@ class SchemaRegistry:
             )
 
     def ping(self) -> None:
-        """
-        Raises:
-            SourceError: the registry does not answer, or refuses to.
-        """
-        self._ask("GET", "/schemas/types")
+        """Check that the registry answers.
 
-    def _ask(
+        Raises:
+            SourceError: the registry does not answer, or refuses the request.
+        """
+        self._call("GET", "/schemas/types")
+
+    def _call(
         self, method: str, path: str, body: Any = None, *, of: str = "", kind: type[PlatformError] = SourceError
     ) -> Any:
-        """The answer; another server is asked, and again after a pause, while the reason may pass.
+        """Return the registry's answer. Retry with the next server, after a pause, while a retry may help.
 
         Args:
-            of: the subject, for messages to people.
-            kind: of the errors.
+            of: the subject, for error messages.
+            kind: the class of the errors.
 
         Raises:
             SchemaAbsent, _NotThere: the registry has no such schema, subject or version.
-            PlatformError: it refuses, or does not answer.
+            PlatformError: the registry refuses the request, or does not answer.
         """
         reason = ""
         for number in range(_TRIES):
@@ -252,9 +262,9 @@ class SchemaRegistry:
                 with _OPENER.open(self._request(method, url + path, body), timeout=_TIMEOUT_S) as answer:
                     return json.loads(answer.read())
             except urllib.error.HTTPError as error:
-                said = _said(error)
-                reason = f"{error.code} {said['message']}"
-                if said.get("error_code") in _ABSENT:
+                answer = _error_of(error)
+                reason = f"{error.code} {answer['message']}"
+                if answer.get("error_code") in _ABSENT:
                     if method == "POST" or number + 1 >= _TRIES_FOR_NEW:
                         absent = _NotThere if method == "POST" else SchemaAbsent
                         raise self._refused(f"{method} {path}", error.code, reason, of, absent) from error
@@ -277,26 +287,27 @@ class SchemaRegistry:
         data = None if body is None else json.dumps(body).encode()
         return urllib.request.Request(url, data, headers, method=method)
 
-    def _refused(self, asked: str, code: int, reason: str, of: str, kind: type[PlatformError]) -> PlatformError:
-        what = f"a schema of {of}" if of else asked
+    def _refused(self, request: str, code: int, reason: str, of: str, kind: type[PlatformError]) -> PlatformError:
+        what = f"a schema of {of}" if of else request
         return kind(
             f"the schema registry {self.urls[0]} refuses {what}: {reason}",
-            remedy=_REMEDIES.get(code, "see what the registry's log says"),
+            remedy=_REMEDIES.get(code, "see the registry's log"),
         )
 
 
 class _NotThere(SinkError):
-    """The subject does not have the schema that it was asked for."""
+    """The error that a subject does not have the requested schema."""
 
 
 def _path(subject: str) -> str:
     return f"/subjects/{urllib.parse.quote(subject, safe='')}"
 
 
-def _told(answer: Any) -> RegisteredSchema:
-    """
+def _schema_of(answer: Any) -> RegisteredSchema:
+    """Return the schema in an answer.
+
     Raises:
-        SourceError: what answers is no schema registry.
+        SourceError: the server that answers is not a schema registry.
     """
     try:
         return RegisteredSchema(
@@ -311,9 +322,10 @@ def _told(answer: Any) -> RegisteredSchema:
 
 
 def _number(answer: Any, name: str) -> int:
-    """
+    """Return a number in an answer.
+
     Raises:
-        SinkError: what answers is no schema registry.
+        SinkError: the server that answers is not a schema registry.
     """
     try:
         return int(answer[name])
@@ -323,19 +335,19 @@ def _number(answer: Any, name: str) -> int:
 
 def _strange(kind: type[PlatformError], answer: Any) -> PlatformError:
     return kind(
-        f"what answers for a schema registry says {str(answer)[:200]!r}",
-        remedy="correct its address, such as http://registry:8081",
+        f"the server at the schema registry's address is not a registry. It responds {str(answer)[:200]!r}",
+        remedy="correct the address, such as http://registry:8081",
     )
 
 
-def _said(error: urllib.error.HTTPError) -> dict[str, Any]:
-    """With a `message`, if only the answer's text."""
+def _error_of(error: urllib.error.HTTPError) -> dict[str, Any]:
+    """Return the error in an answer, with a `message` that may be only the answer's text."""
     try:
         text = error.read().decode(errors="replace")
     except (OSError, HTTPException):
         return {"message": error.reason}
     try:
-        said = json.loads(text)
-        return {**said, "message": said["message"]}
+        answer = json.loads(text)
+        return {**answer, "message": answer["message"]}
     except (ValueError, KeyError, TypeError):
         return {"message": text[:200]}

@@ -1,6 +1,6 @@
-"""What records look like: the fields a format reads or writes, and the Python form of a record.
+"""The shape of records: the fields that a format reads or writes, and the Python form of a record.
 
-A shape is made from whatever a user may declare:
+A shape is made from one of these declarations:
 
     NamedTuple, dataclass, TypedDict, msgspec Struct     records are instances of the class
     {"station": str, "celsius": float}                   records are dicts with these keys
@@ -8,7 +8,7 @@ A shape is made from whatever a user may declare:
     tuple[str, float], Types.TUPLE([...])                records are tuples; the fields are called f0, f1, …
     a pyarrow Schema                                     records are dicts
 
-`record="tuple"`, `"dict"` or `"row"` asks for another form of the same fields; tuples are the cheapest.
+`record="tuple"`, `"dict"` or `"row"` selects another form of the same fields. Tuples are the fastest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import pyarrow as pa
 
-from penstock.common.errors import InvalidJob
+from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.common.type_info.declared_fields import DeclaredFields
 from penstock.common.type_info.type_inference import ObjectTypeInfo, to_type_info
 from penstock.common.typeinfo import MapTypeInfo, RowTypeInfo, TupleTypeInfo, TypeInformation
 from penstock.common.types import Row
@@ -35,17 +36,21 @@ from penstock.connectors.formats.arrow_types import (
     is_optional,
     without_none,
 )
+from penstock.connectors.formats.columns.nested_values import Write, writer_of
 from penstock.records.columns import rows_as_dicts, rows_as_rows, rows_as_tuples
 
 TIME_OF_UTC = pa.timestamp("us", tz="UTC")
-"""Of formats whose times are in UTC: a field of this type has datetimes of `datetime.UTC`."""
+"""Type of fields in formats whose times are in UTC. Its values are datetimes with `datetime.UTC`."""
 Form = Literal["tuple", "dict", "row", "class"]
 Declaration = Any
-"""See the module's head."""
+"""A declaration of a record type; the module's docstring lists them."""
 
 
 class Field(NamedTuple):
-    """`type`: an annotation, type information, or the type of an Arrow column. `optional`: may be None or missing."""
+    """A field of a record.
+
+    `type` is an annotation, type information, or the type of an Arrow column. An `optional` field may be None or missing.
+    """
 
     name: str
     type: Any
@@ -60,7 +65,7 @@ _PLAIN: dict[str, Callable[[pa.RecordBatch], list[Any]]] = {
 
 
 class RecordShape:
-    """Fields and form of the records of a format. Picklable if the declaration is."""
+    """The fields and the form of a format's records. It is picklable if the declaration is."""
 
     def __init__(self, fields: Iterable[Field], form: Form, cls: type | None = None, declared: Any = None) -> None:
         self.fields = tuple(fields)
@@ -68,15 +73,14 @@ class RecordShape:
         self.cls = cls
         self.declared = declared
         if not self.fields:
-            raise InvalidJob("a record type without fields", remedy="declare at least one field")
+            raise InvalidJob("the record type has no fields", remedy="declare at least one field")
 
     @classmethod
     def of(cls, declaration: Declaration, record: str | None = None) -> RecordShape:
-        """The shape of a declaration, with another record form if `record` asks for one.
+        """Return the shape of a declaration, with another record form if `record` names one.
 
         Raises:
-            InvalidJob: not a record type.
-
+            InvalidJob: the declaration is not a record type.
         >>> shape = RecordShape.of({"station": str, "celsius": float | None}, record="tuple")
         >>> shape.names, shape.form, shape.fields[1].optional
         (('station', 'celsius'), 'tuple', True)
@@ -85,7 +89,7 @@ class RecordShape:
         if record is None or record == shape.form:
             return shape
         if record not in ("tuple", "dict", "row"):
-            raise InvalidJob(f"records cannot be {record!r}", remedy="ask for 'tuple', 'dict' or 'row'")
+            raise InvalidJob(f"record={record!r} is not a form of records", remedy="write 'tuple', 'dict' or 'row'")
         other = RecordShape(shape.fields, typing.cast("Form", record))
         if isinstance(shape.declared, pa.Schema):
             other.declared = other.__dict__["schema"] = shape.declared
@@ -96,13 +100,43 @@ class RecordShape:
         return tuple(field.name for field in self.fields)
 
     @cached_property
+    def declared_fields(self) -> DeclaredFields:
+        """Return how written records become values in the order of the fields.
+
+        A record that names its fields may lack those declared with `| None`, and the optional fields of a TypedDict.
+        """
+        optional = [f.name for f in self.fields if not isinstance(f.type, TypeInformation) and is_optional(f.type)]
+        optional += getattr(self.cls, "__optional_keys__", ())
+        has_names = not isinstance(self.declared, RowTypeInfo) or not self.declared.declared_fields.is_positional
+        is_positional = self.names == tuple(f"f{n}" for n in range(len(self.fields))) and (
+            not has_names or (self.form == "tuple" and self.cls is None)
+        )
+        return DeclaredFields(self.names, optional=optional, is_positional=is_positional)
+
+    @cached_property
     def schema(self) -> pa.Schema:
-        """The fields as Arrow columns.
+        """Return the fields as Arrow columns.
 
         Raises:
             InvalidJob: a field's type has no columns.
         """
         return pa.schema([pa.field(f.name, arrow_type(f.type, f.name), nullable=True) for f in self.fields])
+
+    def with_zones(self, names: Iterable[str]) -> RecordShape:
+        """Return this shape with times of UTC in these fields. The same names give the same object."""
+        wanted = frozenset(names)
+        if not wanted:
+            return self
+        shapes: dict[frozenset[str], RecordShape] = self.__dict__.setdefault("_zoned", {})
+        if wanted not in shapes:
+            fields = [f._replace(type=TIME_OF_UTC) if f.name in wanted else f for f in self.fields]
+            shapes[wanted] = RecordShape(fields, self.form, self.cls)
+        return shapes[wanted]
+
+    @cached_property
+    def nested_writers(self) -> list[Write | None]:
+        """Return for each field the function that makes Arrow's form of its values, or None if they have this form."""
+        return [writer_of(field.type, column.type) for field, column in zip(self.fields, self.schema, strict=True)]
 
     @property
     def has_columns(self) -> bool:
@@ -113,14 +147,15 @@ class RecordShape:
 
     @cached_property
     def maker(self) -> Callable[[pa.RecordBatch], list[Any]]:
-        """Makes records out of columns: the `make_rows` of a ColumnBatch. One of the operators' own where that does."""
-        is_plain = not any(pa.types.is_nested(field.type) or field.type == TIME_OF_UTC for field in self.schema)
+        """Return the function that makes records of columns: the `make_rows` of a ColumnBatch. It is a shared one if possible."""
+        kinds = [field.type for field in self.schema]
+        is_plain = not any(pa.types.is_nested(k) or k == TIME_OF_UTC or getattr(k, "unit", "") == "ns" for k in kinds)
         if self.form in _PLAIN and is_plain:
             return _PLAIN[self.form]
         return RowMaker(self)
 
     def produced_type(self) -> TypeInformation | None:
-        """Type information of the records."""
+        """Return the type information of the records."""
         if self.declared is not None and not isinstance(self.declared, pa.Schema):
             return to_type_info(self.declared)
         types = [to_type_info(without_none(f.type)) for f in self.fields]
@@ -135,7 +170,7 @@ class RecordShape:
 
 
 class RowMaker:
-    """Makes the records of a shape out of columns or tuples. Picklable."""
+    """A maker of the records of a shape, from columns or tuples. It is picklable."""
 
     def __init__(self, shape: RecordShape) -> None:
         self.shape = shape
@@ -143,13 +178,13 @@ class RowMaker:
         self._conversions = [(n, c) for n, f in enumerate(shape.fields) if (c := _conversion(f.type)) is not None]
 
     def __call__(self, columns: pa.RecordBatch) -> list[Any]:
-        lists = [column.to_pylist(maps_as_pydicts="strict") for column in columns.columns]
+        lists = list(map(_values_of, columns.schema, columns.columns))
         for index, convert in self._conversions:
             lists[index] = [None if value is None else convert(value) for value in lists[index]]
         return self.from_tuples(zip(*lists, strict=True))
 
     def convert_tuples(self, values: Iterable[tuple[Any, ...]]) -> Iterable[tuple[Any, ...]]:
-        """Tuples whose nested dicts become what the fields' types say (Rows)."""
+        """Return tuples whose nested dicts are converted to the types of the fields (Rows)."""
         if not self._conversions:
             return values
         return map(self._convert_tuple, values)
@@ -163,6 +198,30 @@ class RowMaker:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (RowMaker, (self.shape,))
+
+
+def _values_of(field: pa.Field, column: pa.Array) -> list[Any]:
+    """Return a column's values.
+
+    Raises:
+        RecordFormatError: a time has parts of a microsecond, which Python's times do not have.
+    """
+    try:
+        if getattr(field.type, "unit", "") == "ns":
+            column = column.cast(_in_micros(field.type))
+        found: list[Any] = column.to_pylist(maps_as_pydicts="strict")
+        return found
+    except (pa.ArrowInvalid, ValueError) as error:
+        raise RecordFormatError(
+            f"column {field.name!r} of {field.type} has a value that Python cannot represent: {error}",
+            remedy="declare the field as int to read nanoseconds since 1970, or use operators on columns",
+        ) from error
+
+
+def _in_micros(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    return pa.time64("us") if pa.types.is_time(kind) else pa.duration("us")
 
 
 def _shape_of(declaration: Declaration) -> RecordShape:
@@ -223,21 +282,39 @@ def _by_keyword(cls: Any) -> bool:
 
 
 def _conversion(declared: Any) -> Callable[[Any], Any] | None:
-    """What makes a nested dict (or the list of one) what the type says; None where nothing is to be done."""
+    """Return the function that converts nested dicts (or lists of them) to the declared type, or None if not needed."""
     if isinstance(declared, TypeInformation):
-        return declared.convert if _has_row(declared) else None
+        return _converter_of_read(declared) if _has_row(declared) else None
     if isinstance(declared, pa.DataType):
         return _in_utc if declared == TIME_OF_UTC else None
     return _to_classes(declared)
 
 
+def _converter_of_read(declared: TypeInformation) -> Callable[[Any], Any]:
+    """Return `convert` of a type for values that were read. Missing fields of a nested object become None."""
+    return lambda value: declared.convert(_completed(declared, value))
+
+
+def _completed(declared: TypeInformation, value: Any) -> Any:
+    if value is None:
+        return None
+    if isinstance(declared, RowTypeInfo) and isinstance(value, Mapping):
+        pairs = zip(declared.get_field_names(), declared.get_field_types(), strict=True)
+        return {name: _completed(kind, value.get(name)) for name, kind in pairs}
+    if isinstance(declared, ARRAYS) and isinstance(value, list):
+        return [_completed(declared.element_type, item) for item in value]
+    if isinstance(declared, MapTypeInfo) and isinstance(value, Mapping):
+        return {key: _completed(declared.value_type, item) for key, item in value.items()}
+    return value
+
+
 def _in_utc(value: Any) -> Any:
-    """Arrow gives a zone of its own."""
+    """Return the time with `datetime.UTC` in place of Arrow's own zone object."""
     return value.replace(tzinfo=datetime.UTC)
 
 
 def _to_classes(declared: Any) -> Callable[[Any], Any] | None:
-    """Makes the classes an annotation names of the dicts that Arrow gives, at any depth."""
+    """Return a function that makes an annotation's classes from Arrow's dicts, at any depth, or None if not needed."""
     annotation = without_none(declared)
     fields, origin, args = fields_of_class(annotation), get_origin(annotation), get_args(annotation)
     if fields is not None and not typing.is_typeddict(annotation):

@@ -1,1 +1,1 @@
-"""What a URL answers, as a source; see `source`. A main dependency, httpx, asks."""
+"""A source that polls a URL (`source`). It uses httpx, which is a main dependency."""

@@ -1,4 +1,4 @@
-"""One request, within its time."""
+"""A single HTTP request with a timeout."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _REDIRECTS = 10
 _MOST_BYTES = 256 * 1024 * 1024
 _LONGEST_AFTER_S = 3600.0
 _SHOWN = 200
-_AWAY = "check the URL and that the server runs; the job tries again when it fails over"
+_AWAY = "check the URL and that the server runs; the job retries when it fails over"
 
 
 class NoAnswer(SourceError):
-    """It may answer another time.
+    """Error of a request that may succeed later.
 
     Args:
-        after_s: so late, if the server has said it.
+        after_s: seconds to wait before the retry, if the server has sent them.
     """
 
     def __init__(self, told: str, *, after_s: float = 0.0) -> None:
@@ -39,36 +39,37 @@ class Response(NamedTuple):
     etag: str
 
 
-async def asked(url: str, headers: dict[str, str], timeout_s: float, shown: str) -> Response:
-    """What the URL answers, over redirects. Headers go to no other server than the one they were given for.
+async def fetch(url: str, headers: dict[str, str], timeout_s: float, shown: str) -> Response:
+    """Send a request and return the response. Redirects are followed, but other servers do not receive the headers.
 
     Args:
-        timeout_s: of all of it.
-        shown: the URL in errors.
+        timeout_s: timeout for everything, including redirects.
+        shown: the URL for errors.
 
     Raises:
-        NoAnswer: another time there may be one.
-        SourceError: there is none with records.
+        NoAnswer: the request failed, and a retry may succeed.
+        SourceError: the server refuses the request, or the request is not valid.
     """
     try:
         async with asyncio.timeout(timeout_s):
-            return await _asked(url, headers, timeout_s, shown)
+            return await _fetch(url, headers, timeout_s, shown)
     except TimeoutError:
-        raise NoAnswer(f"{shown} has not answered whole within {timeout_s:g} s") from None
+        raise NoAnswer(f"{shown} did not send its complete response within {timeout_s:g} s") from None
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError) as error:
         raise SourceError(
-            f"{shown} cannot be asked: {error}", remedy="correct the URL, the headers, or what the server redirects to"
+            f"the request to {shown} is not valid: {error}",
+            remedy="correct the URL, the headers, or the server's redirect",
         ) from error
     except (httpx.HTTPError, OSError) as error:
         if _is_untrusted(error):
             raise SourceError(
                 f"{shown}: its certificate is not trusted: {error}",
-                remedy="name a file with its authority's certificate in SSL_CERT_FILE, in the pods' environment, or correct the server's",
+                remedy="set SSL_CERT_FILE in the pods to a file with the certificate of its authority, or correct the server's certificate",
             ) from error
         raise NoAnswer(f"{shown}: {type(error).__name__}: {error}") from error
 
 
-async def _asked(url: str, headers: dict[str, str], timeout_s: float, shown: str) -> Response:
+async def _fetch(url: str, headers: dict[str, str], timeout_s: float, shown: str) -> Response:
     async with httpx.AsyncClient(timeout=timeout_s, verify=_certificates()) as client:
         request = client.build_request("GET", url, headers=headers)
         for _ in range(_REDIRECTS + 1):
@@ -88,14 +89,14 @@ async def _asked(url: str, headers: dict[str, str], timeout_s: float, shown: str
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Whom servers are believed by. Made once: it takes 40 ms of CPU."""
+    """Return the trusted certificates. They are loaded once, because loading takes 40 ms of CPU."""
     return httpx.create_ssl_context()
 
 
-def _is_for(asked: httpx.URL, other: httpx.URL) -> bool:
-    """Whether the other may have the secrets of the one."""
-    is_safer = asked.scheme == "http" and other.scheme == "https" and asked.port is None and other.port is None
-    return asked.host == other.host and (is_safer or (asked.scheme, asked.port) == (other.scheme, other.port))
+def _is_for(first: httpx.URL, other: httpx.URL) -> bool:
+    """Return whether `other` may receive the headers of a request to `first`."""
+    is_safer = first.scheme == "http" and other.scheme == "https" and first.port is None and other.port is None
+    return first.host == other.host and (is_safer or (first.scheme, first.port) == (other.scheme, other.port))
 
 
 async def _read(answer: httpx.Response, shown: str) -> Response:
@@ -104,8 +105,8 @@ async def _read(answer: httpx.Response, shown: str) -> Response:
         content += piece
         if len(content) > _MOST_BYTES:
             raise SourceError(
-                f"the answer of {shown} has more than {_MOST_BYTES:,} bytes",
-                remedy="let the server answer with fewer records at once",
+                f"the response of {shown} has more than {_MOST_BYTES:,} bytes",
+                remedy="configure the server to return fewer records per response",
             )
     status = answer.status_code
     if status in _PASSING:
@@ -113,13 +114,13 @@ async def _read(answer: httpx.Response, shown: str) -> Response:
     if not answer.is_success and status != httpx.codes.NOT_MODIFIED:
         raise SourceError(
             f"{shown} answers {status}: {bytes(content[:_SHOWN]).decode(errors='replace')}",
-            remedy="correct the URL, or the headers by which the server knows who asks",
+            remedy="correct the URL, or the headers with the credentials",
         )
     return Response(status, bytes(content), answer.headers.get("ETag", ""))
 
 
 def _after_s(text: str) -> float:
-    """What `Retry-After` says: seconds, or a time.
+    """Return the seconds of a `Retry-After` header, which contains seconds or a time.
 
     >>> _after_s("120"), _after_s("soon"), _after_s("Wed, 21 Oct 2015 07:28:00 GMT")
     (120.0, 0.0, 0.0)

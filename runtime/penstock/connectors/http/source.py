@@ -1,11 +1,16 @@
-"""`HttpPollSource`: what a URL answers, asked again and again.
+"""`HttpPollSource`: polls a URL, and reads the records of the responses.
 
-HttpPollSource("https://api.example.org/alerts?after={cursor}", JsonLinesFormat(Alert), interval=timedelta(seconds=5),
-               records="alerts", cursor=lambda alert: alert.id, start=0)
+For example:
 
-A server keeps no position for us. With a `cursor` the position is that of the last record: if the server answers with what comes after it, in order, each record comes once. Without one
-every answer comes as it is, and after a failure the last one may come again. An answer with the ETag of the one before is left out, if both were to the same cursor: an ETag says
-what one URL answers, and a server may give all its pages the same.
+    HttpPollSource("https://api.example.org/alerts?after={cursor}", JsonLinesFormat(Alert), interval=timedelta(seconds=5),
+                   records="alerts", cursor=lambda alert: alert.id, start=0)
+
+The server stores no position for the source. If the source has a `cursor`, its position is the cursor of the last record. The source reads
+each record once if the server returns the records after the cursor, in order. If the source has no cursor, it reads every response. After a
+failure it may read the last one again.
+
+A response is skipped if it has the same ETag as the previous response to the same cursor. A response to another cursor is never skipped,
+because a server may give all of its pages the same ETag.
 """
 
 from __future__ import annotations
@@ -22,12 +27,11 @@ import httpx
 import numpy as np
 import orjson
 
+from penstock.common.credentials.secret_file import read_secret
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
-from penstock.common.secret_file import read_secret
 from penstock.common.time import TimeLike, as_millis
-from penstock.connectors.formats.record_format import MalformedBlock, StreamFormat
-from penstock.connectors.http.request import NoAnswer, asked
-from penstock.connectors.source import (
+from penstock.connectors.core.source import (
+    OneTimeEnumerator,
     ReadBounds,
     ReaderContext,
     Source,
@@ -36,6 +40,8 @@ from penstock.connectors.source import (
     SplitEnumerator,
     SplitReader,
 )
+from penstock.connectors.formats.record_format import MalformedBlock, StreamFormat
+from penstock.connectors.http.request import NoAnswer, fetch
 from penstock.records.batch import RowBatch
 
 PATIENCE_S = 60.0
@@ -44,18 +50,19 @@ _SHOWN = 200
 
 
 class HttpPollSource(Source):
-    """
+    """Source that polls a URL.
+
     Args:
-        url: "{cursor}" in it stands for the cursor.
-        format: of lines of the answer, and without side output of what cannot be read; with `records`, of the objects in it.
-        interval: between two requests.
-        records: the answer is JSON, and this is the path to its list of records ("data.items"; "" is the answer itself). None: lines.
-        cursor: of a record: a JSON value that the next request begins behind.
-        start: the first request's cursor.
-        headers: of every request.
-        header_files: files with the values of more headers, read at every request, so that secrets are in no payload.
-        timeout: of a request, from the first word to the last byte of the answer.
-        polls: end after so many answers.
+        url: the URL. "{cursor}" in it is replaced by the cursor.
+        format: the format of the response's lines, or of the objects in `records`. It must not have a side output for malformed records.
+        interval: time between two requests.
+        records: path to the list of records in a JSON response ("data.items"; "" is the response itself). None: each line is a record.
+        cursor: a record -> its cursor, a JSON value. The next request reads the records after it.
+        start: cursor of the first request.
+        headers: headers of every request.
+        header_files: files with the values of additional headers, read at every request. Secrets are thus not part of the program.
+        timeout: timeout of a request until the last byte of the response.
+        polls: number of responses after which the source ends.
     """
 
     def __init__(
@@ -74,22 +81,23 @@ class HttpPollSource(Source):
     ) -> None:
         if ("{cursor}" in url) != (cursor is not None):
             raise InvalidJob(
-                f"url {url!r} {'with' if cursor is None else 'without'} a cursor",
-                remedy="give cursor=, and write {cursor} in the URL",
+                f"url {url!r} {'has' if cursor is None else 'does not have'} a {{cursor}}, which does not match cursor=",
+                remedy="give cursor= and write {cursor} in the URL, or neither",
             )
         if not url.startswith(("http://", "https://")) or format.header_lines:
             raise InvalidJob(
-                f"{url!r} with {type(format).__name__}", remedy="an http URL, and a format without header line"
+                f"HttpPollSource cannot read {url!r} with {type(format).__name__}",
+                remedy="give an http or https URL, and a format without a header line",
             )
         if format.on_error != "fail":
             raise InvalidJob(
-                f"HttpPollSource with a format with on_error={format.on_error!r}",
-                remedy="leave on_error out: an answer is read whole or not at all, as the cursor of a record that cannot be read is not known",
+                f"HttpPollSource does not support a format with on_error={format.on_error!r}, because a malformed record has no cursor",
+                remedy="leave on_error out: a response is read completely or not at all",
             )
         try:
             httpx.URL(url.replace("{cursor}", "0"))
         except httpx.InvalidURL as error:
-            raise InvalidJob(f"{url!r} is no URL: {error}", remedy="correct it") from error
+            raise InvalidJob(f"{url!r} is not a valid URL: {error}", remedy="correct the URL") from error
         self.url = url
         self.format = format
         self.interval_ms = as_millis(interval, "interval")
@@ -112,19 +120,20 @@ class HttpPollSource(Source):
         return self.format.produced_type()
 
     def validate(self) -> None:
-        """Asks once.
+        """Send one request and read its records.
 
         Raises:
-            SourceError: no answer, or a refusal.
-            RecordFormatError: the answer is not what was declared.
+            SourceError: the server does not respond, or refuses the request.
+            RecordFormatError: the response does not have the declared form.
         """
-        with ThreadPoolExecutor(1) as thread:  # the caller's may have an event loop
+        with ThreadPoolExecutor(1) as thread:  # the caller's thread may run an event loop
             self.decoded(thread.submit(self.ask, self.start, "").result())
 
     def ask(self, cursor: Any, etag: str) -> Answer:
-        """
+        """Send a request and return the response.
+
         Raises:
-            SourceError: there is no answer, or another than with records.
+            SourceError: the server does not respond, or refuses the request.
         """
         files = self.header_files.items()
         secrets = {name: read_secret(path, f"header_files[{name!r}]", SourceError) for name, path in files}
@@ -132,21 +141,21 @@ class HttpPollSource(Source):
         if etag:
             headers["If-None-Match"] = etag
         url = self.url.replace("{cursor}", quote(_text(cursor), safe=""))
-        answer = asyncio.run(asked(url, headers, self.timeout_s, self._shown))
+        answer = asyncio.run(fetch(url, headers, self.timeout_s, self._shown))
         if answer.status == httpx.codes.NOT_MODIFIED:
             return Answer(b"", etag, is_same=True)
         return Answer(answer.content, answer.etag, is_same=bool(answer.etag) and answer.etag == etag)
 
     @property
     def _shown(self) -> str:
-        """Without a query, which may hold secrets."""
+        """Return the URL without its query, which may contain secrets."""
         return self.url.partition("?")[0]
 
     def decoded(self, answer: Answer) -> list[Any]:
-        """The records of an answer.
+        """Return the records of a response.
 
         Raises:
-            RecordFormatError: it is not what was declared.
+            RecordFormatError: the response does not have the declared form.
         """
         content = answer.content
         try:
@@ -155,13 +164,13 @@ class HttpPollSource(Source):
                 for name in filter(None, self.records.split(".")):
                     found = found[name]
                 if not isinstance(found, list):
-                    raise MalformedBlock(f"{self.records or 'the answer'} is no list")
+                    raise MalformedBlock(f"{self.records or 'the response'} is not a list")
                 content = b"\n".join(map(orjson.dumps, found))
             return list(self.format.decoder(b"")(content).rows().values) if content.strip() else []
         except (MalformedBlock, orjson.JSONDecodeError, KeyError, TypeError) as error:
             raise RecordFormatError(
-                f"the answer of {self._shown} cannot be read: {type(error).__name__}: {error}: {answer.content[:_SHOWN]!r}",
-                remedy="declare the fields that it has, and the path to its records",
+                f"the response of {self._shown} cannot be read: {type(error).__name__}: {error}: {answer.content[:_SHOWN]!r}",
+                remedy="declare the fields of the response, and the path to its records",
             ) from error
 
 
@@ -176,10 +185,10 @@ def _text(cursor: Any) -> str:
 
 
 def _json(cursor: Any, record: Any) -> Any:
-    """As it is kept in checkpoints.
+    """Return the cursor as a JSON value for checkpoints.
 
     Raises:
-        RecordFormatError: JSON has no such value.
+        RecordFormatError: JSON cannot represent the cursor.
     """
     value = cursor.item() if isinstance(cursor, np.generic) else cursor
     try:
@@ -187,27 +196,15 @@ def _json(cursor: Any, record: Any) -> Any:
     except (TypeError, ValueError) as error:
         text = repr(record)
         raise RecordFormatError(
-            f"the cursor {cursor!r} of {text[:_SHOWN]} is a {type(cursor).__name__}: {error}",
-            remedy="let cursor= give text, a number, or a list of such: of a time its isoformat()",
+            f"the cursor {cursor!r} of {text[:_SHOWN]} is a {type(cursor).__name__}, which JSON cannot represent: {error}",
+            remedy="let cursor= return text, a number, or a list of these; for a time return its isoformat()",
         ) from error
     return value
 
 
-class _OneSplit(SplitEnumerator):
-    forgets_finished = True
-
-    def __init__(self) -> None:
-        self._found = False
-
-    def discover(self) -> list[Split]:
-        found, self._found = self._found, True
-        return [] if found else [Split("poll")]
-
-    def snapshot(self) -> Any:
-        return self._found
-
-    def restore(self, state: Any) -> None:
-        self._found = bool(state)
+class _OneSplit(OneTimeEnumerator):
+    def find_splits(self) -> list[Split]:
+        return [Split("poll")]
 
 
 class _Reader(SourceReader):
@@ -219,7 +216,12 @@ class _Reader(SourceReader):
 
 
 class PollReader(SplitReader):
-    """Asks in a thread: a server may take its time. The position: `cursor`, `etag` and the cursor `etag_of` that it was the answer to, and how many answers were read whole."""
+    """Reader that sends requests in a thread, because a server may be slow. Its position has:
+
+    - `cursor`: the cursor of the next request,
+    - `etag` and `etag_of`: the ETag of the last response, and the cursor of its request,
+    - `polls`: the number of responses that were read completely.
+    """
 
     def __init__(self, source: HttpPollSource, position: Any) -> None:
         self._source = source
@@ -229,10 +231,10 @@ class PollReader(SplitReader):
         self._etag_of: str = position["etag_of"]
         self._polls: int = position["polls"]
         self._thread = ThreadPoolExecutor(1, "http-poll")
-        self._asked: Future[Answer] | None = None
+        self._pending: Future[Answer] | None = None
         self._waiting: list[Any] = []
         self._given = 0
-        """Of those that wait."""
+        """Number of records of `_waiting` that are already returned."""
         self._next_etag = self._next_etag_of = ""
         self._due = 0.0
         self._failing_since: float | None = None
@@ -252,26 +254,26 @@ class PollReader(SplitReader):
         return RowBatch(values)
 
     def _poll(self) -> None:
-        if self._asked is None:
-            if time.time() >= self._due:
+        if self._pending is None:
+            if time.monotonic() >= self._due:
                 self._next_etag_of = _text(self._cursor)
                 etag = self._etag if self._etag_of == self._next_etag_of else ""
-                self._asked = self._thread.submit(self._source.ask, self._cursor, etag)
+                self._pending = self._thread.submit(self._source.ask, self._cursor, etag)
             return
-        if not self._asked.done():
+        if not self._pending.done():
             return
-        asked, self._asked = self._asked, None
-        self._due = time.time() + self._source.interval_ms / 1000
+        pending, self._pending = self._pending, None
+        self._due = time.monotonic() + self._source.interval_ms / 1000
         try:
-            answer = asked.result()
+            answer = pending.result()
         except NoAnswer as error:
             now = time.monotonic()
             self._failing_since = now if self._failing_since is None else self._failing_since
             if now - self._failing_since > PATIENCE_S:
                 raise
-            self._failing_since += error.after_s  # the server has asked for it
+            self._failing_since += error.after_s  # the server has requested this pause
             pause_s = max(_PAUSE_S, min(self._source.interval_ms / 1000, PATIENCE_S / 10))
-            self._due = time.time() + max(pause_s, error.after_s)
+            self._due = time.monotonic() + max(pause_s, error.after_s)
             return
         self._failing_since = None
         self._next_etag = answer.etag
@@ -292,8 +294,10 @@ class PollReader(SplitReader):
         return self._source.polls is not None and self._polls >= self._source.polls and not self._waiting
 
     def next_record_at(self) -> int | None:
-        """None while an answer is awaited."""
-        return None if self._asked is not None or self._waiting else int(self._due * 1000)
+        """Return the time of the next request, or None while a response is pending."""
+        if self._pending is not None or self._waiting:
+            return None
+        return int((time.time() + max(0.0, self._due - time.monotonic())) * 1000)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

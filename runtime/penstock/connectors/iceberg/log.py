@@ -1,9 +1,8 @@
-"""An Iceberg table as its committer needs it: files, or changed rows, a summary and a property in one commit."""
+"""An Iceberg table for its committer: one commit contains files or changed rows, a summary and a property."""
 
 from __future__ import annotations
 
 import hashlib
-import logging
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,34 +10,23 @@ import pyarrow as pa
 from penstock.common.errors import SinkError
 from penstock.connectors.file.storage import StorageOptions
 from penstock.connectors.iceberg.merge import merge
-from penstock.connectors.iceberg.table import exists, open_catalog, open_table, package, schema_of
+from penstock.connectors.iceberg.table import close_catalog, open_catalog, open_table, package, schema_of
 from penstock.connectors.iceberg.target import data_file
-from penstock.connectors.lakehouse.commits import TableLog
+from penstock.connectors.lakehouse.log import LakehouseLog
 
 if TYPE_CHECKING:
-    from penstock.connectors.iceberg.sink import IcebergSink
+    from penstock.connectors.iceberg.settings import IcebergSinkSettings
     from penstock.connectors.lakehouse.upserts import Changes
-
-logger = logging.getLogger(__name__)
 
 APP, CHECKPOINT, DIGEST = "penstock-app", "penstock-checkpoint", "penstock-files"
 
 
-class IcebergLog(TableLog):
-    def __init__(self, sink: IcebergSink, options: StorageOptions) -> None:
-        self.name = sink.table
-        self._sink = sink
-        self._options = options
-        self._catalog: Any = None
-        self._table: Any = None
+class IcebergLog(LakehouseLog):
+    _sink: IcebergSinkSettings
 
-    def prepare(self) -> None:
-        """Make the table, or add columns to it, where the sink says so."""
-        sink = self._sink
-        if sink.create and not exists(sink.catalog, sink.table, self._options):
-            self._create()
-        if sink.add_columns:
-            self._add_columns()
+    def __init__(self, sink: IcebergSinkSettings, options: StorageOptions) -> None:
+        super().__init__(sink, options)
+        self._catalog: Any = None
 
     def _create(self) -> None:
         sink = self._sink
@@ -47,7 +35,7 @@ class IcebergLog(TableLog):
         try:
             catalog.create_namespace_if_not_exists(sink.table.rpartition(".")[0])
             with (
-                catalog.create_table_transaction(sink.table, sink.iceberg_schema()) as making,
+                catalog.create_table_transaction(sink.table, sink.new_schema()) as making,
                 making.update_spec() as spec,
             ):
                 for name in sink.partition_by:
@@ -57,25 +45,13 @@ class IcebergLog(TableLog):
                 return
             raise SinkError(
                 f"Iceberg table {sink.table!r} cannot be made: {type(error).__name__}: {str(error)[:1000]}",
-                remedy="check that the warehouse answers (s3.endpoint, keys) and may be written to, give the right to make tables in this namespace, or make the table by hand",
+                remedy="check that the warehouse is reachable and writable (s3.endpoint, keys), and that you may create tables in this "
+                "namespace. Or create the table by hand",
             ) from error
 
-    def _add_columns(self) -> None:
-        for last in (False, True):
-            table = open_table(self._sink.catalog, self.name, self._options, SinkError)
-            new = self._sink.fit_to(table, adds_columns=True).new
-            if not new:
-                return
-            try:
-                with table.update_schema() as update:
-                    update.union_by_name(pa.schema(list(new)))
-                logger.info("columns %s are added to table %r", ", ".join(field.name for field in new), self.name)
-            except Exception as error:
-                if last:
-                    raise SinkError(
-                        f"columns {', '.join(field.name for field in new)} cannot be added to {self.name!r}: {error}",
-                        remedy="add them by hand, or stop whoever changes the table at the same time",
-                    ) from error
+    def _add(self, table: Any, columns: pa.Schema) -> None:
+        with table.update_schema() as update:
+            update.union_by_name(columns)
 
     def look(self) -> None:
         if self._catalog is None:
@@ -84,10 +60,10 @@ class IcebergLog(TableLog):
         self._sink.fit_to(self._table)
 
     def last_checkpoint(self, app: str) -> int | None:
-        """By the table's property, and by snapshots: somebody may have set properties back."""
+        """Return the newest checkpoint of the table's property and of its snapshots. Another process may have reset the property."""
         noted = self._table.properties.get(property_of(app))
-        told = [_note(snapshot, app) for snapshot in self._table.metadata.snapshots]
-        found = [note[0] for note in told if note is not None]
+        notes = [_note(snapshot, app) for snapshot in self._table.metadata.snapshots]
+        found = [note[0] for note in notes if note is not None]
         return max([*found, *([] if noted is None else [int(noted)])], default=None)
 
     def notes(self, app: str) -> dict[int, str]:
@@ -106,7 +82,7 @@ class IcebergLog(TableLog):
         if strange:
             raise SinkError(
                 f"the partitioning of table {self.name!r} has changed since rows of checkpoint {checkpoint} were written",
-                remedy="set the table's partition spec back until the job has committed, then change it while the job is stopped",
+                remedy="restore the table's partition spec until the job has committed, then change it while the job is stopped",
             )
         self._commit(app, checkpoint, digest, [], files)
 
@@ -115,19 +91,20 @@ class IcebergLog(TableLog):
         if int(self._totals().get("total-equality-deletes", 0)):
             raise SinkError(
                 f"Iceberg table {self.name!r} has equality deletes, which a sink with a key does not read",
-                remedy="rewrite its files (rewrite_data_files), and let other writers copy on write",
+                remedy="rewrite its files (rewrite_data_files), and set other writers to copy on write",
             )
         found = merge(table, changes, changes.columns_in(schema_of(table), self.name), f"part-{checkpoint}-{digest}")
         try:
             self._commit(app, checkpoint, digest, found.removed, found.added)
         except Exception as error:
             if type(error).__name__ == "CommitFailedException" and not self._happened(app, checkpoint):
-                for file in found.added:  # another writer was faster: it did not happen, and never will
+                for file in found.added:  # another writer was faster: this commit did not happen and never will
                     self.remove(file["path"])
             raise
 
     def _happened(self, app: str, checkpoint: int) -> bool:
-        """What is asked for twice, by a proxy that had no answer, is refused by what it did the first time."""
+        """Return whether a refused commit has succeeded. A proxy without an answer repeats a request, and the table refuses the
+        repetition."""
         self.look()
         newest = self.last_checkpoint(app)
         return newest is not None and newest >= checkpoint
@@ -145,11 +122,11 @@ class IcebergLog(TableLog):
                     update.append_data_file(data_file(about))
 
     def size(self) -> tuple[int, int]:
-        told = self._totals()
-        return int(told.get("total-data-files", 0)), int(told.get("total-files-size", 0))
+        totals = self._totals()
+        return int(totals.get("total-data-files", 0)), int(totals.get("total-files-size", 0))
 
     def _totals(self) -> dict[str, str]:
-        """What the newest snapshot says of the whole table."""
+        """Return the newest snapshot's totals for the whole table."""
         snapshot = self._table.current_snapshot()
         return {} if snapshot is None or snapshot.summary is None else snapshot.summary.additional_properties
 
@@ -163,9 +140,7 @@ class IcebergLog(TableLog):
             return
 
     def close(self) -> None:
-        engine = getattr(self._catalog, "engine", None)
-        if engine is not None:
-            engine.dispose()
+        close_catalog(self._catalog)
 
 
 def _note(snapshot: Any, app: str) -> tuple[int, str] | None:
@@ -174,12 +149,12 @@ def _note(snapshot: Any, app: str) -> tuple[int, str] | None:
 
 
 def _never_rebased(table: Any) -> None:
-    """pyiceberg would put a commit that was overtaken on top of the other one, and that may be this very checkpoint's, by a
-    successor. Only the copy of the table's properties that is at hand is changed."""
+    """Disable retries inside pyiceberg: it would rebase a commit on top of a newer one, which a successor may have made for this very
+    checkpoint. The function changes only the local copy of the table's properties."""
     properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})
 
 
 def property_of(app: str) -> str:
-    """The property of a table that holds an app's last checkpoint."""
+    """Return the property of a table that holds an app's last checkpoint."""
     return f"penstock-committed-{hashlib.blake2b(app.encode(), digest_size=8).hexdigest()}"

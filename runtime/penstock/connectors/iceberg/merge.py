@@ -1,6 +1,6 @@
-"""Rows of a table replaced by their key: files that hold some of these keys are written anew (copy on write).
+"""Replace a table's rows by key: rewrite the files that hold some of these keys (copy on write).
 
-Files are looked into if the least and greatest key, or their partition, do not rule them out, first at the columns of the key alone.
+The scan skips files whose key bounds or partition exclude the keys. For other files, it first reads only the key columns.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from penstock.connectors.iceberg.target import IcebergTarget
 from penstock.connectors.lakehouse.files import FILE_BYTES, TableWriter
 from penstock.connectors.lakehouse.keys import KeyIndex
 from penstock.connectors.lakehouse.upserts import Changes, nullable
-from penstock.connectors.sql.held_rows import GONE
+from penstock.connectors.tables.row_writers import GONE
 
 _FEW = 200
-"""So many keys are named to pyiceberg one by one, with which it knows partitions by any transform."""
+"""Up to this many keys go into the filter one by one. This lets pyiceberg exclude partitions of any transform."""
 _BATCH_ROWS = 100_000
 
 
 @dataclass
 class Merge:
-    """What is left to be committed: files of the table that go, and those that come (see `IcebergTarget.describe`)."""
+    """The files to commit: files that the commit removes from the table, and files that it adds (see `IcebergTarget.describe`)."""
 
     removed: list[Any] = field(default_factory=list)
     added: list[dict[str, Any]] = field(default_factory=list)
 
 
 def merge(table: Any, changes: Changes, written: pa.Schema, prefix: str) -> Merge:
-    """Write the files that the changes lead to; nothing names them yet.
+    """Write the files that result from the changes. No table lists these files yet.
 
     Args:
         table: a pyiceberg Table.
-        written: the columns that the changes have, with the table's types.
-        prefix: what names of files begin with.
+        written: the columns of the changes, with the table's types.
+        prefix: the prefix of file names.
     """
     found = Merge()
     schema = schema_of(table)
@@ -78,7 +78,7 @@ def _holds(table: Any, task: Any, key: tuple[str, ...], index: KeyIndex) -> bool
 
 
 def _batches(table: Any, task: Any, names: tuple[str, ...] | None) -> Any:
-    """A file's rows without those that are deleted, with the table's columns as they are called now."""
+    """Yield a file's rows without deleted ones, with the current names of the table's columns."""
     schema = table.schema() if names is None else table.schema().select(*names)
     expressions = package("pyiceberg.expressions")
     scan = package("pyiceberg.io.pyarrow").ArrowScan(table.metadata, table.io, schema, expressions.AlwaysTrue())
@@ -88,7 +88,7 @@ def _batches(table: Any, task: Any, names: tuple[str, ...] | None) -> Any:
 
 
 def _replaced(old: pa.RecordBatch, rows: pa.Table, numbers: pa.Array) -> pa.RecordBatch:
-    """Rows of the table with the values of the changes with these numbers in place of theirs."""
+    """Return rows of the table with the values of the changes that have these numbers."""
     columns = [
         column if (at := rows.schema.get_field_index(name)) < 0 else rows.column(at).combine_chunks().take(numbers)
         for name, column in zip(old.schema.names, old.columns, strict=True)
@@ -97,7 +97,7 @@ def _replaced(old: pa.RecordBatch, rows: pa.Table, numbers: pa.Array) -> pa.Reco
 
 
 def _aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """The table's columns; null where the batch has none."""
+    """Return the table's columns. A column that the batch does not have is null."""
     loose = nullable(schema)
     columns = [
         pa.nulls(batch.num_rows, column.type)
@@ -109,7 +109,7 @@ def _aligned(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _filter(changes: Changes) -> Any:
-    """What files must not rule out to be looked into."""
+    """Return a filter that matches every file that may hold one of the keys."""
     expressions = package("pyiceberg.expressions")
     found: Any = expressions.AlwaysTrue()
     for name in changes.key:

@@ -1,4 +1,4 @@
-"""`IcebergSource`: the rows of an Iceberg table; a snapshot of it, or on and on what is appended.
+"""`IcebergSource`: read the rows of an Iceberg table, either one snapshot or also all later appends.
 
 IcebergSource(lake, "weather.readings", Reading)
 IcebergSource(lake, "weather.readings", Reading, follow=timedelta(seconds=10))
@@ -7,39 +7,34 @@ IcebergSource(lake, "weather.readings", Reading, follow=timedelta(seconds=10))
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 
-from penstock.common.errors import InvalidJob, SourceError
-from penstock.common.time import TimeLike
-from penstock.connectors.file.source.open_files import OpenFiles
+from penstock.common.errors import SourceError
+from penstock.connectors.core.source import ReaderContext, SourceReader, Split
 from penstock.connectors.file.storage import StorageOptions, explained
 from penstock.connectors.formats.shape import Declaration, RecordShape
-from penstock.connectors.iceberg.table import open_catalog, open_table, package, schema_of
-from penstock.connectors.lakehouse.changes import Commit, OnChange, Reading, TableChanges, TableEnumerator
-from penstock.connectors.lakehouse.reader import TableFileReader, check_columns
-from penstock.connectors.source import ReaderContext, Source, SourceReader, Split, SplitEnumerator, SplitReader
+from penstock.connectors.iceberg.table import check_name, close_catalog, open_catalog, open_table, package, schema_of
+from penstock.connectors.lakehouse.changes import Commit, TableChanges
+from penstock.connectors.lakehouse.reader import ColumnNames
+from penstock.connectors.lakehouse.source import LakehouseReader, LakehouseSource, LakehouseSourceOptions
 
 _NOTHING = 0
 """The state of a table without snapshots."""
 _FIELD_ID = b"PARQUET:field_id"
 
 
-class IcebergSource(Source):
-    """
-    Args:
-        catalog: see the package.
-        table: "namespace.table".
-        fields: which columns, and what records are (see `formats.shape`); all of them, as dicts, if none are declared.
-        record: another form for the same fields: "tuple", "dict" or "row".
-        snapshot_id: the newest at the start unless given.
-        follow: look for new snapshots at this interval; the source does not end.
-        start: where a source that follows begins: "snapshot" (all rows, then what comes), "latest", or a snapshot's id: with the one behind it.
-        on_change: a snapshot that deletes or changes rows is an error ("fail"), or passed over ("skip").
-    """
+class IcebergSource(LakehouseSource):
+    """A source that reads the rows of an Iceberg table: one snapshot, or also all later appends.
 
-    in_order = True
+    Args:
+        catalog: the catalog's properties, see the package.
+        table: the name, as "namespace.table".
+        fields: the columns to read and the form of records (see `formats.shape`). Without fields, records are dicts of all columns.
+        snapshot_id: the snapshot to read. The default is the newest at the start.
+        options: the options of all table formats: `record`, `follow`, `start`, `on_change`. A version is a snapshot's id.
+    """
 
     def __init__(
         self,
@@ -47,72 +42,39 @@ class IcebergSource(Source):
         table: str,
         fields: Declaration = None,
         *,
-        record: str | None = None,
         snapshot_id: int | None = None,
-        follow: TimeLike | None = None,
-        start: Any = "snapshot",
-        on_change: OnChange = "fail",
+        **options: Unpack[LakehouseSourceOptions],
     ) -> None:
         package()
-        if "." not in table:
-            raise InvalidJob(f"Iceberg table {table!r}", remedy="write 'namespace.table'")
+        check_name(table)
         self.catalog = dict(catalog)
         self.table = table
-        self.shape = None if fields is None else RecordShape.of(fields, record)
-        self.record = record
-        self.reading = Reading.of(snapshot_id, follow, start, on_change)
-        self.bounded = self.reading.follow_ms is None
-        self._options: StorageOptions = {}
+        super().__init__(table, fields, snapshot_id, **options)
 
-    def with_object_store_options(self, options: dict[str, Any]) -> IcebergSource:
-        other = IcebergSource(self.catalog, self.table, self.shape, record=self.record)
-        other.reading, other.bounded, other._options = self.reading, self.bounded, dict(options)
-        return other
+    def open_table(self, options: StorageOptions, opened: Any = None) -> Any:
+        return open_table(self.catalog, self.table, options, SourceError, opened)
 
-    def open(self, options: StorageOptions, opened: Any = None) -> Any:
-        return open_table(self.catalog, self.table, {**options, **self._options}, SourceError, opened)
+    def readable_columns(self, table: Any) -> pa.Schema:
+        return package("pyiceberg.io.pyarrow").schema_to_pyarrow(table.schema(), include_field_ids=False)
 
-    def shape_of(self, table: Any) -> RecordShape:
-        """What records are.
-
-        Raises:
-            SourceError: the table has no such columns.
-        """
-        schema = package("pyiceberg.io.pyarrow").schema_to_pyarrow(table.schema(), include_field_ids=False)
-        if self.shape is None:
-            return RecordShape.of(schema, self.record)
-        check_columns(self.shape, schema, self.table)
-        return self.shape
-
-    def create_enumerator(self) -> SplitEnumerator:
-        return TableEnumerator(IcebergChanges(self), self.reading)
+    def _changes(self) -> IcebergChanges:
+        return IcebergChanges(self)
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
         return IcebergReader(self, context.object_store_options)
-
-    def produced_type(self) -> Any:
-        return None if self.shape is None else self.shape.produced_type()
-
-    def validate(self) -> None:
-        """
-        Raises:
-            SourceError: there is no table, no such snapshot, or it cannot be reached or read.
-        """
-        self.shape_of(self.open({}))
-        if self.reading.start == "snapshot":
-            IcebergChanges(self).snapshot(self.reading.version)
 
 
 class IcebergChanges(TableChanges):
     def __init__(self, source: IcebergSource) -> None:
         self.name = source.table
         self._source = source
+        self._options = source.store_options({})
         self._catalog: Any = None
 
     def _open(self) -> Any:
         if self._catalog is None:
-            self._catalog = open_catalog(self._source.catalog, self._source._options, SourceError)
-        return self._source.open({}, self._catalog)
+            self._catalog = open_catalog(self._source.catalog, self._options, SourceError)
+        return self._source.open_table(self._options, self._catalog)
 
     def newest(self) -> int:
         snapshot = self._open().current_snapshot()
@@ -126,13 +88,13 @@ class IcebergChanges(TableChanges):
                 return _NOTHING, []
             raise SourceError(
                 f"Iceberg table {self.name!r} has no snapshot {version}",
-                remedy="it may have expired; name one that table.metadata.snapshots has",
+                remedy="the snapshot may have expired; choose one that table.metadata.snapshots lists",
             )
         tasks = list(table.scan(snapshot_id=snapshot.snapshot_id).plan_files())
         if any(task.delete_files for task in tasks):
             raise SourceError(
                 f"Iceberg table {self.name!r} has delete files, which this source does not read",
-                remedy="compact the table (rewrite_data_files), and let writers copy on write",
+                remedy="compact the table (rewrite_data_files), and set writers to copy on write",
             )
         return int(snapshot.snapshot_id), [_split(snapshot.snapshot_id, task.file, table) for task in tasks]
 
@@ -146,9 +108,11 @@ class IcebergChanges(TableChanges):
             snapshot = None if parent is None else table.snapshot_by_id(parent)
             if snapshot is None and (version != _NOTHING or parent is not None):
                 raise SourceError(
-                    f"snapshot {version} of Iceberg table {self.name!r}, up to which was read, is not among those before the present one",
-                    remedy="it has expired, or the table was rolled back; keep snapshots for longer than the job may stand. To go on, "
-                    "start the job anew",
+                    f"snapshot {version} of Iceberg table {self.name!r}, which the job has read up to, is not an ancestor of the current "
+                    f"one",
+                    remedy="it has expired, or the table was rolled back; keep snapshots for longer than the job may be stopped. To "
+                    "continue, "
+                    "start the job without state",
                 )
         return [self._commit(table, snapshot) for snapshot in reversed(newer)]
 
@@ -170,42 +134,24 @@ class IcebergChanges(TableChanges):
         return Commit(id, [_split(id, entry.data_file, table) for entry in entries])
 
     def close(self) -> None:
-        engine = getattr(self._catalog, "engine", None)
-        if engine is not None:
-            engine.dispose()
+        close_catalog(self._catalog)
 
 
-class IcebergReader(SourceReader):
-    def __init__(self, source: IcebergSource, options: StorageOptions) -> None:
-        self._source = source
-        self._options = options
-        self._files = OpenFiles()
-        self._table: Any = None
+class IcebergReader(LakehouseReader):
+    def _columns(self, shape: RecordShape) -> tuple[pa.Schema, ColumnNames]:
+        ids = {int(field.metadata[_FIELD_ID]): field.name for field in schema_of(self._table)}
+        return shape.schema, NamesByIds(ids)
 
-    def open_split(self, split: Split, position: Any) -> SplitReader:
-        if self._table is None:
-            self._table = self._source.open(self._options)
-            self._shape = self._source.shape_of(self._table)
-            ids = {int(field.metadata[_FIELD_ID]): field.name for field in schema_of(self._table)}
-            self._names = NamesByIds(ids)
-        path = split.properties["path"]
-        schema = self._shape.schema
-        constants = {
-            name: _value(value, schema.field(name).type)
-            for name, value in split.properties["partition"].items()
-            if value is not None and schema.get_field_index(name) >= 0
-        }
-        return TableFileReader(
-            path, lambda: self._input(path), self._shape, self._names, constants, self._files, position
-        )
+    def _constant(self, value: Any, kind: pa.DataType) -> Any:
+        return _value(value, kind)
 
-    def _input(self, path: str) -> Any:
+    def _open_file(self, path: str) -> Any:
         with explained(path, "read"):
             return self._table.io.new_input(path).open(seekable=True)
 
 
 class NamesByIds:
-    """Columns have ids in Iceberg's files, and other names where they were renamed since."""
+    """A function from columns in a file to columns of the table. It matches by field id, because a column may have been renamed since."""
 
     def __init__(self, ids: dict[int, str]) -> None:
         self._ids = ids
@@ -221,7 +167,7 @@ class NamesByIds:
 
 
 def _value(value: Any, kind: pa.DataType) -> Any:
-    """A partition value of a manifest, as the column has it: days and microseconds are dates and times.
+    """Convert a partition value of a manifest to the column's type: Iceberg stores dates as days and times as microseconds.
 
     >>> _value(1, pa.date32()), _value("x", pa.string())
     (datetime.date(1970, 1, 2), 'x')
@@ -230,7 +176,8 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _split(snapshot_id: int, file: Any, table: Any) -> Split:
-    """`partition`: what may stand in the manifest alone, for tables that were made of other tables' files."""
+    """Return the split of one file. `partition` has the values that only the manifest may have, in tables made from other tables'
+    files."""
     spec = table.specs()[file.spec_id]
     schema = table.schema()
     partition = {

@@ -1,4 +1,4 @@
-"""An Iceberg table's files as a subtask writes them, and what its manifests say of each."""
+"""The files that a subtask writes for an Iceberg table, and their manifest entries."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ _BOUNDS = ("lower_bounds", "upper_bounds")
 
 
 class IcebergTarget(TableTarget):
-    """
+    """The Iceberg table that a subtask writes files for.
+
     Args:
         table: a pyiceberg Table.
-        schema: what is written, with the table's types and fields' ids.
+        schema: the written columns, with the table's types and fields' ids.
     """
 
     def __init__(self, table: Any, schema: pa.Schema) -> None:
@@ -80,7 +81,7 @@ class IcebergTarget(TableTarget):
         statistics = arrow.data_file_statistics_from_parquet_metadata(
             parquet_metadata=metadata, stats_columns=self._plan, parquet_column_mapping=self._ids
         )
-        told = statistics.to_serialized_dict()
+        entry = statistics.to_serialized_dict()
         record = self._key(key).partition if key else ()
         return {
             "path": path,
@@ -88,10 +89,10 @@ class IcebergTarget(TableTarget):
             "modified": int(time.time() * 1000),
             "spec": self._spec.spec_id,
             "partition": [_as_json(record[index]) for index in range(len(key))],
-            "records": told["record_count"],
-            "splits": told["split_offsets"],
-            **{name: _pairs(told[name]) for name in _COUNTS},
-            **{name: [(id, base64.b64encode(bound).decode()) for id, bound in told[name].items()] for name in _BOUNDS},
+            "records": entry["record_count"],
+            "splits": entry["split_offsets"],
+            **{name: _pairs(entry[name]) for name in _COUNTS},
+            **{name: [(id, base64.b64encode(bound).decode()) for id, bound in entry[name].items()] for name in _BOUNDS},
         }
 
     def remove(self, path: str) -> None:
@@ -102,7 +103,7 @@ class IcebergTarget(TableTarget):
 
 
 def data_file(file: dict[str, Any]) -> Any:
-    """What `IcebergTarget.describe` has told, as pyiceberg takes it."""
+    """Convert the entry from `IcebergTarget.describe` to a pyiceberg DataFile."""
     manifest, typedef = package("pyiceberg.manifest"), package("pyiceberg.typedef")
     return manifest.DataFile.from_args(
         content=manifest.DataFileContent.DATA,
@@ -130,7 +131,7 @@ def _values(array: Any) -> pa.Array:
 
 
 def _as_json(value: Any) -> Any:
-    """As a checkpoint keeps it, with the type where JSON has none."""
+    """Convert a value for the checkpoint. A value that JSON has no type for becomes a dict with its type."""
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, uuid.UUID):

@@ -1,8 +1,8 @@
-"""Clients of a Kafka cluster: librdkafka's (`confluent_kafka`) for records, aiokafka's protocol for what that has no call for.
+"""Clients of a Kafka cluster: librdkafka (`confluent_kafka`) for records, aiokafka's protocol for calls that librdkafka lacks.
 
-Both are made of one set of properties, in librdkafka's spelling, which is Kafka's own for almost all of them. Secrets need not
-be among them: `sasl.password.file` names a file that every process reads. So it is neither in the job's payload nor in a log,
-and a new one is taken when brokers refuse the old one.
+Both use one set of properties with librdkafka's names, which are Kafka's own in almost all cases. The properties need not
+contain secrets: `sasl.password.file` names a file that every process reads. So the secret is neither in the job's payload nor
+in a log. When brokers refuse the old secret, the client reads the file again.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.common.credentials.secret_file import read_secret
 from penstock.common.errors import InvalidJob, PenstockError
-from penstock.common.extras import module_of_extra
-from penstock.common.secret_file import read_secret
+from penstock.common.program.extras import import_extra
 
 Properties = Mapping[str, str]
 
 LOGGER = logging.getLogger("penstock.connectors.kafka")
 CONNECT_S = 15.0
-"""How long a cluster may take to answer a question at the start, s."""
+"""Timeout in seconds of a request to a cluster at the start."""
 FROM_FILES = ("sasl.username", "sasl.password", "ssl.key.password", "ssl.keystore.password", "sasl.oauthbearer.token")
 """Properties that may be given as `NAME.file`."""
 _JAVA_ONLY = {
@@ -38,23 +38,23 @@ _JAVA_ONLY = {
 _TOKEN_LIFE_S = 300.0
 _REFUSED = ("_AUTHENTICATION", "_SSL")
 SHUT_OUT_S = 30.0
-"""How long a client that is refused tries on, s; between two tries are ten at the most."""
+"""Seconds for which a refused client retries. Two retries are at most ten seconds apart."""
 
 
 def package(name: str) -> Any:
-    """A module of the extra's.
+    """Return a module of the extra.
 
     Raises:
-        InvalidJob: it is not installed.
+        InvalidJob: the extra is not installed.
     """
-    return module_of_extra(name, "kafka", "the Kafka connector")
+    return import_extra(name, "kafka", "the Kafka connector")
 
 
 def checked(properties: Mapping[str, Any]) -> dict[str, str]:
-    """Properties as text.
+    """Return the properties as text.
 
     Raises:
-        InvalidJob: one is of the Java client only.
+        InvalidJob: a property exists only in the Java client.
     """
     given = {}
     for name, value in properties.items():
@@ -65,7 +65,7 @@ def checked(properties: Mapping[str, Any]) -> dict[str, str]:
 
 
 def resolved(properties: Properties) -> dict[str, Any]:
-    """With the secrets that are in files.
+    """Return the properties with the secrets from their files.
 
     Raises:
         InvalidJob: a file cannot be read.
@@ -79,17 +79,17 @@ def resolved(properties: Properties) -> dict[str, Any]:
 
 
 class Complaints:
-    """What a client has said of its connections; the reason behind a time-out.
+    """The errors that a client has reported for its connections. They give the reason for a timeout.
 
-    librdkafka asks brokers that refuse its password or certificate for ever, with those that it began with. So what a file has
-    meanwhile is given to it after each refusal (`renew`), and a client that is refused for half a minute has no more to hope
-    for: another one reads all files anew.
+    librdkafka retries for ever with the same password or certificate when brokers refuse it. So after each refusal `renew` gives
+    it the present content of the password file. After half a minute of refusals the client is replaced, and the new client reads
+    all files again.
     """
 
     def __init__(self) -> None:
         self.last = ""
         self.refusal = ""
-        """What a broker that refuses the client has said last."""
+        """Last error of a broker that refused the client."""
         self._is_refused = False
         self._refusals = 0
         self._first_refusal = self._last_refusal = 0.0
@@ -106,10 +106,10 @@ class Complaints:
             self._is_refused = True
 
     def renew(self, client: Any, properties: Properties) -> None:
-        """Give a client of confluent_kafka's that was refused the password that its file has now, for the next connection.
+        """Give a refused confluent_kafka client the present password of its file, for the next connection.
 
-        To be called between two of the client's calls. Within one, from what it calls back, any other call ends the process:
-        confluent_kafka forgets its thread's state, and asserts at the next callback that it has one.
+        Call this method between two calls of the client, never in a callback. A client call inside a callback ends the process:
+        confluent_kafka loses its thread's state, and asserts at the next callback that the state exists.
         """
         if self._is_refused and "sasl.password.file" in properties:
             try:
@@ -122,12 +122,12 @@ class Complaints:
 
     @property
     def is_shut_out(self) -> bool:
-        """Brokers have refused the client for so long that nothing but another one may change it."""
+        """Return True if brokers have refused the client for so long that only a new client may succeed."""
         return self._refusals > 1 and self._last_refusal - self._first_refusal > SHUT_OUT_S
 
 
 def librdkafka(properties: Properties, complaints: Complaints | None = None, **more: Any) -> dict[str, Any]:
-    """The configuration of a client of confluent_kafka's. `more`: of this client, with `_` for `.`; goes over the properties."""
+    """Return the configuration of a confluent_kafka client. `more` (with `_` for `.`) overrides the properties."""
     given: dict[str, Any] = resolved(properties)
     token = given.pop("sasl.oauthbearer.token", None)
     if token is not None:
@@ -142,7 +142,7 @@ def librdkafka(properties: Properties, complaints: Complaints | None = None, **m
 
 
 def _token(properties: Properties) -> tuple[str, float]:
-    """A bearer token, and when it expires, s since 1970: by its own word, if it is a JSON web token."""
+    """Return a bearer token and its expiry in s since 1970, which a JSON web token contains."""
     token = resolved(properties)["sasl.oauthbearer.token"]
     return token, _expiry(token)
 
@@ -170,13 +170,13 @@ _OF_ANY_CLIENT = (
 
 
 def administrating(properties: Properties, complaints: Complaints) -> dict[str, Any]:
-    """The configuration of an admin client: without what only consumers or producers know, of which it complains."""
+    """Return the configuration of an admin client, without properties of consumers and producers, which it would report."""
     given = librdkafka(properties, complaints)
     return {name: value for name, value in given.items() if name.startswith(_OF_ANY_CLIENT)}
 
 
 def aiokafka(properties: Properties) -> dict[str, Any]:
-    """Arguments for a client of aiokafka's."""
+    """Return the arguments of an aiokafka client."""
     given = resolved(properties)
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     arguments: dict[str, Any] = {
@@ -233,7 +233,7 @@ def _token_provider(properties: Properties) -> Any:
 def explained(
     kind: type[PenstockError], what: str, error: BaseException, properties: Properties, complaint: str = ""
 ) -> PenstockError:
-    """The error for a person: what could not be done, where, why, and what to do."""
+    """Return an error that says what failed, where, why, and what to do."""
     inner = error.args[0] if error.args and hasattr(error.args[0], "code") else None
     name = "" if inner is None else str(inner.name())
     reason = str(error) if inner is None else f"{inner.str()} ({name})"

@@ -1,4 +1,4 @@
-"""What the builders of source and sink share: the properties of their clients."""
+"""The client properties that the builders of source and sink share."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from penstock.connectors.kafka.client import checked
 
 
 class ClientBuilder:
-    """Under PyFlink's names."""
+    """The base class of the builders, with PyFlink's names."""
 
     def __init__(self) -> None:
         self._properties: dict[str, str] = {}
 
     def set_bootstrap_servers(self, bootstrap_servers: str) -> Self:
-        """`host:port` of some brokers, with commas between them."""
+        """Set the `host:port` of some brokers, separated by commas."""
         return self.set_property("bootstrap.servers", bootstrap_servers)
 
     def set_property(self, key: str, value: Any) -> Self:
-        """A property of the client (librdkafka's names); of a source also `partition.discovery.interval.ms` and
-        `commit.offsets.on.checkpoint`, as in Flink."""
+        """Set a property of the client (librdkafka's names).
+
+        A source also has `partition.discovery.interval.ms` and `commit.offsets.on.checkpoint`, as in Flink.
+        """
         self._properties |= checked({key: value})
         return self
 
@@ -30,7 +32,8 @@ class ClientBuilder:
         return self
 
     def _check_servers(self, what: str) -> None:
-        """
+        """Check that brokers are configured.
+
         Raises:
             InvalidJob: no brokers are named.
         """

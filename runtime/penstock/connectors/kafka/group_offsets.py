@@ -1,9 +1,9 @@
-"""What a group has committed, as its coordinator tells.
+"""The committed offsets of a consumer group, as its coordinator reports them.
 
-It is asked by a consumer. librdkafka's admin client has a call for it, too (`list_consumer_group_offsets`), which ends the whole
-process by SIGSEGV when the broker that it asks is not the group's coordinator (any more, or yet): it then wakes the group of a
-consumer, and an admin client has none (librdkafka's issue 5040, there in 2.16.0). Coordinators move when brokers are lost, which
-is when attempts begin.
+A consumer requests them. librdkafka's admin client has a call for this, too (`list_consumer_group_offsets`). It ends the whole
+process by SIGSEGV if the broker is not the group's coordinator at this moment. The call then wakes the group of a consumer,
+which an admin client does not have (librdkafka's issue 5040, present in 2.16.0). Coordinators move when brokers are lost, and
+then new attempts begin.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FIRST_S = 1.0
-"""How long the first answer is waited for, and the next ones twice as long as the one before: a slow broker answers, too."""
+"""Timeout of the first request in s. Each later timeout is twice as long, so that a slow broker can answer, too."""
 _LISTEN_S = 0.1
 _SETTINGS = {"enable.auto.commit": "false", "isolation.level": "read_uncommitted"}
-"""What a transaction has not committed yet is not waited for."""
+"""Settings of the consumer. It does not wait for uncommitted transactions."""
 
 
 class GroupClient:
-    """A consumer that reads nothing.
+    """A consumer that reads no records.
 
     Raises:
         KafkaException: the client refuses its properties.
@@ -35,22 +35,22 @@ class GroupClient:
         self._consumer = self._kafka.Consumer(librdkafka({**properties, **_SETTINGS}, complaints))
 
     def committed(self, partitions: Sequence[tuple[str, int]], within_s: float) -> list[Any]:
-        """`TopicPartition` for each of these; its offset is negative where there is none.
+        """Return a `TopicPartition` for each partition. The offset is negative if the group has committed none.
 
         Raises:
-            KafkaException: the coordinator does not answer, is another one by now, or refuses.
+            KafkaException: the coordinator does not answer, has moved, or refuses the request.
         """
-        asked = [self._kafka.TopicPartition(*partition) for partition in partitions]
+        wanted = [self._kafka.TopicPartition(*partition) for partition in partitions]
         timeout, deadline = min(_FIRST_S, within_s), time.monotonic() + within_s
         while True:
             try:
-                found: list[Any] = self._consumer.committed(asked, timeout=timeout)
+                found: list[Any] = self._consumer.committed(wanted, timeout=timeout)
                 break
             except self._kafka.KafkaException as error:
-                # A refusal to name the coordinator comes by a poll only; the question itself waits for a better answer.
-                told = self._consumer.poll(_LISTEN_S)
-                if told is not None and told.error() is not None and not told.error().retriable():
-                    raise self._kafka.KafkaException(told.error()) from error
+                # Only a poll returns the refusal to name the coordinator. The request itself waits for a better answer.
+                event = self._consumer.poll(_LISTEN_S)
+                if event is not None and event.error() is not None and not event.error().retriable():
+                    raise self._kafka.KafkaException(event.error()) from error
                 left = deadline - time.monotonic()
                 if error.args[0].code() != self._kafka.KafkaError._TIMED_OUT or left <= 0:
                     raise

@@ -1,4 +1,4 @@
-"""Where reading begins and ends: offsets of partitions, by PyFlink's names, and how they are found out."""
+"""Offsets of partitions at which reading begins and ends, with PyFlink's names, and how they are determined."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from penstock.connectors.kafka.group_offsets import GroupClient
 T = TypeVar("T")
 
 PATIENCE_S = 60.0
-"""How long a question is asked again while leaders and coordinators move, s."""
+"""Seconds for which a request is retried while leaders and coordinators move."""
 _PAUSE_S = 0.5
 _MOVING = (5, 6, 14, 15, 16, 72, 74, 75, 78, 103)
-"""Kafka's codes: no leader, not the leader, a coordinator that loads, is not there or is another one, listener not found,
-leader epochs that do not agree, offsets or topic ids that are not known yet."""
+"""Kafka's error codes for temporary states: no leader, not the leader, or listener not found. Others mean that a coordinator
+loads, is missing or has moved. The rest mean that leader epochs differ, or offsets or topic ids are not known yet."""
 _AWAY = (
     "_TRANSPORT",
     "_ALL_BROKERS_DOWN",
-    "_DESTROY_BROKER",  # the client forgets an address of a broker's that it has just lost
+    "_DESTROY_BROKER",  # the client drops the address of a broker whose connection it has just lost
     "_TIMED_OUT",
     "_TIMED_OUT_QUEUE",
     "_RESOLVE",
@@ -33,18 +33,18 @@ _AWAY = (
 
 
 class ClusterAway(SourceError):
-    """No broker answers, or none knows who leads: time may mend it."""
+    """An error for a cluster in which no broker answers, or none knows the leader. A retry may succeed."""
 
 
 class KafkaTopicPartition(NamedTuple):
-    """A partition of a topic; numbered from 0."""
+    """A partition of a topic, numbered from 0."""
 
     topic: str
     partition: int
 
 
 class KafkaOffsetResetStrategy(Enum):
-    """Where to begin in a partition for which there is no offset."""
+    """The start in a partition that has no usable offset."""
 
     LATEST = 0
     EARLIEST = 1
@@ -53,10 +53,10 @@ class KafkaOffsetResetStrategy(Enum):
 
 @dataclass(frozen=True)
 class KafkaOffsetsInitializer:
-    """Where to begin, or to end, in each partition. Made by the functions below.
+    """The rule for where reading begins, or ends, in each partition. The static methods make it.
 
-    It speaks of the first start only: what a checkpoint holds goes over it. Partitions that are found later are read from
-    their beginning.
+    It applies only to the first start: a restored checkpoint overrides it. Partitions that are found later are read from their
+    beginning.
     """
 
     kind: str
@@ -66,17 +66,17 @@ class KafkaOffsetsInitializer:
 
     @staticmethod
     def earliest() -> KafkaOffsetsInitializer:
-        """The oldest record there is."""
+        """Return a rule for the oldest existing record."""
         return KafkaOffsetsInitializer("earliest")
 
     @staticmethod
     def latest() -> KafkaOffsetsInitializer:
-        """The end, as it is when the job starts."""
+        """Return a rule for the end of the partition at the job's start."""
         return KafkaOffsetsInitializer("latest")
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """The first record whose time is at or after `timestamp` (ms); the end if there is none."""
+        """Return a rule for the first record whose time is at or after `timestamp` (ms), or the end if no record is."""
         if timestamp < 0:
             raise InvalidJob(
                 f"timestamp {timestamp} is before 1970", remedy="give ms since 1970, or earliest() or latest()"
@@ -87,8 +87,11 @@ class KafkaOffsetsInitializer:
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """What the group has committed; `offset_reset_strategy` for a partition without, or that has lost the record or never
-        had it: an error, the beginning or the end."""
+        """Return a rule for the offsets that the group has committed.
+
+        `offset_reset_strategy` applies to a partition without a committed offset, or whose record at the offset does not exist:
+        an error, the beginning or the end.
+        """
         return KafkaOffsetsInitializer("committed", offset_reset_strategy)
 
     @staticmethod
@@ -96,7 +99,7 @@ class KafkaOffsetsInitializer:
         offsets: dict[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """These; `offset_reset_strategy` for a partition that is not among them, or does not have the offset."""
+        """Return a rule for these offsets. `offset_reset_strategy` applies to a partition without an offset or without its record."""
         given = tuple(sorted((KafkaTopicPartition(*partition), offset) for partition, offset in offsets.items()))
         negative = [str(partition) for partition, offset in given if offset < 0]
         if negative:
@@ -105,17 +108,17 @@ class KafkaOffsetsInitializer:
 
 
 class TopicState(NamedTuple):
-    """`id`: the broker's of the topic, which another topic of the name does not have; empty where it gives none."""
+    """The state of a topic. The broker's `id` differs for a new topic of the same name; it is empty if the broker reports none."""
 
     id: str
     partitions: int
 
 
 class ClusterView:
-    """What an enumerator asks a cluster. Connects at the first question.
+    """The requests of an enumerator to a cluster. It connects at the first request.
 
     Args:
-        isolation_level: of the reader; `read_committed` ends where the oldest open transaction begins.
+        isolation_level: the reader's level. `read_committed` ends at the beginning of the oldest open transaction.
     """
 
     def __init__(self, properties: Properties, isolation_level: str = "read_uncommitted") -> None:
@@ -130,8 +133,8 @@ class ClusterView:
             self._admin = made(lambda: admin(administrating(self._properties, self._complaints)), self._properties)
         return self._admin
 
-    def _ask(self, what: str, question: Callable[[Any], T]) -> T:
-        """The answer; while leaders and coordinators move the question is asked again."""
+    def _query(self, what: str, question: Callable[[Any], T]) -> T:
+        """Return the answer. Retry the request while leaders and coordinators move."""
         kafka = package("confluent_kafka")
         deadline = time.monotonic() + PATIENCE_S
         while True:
@@ -139,34 +142,36 @@ class ClusterView:
             try:
                 return question(client)
             except kafka.KafkaException as error:
-                client.poll(0.1)  # what it has to complain of comes with this
+                client.poll(0.1)  # this call delivers the client's error reports
                 moves = error.args[0].code() in _MOVING
                 if not moves or time.monotonic() > deadline:
                     kind = ClusterAway if moves or error.args[0].name() in _AWAY else SourceError
                     raise explained(kind, what, error, self._properties, self._complaints.last) from error
-            self._admin = None  # an admin client keeps to the leaders that it has learned of
+            self._admin = None  # an admin client does not learn of new leaders
             time.sleep(_PAUSE_S)
 
     def topics(self) -> dict[str, int]:
-        """Name -> number of partitions, of all there are but Kafka's own.
+        """Return name -> number of partitions for all topics except Kafka's own.
 
         Raises:
-            SourceError: the cluster does not answer, or does not let us.
+            SourceError: the cluster does not answer, or denies access.
         """
-        found = self._ask("topics cannot be listed", lambda client: client.list_topics(timeout=CONNECT_S)).topics
+        found = self._query("topics cannot be listed", lambda client: client.list_topics(timeout=CONNECT_S)).topics
         return {name: len(topic.partitions) for name, topic in found.items() if not name.startswith("__")}
 
     def describe(self, names: list[str]) -> dict[str, TopicState]:
-        """Of the topics among these that exist.
+        """Return the state of those topics that exist.
 
         Raises:
-            SourceError: as `topics`; also for a topic that this user must not see.
+            SourceError: as `topics`, and also for a topic that this user must not see.
         """
         kafka = package("confluent_kafka")
         found = {}
         for name in names:
             try:
-                about = self._ask(f"topic {name!r} cannot be read", partial(_described, kafka.TopicCollection([name])))
+                about = self._query(
+                    f"topic {name!r} cannot be read", partial(_described, kafka.TopicCollection([name]))
+                )
             except SourceError as error:
                 if "UNKNOWN_TOPIC_OR_PART" in error.message:
                     continue
@@ -177,13 +182,13 @@ class ClusterView:
     def resolve(
         self, initializer: KafkaOffsetsInitializer, partitions: list[KafkaTopicPartition], *, is_start: bool = False
     ) -> dict[KafkaTopicPartition, int]:
-        """The offset for each of these partitions.
+        """Return the offset for each of these partitions.
 
         Args:
-            is_start: reading begins there, so offsets that the partition does not have are as good as none.
+            is_start: reading begins at the offset, so an offset outside the partition counts as missing.
 
         Raises:
-            SourceError: one has none, or the cluster does not answer.
+            SourceError: a partition has no offset, or the cluster does not answer.
         """
         if not partitions:
             return {}
@@ -227,7 +232,7 @@ class ClusterView:
         committed_only = self._committed_only if committed_only is None else committed_only
         level = levels.READ_COMMITTED if committed_only else levels.READ_UNCOMMITTED
 
-        def ask(client: Any) -> dict[KafkaTopicPartition, int]:
+        def query(client: Any) -> dict[KafkaTopicPartition, int]:
             asked = {kafka.TopicPartition(*partition): spec for partition in partitions}
             futures = client.list_offsets(asked, isolation_level=level, request_timeout=CONNECT_S)
             return {
@@ -236,17 +241,17 @@ class ClusterView:
             }
 
         names = sorted({partition.topic for partition in partitions})
-        return self._ask(f"the offsets of {', '.join(map(repr, names))} cannot be found out", ask)
+        return self._query(f"the offsets of {', '.join(map(repr, names))} cannot be found out", query)
 
     def committed(self, partitions: list[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-        """What the group has committed, of those where it has.
+        """Return the offsets that the group has committed. Partitions without one are left out.
 
         Raises:
             SourceError: as `topics`.
         """
         group = self._properties.get("group.id", "")
 
-        def ask(_: Any) -> list[Any]:
+        def query(_: Any) -> list[Any]:
             client = made(lambda: GroupClient(self._properties, self._complaints), self._properties)
             try:
                 found: list[Any] = client.committed(partitions, CONNECT_S)
@@ -256,7 +261,7 @@ class ClusterView:
 
         if not partitions:
             return {}
-        answer = self._ask(f"offsets of group {group!r} cannot be read", ask)
+        answer = self._query(f"offsets of group {group!r} cannot be read", query)
         return {KafkaTopicPartition(p.topic, p.partition): p.offset for p in answer if p.offset >= 0}
 
     def close(self) -> None:
@@ -269,10 +274,10 @@ def _described(collection: Any, client: Any) -> Any:
 
 
 def made(make: Any, properties: Properties) -> Any:
-    """A client of confluent_kafka's, whose configuration it refuses by an exception.
+    """Return the confluent_kafka client that `make` creates.
 
     Raises:
-        InvalidJob: a property is unknown, has a wrong value, or names a file that cannot be used.
+        InvalidJob: a property is unknown, has a wrong value, or names an unusable file.
     """
     kafka = package("confluent_kafka")
     try:

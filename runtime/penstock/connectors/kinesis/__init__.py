@@ -1,16 +1,17 @@
-"""Amazon Kinesis Data Streams: streams as source and sink, by botocore (extra `penstock[kinesis]`). PyFlink's names for both are there, too.
+"""Amazon Kinesis Data Streams as source and sink, based on botocore (extra `penstock[kinesis]`). PyFlink's names for both exist too.
 
-**Guarantees.** `KinesisSource` reads exactly: positions are sequence numbers of shards in the checkpoints, and places
-within records that the Kinesis Producer Library has put together. Shards that are split or merged are read to their end before
-the shards that follow them, so that records of a partition key keep their order. `KinesisStreamsSink` promises at least once: a checkpoint waits until the
-stream has every record. Records that Kinesis takes later than others of their request lose their order.
+**Guarantees.** `KinesisSource` reads exactly once. Checkpoints have the sequence numbers of shards, and positions within records that the
+Kinesis Producer Library has aggregated. The source reads shards that are split or merged to their end before the shards that follow
+them. So records of a partition key keep their order. `KinesisStreamsSink` is at least once: a checkpoint waits until the stream has
+every record. Records that Kinesis rejects at first lose their order relative to others of their request.
 
-**Options.** Streams by name, region and, for other services that speak the protocol, an endpoint. Credentials are found as by every AWS client.
+**Options.** A stream has a name, a region and, for other services with the same protocol, an endpoint. Credentials are found as by every
+AWS client.
 
-**Errors.** A stream that is missing, keys that are wrong, a right that is missing are errors before the job starts. A service that is lost or throttles is asked again for
-`patience`. A record that no stream takes fails the job by its name. So do records that the
-stream may have dropped before they were read, unless `on_lost="continue"`.
+**Errors.** A missing stream, wrong keys and a missing right are errors before the job starts. The connector retries an unavailable or
+throttling service for `patience`. A record that no stream accepts fails the job, and the error names it. Records that the stream may
+have dropped before they were read also fail the job, unless `on_lost="continue"`.
 
-**Sizing.** A thread for each shard, which asks once in 0.2 s at the most: Kinesis lets a shard be read five times a second, by all its readers together, and
-2 MB a second.
+**Sizing.** Each shard has a thread that reads at most once in 0.2 s. Kinesis allows five reads and 2 MB per second and shard, for all
+readers together.
 """

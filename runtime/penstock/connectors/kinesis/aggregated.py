@@ -1,7 +1,11 @@
-"""Records that the Kinesis Producer Library has put together: magic number, a protobuf message, its MD5 (aggregation-format.md of amazon-kinesis-producer).
+"""Records that the Kinesis Producer Library has aggregated.
 
-message AggregatedRecord { repeated string partition_key_table = 1; repeated string explicit_hash_key_table = 2; repeated Record records = 3; }
-message Record { required uint64 partition_key_index = 1; optional uint64 explicit_hash_key_index = 2; required bytes data = 3; repeated Tag tags = 4; }
+Format: a magic number, a protobuf message and its MD5 (aggregation-format.md of amazon-kinesis-producer).
+
+    message AggregatedRecord { repeated string partition_key_table = 1; repeated string explicit_hash_key_table = 2; repeated Record
+    records = 3; }
+    message Record { required uint64 partition_key_index = 1; optional uint64 explicit_hash_key_index = 2; required bytes data = 3;
+    repeated Tag tags = 4; }
 """
 
 from __future__ import annotations
@@ -16,20 +20,20 @@ MAGIC = b"\xf3\x89\x9a\xc2"
 _DIGEST = 16
 _VARINT, _BYTES = 0, 2
 _SKIPPED = {1: 8, 5: 4}
-"""Bytes of the wire types that no field of ours has."""
+"""Bytes of the wire types that none of our fields has."""
 
 
 class UserRecord(NamedTuple):
-    """One of those that were put together."""
+    """One user record of an aggregated record."""
 
     key: str
     hash: int
-    """By which Kinesis has its shard: the explicit one, or that of the key."""
+    """The hash that determines the record's shard: the explicit one, or that of the key."""
     data: bytes
 
 
 def taken_apart(data: bytes) -> list[UserRecord] | None:
-    """What was put together; None: it is a record as any other, also if it only begins like one that was put together, as for Amazon's own library.
+    """Return the aggregated user records, or None for a plain record. A damaged aggregate counts as a plain record, as in Amazon's library.
 
     >>> taken_apart(b"any other") is None
     True
@@ -46,7 +50,7 @@ def taken_apart(data: bytes) -> list[UserRecord] | None:
 
 
 def hash_of(key: str) -> int:
-    """That of a partition key: Kinesis' own rule."""
+    """Return the hash of a partition key, by Kinesis' rule."""
     return int.from_bytes(_md5(key.encode()), "big")
 
 
@@ -57,7 +61,7 @@ def _md5(data: bytes) -> bytes:
 def _records(message: bytes) -> list[UserRecord]:
     keys: list[str] = []
     hashes: list[int] = []
-    told: list[bytes] = []
+    records: list[bytes] = []
     for field, value in _fields(message):
         if isinstance(value, int):
             continue
@@ -66,8 +70,8 @@ def _records(message: bytes) -> list[UserRecord]:
         elif field == 2:
             hashes.append(int(value))
         elif field == 3:
-            told.append(value)
-    return [_record(each, keys, hashes) for each in told]
+            records.append(value)
+    return [_record(each, keys, hashes) for each in records]
 
 
 def _record(message: bytes, keys: list[str], hashes: list[int]) -> UserRecord:
@@ -87,10 +91,10 @@ def _record(message: bytes, keys: list[str], hashes: list[int]) -> UserRecord:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Numbers and values of a message's fields, those of types that ours do not have left out.
+    """Yield numbers and values of a message's fields. Skip wire types that none of our fields has.
 
     Raises:
-        ValueError, IndexError: it is none.
+        ValueError, IndexError: the bytes are not such a message.
     """
     at = 0
     while at < len(message):
@@ -114,7 +118,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """The number there, and where it ends."""
+    """Return the number at this offset, and the offset after it."""
     number = shift = 0
     while True:
         byte = message[at]

@@ -1,32 +1,47 @@
-"""Where in a shard a reader is."""
+"""The records of a shard, and the position of a reader in it."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 WHOLE = -1
-"""Of `sub`."""
+"""Value of `sub` for a completely read record."""
+
+
+class Record(NamedTuple):
+    sequence: str
+    key: str
+    time: int
+    """Arrival time at the stream, in ms."""
+    data: bytes
+    sub: int = 0
+    is_last: bool = True
+    """Whether this is the last user record of its aggregated record."""
+
+    def value(self) -> bytes:
+        return self.data
 
 
 class Place(NamedTuple):
     after: str
-    """Number of the last record that was read; "": none was."""
+    """Sequence number of the last record that was read. "" if none was read."""
     sub: int
-    """The how manieth of those in that record was the last, if the Kinesis Producer Library has put several together; `WHOLE`: all of it was read."""
+    """Index of the last user record read from an aggregated record. `WHOLE`: the record was read completely."""
     read_to: int
-    """All that had come to the shard until then was read, ms."""
+    """Time in ms up to which all records of the shard were read."""
 
     @staticmethod
     def of(position: Any, since: int) -> Place:
-        """
+        """Return the place of a reader from the position in a checkpoint.
+
         Args:
-            position: of a checkpoint; None: of a shard that nothing was read of.
-            since: from when on the job wants what comes, ms.
+            position: the position in a checkpoint. None: nothing of the shard was read.
+            since: the time in ms from which the job wants records.
         """
         if position is None:
             return Place("", WHOLE, since)
         return Place(position["after"], position["sub"], position["read_to"])
 
     def position(self) -> dict[str, Any]:
-        """JSON-able."""
+        """Return the position as JSON values."""
         return {"after": self.after, "sub": self.sub, "read_to": self.read_to}

@@ -1,114 +1,89 @@
-"""A thread for each shard, which reads ahead as far as there is room."""
+"""A thread for each shard, which reads ahead while its buffer has space."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import PenstockError, SourceError
-from penstock.connectors.aws import code_of
+from penstock.connectors.core.aws import code_of
 from penstock.connectors.kinesis.aggregated import taken_apart
-from penstock.connectors.kinesis.place import WHOLE, Place
+from penstock.connectors.kinesis.place import WHOLE, Place, Record
 from penstock.connectors.kinesis.retention import Retention, now_ms
-from penstock.connectors.kinesis.shards import TRIM_HORIZON, shards_of
-from penstock.connectors.kinesis.stream import LOGGER
+from penstock.connectors.kinesis.stream import LOGGER, TRIM_HORIZON, shards_of
+from penstock.connectors.messages.inbox import Background, Inbox
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.connectors.aws import AwsTarget
+    from penstock.connectors.core.aws import AwsTarget
 
 _PAUSE_S = 0.2
-"""Five reads a second are what a shard gives, to all its readers."""
+"""Pause in seconds between two reads. A shard allows five reads a second for all its readers together."""
 _IDLE_S = 1.0
 _MOST = 10_000
 _AHEAD = 10_000
 _AHEAD_BYTES = 8 * 1024 * 1024
 _EMPTY_ANSWERS = 5
-"""So often an answer without records may come before the one that the iterator points at, until that counts as gone."""
+"""Number of empty answers from an iterator after which the record that it points at counts as missing."""
 _QUIET_MS = 600_000
-"""For so long the next loss is not looked for, where the job goes on over them."""
+"""Time in ms without further checks for losses, if the job continues after lost records."""
 
 
-class Record(NamedTuple):
-    sequence: str
-    key: str
-    time: int
-    """When it came to the stream, ms."""
-    data: bytes
-    sub: int = 0
-    is_last: bool = True
-    """Of those that the producer has put together."""
-
-    def value(self) -> bytes:
-        return self.data
-
-
-class Shard:
-    """One shard, from a place.
+class Shard(Background):
+    """The reader of one shard, from a place on.
 
     Args:
-        client: of the stream; others may use it, too.
-        told: the split's properties.
-        goes_on: over records that were lost.
+        client: the stream's client. Others may share it.
+        properties: the split's properties.
+        accepts_loss: continue after lost records.
     """
 
-    def __init__(self, target: AwsTarget, client: Any, told: dict[str, Any], place: Place, *, goes_on: bool) -> None:
+    def __init__(
+        self, target: AwsTarget, client: Any, properties: dict[str, Any], place: Place, *, accepts_loss: bool
+    ) -> None:
+        super().__init__()
         self._target = target
-        self._stream, self._shard = told["stream"], told["shard"]
-        self._start_ms = told["start_ms"]
-        self._hashes = range(int(told["hashes"][0]), int(told["hashes"][1]) + 1)
-        self._goes_on = goes_on
+        self._stream, self._shard = properties["stream"], properties["shard"]
+        self._start_ms = properties["start_ms"]
+        self._hashes = range(int(properties["hashes"][0]), int(properties["hashes"][1]) + 1)
+        self._accepts_loss = accepts_loss
         self._received = self._taken = place
         self._is_trimmed = False
-        """It goes on with the oldest that is there."""
-        self._is_told = False
+        """Whether to continue with the oldest record that still exists."""
+        self._has_warned = False
         self._client = client
         self._retention = Retention(target, self._client, self._stream, self._shard)
-        self._inbox: deque[Record] = deque()
-        self._bytes = 0
-        self._changed = threading.Condition()
-        self._error: PenstockError | None = None
-        self._is_closed = False
+        self._inbox = Inbox[Record](self, lambda record: len(record.data))
         self._is_read = False
-        threading.Thread(target=self._run, name=f"kinesis {self._stream} {self._shard}", daemon=True).start()
+        self._start(f"kinesis {self._stream} {self._shard}", self._read)
 
     # --- the task's side --------------------------------------------------------------------------------------
 
     def take(self, most: int, most_bytes: int) -> list[Record]:
-        """What has come, in order; does not wait.
+        """Return received records in order, without waiting.
 
         Raises:
-            SourceError: the shard cannot be read any more.
+            SourceError: the shard cannot be read any longer.
         """
-        taken: list[Record] = []
-        size = 0
-        with self._changed:
-            while self._inbox and len(taken) < most and size < most_bytes:
-                taken.append(self._inbox.popleft())
-                size += len(taken[-1].data)
-            self._bytes -= size
+        with self.changed:
+            taken = self._inbox.take(most, most_bytes)
             if taken:
                 last = taken[-1]
                 sub = WHOLE if last.is_last else last.sub
                 place = Place(last.sequence, sub, max(last.time, self._taken.read_to))
                 self._taken = place if self._inbox else self._received
-                self._changed.notify_all()
-            elif self._error is not None:
-                raise self._error
         return taken
 
     @property
     def place(self) -> Place:
-        """Behind what was taken."""
+        """Return the place after the taken records."""
         return self._taken
 
     @property
     def is_over(self) -> bool:
-        """It was split or merged, and all of it was taken."""
+        """Return whether the shard was split or merged, and all its records were taken."""
         return self._is_read and not self._inbox
 
     @property
@@ -116,24 +91,17 @@ class Shard:
         return len(self._inbox)
 
     def close(self) -> None:
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
+        self._stop()
 
     # --- the thread -------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        try:
-            self._read()
-        except PenstockError as error:
-            self._error = error
-        except Exception as error:  # nobody else would hear of it
-            self._error = self._target.explained(SourceError, f"shard {self._shard} cannot be read", error)
+    def _explained(self, error: Exception) -> PenstockError:
+        return self._target.explained(SourceError, f"shard {self._shard} cannot be read", error)
 
     def _read(self) -> None:
         iterator: str | None = None
         proves = False
-        """The last record that was read is to come first."""
+        """Whether the next record must be the last one that was read, as a proof that no record is missing."""
         is_proved = False
         empty = 0
         while self._has_room():
@@ -142,7 +110,7 @@ class Shard:
                 if iterator is None:
                     self._is_read = True
                     return
-            asked_at = now_ms()
+            sent_at = now_ms()
             answer = self._records_at(iterator)
             if answer is None:
                 iterator, proves = None, False
@@ -153,21 +121,21 @@ class Shard:
             if proves and not records and iterator and empty < _EMPTY_ANSWERS:
                 empty += 1
             elif proves and not (records and records[0]["SequenceNumber"] == self._received.after):
-                self._lost(f"does not have {self._received.after} any more, the last record that was read")
+                self._lost(f"no longer has {self._received.after}, the last record that was read")
                 iterator, proves, empty = None, False, 0
                 continue
             else:
                 is_proved, proves, empty = proves, False, 0
-                self._put(records, asked_at, behind)
+                self._put(records, sent_at, behind)
                 if iterator is None:
                     self._is_read = True
                     return
-            self._retention.look(behind, self._is_over)
+            self._retention.warn_if_late(behind, self._is_over)
             self._wait(_PAUSE_S if records or behind or proves else _IDLE_S / 2)
 
     def _wait(self, seconds: float) -> None:
-        with self._changed:
-            self._changed.wait(seconds)
+        with self.changed:
+            self.changed.wait(seconds)
 
     def _may_have_lost(self) -> bool:
         return self._retention.is_past(self._received.read_to, self._is_over)
@@ -175,25 +143,31 @@ class Shard:
     def _is_over(self) -> bool:
         return self._is_closed
 
-    def _asked(self, call: Callable[[], Any]) -> Any:
-        return self._target.asked(SourceError, f"shard {self._shard} cannot be read", call, self._is_over)
+    def _retry(self, call: Callable[[], Any]) -> Any:
+        return self._target.retry(SourceError, f"shard {self._shard} cannot be read", call, self._is_over)
 
     def _records_at(self, iterator: str) -> Any:
-        """None: the iterator is good no more."""
+        """Return the answer for the iterator, or None if the iterator is no longer valid."""
         try:
-            return self._asked(partial(self._get_records, iterator))
+            return self._retry(partial(self._get_records, iterator))
         except SourceError as error:
             if _code(error, "ExpiredIterator", "ResourceNotFound"):
-                return None  # it is good for five minutes
+                return None  # an iterator expires after five minutes
             raise
 
     def _get_records(self, iterator: str) -> Any:
         answer = self._client.get_records(ShardIterator=iterator, Limit=_MOST)
-        _ = answer["Records"], answer["MillisBehindLatest"]  # else it is none, and the shard is not at its end
+        _ = (
+            answer["Records"],
+            answer["MillisBehindLatest"],
+        )  # a KeyError means that this is not an answer, and that the shard has not ended
         return answer
 
     def _iterator(self) -> tuple[str | None, bool]:
-        """None: there is nothing to read any more. Whether it points at the last record that was read, as a proof that nothing behind that is lost."""
+        """Return an iterator, or None if the shard has no more records. Also return whether the iterator proves that no record is
+        missing.
+
+        An iterator at the last read record proves that no later record was dropped."""
         place = self._received
         proves = False
         where: dict[str, Any] = {"ShardIteratorType": "TRIM_HORIZON"}
@@ -203,11 +177,11 @@ class Shard:
             where = {"ShardIteratorType": kind, "StartingSequenceNumber": place.after}
         elif not place.after:
             if self._may_have_lost():
-                self._lost("may have dropped records, and none was read before")
+                self._lost("may have dropped records before the first read")
             if self._start_ms != TRIM_HORIZON and not self._is_trimmed:
                 where = {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": self._start_ms / 1000}
         try:
-            return self._asked(partial(self._get_iterator, where)), proves
+            return self._retry(partial(self._get_iterator, where)), proves
         except SourceError as error:
             return self._without(error)
 
@@ -216,10 +190,10 @@ class Shard:
         return str(found["ShardIterator"])
 
     def _without(self, error: SourceError) -> tuple[str | None, bool]:
-        """When there is no iterator: what was asked for is gone."""
+        """Handle a place without an iterator: the requested record or shard no longer exists."""
         place = self._received
         if _code(error, "InvalidArgument") and place.after and not self._is_trimmed:
-            self._lost(f"does not know {place.after}, the last record that was read: it was made anew")
+            self._lost(f"does not know {place.after}, the last record that was read: the stream was created again")
             self._received = Place("", WHOLE, now_ms())
             return self._iterator()
         if not _code(error, "ResourceNotFound"):
@@ -227,90 +201,91 @@ class Shard:
         if self._shard in (shard["ShardId"] for shard in shards_of(self._target, self._client, self._stream)):
             if not place.after or self._is_trimmed:
                 raise error
-            self._lost(f"does not have {place.after} any more, the last record that was read")
+            self._lost(f"no longer has {place.after}, the last record that was read")
             return self._iterator()
         if self._may_have_lost() or place.sub != WHOLE:
-            self._lost("does not have the shard any more")
+            self._lost("no longer has the shard")
         return None, False
 
-    def _lost(self, told: str) -> None:
-        """
+    def _lost(self, reason: str) -> None:
+        """Handle the loss of records that the stream has deleted before they were read.
+
         Raises:
-            SourceError: the job does not go on over it.
+            SourceError: the job does not continue after lost records.
         """
         place = self._received
-        if not self._goes_on:
-            raise self._loss(told, place)
-        LOGGER.warning("%s; it goes on with what is there", self._loss(told, place))
+        if not self._accepts_loss:
+            raise self._loss(reason, place)
+        LOGGER.warning("%s; the job continues with the existing records", self._loss(reason, place))
         self._is_trimmed = True
         read_to = max(place.read_to, self._retention.horizon() + _QUIET_MS)
-        with self._changed:
+        with self.changed:
             self._received = Place(place.after, WHOLE, read_to)
             self._settle()
 
-    def _loss(self, told: str, place: Place) -> SourceError:
+    def _loss(self, reason: str, place: Place) -> SourceError:
         since = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(place.read_to / 1000))
         return SourceError(
-            f"{self._target.shown}: shard {self._shard} {told}; the job has read what came until {since} UTC, and the stream keeps records for "
-            f"{self._retention.hours} h: records may be lost",
-            remedy="let the stream keep records for longer than the job may stand still, or go on without them: on_lost='continue'",
+            f"{self._target.shown}: shard {self._shard} {reason}; the job has read records up to {since} UTC. The stream keeps records for "
+            f"{self._retention.hours} h, so records may be lost",
+            remedy="set the retention above the time that the job may be stopped, or continue without them: on_lost='continue'",
         )
 
-    def _put(self, records: list[dict[str, Any]], asked_at: int, behind_ms: int) -> None:
-        """What has come, without what was read before."""
+    def _put(self, records: list[dict[str, Any]], sent_at: int, behind_ms: int) -> None:
+        """Buffer received records, without those that were read before."""
         after, sub, read_to = self._received
         made: list[Record] = []
-        for told in records:
-            if after and int(told["SequenceNumber"]) <= int(after):
-                if told["SequenceNumber"] != after or sub == WHOLE:
+        for entry in records:
+            if after and int(entry["SequenceNumber"]) <= int(after):
+                if entry["SequenceNumber"] != after or sub == WHOLE:
                     continue
-                made += [record for record in self._records(told) if record.sub > sub]
+                made += [record for record in self._records(entry) if record.sub > sub]
             else:
-                made += self._records(told)
+                made += self._records(entry)
         if records:
             last = records[-1]["SequenceNumber"]
             after = last if not after or int(last) > int(after) else after
             read_to = max(read_to, _time(records[-1]))
             self._is_trimmed = False
-        with self._changed:
-            self._received = Place(after, WHOLE if records else sub, read_to if behind_ms else max(read_to, asked_at))
-            self._inbox.extend(made)
-            self._bytes += sum(len(record.data) for record in made)
+        with self.changed:
+            self._received = Place(after, WHOLE if records else sub, read_to if behind_ms else max(read_to, sent_at))
+            self._inbox.put(made)
             self._settle()
 
     def _settle(self) -> None:
         if not self._inbox:
             self._taken = self._received
 
-    def _records(self, told: dict[str, Any]) -> list[Record]:
-        sequence, data, time = told["SequenceNumber"], bytes(told["Data"]), _time(told)
+    def _records(self, entry: dict[str, Any]) -> list[Record]:
+        sequence, data, time = entry["SequenceNumber"], bytes(entry["Data"]), _time(entry)
         parts = taken_apart(data)
         if parts is None:
-            return [Record(sequence, told["PartitionKey"], time, data)]
+            return [Record(sequence, entry["PartitionKey"], time, data)]
         made = [
             Record(sequence, part.key, time, part.data, sub)
             for sub, part in enumerate(parts)
             if part.hash in self._hashes
         ]
-        if len(made) < len(parts) and not self._is_told:
-            self._is_told = True
+        if len(made) < len(parts) and not self._has_warned:
+            self._has_warned = True
             LOGGER.warning(
-                "%s: %d of %d records that a producer has put together as %s are not of shard %s by their keys, and are left to the one whose they are, to which the "
-                "Kinesis Producer Library sends them again; this is told once",
+                "%s: %d of %d records in aggregate %s do not belong to shard %s by their keys. They are skipped here, because the "
+                "Kinesis "
+                "Producer Library sends them again to their own shard. This is logged once",
                 *(self._target.shown, len(parts) - len(made), len(parts), sequence, self._shard),
             )
         return [record._replace(is_last=record is made[-1]) for record in made]
 
     def _has_room(self) -> bool:
-        """Wait for it; False: nobody reads any more."""
-        with self._changed:
-            while not self._is_closed and (len(self._inbox) >= _AHEAD or self._bytes >= _AHEAD_BYTES):
-                self._changed.wait()
+        """Wait for space in the buffer. Return False if the reader was closed."""
+        with self.changed:
+            while not self._is_closed and (len(self._inbox) >= _AHEAD or self._inbox.bytes >= _AHEAD_BYTES):
+                self.changed.wait()
             return not self._is_closed
 
 
-def _time(told: dict[str, Any]) -> int:
-    arrived = told.get("ApproximateArrivalTimestamp")
+def _time(entry: dict[str, Any]) -> int:
+    arrived = entry.get("ApproximateArrivalTimestamp")
     return now_ms() if arrived is None else int(arrived.timestamp() * 1000)
 
 

@@ -1,35 +1,34 @@
-"""Which shards may be read: those that shards were split or merged into, when what came before them was read."""
+"""The shards to read. A shard that results from a split or a merge follows when its parents were read to their end."""
 
 from __future__ import annotations
 
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import SourceError
-from penstock.connectors.source import Split, SplitEnumerator
+from penstock.connectors.core.source import Split, SplitEnumerator
+from penstock.connectors.kinesis.settings import KinesisSettings
+from penstock.connectors.kinesis.stream import LATEST, shards_of
 
 if TYPE_CHECKING:
-    from penstock.connectors.aws import AwsTarget
-    from penstock.connectors.kinesis.source import KinesisSource
-
-TRIM_HORIZON, LATEST = 0, -1
-"""Of `start_ms`, besides times since 1970."""
+    pass
 
 
 class ShardEnumerator(SplitEnumerator):
-    """Remembers the shards that the service still lists: those found, and until when those that were read to their end had been read. What begins later begins
-    where the job did: "latest" is the time of the first look, so that a restart before the first record does not pass over any."""
+    """The enumerator of shards.
+
+    It remembers the shards that the service still lists: the discovered ones, and the times up to which finished ones were read. For
+    "latest", the start is the time of the first discovery. So a restart before the first record skips no records."""
 
     forgets_finished = True
 
-    def __init__(self, source: KinesisSource) -> None:
+    def __init__(self, source: KinesisSettings) -> None:
         self._source = source
         self.discovery_interval_ms = source.discovery_ms
         self._clients: dict[str, Any] = {}
         self._found: set[str] = set()
         self._finished: dict[str, int] = {}
-        """Until when they were read, ms."""
+        """Times in ms up to which finished shards were read."""
         self._start_ms = source.start_ms
         self._first_look = 0
 
@@ -51,7 +50,9 @@ class ShardEnumerator(SplitEnumerator):
         return splits
 
     def _split(self, id: str, stream: str, shard: dict[str, Any]) -> Split:
-        """With the time from which on what comes to it is the job's, ms: the first look, or until when its parents were read, than which it is younger."""
+        """Return the split of a shard with its start time in ms.
+
+        The start is the job's first discovery, or the time up to which the shard's parents were read. The shard is younger than that."""
         read_to = [self._finished[parent] for parent in _parents(stream, shard) if parent in self._finished]
         hashes = shard["HashKeyRange"]
         return Split(
@@ -92,27 +93,6 @@ class ShardEnumerator(SplitEnumerator):
         if state:
             self._found, self._finished = set(state["found"]), dict(state["finished"])
             self._start_ms, self._first_look = state["start_ms"], state["first_look"]
-
-
-def shards_of(target: AwsTarget, client: Any, stream: str) -> list[dict[str, Any]]:
-    """All that the service lists.
-
-    Raises:
-        SourceError: it does not.
-    """
-    shards: list[dict[str, Any]] = []
-    asked: dict[str, Any] = {"StreamName": stream}
-    while True:
-        some, token = target.asked(SourceError, "cannot be read", partial(_listed, client, asked))
-        shards += some
-        if not token:
-            return shards
-        asked = {"NextToken": token}
-
-
-def _listed(client: Any, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    answer = client.list_shards(**asked)
-    return answer["Shards"], answer.get("NextToken", "")
 
 
 def _parents(stream: str, shard: dict[str, Any]) -> list[str]:

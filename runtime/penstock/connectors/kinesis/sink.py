@@ -1,4 +1,4 @@
-"""`KinesisStreamsSink`: records into a stream, by PyFlink's builder.
+"""`KinesisStreamsSink`: write records to a stream, with PyFlink's builder.
 
 KinesisStreamsSink.builder().set_stream_name("alerts").set_serialization_schema(JsonLinesEncoder()).set_partition_key_generator(
     lambda alert: alert.station).set_kinesis_client_properties({"aws.region": "eu-central-1"}).build()
@@ -6,39 +6,37 @@ KinesisStreamsSink.builder().set_stream_name("alerts").set_serialization_schema(
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import uuid
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SinkError
 from penstock.common.serialization import Encoder, SerializationSchema
-from penstock.connectors.aws import AwsTarget
-from penstock.connectors.batching import BatchingWriter
-from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
+from penstock.connectors.core.aws import AwsTarget
+from penstock.connectors.core.sink import SinkWriter, WriterContext
 from penstock.connectors.kinesis.stream import stream_of
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.messages.aws_writer import AwsWriter, Entry
+from penstock.connectors.messages.sink import MessageSink, check_serializer, short_repr
 
 MOST_RECORDS = 500
 MOST_BYTES = 5 * 1024 * 1024
 MOST_RECORD_BYTES = 1024 * 1024
-"""Of a request, and of a record with its key: what every Kinesis takes."""
+"""Maximum number and bytes of the records of a request, and maximum bytes of a record with its key. Every Kinesis accepts these sizes."""
 _LONGEST_KEY = 256
 _THREADS = 4
 
 
 class PartitionKeyGenerator:
-    """A record -> its partition key, from which Kinesis has its shard. Any function does as well."""
+    """A function from a record to its partition key, which determines the shard. Any function works as well."""
 
     def __init__(self, generate: Callable[[Any], str]) -> None:
         self.generate = generate
 
     @staticmethod
     def fixed() -> PartitionKeyGenerator:
-        """One shard for each subtask, as the first record's data say."""
+        """Return a generator that uses one shard per subtask, chosen by the first record."""
         return PartitionKeyGenerator(_Fixed())
 
     @staticmethod
@@ -69,8 +67,8 @@ class _Limits:
     fails_at_once: bool = False
 
 
-class KinesisStreamsSink(Sink):
-    """At least once; see the module's head, and `KinesisStreamsSinkBuilder`."""
+class KinesisStreamsSink(MessageSink):
+    """A sink with at-least-once delivery; see the package and `KinesisStreamsSinkBuilder`."""
 
     def __init__(
         self,
@@ -80,9 +78,9 @@ class KinesisStreamsSink(Sink):
         key: Callable[[Any], str],
         limits: _Limits,
     ) -> None:
+        super().__init__(schema)
         self.target = target
         self.stream = stream
-        self.schema = schema
         self.key = key
         self.limits = limits
 
@@ -90,51 +88,40 @@ class KinesisStreamsSink(Sink):
     def builder() -> KinesisStreamsSinkBuilder:
         return KinesisStreamsSinkBuilder()
 
-    def with_input_type(self, type_info: Any) -> Sink:
-        if not isinstance(self.schema, Encoder):
-            return self
-        typed = copy.copy(self)
-        typed.schema = self.schema.with_input_type(type_info)
-        return typed
-
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
         return KinesisWriter(self)
 
-    def entries(self, records: list[Any]) -> list[dict[str, Any]]:
-        """
-        Raises:
-            RecordFormatError: a record does not fit, or has no partition key that Kinesis takes.
-        """
-        values = KafkaRecordSerializationSchema("", self.schema).values(records)
-        return [self._entry(value, record) for value, record in zip(values, records, strict=True)]
+    def entries(self, records: list[Any]) -> list[Entry]:
+        """Return the request entries of the records.
 
-    def _entry(self, value: Any, record: Any) -> dict[str, Any]:
-        if not isinstance(value, bytes):
-            raise RecordFormatError(
-                f"the serializer gives {_shown(value)} for {_shown(record)}",
-                remedy="let it give bytes, and filter out before the sink what is to be no record",
-            )
+        Raises:
+            RecordFormatError: a record does not fit, or Kinesis does not accept its partition key.
+        """
+        return [self._entry(value, record) for value, record in zip(self.bodies(records), records, strict=True)]
+
+    def _entry(self, value: bytes, record: Any) -> Entry:
         key = self.key(record)
         if not isinstance(key, str) or not 1 <= len(key) <= _LONGEST_KEY:
             raise RecordFormatError(
-                f"the partition key is {_shown(key)} for {_shown(record)}",
-                remedy="let the generator give text of 1 to 256 characters",
+                f"the partition key is {short_repr(key)} for {short_repr(record)}",
+                remedy="make the generator return text of 1 to 256 characters",
             )
         size = len(value) + len(key.encode())
         if size > self.limits.record_bytes:
             raise RecordFormatError(
-                f"the record for {_shown(record)} has {size:,} bytes with its key",
-                remedy=f"the stream takes {self.limits.record_bytes:,}: write what is large to a file, and send where it is",
+                f"the record for {short_repr(record)} has {size:,} bytes with its key",
+                remedy=f"the limit of the stream is {self.limits.record_bytes:,}: write large data to a file, and send its location",
             )
         return {"Data": value, "PartitionKey": key}
 
     def validate(self) -> None:
-        """
+        """Check before the job starts that the stream exists and is accessible.
+
         Raises:
-            SinkError: Kinesis does not answer or does not let us, or there is no such stream.
+            SinkError: Kinesis does not answer or refuses access, or the stream does not exist.
         """
         client = self.target.client(SinkError)
-        self.target.asked(
+        self.target.retry(
             SinkError,
             "cannot be written to",
             lambda: client.describe_stream_summary(StreamName=self.stream)["StreamDescriptionSummary"],
@@ -142,7 +129,7 @@ class KinesisStreamsSink(Sink):
 
 
 class KinesisStreamsSinkBuilder:
-    """PyFlink's. `set_stream_name`, `set_serialization_schema` and `set_partition_key_generator` are needed."""
+    """PyFlink's builder. `set_stream_name`, `set_serialization_schema` and `set_partition_key_generator` are required."""
 
     def __init__(self) -> None:
         self._stream = ""
@@ -156,12 +143,8 @@ class KinesisStreamsSinkBuilder:
         return self
 
     def set_serialization_schema(self, serialization_schema: SerializationSchema | Encoder) -> Self:
-        """A schema, or an encoder of lines such as `JsonLinesEncoder`, which encodes many at once."""
-        if not isinstance(serialization_schema, SerializationSchema | Encoder):
-            raise InvalidJob(
-                f"{serialization_schema!r} is no serializer of records",
-                remedy="give a SerializationSchema such as SimpleStringSchema(), or JsonLinesEncoder()",
-            )
+        """Set a schema, or an encoder of lines such as `JsonLinesEncoder`, which encodes batches."""
+        check_serializer(serialization_schema)
         self._schema = serialization_schema
         return self
 
@@ -171,14 +154,14 @@ class KinesisStreamsSinkBuilder:
         found = getattr(partition_key_generator, "generate", partition_key_generator)
         if not callable(found):
             raise InvalidJob(
-                f"{partition_key_generator!r} gives no partition keys",
-                remedy="give PartitionKeyGenerator.random(), or a function of a record",
+                f"{partition_key_generator!r} does not return partition keys",
+                remedy="pass PartitionKeyGenerator.random(), or a function of a record",
             )
         self._key = found
         return self
 
     def set_kinesis_client_properties(self, kinesis_client_properties: Mapping[str, Any]) -> Self:
-        """`aws.region` and `aws.endpoint`; credentials are found as by every AWS client."""
+        """Set `aws.region` and `aws.endpoint`. Credentials are found as by every AWS client."""
         unknown = sorted(set(kinesis_client_properties) - {"aws.region", "aws.endpoint"})
         if unknown:
             raise InvalidJob(
@@ -189,7 +172,7 @@ class KinesisStreamsSinkBuilder:
         return self
 
     def set_fail_on_error(self, fail_on_error: bool) -> Self:
-        """Fail the job over at the first record that is not taken, instead of sending it again for half a minute."""
+        """Set whether the first rejected record fails the job over. Otherwise the sink retries for half a minute."""
         return self._limit(fails_at_once=bool(fail_on_error))
 
     def set_max_batch_size(self, max_batch_size: int) -> Self:
@@ -199,7 +182,7 @@ class KinesisStreamsSinkBuilder:
         return self._limit(requests=_between("max_in_flight_requests", max_in_flight_requests, 64))
 
     def set_max_buffered_requests(self, max_buffered_requests: int) -> Self:
-        """Nothing to do: what waits is a request, and those in flight."""
+        """Ignore the value: at most one request waits in addition to those in flight."""
         _between("max_buffered_requests", max_buffered_requests, 1 << 31)
         return self
 
@@ -219,9 +202,10 @@ class KinesisStreamsSinkBuilder:
         return self
 
     def build(self) -> KinesisStreamsSink:
-        """
+        """Return the sink with these settings.
+
         Raises:
-            InvalidJob: something that is needed was not set.
+            InvalidJob: a required setting is missing.
         """
         for name, value in (("serialization_schema", self._schema), ("partition_key_generator", self._key)):
             if value is None:
@@ -232,80 +216,41 @@ class KinesisStreamsSinkBuilder:
         return KinesisStreamsSink(target, self._stream, self._schema, self._key, self._limits)
 
 
-class KinesisWriter(BatchingWriter):
-    """Sends requests from several threads."""
+class KinesisWriter(AwsWriter):
+    """A writer that sends requests from several threads."""
 
     def __init__(self, sink: KinesisStreamsSink) -> None:
-        super().__init__(sink.limits.wait_ms)
+        limits = sink.limits
+        super().__init__(
+            sink.target,
+            limits.wait_ms,
+            most=limits.records,
+            most_bytes=limits.bytes,
+            threads=limits.requests,
+            most_requests=limits.requests,
+        )
         self._sink = sink
-        self._client = sink.target.client(SinkError, sink.limits.requests)
-        self._pool = ThreadPoolExecutor(sink.limits.requests, thread_name_prefix="kinesis")
-        self._held: list[dict[str, Any]] = []
-        self._bytes = 0
-        self._sent: list[Future[None]] = []
-        self._is_closed = False
-
-    @property
-    def holds(self) -> bool:
-        return bool(self._held or self._sent)
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
-        limits = self._sink.limits
         for entry in self._sink.entries(values):
-            size = len(entry["Data"]) + len(entry["PartitionKey"].encode())
-            if len(self._held) == limits.records or (self._held and self._bytes + size > limits.bytes):
-                self._send()
-            self._held.append(entry)
-            self._bytes += size
+            self._add(entry, len(entry["Data"]) + len(entry["PartitionKey"].encode()))
 
-    def _send(self) -> None:
-        entries, self._held, self._bytes = self._held, [], 0
-        while len(self._sent) >= self._sink.limits.requests:
-            self._sent.pop(0).result()
-        self._sent.append(self._pool.submit(self._send_now, entries))
-
-    def _send_now(self, entries: list[dict[str, Any]]) -> None:
-        sink, left = self._sink, entries
-
-        def send() -> None:
-            nonlocal left
-            answer = self._client.put_records(StreamName=sink.stream, Records=left)
-            pairs = list(zip(left, answer["Records"], strict=True))
-            refused = [told for _, told in pairs if not told.get("SequenceNumber")]
-            left = [entry for entry, told in pairs if not told.get("SequenceNumber")]
-            if left and sink.limits.fails_at_once:
-                raise SinkError(
-                    f"{sink.target.shown} has not taken {len(left)} records: {refused[0].get('ErrorCode')}: {refused[0].get('ErrorMessage', '')}",
-                    remedy="add shards, or let them be sent again: set_fail_on_error(False)",
-                )
-            if left:  # the others are in
-                raise OSError(
-                    f"{len(left)} records: {refused[0].get('ErrorCode')}: {refused[0].get('ErrorMessage', '')}"
-                )
-
-        sink.target.asked(SinkError, "takes no records", send, lambda: self._is_closed)
-
-    def flush(self) -> None:
-        if self._held:
-            self._send()
-        sent, self._sent = self._sent, []
-        for future in sent:
-            future.result()
-
-    def finish(self) -> None:
-        self.flush()
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._pool.shutdown(cancel_futures=True)
+    def _request(self, entries: list[Entry]) -> tuple[list[Entry], str]:
+        answer = self._client.put_records(StreamName=self._sink.stream, Records=entries)
+        results = zip(entries, answer["Records"], strict=True)
+        rejected = [(entry, result) for entry, result in results if not result.get("SequenceNumber")]
+        if not rejected:
+            return [], ""
+        reason = f"{rejected[0][1].get('ErrorCode')}: {rejected[0][1].get('ErrorMessage', '')}"
+        if self._sink.limits.fails_at_once:
+            raise SinkError(
+                f"{self._sink.target.shown} rejected {len(rejected)} records: {reason}",
+                remedy="add shards, or retry rejected records: set_fail_on_error(False)",
+            )
+        return [entry for entry, _ in rejected], reason
 
 
 def _between(name: str, value: int, most: int) -> int:
     if not isinstance(value, int) or not 1 <= value <= most:
         raise InvalidJob(f"{name}={value!r}", remedy=f"give 1 to {most:,}")
     return value
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -1,37 +1,32 @@
-"""`KinesisSource`: the records of streams; and PyFlink's `FlinkKinesisConsumer`.
+"""`KinesisSource`: read the records of streams. The module also has PyFlink's `FlinkKinesisConsumer`.
 
 KinesisSource("readings", JsonLinesFormat(Reading), region="eu-central-1", start="trim_horizon")
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
+from penstock.common.errors import InvalidJob, SourceError
 from penstock.common.serialization import DeserializationSchema
-from penstock.common.time import TimeLike, as_millis
-from penstock.connectors.aws import AwsTarget
-from penstock.connectors.formats.record_format import MALFORMED_RECORDS, StreamFormat
-from penstock.connectors.kafka.source.deserializer import MessageDecoder, shown
-from penstock.connectors.kinesis.place import Place
-from penstock.connectors.kinesis.reader import Record, Shard
-from penstock.connectors.kinesis.shards import LATEST, TRIM_HORIZON, ShardEnumerator, shards_of
-from penstock.connectors.kinesis.stream import stream_of
-from penstock.connectors.source import (
+from penstock.connectors.core.source import (
     ReadBounds,
     ReaderContext,
-    Source,
     SourceReader,
     Split,
     SplitEnumerator,
     SplitReader,
 )
-from penstock.records.batch import Batch, ColumnBatch, RowBatch
+from penstock.connectors.formats.record_format import StreamFormat
+from penstock.connectors.kinesis.place import Place
+from penstock.connectors.kinesis.reader import Shard
+from penstock.connectors.kinesis.settings import KinesisSettings
+from penstock.connectors.kinesis.shards import ShardEnumerator
+from penstock.connectors.kinesis.stream import shards_of
+from penstock.connectors.messages.source import MessageReader
+from penstock.records.batch import Batch
 
 _PROPERTIES = {
     "aws.region": "region",
@@ -42,76 +37,26 @@ _PROPERTIES = {
     "flink.shard.discovery.intervalmillis": "discovery",
 }
 _CONNECTIONS = 32
-"""To a stream, that are kept."""
+"""Maximum number of pooled connections to a stream."""
 
 
-class KinesisRejectedRecord(NamedTuple):
-    """A record that could not be read, as it comes out of the side output."""
-
-    stream: str
-    shard: str
-    sequence_number: str
-    partition_key: str
-    data: bytes
-    reason: str
-
-
-class KinesisSource(Source):
-    """Records have the time at which they came to the stream; each shard has a watermark of its own.
+class KinesisSource(KinesisSettings):
+    """A source of streams. A record's timestamp is its arrival time at the stream. Each shard has its own watermark.
 
     Args:
         streams: a stream's name, or several.
-        deserialization_schema: of the records' data: a schema, or a format of lines, such as `JsonLinesFormat`, which decodes many at once into columns.
-        region: that of the environment unless given.
-        endpoint: URL of another service that speaks the protocol.
-        start: "latest" (what comes after the job's first look), "trim_horizon" (all there is), or a time: a datetime, or ms since 1970.
-        discovery_interval: how often is looked for shards that others were split or merged into.
-        on_error: what becomes of a record that cannot be read: "fail", or "side-output" to `error_tag` as `KinesisRejectedRecord`.
-        on_lost: what becomes of records that the stream has dropped, or may have, before they were read: "fail", or "continue" with what is there.
-        patience: how long Kinesis may be lost or throttle until the job fails over.
+        deserialization_schema: the decoder of the records' data: a schema, or a format of lines such as `JsonLinesFormat`, which decodes
+            batches into columns.
+        region: the region. The default is the environment's.
+        endpoint: the URL of another service with the same protocol.
+        start: "latest" (records after the job's first discovery), "trim_horizon" (all records), or a time: a datetime, or ms since 1970.
+        discovery_interval: the interval between two checks for shards that result from splits or merges.
+        on_error: how to treat a record that cannot be decoded: "fail", or "side-output" to `error_tag` as `KinesisRejectedRecord`.
+        on_lost: how to treat records that the stream has, or may have, dropped before they were read: "fail", or "continue" without them.
+        patience: how long Kinesis may be unavailable or throttle before the job fails over.
     """
 
-    bounded = False
     tells_last_positions = True
-
-    def __init__(
-        self,
-        streams: str | Sequence[str],
-        deserialization_schema: DeserializationSchema | StreamFormat,
-        *,
-        region: str = "",
-        endpoint: str | None = None,
-        start: str | int | datetime = "latest",
-        discovery_interval: TimeLike = 10_000,
-        on_error: str = "fail",
-        error_tag: Any = MALFORMED_RECORDS,
-        on_lost: str = "fail",
-        patience: TimeLike = 30_000,
-    ) -> None:
-        for name, given, known in (
-            ("on_lost", on_lost, ("fail", "continue")),
-            ("on_error", on_error, ("fail", "side-output")),
-        ):
-            if given not in known:
-                raise InvalidJob(f"{name}={given!r}", remedy=f"write {known[0]!r} or {known[1]!r}")
-        self.goes_on = on_lost == "continue"
-        self.streams = list(dict.fromkeys([streams] if isinstance(streams, str) else streams))
-        self._targets = {
-            name: stream_of(name, region, endpoint, as_millis(patience, "patience") / 1000) for name in self.streams
-        }
-        if not self.streams:
-            raise InvalidJob("a Kinesis source without a stream", remedy="name one")
-        self.schema = deserialization_schema
-        self.start_ms = _start_ms(start)
-        self.discovery_ms = as_millis(discovery_interval, "discovery_interval")
-        self._error_tag = getattr(error_tag, "tag_id", error_tag) if on_error == "side-output" else None
-        self.decoder("", "")
-
-    def target(self, stream: str) -> AwsTarget:
-        return self._targets[stream]
-
-    def decoder(self, stream: str, shard: str) -> DataDecoder:
-        return DataDecoder(stream, shard, self.schema, rejects=self._error_tag is not None)
 
     def create_enumerator(self) -> SplitEnumerator:
         return ShardEnumerator(self)
@@ -119,43 +64,24 @@ class KinesisSource(Source):
     def create_reader(self, context: ReaderContext) -> SourceReader:
         return KinesisSourceReader(self)
 
-    def produced_type(self) -> Any:
-        if isinstance(self.schema, StreamFormat):
-            return self.schema.produced_type()
-        return self.schema.get_produced_type()
-
-    def side_output_tags(self) -> tuple[str, ...]:
-        return () if self._error_tag is None else (self._error_tag,)
-
     def validate(self) -> None:
-        """
+        """Check before the job starts that the streams exist and are accessible.
+
         Raises:
-            SourceError: Kinesis does not answer or does not let us, or there is no such stream.
+            SourceError: Kinesis does not answer or refuses access, or the stream does not exist.
         """
         for name, target in self._targets.items():
             shards_of(target, target.client(SourceError), name)
 
 
-def _start_ms(start: Any) -> int:
-    if isinstance(start, str) and start.lower() in ("latest", "trim_horizon"):
-        return LATEST if start.lower() == "latest" else TRIM_HORIZON
-    if isinstance(start, datetime):
-        return int(start.timestamp() * 1000)
-    if isinstance(start, int) and not isinstance(start, bool) and 0 < start <= time.time() * 1000:
-        return start
-    raise InvalidJob(
-        f"start={start!r}", remedy="give 'latest', 'trim_horizon', or a time that is over: a datetime, or ms since 1970"
-    )
-
-
 class FlinkKinesisConsumer(KinesisSource):
-    """PyFlink's: a `KinesisSource`, which `add_source` and `from_source` take.
+    """PyFlink's name for a `KinesisSource`. `add_source` and `from_source` accept it.
 
     Args:
         streams: a stream's name, or several.
-        deserializer: of the records' data.
+        deserializer: the decoder of the records' data.
         config_props: `aws.region`, `aws.endpoint`, `flink.stream.initpos` (LATEST, TRIM_HORIZON, AT_TIMESTAMP), `flink.stream.initpos.timestamp`
-            (s since 1970, or ISO 8601), `flink.shard.discovery.intervalmillis`. Credentials are not taken from here.
+            (s since 1970, or ISO 8601), `flink.shard.discovery.intervalmillis`. Credentials are not read from these properties.
     """
 
     def __init__(
@@ -182,10 +108,10 @@ class FlinkKinesisConsumer(KinesisSource):
 
 
 def flinks_start(given: Mapping[str, Any], prefix: str) -> str | int:
-    """What Flink's properties say of where to begin.
+    """Return the start position from Flink's properties.
 
     Raises:
-        InvalidJob: the time is none.
+        InvalidJob: the time is invalid.
     """
     names = {"flink.stream.initpos": ("", ".timestamp"), "source.init": (".position", ".timestamp")}[prefix]
     position, key = (prefix + name for name in names)
@@ -205,10 +131,10 @@ def _flinks_time(key: str, text: str) -> int:
 
 
 class KinesisSourceReader(SourceReader):
-    def __init__(self, source: KinesisSource) -> None:
+    def __init__(self, source: KinesisSettings) -> None:
         self._source = source
         self._clients: dict[str, Any] = {}
-        """Of streams: one takes megabytes, and can be used by many threads."""
+        """Clients by stream. A client takes megabytes, and threads can share it."""
 
     def open_split(self, split: Split, position: Any) -> SplitReader:
         stream = split.properties["stream"]
@@ -217,32 +143,25 @@ class KinesisSourceReader(SourceReader):
         return ShardReader(self._source, self._clients[stream], split, position)
 
 
-class ShardReader(SplitReader):
-    """The position is a `Place`, which moves with the time, too."""
+class ShardReader(MessageReader):
+    """A reader of one shard. Its position is a `Place`, which also advances with time."""
 
     moves_without_records = True
 
-    def __init__(self, source: KinesisSource, client: Any, split: Split, position: Any) -> None:
-        told = split.properties
-        self._decoder = source.decoder(told["stream"], told["shard"])
-        place = Place.of(position, told["since"])
-        self._shard = Shard(source.target(told["stream"]), client, told, place, goes_on=source.goes_on)
-        self._rejected: list[Any] = []
+    def __init__(self, source: KinesisSettings, client: Any, split: Split, position: Any) -> None:
+        properties = split.properties
+        super().__init__(source.decoder(properties["stream"], properties["shard"]))
+        place = Place.of(position, properties["since"])
+        self._shard = Shard(
+            source.target(properties["stream"]), client, properties, place, accepts_loss=source.accepts_loss
+        )
 
     def read(self, bounds: ReadBounds) -> Batch | None:
         taken = self._shard.take(bounds.max_records, bounds.max_bytes)
-        if not taken:
-            return None
-        batch, rejected = self._decoder.decode(taken)
-        self._rejected += rejected
-        return batch
+        return self._decode(taken) if taken else None
 
     def has_given_all(self) -> bool:
         return not self._shard.waiting
-
-    def take_rejected(self) -> list[Any]:
-        rejected, self._rejected = self._rejected, []
-        return rejected
 
     @property
     def position(self) -> dict[str, Any]:
@@ -253,36 +172,8 @@ class ShardReader(SplitReader):
         return self._shard.is_over
 
     def lag(self) -> int | None:
-        """Of what was received; Kinesis tells times, no numbers."""
+        """Return the number of received records that wait. Kinesis reports how far a reader is behind in time, not in records."""
         return self._shard.waiting
 
     def close(self) -> None:
         self._shard.close()
-
-
-class DataDecoder(MessageDecoder):
-    """Of the records of a shard."""
-
-    def __init__(self, stream: str, shard: str, schema: DeserializationSchema | StreamFormat, *, rejects: bool) -> None:
-        if not isinstance(schema, DeserializationSchema | StreamFormat):
-            raise InvalidJob(
-                f"{schema!r} is no deserializer of records",
-                remedy="give a DeserializationSchema, or a format of lines such as JsonLinesFormat",
-            )
-        super().__init__(schema, rejects=rejects, timestamps=True)
-        self._stream, self._shard = stream, shard
-
-    def _timed(self, batch: Batch, messages: Sequence[Record]) -> Batch:
-        times = [message.time for message in messages]
-        if isinstance(batch, ColumnBatch):
-            return batch.with_timestamps(np.array(times, np.int64))
-        return RowBatch(batch.values, times)
-
-    def _rejected(self, message: Record, reason: str) -> KinesisRejectedRecord:
-        return KinesisRejectedRecord(self._stream, self._shard, message.sequence, message.key, message.data, reason)
-
-    def _malformed(self, message: Record, reason: str) -> RecordFormatError:
-        return RecordFormatError(
-            f"malformed record {message.sequence} of {self._shard} of stream {self._stream!r}: {reason}{shown(message.data)}",
-            remedy="correct the producer, or let such records go to a side output: KinesisSource(…, on_error='side-output')",
-        )

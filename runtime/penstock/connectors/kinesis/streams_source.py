@@ -30,7 +30,7 @@ _KNOWN = {
 
 
 class KinesisShardAssigner:
-    """PyFlink's. Nothing depends on it: shards are spread by what is to be read."""
+    """PyFlink's name. It has no effect: shards are distributed by the number of subtasks' splits."""
 
     @staticmethod
     def default_shard_assigner() -> KinesisShardAssigner:
@@ -42,7 +42,7 @@ class KinesisShardAssigner:
 
 
 class KinesisStreamsSource(KinesisSource):
-    """A `KinesisSource`, made by `builder()`."""
+    """A `KinesisSource` that `builder()` creates."""
 
     @staticmethod
     def builder() -> KinesisStreamsSourceBuilder:
@@ -50,7 +50,7 @@ class KinesisStreamsSource(KinesisSource):
 
 
 class KinesisStreamsSourceBuilder:
-    """`set_stream_arn` and `set_deserialization_schema` are needed."""
+    """A builder. `set_stream_arn` and `set_deserialization_schema` are required."""
 
     def __init__(self) -> None:
         self._region = self._stream = ""
@@ -58,9 +58,10 @@ class KinesisStreamsSourceBuilder:
         self._config: dict[str, Any] = {}
 
     def set_stream_arn(self, stream_arn: str) -> Self:
-        """
+        """Set the stream by its ARN.
+
         Raises:
-            InvalidJob: it is none of a stream.
+            InvalidJob: the ARN is not that of a stream.
         """
         found = _ARN.fullmatch(str(stream_arn))
         if not found:
@@ -72,19 +73,23 @@ class KinesisStreamsSourceBuilder:
         return self
 
     def set_deserialization_schema(self, deserialization_schema: DeserializationSchema | StreamFormat) -> Self:
-        """A schema, or a format of lines such as `JsonLinesFormat`, which decodes many at once into columns."""
+        """Set a schema, or a format of lines such as `JsonLinesFormat`, which decodes batches into columns."""
         self._schema = deserialization_schema
         return self
 
     def set_kinesis_shard_assigner(self, shard_assigner: KinesisShardAssigner) -> Self:
-        """Nothing to do: shards are spread by what is to be read."""
+        """Ignore the value: the assignment of shards does not depend on it."""
         return self
 
     def set_source_config(self, source_config: Configuration | Mapping[str, Any]) -> Self:
-        """`source.init.position` (LATEST, TRIM_HORIZON, AT_TIMESTAMP), `source.init.timestamp`, `source.shard.discovery.interval`, `aws.region`, `aws.endpoint`.
+        """Set the source's configuration.
+
+        The keys are `source.init.position` (LATEST, TRIM_HORIZON, AT_TIMESTAMP), `source.init.timestamp`,
+        `source.shard.discovery.interval`,
+        `aws.region` and `aws.endpoint`.
 
         Raises:
-            InvalidJob: another key, or readers with enhanced fan-out.
+            InvalidJob: an unknown key, or readers with enhanced fan-out.
         """
         given = source_config.to_dict() if isinstance(source_config, Configuration) else dict(source_config)
         unknown = sorted(set(given) - _KNOWN)
@@ -102,9 +107,10 @@ class KinesisStreamsSourceBuilder:
         return self
 
     def build(self) -> KinesisStreamsSource:
-        """
+        """Return the source with these settings.
+
         Raises:
-            InvalidJob: something that is needed was not set.
+            InvalidJob: a required setting is missing.
         """
         for name, value in (("stream_arn", self._stream), ("deserialization_schema", self._schema)):
             if not value:

@@ -1,11 +1,14 @@
-"""What tables of Parquet files have in common: Delta Lake and Iceberg, as sinks and sources.
+"""The shared parts of tables of Parquet files: sinks and sources for Delta Lake and Iceberg.
 
-**Files first, then one commit.** Each subtask writes Parquet files that no table names. At a barrier they end, and what the
-table's log needs to know of them goes into the checkpoint. When it is complete the JobManager's committer adds the files of all
-subtasks to the table in one commit, which carries who wrote it and the checkpoint's id: a commit whose answer was lost is found
-there and not repeated (`commits`). Whoever reads the table sees all rows of a checkpoint at once, or none.
+**Files first, then one commit.** Each subtask writes Parquet files that the table's log does not list yet. A checkpoint barrier closes
+these files, and their log entries go into the checkpoint. When the checkpoint is complete, the JobManager's committer adds the files of
+all subtasks to the table in one commit. The commit carries the writer's name and the checkpoint's id. If the answer to a commit is lost,
+the committer finds the commit by this note and does not repeat it (`commits`). A reader of the table sees all rows of a checkpoint or
+none.
 
-**Or rows by their key** (`keys`, `upserts`): they wait in the checkpoint, and its commit puts them in the place of those with the same key.
+**Or rows by their key** (`keys`, `upserts`): the rows are stored in the checkpoint. Its commit replaces the table's rows with the same
+key.
 
-`fields` holds a program's fields against a table's, `partitions` and `files` write, `changes` tells what a source may follow.
+`settings`, `sink`, `log` and `source` are the bases of the sinks and sources. `fields` compares a program's fields with a table's
+columns. `partitions` and `files` write. `changes` decides which commits a source reads.
 """

@@ -1,8 +1,8 @@
-"""Which files of a table a source reads: those of one version of it, or what later commits have added.
+"""The files of a table that a source reads: those of one version, or those that later commits add.
 
-A source that follows a table reads what is appended. Files that were only rewritten (compacted) hold nothing new and are passed over. A
-commit that takes rows away or changes them is no append, and what it means for the job cannot be told from its files: it is an
-error, unless such commits are to be skipped. The version that was looked at last is the enumerator's state.
+A source that follows a table reads appended files. Rewritten (compacted) files hold no new rows, so the source skips them. A commit that
+deletes or changes rows is not an append, and its files do not tell what the job should do with it. Such a commit is an error unless
+`on_change` says to skip it. The enumerator's state is the version that it read last.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from penstock.common.errors import InvalidJob, SourceError
 from penstock.common.time import TimeLike, as_millis
-from penstock.connectors.source import Split, SplitEnumerator
+from penstock.connectors.core.source import Split, SplitEnumerator
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +21,7 @@ OnChange = Literal["fail", "skip"]
 
 
 class Commit(NamedTuple):
-    """What one commit has done. `change`: what it did besides adding rows; empty: nothing."""
+    """The effect of one commit. `change` describes what the commit did other than adding rows. It is empty if there is no such change."""
 
     version: int
     files: list[Split]
@@ -29,16 +29,16 @@ class Commit(NamedTuple):
 
 
 class TableChanges(ABC):
-    """A table as a source's enumerator needs it."""
+    """The operations that a source's enumerator needs from a table."""
 
     name: str
 
     @abstractmethod
     def snapshot(self, version: int | None) -> tuple[int, list[Split]]:
-        """A version, the newest if None: its number, and all its files.
+        """Return the number and all files of a version. None means the newest version.
 
         Raises:
-            SourceError: it is not there (any more), or has files that cannot be read.
+            SourceError: the version does not exist or has expired, or the source cannot read some of its files.
         """
 
     @abstractmethod
@@ -46,21 +46,22 @@ class TableChanges(ABC):
 
     @abstractmethod
     def since(self, version: int) -> list[Commit]:
-        """Later commits, in their order.
+        """Return the commits after `version`, in order.
 
         Raises:
-            SourceError: the table does not know them any more.
+            SourceError: the table no longer lists these commits.
         """
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
-        """Let go of connections."""
+    def close(self) -> None:  # noqa: B027 - most implementations have nothing to close
+        """Close connections."""
 
 
 class Reading(NamedTuple):
-    """What of a table is read.
+    """The part of a table that a source reads.
 
-    `version`: of the table, for a bounded source; None: the newest. `follow_ms`: how often it is looked for commits; None: the source is
-    bounded. `start`: a source that follows begins with all rows ("snapshot"), with what comes ("latest"), or behind a version.
+    `version`: the table's version that a bounded source reads. None means the newest.
+    `follow_ms`: the interval between two polls for new commits. None means that the source is bounded.
+    `start`: where a following source starts: at all rows ("snapshot"), at new rows only ("latest"), or after a given version.
     """
 
     version: int | None = None
@@ -70,9 +71,10 @@ class Reading(NamedTuple):
 
     @classmethod
     def of(cls, version: int | None, follow: TimeLike | None, start: Any, on_change: str) -> Reading:
-        """
+        """Return the reading that the arguments of a source describe.
+
         Raises:
-            InvalidJob: they contradict each other.
+            InvalidJob: the arguments contradict each other.
         """
         if on_change not in ("fail", "skip"):
             raise InvalidJob(f"on_change={on_change!r}", remedy="write 'fail' or 'skip'")
@@ -81,7 +83,9 @@ class Reading(NamedTuple):
         if follow is None and start != "snapshot":
             raise InvalidJob(f"start={start!r} of a bounded source", remedy="give follow=timedelta(…), or version=…")
         if follow is not None and version is not None:
-            raise InvalidJob("version= of a source that follows its table", remedy="start=version begins behind it")
+            raise InvalidJob(
+                "version= of a source that follows its table", remedy="use start=version to begin after that version"
+            )
         return cls(version, None if follow is None else as_millis(follow, "follow"), start, on_change)  # type: ignore[arg-type]
 
 
@@ -115,7 +119,7 @@ class TableEnumerator(SplitEnumerator):
             elif self._reading.on_change == "fail":
                 raise SourceError(
                     f"version {commit.version} of table {self._changes.name!r} does not only add rows: {commit.change}",
-                    remedy="on_change='skip' reads on behind such commits; or start the job anew, with a snapshot",
+                    remedy="set on_change='skip' to skip such commits; or start the job without state, which reads a new snapshot",
                 )
             else:
                 logger.warning(

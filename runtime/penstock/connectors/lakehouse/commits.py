@@ -1,13 +1,13 @@
-"""Adds the files of a checkpoint to a table, or changes its rows by their key, once, whatever becomes of the answers.
+"""Add a checkpoint's files to a table, or change its rows by key, exactly once even if answers are lost.
 
-    look          has this app's commit of this checkpoint, or of a later one, happened? Then there is nothing to do
-    commit        the files of all subtasks, or what their rows change, and the note of it, in one commit of the table
-    a conflict    another writer was faster: look and commit again
-    no answer     it may have happened: look again. A commit that arrives later meets the one that was made meanwhile, and is
-                  refused by the table: every commit follows the state of the table that was looked at
+    look          Check whether this app has already committed this checkpoint or a later one. If so, do nothing.
+    commit        Commit the files of all subtasks, or the changes of their rows, together with a note, in one commit of the table.
+    a conflict    Another writer was faster: look and commit again.
+    no answer     The commit may have happened: look again. If the lost commit arrives later, the table refuses it. Every commit builds
+                  on the state that was looked at, and another commit has changed that state.
 
-An app is a sink of a job, and its checkpoints' ids rise, so that the last one is all that has to be remembered. A committable names the
-app that wrote it: a job that starts from another's savepoint finds what that one has committed.
+An app is one sink of one job. Its checkpoint ids only rise, so the committer has to remember only the last one. A committable names the
+app that wrote it. A job that starts from another job's savepoint therefore finds the other job's commits.
 """
 
 from __future__ import annotations
@@ -22,81 +22,82 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.common.errors import PenstockError, SinkError
+from penstock.connectors.core.sink import Committer
 from penstock.connectors.lakehouse.upserts import Changes
-from penstock.connectors.sink import Committer
 from penstock.connectors.spark.staged import content_of, from_ipc
 
 logger = logging.getLogger(__name__)
 
 TRIES = 12
-"""Of one commit, before the job fails over and begins anew."""
+"""Attempts to commit before the job fails over and restarts."""
 _OLD_S = 3600.0
-"""Files that have waited for so long are looked for before they are committed: no table is cleaned of younger ones."""
+"""Age in seconds from which the committer checks that a file still exists. No cleanup of a table removes files younger than this."""
 _HINT_EVERY, _MANY_FILES, _SMALL_BYTES = 100, 1000, 8 << 20
-"""After how many commits files are counted, and what is worth a hint: so many of less than so many bytes on average."""
+"""The number of commits between two counts of the table's files. A hint is logged for this many files of less than this average size."""
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 3.0
 
 
 class TableLog(ABC):
-    """A table as its committer needs it."""
+    """The operations that a committer needs from a table."""
 
     name: str
-    """For errors and logs."""
+    """The table's name for errors and logs."""
 
     @abstractmethod
     def look(self) -> None:
-        """See the table as it is now.
+        """Load the current state of the table.
 
         Raises:
-            PenstockError: it is gone, or the job's fields do not fit it any more.
+            PenstockError: the table no longer exists, or the job's fields no longer fit it.
         """
 
     @abstractmethod
     def last_checkpoint(self, app: str) -> int | None:
-        """The newest checkpoint that the app has committed, in the table as it was looked at."""
+        """Return the newest checkpoint that the app has committed, in the state of the last `look`."""
 
     @abstractmethod
     def notes(self, app: str) -> dict[int, str]:
-        """By checkpoint, the digests of the app's commits, from the newest back to where the table's history begins."""
+        """Return the digests of the app's commits by checkpoint, from the newest back to the start of the table's history."""
 
     @abstractmethod
     def append(self, app: str, checkpoint: int, digest: str, files: list[dict[str, Any]]) -> None:
-        """Add the files, with a note of the checkpoint; nothing else may have been noted for the app since `look`.
+        """Add the files and a note of the checkpoint. Refuse the commit if the app has noted another one since `look`.
 
         Raises:
-            Exception: it did not happen, or nobody knows.
+            Exception: the commit did not happen, or its outcome is unknown.
         """
 
     @abstractmethod
     def merge(self, app: str, checkpoint: int, digest: str, changes: Changes) -> None:
-        """Put the rows in the place of those with their keys, with a note of the checkpoint, as `append` does.
+        """Replace the rows with the same keys, and add a note of the checkpoint as `append` does.
 
         Raises:
-            Exception: it did not happen, or nobody knows.
+            Exception: the commit did not happen, or its outcome is unknown.
         """
 
     @abstractmethod
     def size(self) -> tuple[int, int]:
-        """How many files the table has, and bytes in all, as it was looked at."""
+        """Return the number of the table's files and their total bytes, in the state of the last `look`."""
 
     @abstractmethod
     def has(self, path: str) -> bool:
-        """Whether the file is still there."""
+        """Return whether the file still exists."""
 
     @abstractmethod
     def remove(self, path: str) -> None:
-        """A file that the log does not name; it may be gone."""
+        """Remove a file that the log does not list. A missing file is not an error."""
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to let go of
-        """Let go of connections."""
+    def close(self) -> None:  # noqa: B027 - most implementations have nothing to close
+        """Close connections."""
 
 
 class TableCommitter(Committer):
-    """
+    """A committer that adds the files of each checkpoint to a table exactly once.
+
     Args:
-        app: whose checkpoints have ids that only rise here; committables of other apps may be of old savepoints.
-        key: the columns by which rows that wait in the checkpoint (`ChangesWriter`) replace those of the table.
+        app: the app whose checkpoint ids only rise during this run. Committables of other apps may come from old savepoints.
+        key: the columns by which rows from the checkpoint (`ChangesWriter`) replace rows of the table.
     """
 
     def __init__(self, log: TableLog, app: str, key: Sequence[str] = (), tries: int = TRIES) -> None:
@@ -108,19 +109,21 @@ class TableCommitter(Committer):
         self._hinted = False
 
     def commit(self, committables: list[Any]) -> None:
-        """
+        """Commit the checkpoints to the table, in order.
+
         Raises:
-            SinkError: the table does not take the files; the job fails over and tries again.
+            SinkError: the table does not accept the files. The job fails over and tries again.
         """
-        groups = _by_checkpoint(committables)
+        groups = by_checkpoint(committables)
         highest = max((checkpoint for checkpoint, app in groups if app == self._app), default=None)
         for (checkpoint, app), pieces in sorted(groups.items(), key=lambda group: group[0]):
             self._commit_once(app, checkpoint, pieces, highest if app == self._app else None)
 
     def _commit_once(self, app: str, checkpoint: int, pieces: list[dict[str, Any]], highest: int | None) -> None:
-        """
+        """Commit one checkpoint of an app, unless the table already has it.
+
         Args:
-            highest: no later checkpoint of the app can have been committed; None: one may.
+            highest: the app has not committed any checkpoint after this one. None: it may have.
         """
         files = _files_of(pieces)
         rows = [piece for piece in pieces if "files" not in piece]
@@ -150,19 +153,19 @@ class TableCommitter(Committer):
         raise SinkError(
             f"checkpoint {checkpoint} cannot be committed to table {self._log.name!r} after {self._tries} tries: "
             f"{type(last).__name__}: {str(last)[:1000]}",
-            remedy="make the table writable; its rows wait and are committed once when the job tries again. If other "
+            remedy="make the table writable. The rows stay in the checkpoint and are committed once when the job tries again. If other "
             "writers are always faster, let them commit less often",
         ) from last
 
     def _changes(self, checkpoint: int, pieces: list[dict[str, Any]]) -> Changes:
         if not self._key:
             raise SinkError(
-                f"rows of checkpoint {checkpoint} that are not committed to table {self._log.name!r} were written by a sink with a key, and "
-                "this one has none",
-                remedy="start the job once more as it was, stop it with a savepoint, and change the sink then",
+                f"rows of checkpoint {checkpoint} are not committed to table {self._log.name!r} yet. They were written by a sink with a key, "
+                "but the sink now has none",
+                remedy="start the job with the old sink, stop it with a savepoint, and change the sink then",
             )
         ordered = sorted(pieces, key=lambda piece: piece["subtask"])
-        key = tuple(pieces[0].get("key", self._key))  # as it was when they were promised
+        key = tuple(pieces[0].get("key", self._key))  # the key at the time when the rows were written
         return Changes.of(
             key,
             (from_ipc(content_of(piece, self.environment)) for piece in ordered),
@@ -170,37 +173,38 @@ class TableCommitter(Committer):
         )
 
     def _hint(self) -> None:
-        """Tell once that there are so many small files that readers suffer."""
+        """Log once that the table has so many small files that reads become slow."""
         self._commits += 1
         if self._hinted or self._commits % _HINT_EVERY:
             return
         try:
             self._log.look()
             files, size = self._log.size()
-        except Exception as error:  # the commit has happened, whatever becomes of the table now
+        except Exception as error:  # the commit has succeeded, so an error here does not matter
             logger.info("files of table %r are not counted: %s", self._log.name, error)
             return
         if files >= _MANY_FILES and size < files * _SMALL_BYTES:
             self._hinted = True
             logger.warning(
-                "table %r has %d files of %d KB on average, which makes it slow to read: compact it now and then (OPTIMIZE, "
-                "rewrite_data_files), or let checkpoints come less often",
+                "table %r has %d files of %d KB on average, which makes it slow to read. Compact it regularly (OPTIMIZE, "
+                "rewrite_data_files), or increase the checkpoint interval",
                 self._log.name,
                 files,
                 size // files // 1024,
             )
 
     def _check_files(self, checkpoint: int, files: list[dict[str, Any]]) -> None:
-        """Nobody could read a table any more that names files which are gone."""
+        """Raise an error if files are missing: a table that lists missing files is unreadable."""
         old_ms = (time.time() - _OLD_S) * 1000
-        gone = [
+        missing = [
             file["path"] for file in files if file.get("modified", old_ms) < old_ms and not self._log.has(file["path"])
         ]
-        if gone:
+        if missing:
             raise SinkError(
-                f"{len(gone)} files with rows of checkpoint {checkpoint} that are not committed to table {self._log.name!r} are gone, "
-                f"such as {gone[0]}",
-                remedy="let VACUUM and the removal of orphan files leave files for longer than the job may stand. To go on, put the files "
+                f"{len(missing)} files with rows of checkpoint {checkpoint} that are not committed to table {self._log.name!r} are gone, "
+                f"such as {missing[0]}",
+                remedy="let VACUUM and the removal of orphan files keep files for longer than the job may be stopped. To continue, put "
+                "the files "
                 "back, or start the job from another savepoint",
             )
 
@@ -209,20 +213,20 @@ class TableCommitter(Committer):
         if newest is None or newest < checkpoint:
             return False
         notes = self._log.notes(app)
-        is_told = notes and min(notes) <= checkpoint
+        is_noted = notes and min(notes) <= checkpoint
         is_too_new = highest is not None and newest > highest
-        if notes.get(checkpoint) != digest if is_told else is_too_new:
+        if notes.get(checkpoint) != digest if is_noted else is_too_new:
             raise SinkError(
-                f"table {self._log.name!r} has checkpoint {newest} of {app!r}, and not these rows of checkpoint {checkpoint}: the ids "
-                "of this job's checkpoints have begun anew, so its checkpoints were removed by hand",
+                f"table {self._log.name!r} has checkpoint {newest} of {app!r}, but not these rows of checkpoint {checkpoint}. The job's "
+                "checkpoint ids have restarted, because its checkpoints were removed by hand",
                 remedy="give the job another id, or start it from its newest savepoint",
             )
         logger.info("checkpoint %d was committed to table %r before", checkpoint, self._log.name)
         return True
 
     def abort(self, committables: list[Any]) -> None:
-        """Files that no log names go, but for what may have been committed."""
-        groups = _by_checkpoint([piece for piece in committables if piece.get("files")])
+        """Remove the files that no log lists, except files that may have been committed."""
+        groups = by_checkpoint([piece for piece in committables if piece.get("files")])
         if not groups:
             return
         self._log.look()
@@ -239,16 +243,17 @@ class TableCommitter(Committer):
 
 
 def digest_of(names: Iterable[str]) -> str:
-    """Tells the files, or pieces, of one commit from those of another."""
+    """Return a digest that identifies the files, or pieces, of one commit."""
     return hashlib.blake2b("\n".join(sorted(names)).encode(), digest_size=8).hexdigest()
 
 
 def app_of(job_id: str, uid: str) -> str:
-    """A sink of a job, as tables name it."""
+    """Return the name under which tables store commits of this sink of this job."""
     return f"penstock/{job_id}/{uid}"
 
 
-def _by_checkpoint(committables: list[Any]) -> dict[tuple[int, str], list[dict[str, Any]]]:
+def by_checkpoint(committables: list[Any]) -> dict[tuple[int, str], list[dict[str, Any]]]:
+    """Return the committables of each checkpoint and app."""
     groups: defaultdict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
     for piece in committables:
         groups[piece["checkpoint"], piece["app"]].append(piece)

@@ -1,4 +1,4 @@
-"""Whether a program's fields and a table's columns fit together; before the job starts, and before each commit."""
+"""Check that a program's fields and a table's columns fit together, before the job starts and before each commit."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.connectors.formats.columns.exact_cast import exact_cast
 
 _WIDER = {
     pa.int8(): (pa.int16(), pa.int32(), pa.int64()),
@@ -22,21 +23,22 @@ _WIDER = {
 
 @dataclass(frozen=True)
 class Fit:
-    """`schema`: what is written, with the table's types. `new`: columns that the table does not have yet."""
+    """The result of a comparison. `schema`: the written columns with the table's types. `new`: columns that the table does not have
+    yet."""
 
     schema: pa.Schema
     new: tuple[pa.Field, ...] = ()
 
 
 def fit(declared: pa.Schema, table: pa.Schema, name: str, *, adds_columns: bool = False) -> Fit:
-    """How records with these fields are written into a table with these columns.
+    """Return how records with these fields are written into a table with these columns.
 
     Args:
-        name: of the table, for errors.
+        name: the table's name, for errors.
         adds_columns: fields that the table does not have become columns of it.
 
     Raises:
-        InvalidJob: they cannot be; names every field that does not fit.
+        InvalidJob: the fields do not fit. The message names every such field.
 
     >>> fit(pa.schema({"n": pa.int32()}), pa.schema({"n": pa.int64(), "note": pa.string()}), "t").schema
     n: int64
@@ -51,10 +53,10 @@ def fit(declared: pa.Schema, table: pa.Schema, name: str, *, adds_columns: bool 
             continue
         column = table.field(index)
         if not fits(field.type, column.type):
-            problems.append(f"column {field.name!r} is {column.type}, the job's field {field.type}")
+            problems.append(f"column {field.name!r} is {column.type}, but the job's field is {field.type}")
         written.append(column)
     unset = [column.name for column in table if not column.nullable and declared.get_field_index(column.name) < 0]
-    problems += [f"column {name!r} is required, and the job has no such field" for name in unset]
+    problems += [f"column {name!r} is required, but the job has no such field" for name in unset]
     if problems:
         raise InvalidJob(
             f"records with the fields {', '.join(f'{f.name}: {f.type}' for f in declared)} do not fit table {name!r}: "
@@ -66,7 +68,7 @@ def fit(declared: pa.Schema, table: pa.Schema, name: str, *, adds_columns: bool 
 
 
 def fits(value: pa.DataType, column: pa.DataType) -> bool:
-    """Whether every value of a type is a value of the column's.
+    """Return whether every value of the first type is also a value of the column's type.
 
     >>> fits(pa.int32(), pa.int64()), fits(pa.int64(), pa.int32()), fits(pa.list_(pa.int8()), pa.list_(pa.int32()))
     (True, False, True)
@@ -88,31 +90,31 @@ def fits(value: pa.DataType, column: pa.DataType) -> bool:
 
 
 def as_columns(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Columns with a table's types.
+    """Return the columns with the table's types.
 
     Raises:
-        RecordFormatError: one is missing, holds a value that does not fit, or nulls where the table takes none.
+        RecordFormatError: a column is missing, has a value that does not fit, or has nulls where the table allows none.
     """
     arrays = []
     for field in schema:
         index = columns.schema.get_field_index(field.name)
         if index < 0:
             raise RecordFormatError(
-                f"records have the columns {', '.join(columns.schema.names)}, and none that is called {field.name!r}",
+                f"records have the columns {', '.join(columns.schema.names)}, but no column {field.name!r}",
                 remedy="give the stream the fields that the sink declares",
             )
         column = columns.column(index)
         if column.null_count and not field.nullable:
             raise RecordFormatError(
-                f"column {field.name!r} of the table takes no nulls, and a record has none for it",
+                f"column {field.name!r} of the table allows no nulls, but a record has no value for it",
                 remedy="filter such records out, or make the column nullable",
             )
         try:
-            arrays.append(column if column.type == field.type else column.cast(field.type))
+            arrays.append(exact_cast(column, field.type))
         except pa.ArrowException as error:
             raise RecordFormatError(
                 f"values of field {field.name!r} cannot be written as {field.type}: {error}",
-                remedy="give the field the type its values have, or convert them before the sink",
+                remedy="give the field the type of its values, or convert the values before the sink",
             ) from error
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 

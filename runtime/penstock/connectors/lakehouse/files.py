@@ -1,4 +1,4 @@
-"""What a sink's subtask does: Parquet files of the rows since the last barrier, that no table names yet."""
+"""The work of a sink's subtask: it writes Parquet files of the rows since the last barrier. No table lists these files yet."""
 
 from __future__ import annotations
 
@@ -11,68 +11,72 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from penstock.common.type_info.declared_fields import DeclaredFields
+from penstock.connectors.core.sink import SinkWriter
 from penstock.connectors.formats.bulk import columns_of
+from penstock.connectors.formats.columns.declared_columns import declared_columns
 from penstock.connectors.lakehouse.fields import as_columns
 from penstock.connectors.lakehouse.partitions import Key
-from penstock.connectors.sink import SinkWriter
 from penstock.records.batch import Batch, ColumnBatch
 
 if TYPE_CHECKING:
     from penstock.connectors.formats.shape import RecordShape
 
 FILE_BYTES = 128 << 20
-"""Of a file, about, unless a sink says otherwise."""
+"""Default size of a file in bytes, approximately."""
 _GROUP_BYTES = 16 << 20
 _GROUP_ROWS = 1_000_000
 _MOST_OPEN = 64
 
 
 class TableTarget(ABC):
-    """Where a subtask's files go, and what the table's log needs to know of each."""
+    """The place of a subtask's files, and the entry that the table's log needs for each file."""
 
     schema: pa.Schema
-    """Of the rows, with the table's types."""
+    """The schema of the rows, with the table's types."""
     file_schema: pa.Schema
-    """Of the columns that are in the files."""
+    """The schema of the columns that are stored in the files."""
 
     @abstractmethod
     def partition(self, rows: pa.RecordBatch) -> Iterable[tuple[Key, pa.RecordBatch]]:
-        """Rows by partition, with the columns of `file_schema`."""
+        """Yield rows by partition, with the columns of `file_schema`."""
 
     @abstractmethod
     def create(self, key: Key, name: str) -> tuple[str, Any]:
-        """A file for a partition: its path, and an open binary file that whoever writes it closes."""
+        """Create a file for a partition. Return its path and an open binary file, which the caller closes."""
 
     @abstractmethod
     def describe(self, key: Key, path: str, size: int, metadata: pq.FileMetaData) -> dict[str, Any]:
-        """What the log needs to know, JSON-able. It has a `path`."""
+        """Return the entry that the log needs, as JSON values. It has a `path`."""
 
     @abstractmethod
     def remove(self, path: str) -> None:
-        """A file that no log names; it may be gone."""
+        """Remove a file that no log lists. A missing file is not an error."""
 
 
 class TableWriter(SinkWriter):
-    """
+    """A writer that collects the rows between two barriers in Parquet files.
+
     Args:
-        app: who writes, as the table's log names it.
-        shape: of records that are no columns; None: there are none.
-        prefix: what names of files begin with.
+        app: the writer's name in the table's log.
+        shape: the shape of records that do not come as columns. None: all records come as columns.
+        prefix: the prefix of file names.
     """
 
     def __init__(self, target: TableTarget, app: str, shape: RecordShape | None, prefix: str, file_bytes: int) -> None:
         self._target = target
         self._app = app
         self._shape = shape
+        self._fields = DeclaredFields(target.schema.names) if shape is None else shape.declared_fields
         self._prefix = prefix
         self._file_bytes = file_bytes
         self._open: dict[Key, _TableFile] = {}
-        self._done: list[dict[str, Any]] = []
+        self._finished: list[dict[str, Any]] = []
         self._count = 0
 
     def write_batch(self, batch: Batch, watermark: int) -> None:
         if isinstance(batch, ColumnBatch):
-            self.write_columns(batch.columns)
+            self.write_columns(declared_columns(batch, self._fields))
         else:
             self.write(batch.values, batch.timestamps, watermark)
 
@@ -86,7 +90,7 @@ class TableWriter(SinkWriter):
             return
         for key, rows in self._target.partition(as_columns(columns, self._target.schema)):
             file = self._open.pop(key, None) or self._begin(key)
-            self._open[key] = file  # the last one that was written to stands last
+            self._open[key] = file  # the dict's last file is the one that was written to most recently
             file.add(rows)
             if file.size >= self._file_bytes:
                 self._end(key)
@@ -102,26 +106,26 @@ class TableWriter(SinkWriter):
     def _end(self, key: Key) -> None:
         file = self._open.pop(key)
         size, metadata = file.finish()
-        self._done.append(self._target.describe(key, file.path, size, metadata))
+        self._finished.append(self._target.describe(key, file.path, size, metadata))
 
     def prepare_commit(self, checkpoint_id: int) -> list[Any]:
         for key in list(self._open):
             self._end(key)
-        done, self._done = self._done, []
+        done, self._finished = self._finished, []
         return [{"app": self._app, "checkpoint": checkpoint_id, "files": done}] if done else []
 
     def close(self) -> None:
-        """What was not voted for is nobody's: a restore writes its rows again."""
+        """Discard files that no checkpoint contains. A restore writes their rows again."""
         for file in self._open.values():
             file.discard()
-        paths = [file.path for file in self._open.values()] + [about["path"] for about in self._done]
-        self._open, self._done = {}, []
+        paths = [file.path for file in self._open.values()] + [about["path"] for about in self._finished]
+        self._open, self._finished = {}, []
         for path in paths:
             self._target.remove(path)
 
 
 class _TableFile:
-    """One file; holds rows back until a row group is worth writing."""
+    """One file. It buffers rows until they fill a row group."""
 
     def __init__(self, path: str, output: Any, schema: pa.Schema) -> None:
         self.path = path
@@ -129,27 +133,27 @@ class _TableFile:
         self._schema = schema
         self._collected: list[pq.FileMetaData] = []
         self._writer = pq.ParquetWriter(output, schema, compression="zstd", metadata_collector=self._collected)
-        self._held: list[pa.RecordBatch] = []
-        self._held_bytes = self._held_rows = 0
+        self._buffered: list[pa.RecordBatch] = []
+        self._buffered_bytes = self._buffered_rows = 0
 
     @property
     def size(self) -> int:
-        return int(self._output.tell()) + self._held_bytes
+        return int(self._output.tell()) + self._buffered_bytes
 
     def add(self, rows: pa.RecordBatch) -> None:
-        self._held.append(rows)
-        self._held_bytes += rows.nbytes
-        self._held_rows += rows.num_rows
-        if self._held_bytes >= _GROUP_BYTES or self._held_rows >= _GROUP_ROWS:
+        self._buffered.append(rows)
+        self._buffered_bytes += rows.nbytes
+        self._buffered_rows += rows.num_rows
+        if self._buffered_bytes >= _GROUP_BYTES or self._buffered_rows >= _GROUP_ROWS:
             self._write_group()
 
     def _write_group(self) -> None:
-        if self._held:
-            self._writer.write_table(pa.Table.from_batches(self._held, self._schema), _GROUP_ROWS)
-        self._held, self._held_bytes, self._held_rows = [], 0, 0
+        if self._buffered:
+            self._writer.write_table(pa.Table.from_batches(self._buffered, self._schema), _GROUP_ROWS)
+        self._buffered, self._buffered_bytes, self._buffered_rows = [], 0, 0
 
     def finish(self) -> tuple[int, pq.FileMetaData]:
-        """The file is durable: its size and footer."""
+        """Make the file durable and return its size and footer."""
         self._write_group()
         self._writer.close()
         size = int(self._output.tell())
@@ -157,7 +161,7 @@ class _TableFile:
         return size, self._collected[0]
 
     def discard(self) -> None:
-        self._held = []
+        self._buffered = []
         try:
             self._writer.close()
             self._output.close()
@@ -166,7 +170,7 @@ class _TableFile:
 
 
 class DurableFile:
-    """A local file that is on the disk, with its name, once it is closed."""
+    """A local file. After `close`, its content and its name are durable on the disk."""
 
     def __init__(self, path: str) -> None:
         directory = os.path.dirname(path)

@@ -1,7 +1,8 @@
-"""Rows by their key: which of a checkpoint's rows count, and where the table has rows with the same keys.
+"""Rows by their key: the last row of each key in a checkpoint, and the table's rows with the same keys.
 
-Keys are compared by value, within their columns' types, without making Python objects: each column's values are numbered, and a row's numbers
-become one.
+Keys are compared by value within their columns' types, without creating Python objects. Each distinct value of a column gets a number,
+and
+the numbers of a row are combined into one number.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from penstock.common.errors import InvalidJob
-from penstock.connectors.sql.held_rows import GONE
+from penstock.connectors.tables.row_writers import GONE
 
 _ROW = "penstock_row"
 
 
 def check_key(key: Sequence[str], schema: pa.Schema, *, deletes: bool) -> tuple[str, ...]:
-    """The key of a sink whose records have this schema.
+    """Return the key of a sink whose records have this schema.
 
     Raises:
-        InvalidJob: a field is not there, or its values are not told apart by being equal.
+        InvalidJob: a field does not exist, or equality does not identify its values.
     """
     names = tuple(key)
     if deletes and not names:
-        raise InvalidJob("deletes=True without a key", remedy="name the columns by which rows are found: key=[…]")
+        raise InvalidJob("deletes=True without key=", remedy="name the columns by which rows are found: key=[…]")
     missing = [name for name in names if schema.get_field_index(name) < 0]
     if missing or len(set(names)) < len(names):
         raise InvalidJob(
@@ -36,22 +37,22 @@ def check_key(key: Sequence[str], schema: pa.Schema, *, deletes: bool) -> tuple[
         kind = schema.field(name).type
         if pa.types.is_floating(kind) or pa.types.is_nested(kind) or isinstance(kind, pa.BaseExtensionType):
             raise InvalidJob(
-                f"key {name!r} is of type {kind}, whose values are not found again by being equal",
-                remedy="take whole numbers, text, dates, times, decimals or bytes as a key",
+                f"key {name!r} is of type {kind}, whose values cannot be compared for equality reliably",
+                remedy="use whole numbers, text, dates, times, decimals or bytes as a key",
             )
     if GONE in schema.names:
-        raise InvalidJob(f"a field is called {GONE!r}, which rows with a key have for themselves", remedy="rename it")
+        raise InvalidJob(f"a field is called {GONE!r}, a name that rows with a key reserve", remedy="rename it")
     return names
 
 
 def last_of_each_key(key: Sequence[str], batches: Iterable[pa.Table]) -> pa.Table:
-    """Of rows with one key the last, in the order in which these came.
+    """Return the last row of each key, in order of arrival.
 
     >>> rows = pa.table({"id": [1, 2, 1], "n": [10, 20, 30]})
     >>> last_of_each_key(["id"], [rows]).to_pydict()
     {'id': [2, 1], 'n': [20, 30]}
     """
-    # A table's column may have become wider while subtasks opened it.
+    # A table's column may have become wider between the starts of two subtasks.
     rows = pa.concat_tables(batches, promote_options="permissive").combine_chunks()
     numbered = rows.select(list(key)).append_column(_ROW, pa.array(np.arange(rows.num_rows)))
     last = numbered.group_by(list(key)).aggregate([(_ROW, "max")]).column(f"{_ROW}_max")
@@ -59,7 +60,7 @@ def last_of_each_key(key: Sequence[str], batches: Iterable[pa.Table]) -> pa.Tabl
 
 
 class KeyIndex:
-    """Finds rows by their key, for columns of many rows at once.
+    """An index that finds rows by key, for many rows at once.
 
     >>> index = KeyIndex(["id", "day"], pa.table({"id": [1, 1, 2], "day": ["a", "b", "a"]}))
     >>> index.find(pa.table({"id": [2, 1, 2, None], "day": ["a", "b", "b", "a"]})).to_pylist()
@@ -67,9 +68,10 @@ class KeyIndex:
     """
 
     def __init__(self, key: Sequence[str], rows: pa.Table) -> None:
-        """
+        """Create an index of the rows.
+
         Args:
-            rows: of each key one, without nulls in it.
+            rows: one row per key, without nulls in the key.
         """
         self._key = list(key)
         self._levels: list[tuple[pa.Array, pa.Array | None]] = []
@@ -92,7 +94,7 @@ class KeyIndex:
         self._rows = pa.array(rank)
 
     def find(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-        """For each row the number of the one with its key, or null."""
+        """Return for each row the number of the indexed row with the same key, or null."""
         codes: pa.Array | None = None
         for name, (distinct, known) in zip(self._key, self._levels, strict=True):
             values = _whole(rows.column(name))
@@ -106,7 +108,8 @@ class KeyIndex:
 
 
 def _paired(codes: pa.Array, column: pa.Array, count: int) -> pa.Array:
-    """One number of two; null where one of them is. Both are below the number of rows, so it has room."""
+    """Combine two numbers into one. The result is null if one of them is null. Both are below the number of rows, so it cannot
+    overflow."""
     return pc.add(pc.multiply(codes, count), column)
 
 

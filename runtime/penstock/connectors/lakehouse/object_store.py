@@ -1,4 +1,4 @@
-"""What is known of an S3 server, whoever says it, for libraries that do not look where the engine's own client does."""
+"""The settings of an S3 server, for libraries that do not read the sources that the engine's own client reads."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ _FROM_ENVIRONMENT = {
     "endpoint_url": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
     "region_name": ("AWS_REGION", "AWS_DEFAULT_REGION"),
 }
-"""What a pod is told of the storage by its Secret; keys are found there by every library."""
+"""Settings that a Secret gives to a pod as environment variables. Every library finds the keys there by itself."""
 
 
 def s3_settings(options: StorageOptions, names: dict[str, str]) -> dict[str, str]:
-    """The settings that are said by the job, or else by the environment, under a library's names for them.
+    """Return the settings from the job, or else from the environment, under a library's names.
 
     Args:
-        options: fsspec's, of the job's configuration.
-        names: of `key`, `secret`, `token`, `endpoint_url` and `region_name`.
+        options: fsspec options of the job's configuration.
+        names: the library's names for `key`, `secret`, `token`, `endpoint_url` and `region_name`.
 
     >>> s3_settings({"key": "k", "client_kwargs": {"region_name": "eu-north-1"}}, {"key": "id", "region_name": "region"})
     {'id': 'k', 'region': 'eu-north-1'}

@@ -1,4 +1,4 @@
-"""Rows by the values of their partition columns."""
+"""Split rows by the values of their partition columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNSAFE = re.compile(r"[^\w.\-]", re.ASCII)
 
 
 def partitions_of(columns: pa.RecordBatch, by: Sequence[pa.Array]) -> Iterator[tuple[Key, pa.RecordBatch]]:
-    """The rows of each combination of values, in the order of the first of each; `by` has an array of values for each column.
+    """Yield the rows of each combination of values, ordered by its first row. `by` has an array of values for each partition column.
 
     >>> batch = pa.RecordBatch.from_pydict({"n": [1, 2, 3]})
     >>> [(key, part.to_pydict()) for key, part in partitions_of(batch, [pa.array(["a", "b", "a"])])]
@@ -35,7 +35,7 @@ def partitions_of(columns: pa.RecordBatch, by: Sequence[pa.Array]) -> Iterator[t
 
 
 def directory_of(names: Sequence[str], texts: Sequence[str | None]) -> str:
-    """A directory for people to find: readers know a file's values from the table's log.
+    """Return a directory name for people to read. Readers get a file's values from the table's log, not from its path.
 
     >>> directory_of(["day", "station"], ["2013-01-01", "a/b"])
     'day=2013-01-01/station=a_b/'

@@ -1,4 +1,4 @@
-"""Reads one file of a table: the columns that the program wants, under the names and types that it gives them."""
+"""Read one file of a table: the columns that the program declares, under its names and with its types."""
 
 from __future__ import annotations
 
@@ -9,23 +9,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from penstock.common.errors import RecordFormatError, SourceError
+from penstock.connectors.core.source import ReadBounds, SplitReader
 from penstock.connectors.file.source.lazy_reader import LazyReader
 from penstock.connectors.file.source.open_files import OpenFiles
 from penstock.connectors.formats.parquet import ParquetFormat
 from penstock.connectors.formats.shape import RecordShape
-from penstock.connectors.source import ReadBounds, SplitReader
 from penstock.records.batch import ColumnBatch
 
 ColumnNames = Callable[[pa.Schema], dict[str, str]]
-"""From a file's schema: the name in the file of each column that it has, by the name in the table."""
+"""A function from a file's schema to a mapping: a column's name in the table -> its name in the file."""
 
 
 class TableFileReader(LazyReader):
-    """
+    """A reader of one file of a table.
+
     Args:
-        open_file: gives a seekable binary file.
+        open_file: returns a seekable binary file.
         names: see `ColumnNames`.
-        constants: values of columns that are not in the file, such as those it is partitioned by.
+        constants: values of columns that are not in the file, such as partition columns.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class TableFileReader(LazyReader):
         except (pa.ArrowException, OSError) as error:
             raise SourceError(
                 f"file {self._path!r} of the table cannot be read: {error}",
-                remedy="a table's files must stay for as long as they are read: let VACUUM and expiry keep them longer",
+                remedy="a table's files must exist for as long as a job reads them: let VACUUM and expiry keep them longer",
             ) from error
         self._in_file = {
             name: found for name, found in self._names(schema).items() if self._shape.schema.get_field_index(name) >= 0
@@ -90,7 +91,8 @@ class TableFileReader(LazyReader):
 
 
 def check_columns(shape: RecordShape, table: pa.Schema, name: str) -> None:
-    """
+    """Check that the table has the declared columns.
+
     Raises:
         SourceError: the table has no such columns.
     """

@@ -1,7 +1,7 @@
-"""Rows that replace, or delete, those of a table that have the same key.
+"""Rows that replace or delete the rows of a table with the same key.
 
-They wait in the checkpoint. When it is complete the JobManager has the table changed: files that hold rows with these keys are written
-anew without them (copy on write), so that every reader of the format sees each key once, and one commit puts all in its place.
+They are stored in the checkpoint. When the checkpoint is complete, the JobManager changes the table. Files that hold rows with these keys
+are rewritten without them (copy on write), so every reader of the format sees each key once. One commit replaces all files.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ import pyarrow.compute as pc
 from penstock.common.errors import RecordFormatError
 from penstock.connectors.lakehouse.fields import as_columns, fit
 from penstock.connectors.lakehouse.keys import last_of_each_key
-from penstock.connectors.sql.held_rows import GONE, StagingWriter
+from penstock.connectors.tables.row_writers import GONE, StagingWriter
 
 if TYPE_CHECKING:
-    from penstock.connectors.sink import WriterContext
+    from penstock.connectors.core.sink import WriterContext
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What a checkpoint does to a table.
+    """The changes of one checkpoint to a table.
 
-    `rows`: of each key one, with a column `GONE` of those that are deleted. `check_wanted`: raises if the commit was given up.
+    `rows`: one row per key, with a column `GONE` that marks deleted rows. `check_wanted`: raises if the commit was given up.
     """
 
     key: tuple[str, ...]
@@ -37,34 +37,35 @@ class Changes:
     def of(
         cls, key: tuple[str, ...], tables: Iterable[pa.Table], check_wanted: Callable[[], None] = lambda: None
     ) -> Changes:
-        """
+        """Return the changes that the rows of all subtasks make.
+
         Args:
-            tables: rows as they came, those of all subtasks; with a column `GONE` or without.
+            tables: the rows of all subtasks in order of arrival, with or without a column `GONE`.
         """
         return cls(key, last_of_each_key(key, map(_marked, tables)), check_wanted)
 
     @property
     def gone(self) -> pa.Array:
-        """Which of the rows are deleted."""
+        """Return a mask of the deleted rows."""
         return self.rows.column(GONE).combine_chunks()
 
     def columns_in(self, table: pa.Schema, name: str) -> pa.Schema:
-        """The columns that the rows have, as the table has them now. Those that wait may have others than what the sink declares since.
+        """Return the columns of the rows with the table's current types. Stored rows may have other columns than the sink declares now.
 
         Raises:
-            InvalidJob: they do not fit into the table of this name any more.
+            InvalidJob: the rows no longer fit the table of this name.
         """
         return fit(self.rows.drop_columns(GONE).schema, table, name).schema
 
     def as_columns(self, schema: pa.Schema) -> pa.Table:
-        """The rows with these columns and types, and `GONE`."""
+        """Return the rows with these columns and types, and with `GONE`."""
         batches = self.rows.drop_columns(GONE).combine_chunks().to_batches()
         loose = nullable(schema)
         table = pa.Table.from_batches([as_columns(batch, loose) for batch in batches], loose)
         return table.append_column(GONE, self.gone)
 
     def bounds(self, name: str) -> tuple[Any, Any] | None:
-        """The least and the greatest value of a column of the key, where files can be told by them; else None."""
+        """Return the least and greatest value of a key column, or None if the type's bounds cannot exclude files."""
         kind = self.rows.schema.field(name).type
         if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind)):
             return None
@@ -73,11 +74,11 @@ class Changes:
 
 
 class ChangesWriter(StagingWriter):
-    """Holds rows until the barrier.
+    """A writer that buffers rows until the barrier.
 
     Args:
         sink: has `shape`, `key` and `deletes`.
-        schema: what is written, with the table's types.
+        schema: the written columns, with the table's types.
     """
 
     def __init__(self, sink: Any, app: str, context: WriterContext, schema: pa.Schema) -> None:
@@ -92,32 +93,33 @@ class ChangesWriter(StagingWriter):
             piece.about["key"] = list(self._key)
         return staged
 
-    def _hold(self, columns: pa.RecordBatch) -> None:
+    def _buffer(self, columns: pa.RecordBatch) -> None:
         rows = as_columns(columns, self._loose)
         for name in self._key:
             if rows.column(name).null_count:
                 raise RecordFormatError(
-                    f"a record has nothing for {name!r}, which is in the table's key",
-                    remedy="filter such records out: a row without a key can be found by nobody",
+                    f"a record has no value for {name!r}, which is in the table's key",
+                    remedy="filter such records out: a row without a key cannot be found again",
                 )
         for column, field in zip(rows.columns, self._loose, strict=True):
             _check_times(column, field)
         if GONE not in columns.schema.names:
             as_columns(rows, self._schema)
-            super()._hold(rows)
+            super()._buffer(rows)
             return
         gone = columns.column(GONE)
         as_columns(rows.filter(pc.invert(gone)), self._schema)
-        super()._hold(pa.RecordBatch.from_arrays([*rows.columns, gone], names=[*rows.schema.names, GONE]))
+        super()._buffer(pa.RecordBatch.from_arrays([*rows.columns, gone], names=[*rows.schema.names, GONE]))
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """The same columns, which may all be null: of rows that are deleted only the key has to be there."""
+    """Return the same columns as nullable ones: a deleted row needs values only for its key."""
     return pa.schema([field.with_nullable(nullable=True) for field in schema])
 
 
 def _check_times(column: pa.Array, field: pa.Field) -> None:
-    """What tells files by their least and greatest value takes Python's dates: a commit would fail whenever it is tried."""
+    """Raise an error for dates that Python does not have. Pruning of files converts bounds to Python dates, so every commit would
+    fail."""
     if pa.types.is_date(field.type) or (pa.types.is_timestamp(field.type) and field.type.unit != "ns"):
         found = pc.min_max(column)
         try:

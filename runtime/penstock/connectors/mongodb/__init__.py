@@ -1,21 +1,26 @@
-"""MongoDB as source, sink and to enrich streams, by pymongo (extra `penstock[mongodb]`). MongoDB 4.4 and later, and servers that speak its protocol.
+"""MongoDB as source, as sink and to enrich streams, with pymongo (extra `penstock[mongodb]`). It supports MongoDB 4.4 and later, and
+servers with its protocol.
 
 **Guarantees.**
 
-    MongoSource    reads the documents of a collection, once, in ranges of `_id` side by side; positions are values of `_id`: exactly. What does not change
-                   meanwhile is read once; it is no snapshot of what does
-    MongoSink      replaces, updates and deletes documents by `_id`, or by fields with a unique index. All of it may be done twice, so that each document ends as its last
-                   write says, also after a failure. A checkpoint waits until the server has taken everything, by a majority
-    MongoLookup    documents of keys, beside a stream; believed for a time
+    MongoSource    reads the documents of a collection once, in parallel ranges of `_id`. Positions are values of `_id`. It reads each
+                   document exactly once if the document does not change during the read. The result is not a snapshot
+    MongoSink      replaces, updates and deletes documents by `_id`, or by fields with a unique index. All writes are idempotent. So each
+                   document ends in the state of its last write, even after a failure. A checkpoint waits until a majority of the
+                   servers has accepted all writes
+    MongoLookup    looks up documents by key, to enrich a stream. It caches answers for a time
 
-Changes (change streams) are not followed: see docs/connectors/mongodb.md.
+The connector does not follow changes (change streams): see docs/connectors/mongodb.md.
 
-**Options.** `url` is MongoDB's ("mongodb://user@host:27017/?replicaSet=rs0&authSource=admin", "mongodb+srv://…"), with all of pymongo's options; `password_file` names a file with the password, read at
-every connection. Without `w` in the URL writes wait for a majority; without timeouts a request is lost after 20 s.
+**Options.** `url` is MongoDB's ("mongodb://user@host:27017/?replicaSet=rs0&authSource=admin", "mongodb+srv://…"), with all of pymongo's
+options. `password_file` names a file with the password. The file is read at every connection. Without `w` in the URL, writes wait for a
+majority. Without timeouts in the URL, a request is lost after 20 s.
 
-**Errors.** A server that does not answer, a wrong password, a collection that is not there where one is read, and a key without a unique index are errors before the job starts, each with what to do.
-At run time a server that is lost or fails over is tried again for half a minute (`patience`). What the server refuses (a duplicate key, a validator, 16 MB) fails the job with the document and the
-server's words. No document is dropped.
+**Errors.** These are errors before the job starts: an unreachable server, a wrong password, a missing collection to read, and a key
+without a unique index. Each error has a remedy. At run time the connector retries a lost server, or one that fails over, for half a minute
+(`patience`). If the server rejects a document (a duplicate key, a validator, 16 MB), the job fails. The error has the document and the
+server's message. No document is dropped.
 
-**Sizing.** A client for each subtask, with pymongo's threads that watch the server. A bulk is 1,000 writes or 5 MB; a write waits at most a second. A page read is 4 MB, at most 16 MB.
+**Sizing.** Each subtask has a client, with pymongo's threads that monitor the server. A bulk is 1,000 writes or 5 MB. A write waits at
+most 1 s. A page read is 4 MB, at most 16 MB.
 """

@@ -1,4 +1,4 @@
-"""Clients of MongoDB, what its refusals mean, and whether another try would help."""
+"""Clients of MongoDB, the meaning of its errors, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+from penstock.common.credentials.secret_file import read_secret
 from penstock.common.errors import InvalidJob, PlatformError
-from penstock.common.extras import module_of_extra
-from penstock.common.secret_file import read_secret
+from penstock.common.program.extras import import_extra
 
 E = TypeVar("E", bound=PlatformError)
 T = TypeVar("T")
@@ -25,36 +25,39 @@ _DEFAULTS = {
     "w": "majority",
     "appName": "penstock",
 }
-"""Where the URL says nothing else."""
+"""Options that apply unless the URL sets others."""
 _PASSING = frozenset(
     (
         *(6, 7, 24, 46, 50, 64, 89, 91, 112, 133, 134, 189, 202, 262, 290, 317, 358, 384),
         *(9001, 10058, 10107, 11600, 11601, 11602, 13388, 13435, 13436, 14031, 16500),
     )
 )
-"""Codes of what may end without anybody's doing: no primary, shutting down, locks, time limits, a full disk
+"""Codes of errors that can end without a user's action: no primary, a shutdown, locks, time limits, a full disk
 (https://github.com/mongodb/mongo/blob/master/src/mongo/base/error_codes.yml)."""
 _REMEDIES = (
     ((18,), "check user and password: mongodb://user@host, password_file, and authSource= of the URL"),
-    ((13, 8000), "check that the URL names the job's user, and grant it the database: the role readWrite, or read"),
+    (
+        (13, 8000),
+        "check that the URL names the job's user, and grant the user the role readWrite, or read, on the database",
+    ),
     ((DUPLICATE_KEY,), "another document has this value of a unique index: correct the records, or the index"),
-    ((121,), "map records to what the collection's validator takes, or change the validator"),
-    ((66,), "the _id of a document cannot be changed: leave it out, or name the document by it"),
-    ((79, 100), "the servers cannot confirm as w= of the URL asks: correct it"),
-    ((14031,), "the server's disk is full: give it room"),
+    ((121,), "map records to documents that the collection's validator accepts, or change the validator"),
+    ((66,), "the _id of a document cannot be changed: leave it out, or use it as the key"),
+    ((79, 100), "the servers cannot confirm writes with w= of the URL: correct w="),
+    ((14031,), "the server's disk is full: free disk space"),
     ((26,), "check the names of database and collection"),
 )
 
 
 @cache
 def package(name: str = "pymongo") -> Any:
-    module_of_extra("pymongo", "mongodb", "MongoDB")
-    return module_of_extra(name, "mongodb", "MongoDB")
+    import_extra("pymongo", "mongodb", "MongoDB")
+    return import_extra(name, "mongodb", "MongoDB")
 
 
 @dataclass(frozen=True, repr=False)
 class Server:
-    """Where, and as whom. Picklable; holds no password but what `url` itself has."""
+    """The server's address and user. It is picklable, and holds no password except one in `url`."""
 
     url: str
     password_file: str = ""
@@ -64,12 +67,13 @@ class Server:
         scheme = self.url.partition("://")[0] if isinstance(self.url, str) else ""
         if scheme not in ("mongodb", "mongodb+srv"):
             raise InvalidJob(
-                f"the url of {self.shown} cannot be understood",
+                f"the url of {self.shown} is invalid",
                 remedy="write 'mongodb://user@host:27017/', or mongodb+srv://",
             )
         if self.password_file and not self.user:
             raise InvalidJob(
-                f"password_file={self.password_file!r} without a user", remedy="name it in the url: mongodb://user@host"
+                f"password_file={self.password_file!r} without a user",
+                remedy="write the user into the url: mongodb://user@host",
             )
 
     def __repr__(self) -> str:
@@ -81,22 +85,22 @@ class Server:
 
     @property
     def shown(self) -> str:
-        """The hosts, without user and password."""
+        """Return the hosts, without user and password."""
         if not isinstance(self.url, str):
             return "MongoDB"
         hosts = self.url.partition("://")[2].rpartition("@")[2]
         return f"MongoDB {hosts.partition('?')[0].partition('/')[0]}"
 
     def said(self, name: str) -> str | None:
-        """An option of the URL; None: it has none such. Names of options have no case."""
+        """Return an option of the URL, or None if it is not set. Names are case-insensitive."""
         pairs = (option.partition("=") for option in self.url.partition("?")[2].split("&"))
         return next((value for key, _, value in pairs if key.lower() == name.lower()), None)
 
     def options(self, kind: type[PlatformError]) -> dict[str, Any]:
-        """Beside `url`, with the password as its file has it now.
+        """Return the client's options that are not in `url`, with the current password of the file.
 
         Raises:
-            PlatformError: of this kind: the file cannot be read.
+            PlatformError: the file cannot be read. The error's class is `kind`.
         """
         given: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if self.said(name) is None}
         if self.password_file:
@@ -104,10 +108,10 @@ class Server:
         return given
 
     def connect(self, kind: type[PlatformError]) -> Any:
-        """A client whose server has answered.
+        """Return a client whose server has answered.
 
         Raises:
-            PlatformError: of this kind: the server does not answer, or does not let us; says what to do.
+            PlatformError: the server does not answer, or refuses access. The error's class is `kind`, and it names the remedy.
         """
         client = None
         errors = package("pymongo.errors")
@@ -122,17 +126,17 @@ class Server:
             if client is None and not isinstance(error, OSError):
                 told_of = f": {error}" if isinstance(error, errors.ConfigurationError) else f": {type(error).__name__}"
                 raise InvalidJob(
-                    f"the url of {self.shown} cannot be understood{told_of}",
+                    f"the url of {self.shown} is invalid{told_of}",
                     remedy="write 'mongodb://user@host:27017/?option=value', special characters of the user as %40",
-                ) from None  # it may show the password
+                ) from None  # the cause may contain the password
             raise self.explained(kind, "cannot connect", error) from error
 
     def explained(self, kind: type[E], what: str, error: BaseException) -> E:
-        return kind(f"{self.shown}: {what}: {told(error)}", remedy=remedy(error))
+        return kind(f"{self.shown}: {what}: {message_of(error)}", remedy=remedy(error))
 
 
 class Connection:
-    """A client that is made anew when it was lost, and how long that is borne."""
+    """A client that reconnects after a lost connection, for a limited time."""
 
     def __init__(self, server: Server, kind: type[PlatformError], patience: float) -> None:
         self.server = server
@@ -141,10 +145,10 @@ class Connection:
         self._client: Any = None
 
     def run(self, what: str, work: Callable[[Any], T]) -> T:
-        """What `work` makes of a client; it is called again when that has failed in passing.
+        """Return the result of `work(client)`. Call `work` again after a temporary failure.
 
         Raises:
-            PlatformError: of this connection's kind: the server is lost for long, or refuses it.
+            PlatformError: the server is unavailable for too long, or rejects the request. The error's class is the connection's `kind`.
         """
         end, pause = time.monotonic() + self._patience, 0.1
         while True:
@@ -171,9 +175,11 @@ class Connection:
 
 
 def look_up(client: Any, server: Server, database: str, name: str, kind: type[E]) -> None:
-    """
+    """Check that the collection exists and has documents with ids.
+
     Raises:
-        PlatformError: of this kind: there is no such collection, or it is a view or of time series, whose `_id` is no key.
+        PlatformError: the collection does not exist, or is a view or a time series, whose `_id` is not a key. The error's class is
+        `kind`.
     """
     try:
         options = {"nameOnly": True, "authorizedCollections": True}
@@ -181,16 +187,18 @@ def look_up(client: Any, server: Server, database: str, name: str, kind: type[E]
     except (package("pymongo.errors").PyMongoError, OSError) as error:
         raise server.explained(kind, f"collection {database}.{name} cannot be looked up", error) from error
     if not found:
-        raise kind(f"{server.shown} has no collection {database}.{name}", remedy="check the names of both; make it")
+        raise kind(
+            f"{server.shown} has no collection {database}.{name}", remedy="check both names, or create the collection"
+        )
     what = str(found[0].get("type", "collection"))
     if what != "collection":
         raise kind(
-            f"{server.shown}: {database}.{name} is a {what}", remedy="name a collection whose documents have an _id"
+            f"{server.shown}: {database}.{name} is a {what}", remedy="use a collection whose documents have an _id"
         )
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether another try may succeed without anybody doing anything."""
+    """Return whether a retry may succeed without a user's action."""
     errors = package("pymongo.errors")
     if isinstance(error, errors.OperationFailure):
         return passes(error.code) or error.has_error_label("RetryableWriteError")
@@ -203,8 +211,8 @@ def passes(code: int | None) -> bool:
     return code in _PASSING
 
 
-def told(error: BaseException) -> str:
-    """The server's own words, with the name of its code."""
+def message_of(error: BaseException) -> str:
+    """Return the server's message, with the name of its code."""
     details = getattr(error, "details", None)
     if isinstance(details, dict) and details.get("errmsg"):
         return words_of(details)
@@ -216,7 +224,7 @@ def told(error: BaseException) -> str:
 
 
 def words_of(details: Any) -> str:
-    """Of an answer with `errmsg`, such as one write's."""
+    """Return the message of an answer with `errmsg`, such as the result of one write."""
     name = details.get("codeName") or details.get("code", "")
     more = f" {details['errInfo']}" if details.get("errInfo") else ""
     return f"{' '.join(str(details.get('errmsg', '')).split())[:700]} ({name}){more[:500]}"
@@ -225,8 +233,8 @@ def words_of(details: Any) -> str:
 def remedy(error: BaseException) -> str:
     if isinstance(error, package("pymongo.errors").OperationFailure):
         return remedy_of(error.code)
-    return "check that the server runs, hosts, ports, TLS and replicaSet of the URL, and the network; the job tries again when it fails over"
+    return "check that the server runs, and check hosts, ports, TLS and replicaSet of the URL; the job retries when it fails over"
 
 
 def remedy_of(code: int | None) -> str:
-    return next((found for codes, found in _REMEDIES if code in codes), "correct what the job asks of the server")
+    return next((found for codes, found in _REMEDIES if code in codes), "correct the job's request")

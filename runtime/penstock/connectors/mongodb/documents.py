@@ -1,4 +1,4 @@
-"""Documents as MongoDB holds them (BSON), of what records have, and back."""
+"""Convert records to documents in MongoDB's format (BSON), and documents to records."""
 
 from __future__ import annotations
 
@@ -35,12 +35,13 @@ def _options(*, reads: bool = False) -> Any:
 
 
 def stored_options() -> Any:
-    """Values as they are in the server."""
+    """Return options that keep values as they are stored in the server."""
     return _options()
 
 
 def record_options() -> Any:
-    """Values as records have them: ids as text, decimals as `Decimal`, integers as `int`, bytes as `bytes`, times in UTC."""
+    """Return options that convert values for records: ids to text, decimals to `Decimal`, integers to `int`, bytes to `bytes`, times to
+    UTC."""
     return _options(reads=True)
 
 
@@ -60,10 +61,10 @@ def _decoders() -> list[Any]:
 
 
 def encoded(document: Mapping[str, Any]) -> bytes:
-    """As BSON. What it has no type for becomes what comes next: see `storable`.
+    """Encode a document as BSON. A value without a BSON type is converted to a similar type, see `storable`.
 
     Raises:
-        ValueError: a value has no form in BSON; says which.
+        ValueError: a value has no representation in BSON. The message names it.
     """
     bson = package("bson")
     try:
@@ -77,7 +78,7 @@ def encoded(document: Mapping[str, Any]) -> bytes:
 
 
 def as_mapping(value: Any) -> Mapping[str, Any] | None:
-    """The fields of a record, by name; None: it has none."""
+    """Return the fields of a record by name, or None if it has no fields."""
     if isinstance(value, Mapping):
         return value
     if isinstance(value, Row):
@@ -89,16 +90,16 @@ def as_mapping(value: Any) -> Mapping[str, Any] | None:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
         return dict(value._asdict())
-    if hasattr(value, "model_dump"):  # pydantic's
+    if hasattr(value, "model_dump"):  # pydantic models
         return dict(value.model_dump(by_alias=True))
     return None
 
 
 def storable(value: Any, path: str) -> Any:
-    """What BSON has of a value, at any depth. Times have milliseconds there, decimals 34 digits, integers 8 bytes.
+    """Convert a value for BSON, at any depth. BSON's times have milliseconds, decimals 34 digits, integers 8 bytes.
 
     Raises:
-        ValueError: there is no form for it; says where.
+        ValueError: the value has no representation in BSON. The message contains its path.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -124,7 +125,9 @@ def storable(value: Any, path: str) -> Any:
         return {_name(name, path): storable(item, f"{path}.{name}" if path else name) for name, item in fields.items()}
     if isinstance(value, Row):
         return [storable(item, f"{path}[{n}]") for n, item in enumerate(value)]
-    raise ValueError(f"{path or 'the document'} is a {kind.__name__}, which BSON has no form for: {str(value)[:100]}")
+    raise ValueError(
+        f"{path or 'the document'} is a {kind.__name__}, which has no BSON representation: {str(value)[:100]}"
+    )
 
 
 _BASES: tuple[tuple[Any, Any], ...] = (
@@ -138,12 +141,12 @@ _BASES: tuple[tuple[Any, Any], ...] = (
 
 def _checked(value: Any, path: str) -> Any:
     if type(value) is int and not -(2**63) <= value < 2**63:
-        raise ValueError(f"{path} is the number {str(value)[:60]}, and integers have 8 bytes in BSON")
+        raise ValueError(f"{path} is the number {str(value)[:60]}, but BSON's integers have 8 bytes")
     if type(value) is str:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise ValueError(f"{path} is a text with half of a surrogate pair: {value[:60]!a}") from error
+            raise ValueError(f"{path} is a text with a lone surrogate: {value[:60]!a}") from error
     return value
 
 
@@ -153,12 +156,12 @@ def _of_numpy(value: Any, path: str) -> Any:
     if isinstance(value, np.datetime64):
         return None if np.isnat(value) else storable(value.astype(_TO_MS).item(), path)
     if isinstance(value, np.timedelta64):
-        raise ValueError(f"{path} is a {type(value).__name__}, which BSON has no form for: write a number")
+        raise ValueError(f"{path} is a {type(value).__name__}, which has no BSON representation: write a number")
     return storable(value.item(), path)
 
 
 def _time_of(value: date) -> Any:
-    """Days as their midnight in UTC; a time that is none (pandas' NaT) as null."""
+    """Convert a day to its midnight in UTC. A missing time (pandas' NaT) becomes null."""
     if value != value:
         return None
     return value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
@@ -168,17 +171,17 @@ def _decimal(value: Decimal, path: str) -> Any:
     try:
         return package("bson").Decimal128(value)
     except ArithmeticError as error:
-        raise ValueError(f"{path} is {str(value)[:60]}, and decimals have 34 digits in BSON") from error
+        raise ValueError(f"{path} is {str(value)[:60]}, but BSON's decimals have 34 digits") from error
 
 
 def _name(name: Any, path: str) -> str:
     if not isinstance(name, str):
-        raise ValueError(f"{path or 'the document'} has the key {name!r}, and keys are text in BSON")
+        raise ValueError(f"{path or 'the document'} has the key {name!r}, but BSON's keys are text")
     return str(name)
 
 
 def last_of(batch: bytes) -> tuple[int, bytes]:
-    """How many documents are in a batch, and the last one.
+    """Return the number of documents in a batch, and the last document.
 
     >>> last_of(b"\\x05\\0\\0\\0\\0" * 3)
     (3, b'\\x05\\x00\\x00\\x00\\x00')

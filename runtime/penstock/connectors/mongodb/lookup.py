@@ -1,17 +1,16 @@
-"""`MongoLookup`: documents for each value of a stream, asked for beside the task, and kept for a time.
+"""`MongoLookup`: look up documents for each value of a stream, asynchronously and with a cache.
 
-stations = MongoLookup("mongodb://job@db/", "weather", "stations", key=lambda reading: reading.station, join=lambda reading, found: [(reading, found[0] if found else None)])
-AsyncDataStream.unordered_wait(readings, stations, timedelta(seconds=10), capacity=1000)
+stations = MongoLookup("mongodb://job@db/", "weather", "stations", key=lambda reading: reading.station,
+                       join=lambda reading, found: [(reading, found[0] if found else None)])
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from penstock.common.errors import PlatformError, SourceError
-from penstock.common.time import TimeLike
-from penstock.connectors.lookup import Lookup
+from penstock.connectors.core.lookup import Lookup, LookupOptions
 from penstock.connectors.mongodb.client import Server, is_passing, look_up, package
 from penstock.connectors.mongodb.documents import record_options, storable, stored_options
 from penstock.connectors.mongodb.ranges import packed, unpacked
@@ -19,17 +18,17 @@ from penstock.connectors.mongodb.sink import check_names
 
 
 class MongoLookup(Lookup):
-    """
+    """A look-up of a document for each value of a stream.
+
     Args:
-        url: MongoDB's; see the package.
-        key: a value of the stream -> what is looked for, as MongoDB has it (`ObjectId` where it is one); None is looked for nowhere.
-        join: a value and its documents, in no order, as dicts (see `MongoSource`) -> the results, any number.
-        field: what keys are looked for in; an index there is what makes it quick.
-        fields: of documents; all of them unless given.
-        ttl: how long an answer is believed, also that there is no document; 0: not at all.
-        most_kept: answers of a subtask at most; the oldest go first.
-        connections: clients of a subtask at most.
-        password_file: holds the password; read at every connection.
+        url: MongoDB's URL; see the package.
+        key: a value of the stream -> the key, in MongoDB's type (`ObjectId` where the field has it). None: no lookup.
+        join: a function from a value and its documents to a list of results. The documents are dicts (see `MongoSource`) in no particular
+            order.
+        field: the field that contains the keys. An index on it makes lookups fast.
+        fields: the fields to read. The default is all fields.
+        password_file: the file with the password. It is read at every connection.
+        options: the options of all lookups: `ttl`, `most_kept`, `connections`.
     """
 
     def __init__(
@@ -42,12 +41,10 @@ class MongoLookup(Lookup):
         join: Callable[[Any, list[Any]], list[Any]],
         field: str = "_id",
         fields: Sequence[str] = (),
-        ttl: TimeLike = 60_000,
-        most_kept: int = 100_000,
-        connections: int = 2,
         password_file: str = "",
+        **options: Unpack[LookupOptions],
     ) -> None:
-        super().__init__(_PackedKey(key), join, ttl, most_kept, connections)
+        super().__init__(_PackedKey(key), join, **options)
         self.server = Server(url, password_file)
         check_names(database, collection)
         self.database = database
@@ -56,9 +53,10 @@ class MongoLookup(Lookup):
         self.fields = tuple(fields)
 
     def open(self, runtime_context: Any) -> None:
-        """
+        """Connect to the server and check the collection.
+
         Raises:
-            SourceError: the server does not answer or does not let us, or there is no such collection.
+            SourceError: the server does not answer or refuses access, or the collection does not exist.
         """
         client = self.server.connect(SourceError)
         try:
@@ -77,12 +75,12 @@ class MongoLookup(Lookup):
     async def _disconnect(self, connection: Any) -> None:
         await connection.close()
 
-    async def _ask(self, connection: Any, keys: list[str]) -> dict[str, list[Any]]:
+    async def _request(self, connection: Any, keys: list[str]) -> dict[str, list[Any]]:
         collection = connection[self.database].get_collection(self.collection, codec_options=stored_options())
         projection = dict.fromkeys((*self.fields, self.field), 1) if self.fields else None
         raw = package("bson.raw_bson").RawBSONDocument
         found: dict[str, list[Any]] = {}
-        asked = set(keys)
+        requested = set(keys)
         condition = {self.field: {"$in": [unpacked(key) for key in keys]}}
         async for document in collection.with_options(stored_options().with_options(document_class=raw)).find(
             condition, projection
@@ -90,11 +88,11 @@ class MongoLookup(Lookup):
             made = package("bson").decode(document.raw, codec_options=record_options())
             for value in _values_at(package("bson").decode(document.raw, codec_options=stored_options()), self.field):
                 key = packed(_same(value))
-                if key in asked:
+                if key in requested:
                     found.setdefault(key, []).append(made)
         return found
 
-    def _nothing(self) -> list[Any]:
+    def _no_result(self) -> list[Any]:
         return []
 
     def _explained(self, error: Exception) -> tuple[PlatformError | None, bool]:
@@ -105,7 +103,7 @@ class MongoLookup(Lookup):
 
 
 class _PackedKey:
-    """A key as text, with its type. Picklable if the function is."""
+    """A function that encodes a key as text with its type. It is picklable if the user's function is."""
 
     def __init__(self, key: Callable[[Any], Any]) -> None:
         self._key = key
@@ -118,19 +116,19 @@ class _PackedKey:
             return packed(_same(storable(key, "the key")))
         except ValueError as error:
             raise SourceError(
-                f"{error}; of {str(value)[:200]}", remedy="give a key that MongoDB has a form for"
+                f"{error}; of {str(value)[:200]}", remedy="return a key with a BSON representation"
             ) from error
 
 
 def _same(value: Any) -> Any:
-    """Numbers that are equal are found by each other, whatever their type."""
+    """Return the same key for equal numbers of all types."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return int(value) if type(value).__name__ == "Int64" else value
 
 
 def _values_at(document: Any, path: str) -> list[Any]:
-    """What an index has of a document: each item of an array, too."""
+    """Return the values that an index has for a document. Each item of an array is a separate value."""
     found = [document]
     for name in path.split("."):
         inner = [item.get(name) for item in found if isinstance(item, dict)]

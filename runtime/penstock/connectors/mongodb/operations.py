@@ -1,4 +1,4 @@
-"""What is written for a record: documents, and pymongo's `ReplaceOne`, `UpdateOne` and `DeleteOne`, each of a document that it names."""
+"""The writes of a record: documents, or pymongo's `ReplaceOne`, `UpdateOne` and `DeleteOne`, each for one identified document."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from penstock.connectors.mongodb.client import package
 from penstock.connectors.mongodb.documents import as_mapping, encoded, storable
 
 LARGEST = 16 << 20
-"""Bytes of a document, in every MongoDB."""
+"""Maximum bytes of a document, in every MongoDB."""
 _TWICE = ("$set", "$unset", "$setOnInsert", "$min", "$max", "$addToSet", "$pull", "$pullAll", "$currentDate", "$rename")
-"""Operators whose second time changes nothing."""
+"""Idempotent operators: a second execution changes nothing."""
 
 
 @dataclass(slots=True)
@@ -23,14 +23,14 @@ class Write:
     """One write of a bulk."""
 
     request: Any
-    """pymongo's."""
+    """The request object of pymongo."""
     key: bytes
-    """Of the document that it names."""
+    """The key of the document that the write identifies."""
     named: dict[str, Any]
-    """What names it."""
+    """The fields that identify the document."""
     size: int
     replaces: bool
-    """Whether nothing of what came before for this document is left."""
+    """Whether the write overwrites all earlier writes of this document."""
     upserts: bool
 
     @property
@@ -38,7 +38,7 @@ class Write:
         return f"{{{_shown(self.named)}}}"
 
     def send_to(self, collection: Any) -> None:
-        """By itself."""
+        """Send the write as a single request."""
         pymongo, request = package(), self.request
         if isinstance(request, pymongo.DeleteOne):
             collection.delete_one(request._filter, collation=request._collation, hint=request._hint)
@@ -51,10 +51,11 @@ class Write:
 
 
 class Writes:
-    """
+    """The conversion of records to writes.
+
     Args:
-        operation: a record -> a document, or one of pymongo's writes, or a list of them, or None; None: records are documents.
-        key: fields that name a document; `_id` unless given.
+        operation: a record -> a document, one of pymongo's writes, a list of them, or None. Without it, records are documents.
+        key: the fields that identify a document. The default is `_id`.
     """
 
     def __init__(self, operation: Callable[[Any], Any] | None, key: Sequence[str]) -> None:
@@ -65,9 +66,10 @@ class Writes:
         self._raw = package("bson.raw_bson").RawBSONDocument
 
     def of(self, record: Any) -> list[Write]:
-        """
+        """Return the writes of a record.
+
         Raises:
-            SinkError: the function gave something else, or what BSON has no form for, or what may not be done twice.
+            SinkError: the function returned something else, a value without a BSON representation, or a write that is not idempotent.
         """
         found = record if self._operation is None else self._operation(record)
         if found is None:
@@ -79,16 +81,17 @@ class Writes:
             if isinstance(given, self._kinds):
                 return self._of_request(given)
             if type(given).__module__.startswith("pymongo."):
-                raise ValueError(f"{type(given).__name__} names no single document, or counts twice")
+                raise ValueError(f"{type(given).__name__} does not identify a single document, or is not idempotent")
             fields = as_mapping(given)
             if fields is None:
-                raise ValueError(f"a {type(given).__name__} is no document")
+                raise ValueError(f"a {type(given).__name__} is not a document")
             return self._of_document(fields)
         except ValueError as error:
             raise SinkError(
-                f"{error}; in {str(given)[:300]}, made of {str(record)[:200]}",
-                remedy=f"give a document with {' and '.join(self._key)}, or ReplaceOne, UpdateOne or DeleteOne of pymongo, or a list of them, or None; "
-                "sums belong into the job's state",
+                f"{error}; in {str(given)[:300]}, made from {str(record)[:200]}",
+                remedy=f"return a document with {' and '.join(self._key)}, or ReplaceOne, UpdateOne or DeleteOne of pymongo, or a list "
+                f"of them, or None. "
+                "Keep sums in the job's state",
             ) from error
 
     def _of_document(self, fields: Mapping[str, Any]) -> Write:
@@ -104,14 +107,16 @@ class Writes:
         request = copy.copy(given)
         names = storable(given._filter, "the filter")
         if not isinstance(names, dict):
-            raise ValueError(f"the filter {given._filter!r} is none")
+            raise ValueError(f"the filter {given._filter!r} is not a filter")
         named = {name: names[name] for name in self._key if name in names and not _is_condition(names[name])}
         if len(named) < len(self._key):
-            raise ValueError(f"the filter {names!r} does not name one document by {', '.join(self._key)}")
+            raise ValueError(f"the filter {names!r} does not identify one document by {', '.join(self._key)}")
         request._filter = names
         is_plain, upserts = len(names) == len(named), bool(getattr(given, "_upsert", False))
         if upserts and not is_plain:
-            raise ValueError(f"upsert=True with a condition beside {', '.join(self._key)} would make it a second time")
+            raise ValueError(
+                f"upsert=True with a condition in addition to {', '.join(self._key)} would make it a second time"
+            )
         if isinstance(given, package().DeleteOne):
             return self._made(request, named, 0, replaces=is_plain, upserts=False)
         is_replacement = isinstance(given, package().ReplaceOne)
@@ -123,9 +128,7 @@ class Writes:
 
     def _made(self, request: Any, named: dict[str, Any], size: int, *, replaces: bool, upserts: bool) -> Write:
         if size > LARGEST:
-            raise ValueError(
-                f"the document {{{_shown(named)}}} has {size:,} bytes, more than the 16 MB that MongoDB takes"
-            )
+            raise ValueError(f"the document {{{_shown(named)}}} has {size:,} bytes, more than MongoDB's limit of 16 MB")
         key = encoded({name: _same(value) for name, value in named.items()})
         return Write(request, key, named, size + 2 * len(key) + 50, replaces, upserts)
 
@@ -139,7 +142,8 @@ def _is_condition(value: Any) -> bool:
 
 
 def _same(value: Any) -> Any:
-    """Numbers that are equal are the same `_id`, whatever their type, also within documents."""
+    """Return the same key for equal numbers, because they are the same `_id` in MongoDB. This also applies to numbers within
+    documents."""
     if isinstance(value, dict):
         return {name: _same(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -165,11 +169,11 @@ def _same_decimal(value: Decimal) -> Any:
 
 def _check_update(update: Any) -> None:
     if not isinstance(update, Mapping):
-        raise ValueError("an update by a pipeline may count twice what a restart writes again")
+        raise ValueError("an update by a pipeline is not idempotent: a restart could count values twice")
     if not all(str(name).startswith("$") for name in update) or not update:
         raise ValueError(f"the update {str(update)[:100]} has no operators")
     strange = [str(name) for name in update if name not in _TWICE]
     if strange:
         raise ValueError(
-            f"{', '.join(strange)} would count twice what a restart writes again; {', '.join(_TWICE)} do not"
+            f"{', '.join(strange)} are not idempotent: a restart would count values twice. Use {', '.join(_TWICE)}"
         )

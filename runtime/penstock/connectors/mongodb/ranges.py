@@ -1,4 +1,4 @@
-"""Ranges of `_id`. A comparison in MongoDB sees only values of its own type, so that a range is one of a type: all numbers are one, all others their own."""
+"""Ranges of `_id`. MongoDB compares only values of the same type, so each range has one type. All numbers count as one type."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from penstock.connectors.mongodb.client import package
 from penstock.connectors.mongodb.documents import stored_options
 
 TYPES = ("null", "number", "string", "object", "binData", "objectId", "bool", "date", "timestamp")
-"""What `_id`s may be, in their order."""
+"""The types of `_id` that can be compared, in MongoDB's order."""
 _ENDS = ("MinKey", "MaxKey")
 
 
 @dataclass(frozen=True)
 class IdRange:
-    """`after` (excluded) to `up_to`, both values of `_id` as text; "": from the first, or to the last."""
+    """A range from `after` (excluded) to `up_to`, both values of `_id` as text. "" means from the first, or to the last."""
 
     type: str
     after: str = ""
     up_to: str = ""
 
     def condition(self, position: str | None = None) -> dict[str, Any]:
-        """What chooses the documents of the range that come behind a position.
+        """Return the query for the range's documents after a position.
 
         >>> IdRange("string", up_to=packed("m")).condition()
         {'_id': {'$type': 'string', '$lte': 'm'}}
@@ -36,7 +36,7 @@ class IdRange:
         after = self.after if position is None else position
         if after:
             value = unpacked(after)
-            if isinstance(value, float) and math.isnan(value):  # the least of all numbers, and greater than none
+            if isinstance(value, float) and math.isnan(value):  # `$gt` of NaN, the least number, matches nothing
                 bounds["$gte"] = -math.inf
             else:
                 bounds["$gt"] = value
@@ -46,7 +46,7 @@ class IdRange:
 
 
 def packed(value: Any) -> str:
-    """A value of `_id` as text, with its type.
+    """Return a value of `_id` as text, with its type.
 
     >>> unpacked(packed({"a": [1, 2.0]}))
     {'a': [1, 2.0]}
@@ -73,12 +73,14 @@ def _json_options() -> Any:
 
 
 def find_ranges(collection: Any, parts: int) -> list[tuple[IdRange, int]]:
-    """All documents that are there, in so many ranges of about one length, or some more where `_id`s are of several types; and how many are in each, about.
+    """Return ranges of about equal length that cover all existing documents, each with its approximate number of documents.
+
+    If `_id`s have several types, the result has some more ranges than `parts`.
 
     Walks the index of `_id` once.
 
     Raises:
-        SourceError: there are `_id`s that cannot be compared.
+        SourceError: an `_id` cannot be compared.
     """
     found: list[tuple[IdRange, int]] = []
     _check_ends(collection)
@@ -95,7 +97,7 @@ def find_ranges(collection: Any, parts: int) -> list[tuple[IdRange, int]]:
             found.append((IdRange(kind, after, bound), step))
             after = bound
             if len(found) % (2 * parts) == 0:
-                step *= 2  # a server that has crashed may think that there is less than there is
+                step *= 2  # after a crash, a server may report fewer documents than it has
     return found
 
 
@@ -110,5 +112,5 @@ def _check_ends(collection: Any) -> None:
         if end is not None and type(end["_id"]).__name__ in _ENDS:
             raise SourceError(
                 f"collection {collection.full_name} has an _id that is {type(end['_id']).__name__}",
-                remedy="give that document another one: it is compared with nothing",
+                remedy="give that document another _id: this type cannot be compared",
             )

@@ -1,4 +1,4 @@
-"""`MongoSink`: documents for each record, under ids of their own.
+"""`MongoSink`: write documents for each record, under unique ids.
 
 MongoSink("mongodb://job@db/", "weather", "means", lambda mean: {"_id": mean.station, "celsius": mean.celsius}, password_file="/secrets/password")
 MongoSink("mongodb://job@db/", "weather", "readings", key=["station", "hour"])
@@ -11,25 +11,27 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.common.time import TimeLike, as_millis
-from penstock.connectors.batching import BatchingWriter
-from penstock.connectors.mongodb.bulk import Bulk
+from penstock.connectors.core.bulk import DocumentWriter
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.mongodb.bulk import MongoBulk
 from penstock.connectors.mongodb.client import Server, package
 from penstock.connectors.mongodb.operations import Write, Writes
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 
 
 class MongoSink(Sink):
-    """
+    """A sink that writes documents for each record, under unique ids.
+
     Args:
-        url: MongoDB's; see the package.
-        operation: a record -> what is written: a document, which replaces the one of its `_id` or is added; pymongo's `ReplaceOne`, `UpdateOne` or `DeleteOne`; several in a list;
-            or None. Without it records are the documents: dicts, Rows with names, dataclasses, Structs, pydantic's models, and with `key` NamedTuples.
-        key: fields that name a document instead of `_id`; they need a unique index.
-        batch_size: a bulk is sent when there are so many writes,
-        batch_bytes: or so many bytes,
-        batch_time: or when they have waited so long, and at every checkpoint.
-        patience: how long a server may be lost, without a primary or overloaded until the job fails over.
-        password_file: holds the password; read at every connection.
+        url: MongoDB's URL; see the package.
+        operation: a record -> a document, which replaces the document with its `_id` or is inserted. It may also return
+            pymongo's `ReplaceOne`, `UpdateOne` or `DeleteOne`; or a list of them; or None. Without it, records are the
+            documents: dicts, Rows with names, dataclasses, Structs, pydantic models, and with `key` NamedTuples.
+        key: the fields that identify a document instead of `_id`. They need a unique index.
+        batch_size: the number of writes after which a bulk is sent.
+        batch_bytes: the size in bytes after which a bulk is sent.
+        batch_time: how long writes wait at most before they are sent. Every checkpoint sends them too.
+        patience: how long a server may be lost, without a primary or overloaded before the job fails over.
+        password_file: the file with the password. It is read at every connection.
     """
 
     def __init__(
@@ -52,8 +54,8 @@ class MongoSink(Sink):
         self.server = Server(url, password_file)
         if self.server.said("w") == "0":
             raise InvalidJob(
-                "w=0 in the URL of a MongoDB that is written to: nothing would tell whether it has taken anything",
-                remedy="leave it out (a majority confirms), or w=1",
+                "w=0 in the URL of a MongoDB sink: the server would not report whether it has accepted the writes",
+                remedy="leave it out (a majority confirms), or set w=1",
             )
         check_names(database, collection)
         self.database = database
@@ -69,9 +71,10 @@ class MongoSink(Sink):
         return MongoWriter(self)
 
     def validate(self) -> None:
-        """
+        """Check before the job starts that the server is accessible and the key has a unique index.
+
         Raises:
-            SinkError: the server does not answer or does not let us, or the key has no unique index.
+            SinkError: the server does not answer or refuses access, or the key has no unique index.
         """
         client = self.server.connect(SinkError)
         try:
@@ -93,63 +96,31 @@ class MongoSink(Sink):
                 return
         fields = ", ".join(f"{name}: 1" for name in self.key)
         raise SinkError(
-            f"{self.server.shown}: key={list(self.key)} of {self.database}.{self.collection} has no unique index, so that a document could be there twice",
-            remedy=f"make one: db.{self.collection}.createIndex({{{fields}}}, {{unique: true}}), or name documents by _id",
+            f"{self.server.shown}: key={list(self.key)} of {self.database}.{self.collection} has no unique index, so duplicates could occur",
+            remedy=f"create one: db.{self.collection}.createIndex({{{fields}}}, {{unique: true}}), or identify documents by _id",
         )
 
 
-class MongoWriter(BatchingWriter):
-    """Holds one write for each document: what a later one replaces is not sent, and one that adds to another waits until that is there."""
+class MongoWriter(DocumentWriter[Write]):
+    """A writer of the documents of each record."""
 
     def __init__(self, sink: MongoSink) -> None:
-        super().__init__(sink.batch_ms)
-        self._sink = sink
+        bulk = MongoBulk(sink.server, sink.database, sink.collection, sink.patience_s)
+        super().__init__(bulk, sink.batch_ms, sink.batch_size, sink.batch_bytes)
         self._writes = Writes(sink.operation, sink.key)
-        self._bulk = Bulk(sink.server, sink.database, sink.collection, sink.patience_s)
-        self._held: dict[bytes, Write] = {}
-        self._bytes = 0
-
-    @property
-    def holds(self) -> bool:
-        return bool(self._held)
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
-        sink = self._sink
         for value in values:
             for write in self._writes.of(value):
                 self._hold(write)
-                if len(self._held) >= sink.batch_size or self._bytes >= sink.batch_bytes:
-                    self.flush()
-
-    def _hold(self, write: Write) -> None:
-        before = self._held.get(write.key)
-        if before is not None:
-            if write.replaces:
-                del self._held[write.key]
-                self._bytes -= before.size
-            else:
-                self.flush()
-        self._held[write.key] = write
-        self._bytes += write.size
-
-    def flush(self) -> None:
-        """
-        Raises:
-            SinkError: the server is lost for long, or refuses a write.
-        """
-        if self._held:
-            held, self._held, self._bytes = list(self._held.values()), {}, 0
-            self._bulk.send(held)
-
-    def close(self) -> None:
-        self._bulk.close()
 
 
 def check_names(database: str, collection: str) -> None:
-    """
+    """Check the names of the database and the collection.
+
     Raises:
-        InvalidJob: no database or collection can have such a name.
+        InvalidJob: the name is not valid for a database or a collection.
     """
     for what, name, strange in (("database", database, '/\\. "$'), ("collection", collection, "$")):
         if not name or any(character in name for character in strange + "\0"):
-            raise InvalidJob(f"{what}={name!r}", remedy=f"give the name of a {what}")
+            raise InvalidJob(f"{what}={name!r}", remedy=f"pass the name of a {what}")

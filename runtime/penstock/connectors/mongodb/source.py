@@ -1,4 +1,4 @@
-"""`MongoSource`: the documents of a collection, in ranges of `_id` side by side.
+"""`MongoSource`: read the documents of a collection, in parallel ranges of `_id`.
 
 MongoSource("mongodb://job@db/", "weather", "stations", Station, password_file="/secrets/password")
 MongoSource("mongodb://job@db/", "weather", "readings", filter={"celsius": {"$gt": 30}}, splits=8)
@@ -13,13 +13,8 @@ from typing import Any
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
 from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import to_type_info
-from penstock.connectors.formats.bulk import columns_of
-from penstock.connectors.formats.shape import Declaration, RecordShape
-from penstock.connectors.mongodb.client import Connection, Server, look_up, package
-from penstock.connectors.mongodb.documents import encoded, last_of, record_options, stored_options
-from penstock.connectors.mongodb.ranges import IdRange, find_ranges, packed
-from penstock.connectors.mongodb.sink import check_names
-from penstock.connectors.source import (
+from penstock.connectors.core.source import (
+    OneTimeEnumerator,
     ReadBounds,
     ReaderContext,
     Source,
@@ -28,23 +23,30 @@ from penstock.connectors.source import (
     SplitEnumerator,
     SplitReader,
 )
+from penstock.connectors.formats.bulk import columns_of_read
+from penstock.connectors.formats.shape import Declaration, RecordShape
+from penstock.connectors.mongodb.client import Connection, Server, look_up, package
+from penstock.connectors.mongodb.documents import encoded, last_of, record_options, stored_options
+from penstock.connectors.mongodb.ranges import IdRange, find_ranges, packed
+from penstock.connectors.mongodb.sink import check_names
 from penstock.records.batch import Batch, ColumnBatch, RowBatch
 
 _FIRST_PAGE = 10
-"""Documents, until it is known how large they are."""
+"""Number of documents of a page while their size is unknown."""
 
 
 class MongoSource(Source):
-    """
+    """A source that reads the documents of a collection, in parallel ranges of `_id`.
+
     Args:
-        url: MongoDB's; see the package.
-        fields: which fields of documents, and what records are (see `formats.shape`); without them records are dicts of the whole documents, with ids (`ObjectId`) as text, decimals
-            as `Decimal`, and times in UTC.
+        url: MongoDB's URL; see the package.
+        fields: the fields to read and the form of records (see `formats.shape`). Without fields, records are dicts of whole documents,
+            with ids (`ObjectId`) as text, decimals as `Decimal`, and times in UTC.
         record: another form for the same fields: "tuple", "dict" or "row".
-        filter: a query: which documents.
-        splits: how many ranges of `_id` are read side by side; one for each subtask unless given.
-        patience: how long a server may be lost until the job fails over.
-        password_file: holds the password; read at every connection.
+        filter: a query that selects documents.
+        splits: the number of parallel ranges of `_id`. The default is one per subtask.
+        patience: how long a server may be unavailable before the job fails over.
+        password_file: the file with the password. It is read at every connection.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class MongoSource(Source):
             raise InvalidJob(f"splits={splits}", remedy="1 or more")
         if record is not None and fields is None:
             raise InvalidJob(
-                f"record={record!r} without fields", remedy="say which fields: {'name': str, 'height': int}"
+                f"record={record!r} without fields", remedy="declare the fields: {'name': str, 'height': int}"
             )
         self.database = database
         self.collection = collection
@@ -74,7 +76,7 @@ class MongoSource(Source):
         try:
             self.filter = encoded(filter or {})
         except ValueError as error:
-            raise InvalidJob(f"filter={filter!r}: {error}", remedy="give a query of MongoDB's") from error
+            raise InvalidJob(f"filter={filter!r}: {error}", remedy="pass a MongoDB query") from error
         self.splits = splits
         self.patience_s = as_millis(patience, "patience") / 1000
 
@@ -91,9 +93,10 @@ class MongoSource(Source):
         return to_type_info(dict[str, Any]) if self.shape is None else self.shape.produced_type()
 
     def validate(self) -> None:
-        """
+        """Check before the job starts that the collection can be read and the filter is valid.
+
         Raises:
-            SourceError: the server does not answer or does not let us, there is no such collection, or it does not understand the filter.
+            SourceError: the server does not answer or refuses access, the collection does not exist, or the filter is invalid.
         """
         client = self.server.connect(SourceError)
         try:
@@ -107,18 +110,14 @@ class MongoSource(Source):
             client.close()
 
 
-class MongoEnumerator(SplitEnumerator):
-    """Ranges are found once."""
-
-    forgets_finished = True
+class MongoEnumerator(OneTimeEnumerator):
+    """An enumerator of ranges of `_id`."""
 
     def __init__(self, source: MongoSource) -> None:
+        super().__init__()
         self._source = source
-        self._found = False
 
-    def discover(self) -> list[Split]:
-        if self._found:
-            return []
+    def find_splits(self) -> list[Split]:
         source = self._source
         connection = Connection(source.server, SourceError, source.patience_s)
         parts = source.splits or max(1, self.parallelism)
@@ -127,18 +126,11 @@ class MongoEnumerator(SplitEnumerator):
             ranges = connection.run(what, lambda client: find_ranges(source.of(client), parts))
         finally:
             connection.close()
-        self._found = True
         return [Split(f"{n}", asdict(found), size) for n, (found, size) in enumerate(ranges)]
-
-    def snapshot(self) -> Any:
-        return self._found
-
-    def restore(self, state: Any) -> None:
-        self._found = bool(state)
 
 
 class MongoReader(SourceReader):
-    """One client for all splits of a subtask."""
+    """The reader of a subtask: one client for all its splits."""
 
     def __init__(self, source: MongoSource) -> None:
         self.source = source
@@ -151,10 +143,10 @@ class MongoReader(SourceReader):
         return RangeReader(self, IdRange(**split.properties), position)
 
     def page(self, found: IdRange, position: str | None, limit: int) -> tuple[bytes, bool]:
-        """The documents that come next, as they are in the server's first answer, and whether that was all there is.
+        """Return the next documents, as encoded in the server's first answer, and whether these are all remaining documents.
 
         Raises:
-            SourceError: the server is lost for longer than some seconds, or refuses it.
+            SourceError: the server is unavailable for more than some seconds, or rejects the query.
         """
         source = self.source
         condition = found.condition(position)
@@ -178,7 +170,7 @@ class MongoReader(SourceReader):
 
 
 class RangeReader(SplitReader):
-    """Reads pages of documents. The position is the last `_id` that was read, as text."""
+    """A reader of pages of documents. Its position is the last read `_id`, as text."""
 
     def __init__(self, reader: MongoReader, found: IdRange, position: Any) -> None:
         self._reader = reader
@@ -203,21 +195,21 @@ class RangeReader(SplitReader):
 
     def _records(self, batch: bytes) -> Batch:
         source = self._reader.source
-        where = f"{source.server.shown}: documents of {source.database}.{source.collection} behind _id {self._position or 'none'}"
+        where = f"{source.server.shown}: documents of {source.database}.{source.collection} after _id {self._position or 'none'}"
         try:
             documents = package("bson").decode_all(batch, codec_options=record_options())
         except (package("bson.errors").BSONError, ValueError, OverflowError) as error:
             raise RecordFormatError(
-                f"{where} cannot be read: {error}", remedy="correct them, or leave them out by filter="
+                f"{where} cannot be read: {error}", remedy="correct them, or exclude them with filter="
             ) from error
         if source.shape is None:
             return RowBatch(documents)
         try:
-            return ColumnBatch(columns_of(documents, source.shape), None, source.shape.maker)
+            return ColumnBatch(columns_of_read(documents, source.shape), None, source.shape.maker)
         except RecordFormatError as error:
             raise RecordFormatError(
                 f"{where} do not fit the fields: {error.message}",
-                remedy="declare the field with the type that it has in all of them, or leave the others out by filter=",
+                remedy="declare the field with the type that it has in all documents, or exclude the other documents with filter=",
             ) from error
 
     @property

@@ -1,13 +1,18 @@
-"""OpenSearch and Elasticsearch as a sink, by bulk requests over HTTP; httpx, a main dependency, asks. OpenSearch, and Elasticsearch 7 and later.
+"""OpenSearch and Elasticsearch as a sink: bulk requests over HTTP with httpx, a main dependency. It supports OpenSearch, and
+Elasticsearch 7 and later.
 
-**Guarantees.** At least once: a checkpoint waits until the server has taken everything. Documents with ids of their own replace themselves, so that each ends as its last action
-says, also after a failure: exactly once for whoever reads documents by what is in them. Without `_id` the server makes one up, and after a failure a document may be there twice.
+**Guarantees.** At least once: a checkpoint waits until the server has accepted all actions. Documents with explicit ids replace
+themselves,
+so each ends in the state of its last action, even after a failure. Readers then see the content exactly once. Without `_id`, the server
+generates an id, and a document may be duplicated after a failure.
 
-**Options.** `hosts` are URLs, asked in turn; `user` with `password_file`, or `api_key_file`, read at every request; `ca_file` for a private certificate authority; the sizes of bulks.
+**Options.** `hosts` are URLs, used in turn. `user` with `password_file`, or `api_key_file`: the files are read at every request.
+`ca_file` is for a private certificate authority. Bulk sizes can be set too.
 
-**Errors.** A server that does not answer or is no OpenSearch, a wrong password, and versions that are too old are errors before the job starts. At run time what passes by itself (a lost or overloaded
-node, a full queue, an index without its shards or locked for lack of disk) is tried again for half a minute (`patience`); what the mapping refuses fails the job with index, id and the
-server's reason. No document is dropped.
+**Errors.** These are errors before the job starts: an unreachable server, one that is not OpenSearch, a wrong password,
+and a version that is too old. At run time the sink retries temporary failures for half a minute (`patience`). Such failures are a lost or overloaded node,
+a full queue, and an index without its shards or locked for lack of disk. If the mapping rejects a document, the job fails with index, id and the server's reason. No
+document is dropped.
 
-**Sizing.** A connection for each subtask; a bulk is 1,000 actions or 5 MB. An action waits at most a second.
+**Sizing.** Each subtask has a connection. A bulk is 1,000 actions or 5 MB. An action waits at most 1 s.
 """

@@ -1,8 +1,8 @@
-"""Actions of a bulk request, as `helpers.bulk` of the servers' own Python clients takes them, and their lines."""
+"""Actions of a bulk request, in the format of `helpers.bulk` of the servers' own Python clients, and their lines."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
@@ -13,11 +13,12 @@ from penstock.common.errors import RecordFormatError, SinkError
 from penstock.connectors.formats.encode import JsonLinesEncoder
 
 Action: TypeAlias = Mapping[str, Any]
-"""{"_index": "means", "_id": "A1", "_source": {…}}, or with the document's fields beside them; "_op_type": "index" (the default), "create", "update" or "delete"."""
+"""{"_index": "means", "_id": "A1", "_source": {…}}, or with the document's fields instead of "_source". "_op_type" is "index" (the
+default), "create", "update" or "delete"."""
 
 _OPERATIONS = ("index", "create", "update", "delete")
 _ABOUT = ("_index", "_id", "routing", "pipeline", "version", "version_type", "retry_on_conflict", "require_alias")
-"""What goes into the line before the document."""
+"""Keys that go into the line before the document."""
 _UNDERSCORED = {"_routing": "routing", "_version": "version", "_version_type": "version_type"}
 _encode = JsonLinesEncoder().encode
 
@@ -29,13 +30,22 @@ class Request:
     operation: str
     index: str
     id: str
-    """Empty: the server makes one up."""
+    """The document's id. If it is empty, the server generates one."""
     lines: bytes
     is_versioned: bool = False
 
     @property
+    def key(self) -> Hashable:
+        """Return the document's index and id. An action without an id has its own document."""
+        return (self.index, self.id) if self.id else id(self)
+
+    @property
+    def size(self) -> int:
+        return len(self.lines)
+
+    @property
     def replaces(self) -> bool:
-        """Whether nothing of what came before for this document is left."""
+        """Return whether the action overwrites all earlier actions of this document."""
         return self.operation in ("index", "delete") and not self.is_versioned
 
     @property
@@ -44,9 +54,10 @@ class Request:
 
 
 def requests_of(record: Any, action: Callable[[Any], Any], index: str) -> list[Request]:
-    """
+    """Return the requests for the actions of a record.
+
     Raises:
-        SinkError: the function gave something else.
+        SinkError: the function returned something else.
     """
     found = action(record)
     if found is None:
@@ -56,7 +67,7 @@ def requests_of(record: Any, action: Callable[[Any], Any], index: str) -> list[R
 
 def _request(action: Any, default: str) -> Request:
     if not isinstance(action, Mapping):
-        raise _wrong(f"a {type(action).__name__}", action, 'give {"_index": …, "_id": …, "_source": …}')
+        raise _wrong(f"a {type(action).__name__}", action, 'return {"_index": …, "_id": …, "_source": …}')
     fields = {_UNDERSCORED.get(name, name): value for name, value in action.items()}
     operation = fields.pop("_op_type", "index")
     if operation not in _OPERATIONS:
@@ -66,14 +77,14 @@ def _request(action: Any, default: str) -> Request:
     about = {name: _plain(fields.pop(name)) for name in _ABOUT if name in fields}
     about.setdefault("_index", default)
     if not about["_index"]:
-        raise _wrong("an action without _index", action, "name it, or give the sink index=")
+        raise _wrong("an action without _index", action, "add it, or pass index= to the sink")
     identity = about.pop("_id", None)
     if identity is not None:
         about["_id"] = str(identity)
     elif operation in ("update", "delete"):
         raise _wrong(f"{operation} without _id", action, "say which document")
     if about.get("_id") == "":
-        raise _wrong("an empty _id", action, "leave it out, or say which document")
+        raise _wrong("an empty _id", action, "leave it out, or set the document's id")
     if operation == "delete":
         document = None
     elif not has_source:
@@ -81,7 +92,7 @@ def _request(action: Any, default: str) -> Request:
         if operation == "update" and not fields.keys() & {"doc", "script"}:
             document = {"doc": fields}
     elif fields:
-        raise _wrong(f"{', '.join(sorted(map(str, fields)))} beside _source", action, "put them into one of the two")
+        raise _wrong(f"{', '.join(sorted(map(str, fields)))} in addition to _source", action, "use one of the two")
     try:
         lines = _encode({operation: about}) + (b"" if operation == "delete" else _encode(document))
     except RecordFormatError as error:

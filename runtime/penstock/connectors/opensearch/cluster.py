@@ -1,4 +1,4 @@
-"""Requests to the nodes of a cluster, in turn, and what their refusals mean."""
+"""Requests to the nodes of a cluster in turn, and the meaning of their errors."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from urllib.parse import urlsplit
 import httpx
 import orjson
 
+from penstock.common.credentials.secret_file import read_secret
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.common.folders.start_folder import absolute
-from penstock.common.secret_file import read_secret
 
 _OLDEST_ELASTICSEARCH = 7
 _PORTS = {"http": 9200, "https": 443}
-"""As the servers' own Python clients have them."""
+"""Default ports, the same as in the servers' own Python clients."""
 _SHOWN = 300
-_AWAY = "check that the servers run, hosts, ports and the network; the job tries again when it fails over"
+_AWAY = "check that the servers run, and check hosts, ports and the network; the job retries when it fails over"
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _LEADS_ELSEWHERE = frozenset({301, 302, 303, 307, 308})
 TOO_LARGE = 413
 
 
 class Lost(SinkError):
-    """No answer, or one that may be another in a moment."""
+    """A missing answer, or an error that may be temporary."""
 
 
 @dataclass(frozen=True, repr=False)
 class Cluster:
-    """Where, and as whom. Picklable.
+    """The cluster's hosts and credentials. It is picklable.
 
     Args:
-        hosts: URLs ("https://search-1:9200"), also with a path; without a scheme it is http, without a port 9200, of https 443.
-        password: better in `password_file`: this one is in the job's payload.
-        api_key_file: holds an encoded API key.
-        ca_file: certificates that are trusted instead of the system's.
-        timeout_s: until a request without an answer counts as lost.
+        hosts: URLs ("https://search-1:9200"), also with a path. The default scheme is http. The default port is 9200, or 443 for https.
+        password: the password as text. Prefer `password_file`, because this one is in the job's payload.
+        api_key_file: the file with an encoded API key.
+        ca_file: the certificates to trust instead of the system's.
+        timeout_s: the seconds without an answer after which a request counts as lost.
     """
 
     hosts: tuple[str, ...]
@@ -53,10 +53,10 @@ class Cluster:
     def __post_init__(self) -> None:
         if bool(self.user) != bool(self.password or self.password_file):
             raise InvalidJob(
-                "OpenSearch's user and password belong together", remedy="give user= and password_file=, or neither"
+                "OpenSearch's user and password belong together", remedy="pass user= and password_file=, or neither"
             )
         if self.user and self.api_key_file:
-            raise InvalidJob("both user= and api_key_file= of OpenSearch", remedy="give one of the two")
+            raise InvalidJob("both user= and api_key_file= of OpenSearch", remedy="pass one of the two")
 
     def __repr__(self) -> str:
         return f"Cluster({self.shown})"
@@ -66,7 +66,8 @@ class Cluster:
         return f"OpenSearch {', '.join(_place(host) for host in self.hosts)}"
 
     def headers(self) -> dict[str, str]:
-        """
+        """Return the headers that authenticate a request.
+
         Raises:
             SinkError: a file with a secret cannot be read.
         """
@@ -79,13 +80,14 @@ class Cluster:
 
 
 def cluster_of(hosts: str | Sequence[str], **options: Any) -> Cluster:
-    """
+    """Return the cluster with these hosts.
+
     Raises:
-        InvalidJob: no host, or none that can be understood.
+        InvalidJob: no host is given, or a host is invalid.
     """
     given = [hosts] if isinstance(hosts, str) else list(hosts)
     if not given:
-        raise InvalidJob("an OpenSearch sink without hosts", remedy="give it 'https://search-1:9200'")
+        raise InvalidJob("an OpenSearch sink without hosts", remedy="pass 'https://search-1:9200'")
     return Cluster(tuple(_url(host) for host in given), **options)
 
 
@@ -98,7 +100,7 @@ def _url(host: str) -> str:
         parts, port = urlsplit(""), None
     if parts.scheme not in _PORTS or not parts.hostname or parts.query or "@" in parts.netloc:
         raise InvalidJob(
-            f"the host {host.rpartition('@')[2]!r} of OpenSearch cannot be understood",
+            f"the host {host.rpartition('@')[2]!r} of OpenSearch is invalid",
             remedy="write 'https://search-1:9200', and user= and password_file= for a user",
         )
     place = parts.netloc if port else f"{parts.netloc}:{_PORTS[parts.scheme]}"
@@ -110,7 +112,7 @@ def _place(url: str) -> str:
 
 
 class Connection:
-    """One subtask's. Not for several threads."""
+    """The connection of one subtask. It is not thread-safe."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -126,11 +128,11 @@ class Connection:
             ) from error
 
     def ask(self, method: str, path: str, content: bytes | None = None) -> httpx.Response:
-        """What a node answers; the next call asks the next one.
+        """Return a node's answer. The next call uses the next node.
 
         Raises:
-            Lost: it may answer in a moment.
-            SinkError: it does not let us.
+            Lost: no answer, or a temporary error.
+            SinkError: the node refuses access.
         """
         hosts = self.cluster.hosts
         host, self._turn = hosts[self._turn % len(hosts)], self._turn + 1
@@ -141,29 +143,34 @@ class Connection:
         try:
             answer = self._http.request(method, host + path, content=content, headers=headers)
         except httpx.HTTPError as error:
-            told = str(error) or type(error).__name__
-            if "CERTIFICATE_VERIFY_FAILED" in told:
+            reason = str(error) or type(error).__name__
+            if "CERTIFICATE_VERIFY_FAILED" in reason:
                 raise SinkError(
-                    f"{where}: {told}", remedy="name its authority's certificate (ca_file=), or correct the host"
+                    f"{where}: {reason}", remedy="pass its authority's certificate (ca_file=), or correct the host"
                 ) from error
-            raise Lost(f"{where}: {told}", remedy=_AWAY) from error
+            raise Lost(f"{where}: {reason}", remedy=_AWAY) from error
         status, text = answer.status_code, answer.text[:_SHOWN]
         if status in _PASSING:
             raise Lost(f"{where} answers {status}: {text}", remedy=_AWAY)
         if status in (401, 403):
             raise SinkError(
                 f"{where} answers {status}: {text}",
-                remedy="check user= and password_file= (or api_key_file=), and grant the user the indices: write, create_index",
+                remedy="check user= and password_file= (or api_key_file=), and grant the user write and create_index on the indices",
             )
         if not answer.is_success and status != TOO_LARGE:
-            remedy = "name the server itself" if status in _LEADS_ELSEWHERE else "check the hosts, and their path"
+            remedy = (
+                "use the address of the server itself"
+                if status in _LEADS_ELSEWHERE
+                else "check the hosts, and their path"
+            )
             raise SinkError(f"{where} answers {status}: {text}", remedy=remedy)
         return answer
 
     def check(self) -> None:
-        """
+        """Check that one of the nodes answers, and that its version is supported.
+
         Raises:
-            SinkError: no node answers or lets us; or they are something else, or too old.
+            SinkError: no node answers or grants access, a node is not OpenSearch, or it is too old.
         """
         lost: Lost | None = None
         for _ in self.cluster.hosts:
@@ -185,7 +192,7 @@ class Connection:
         if is_elastic and first.isdigit() and int(first) < _OLDEST_ELASTICSEARCH:
             raise SinkError(
                 f"{self.cluster.shown} is Elasticsearch {version['number']}",
-                remedy="documents are written to OpenSearch, and to Elasticsearch 7 and later",
+                remedy="use OpenSearch, or Elasticsearch 7 or later",
             )
 
     def close(self) -> None:
@@ -209,6 +216,6 @@ def as_json(answer: httpx.Response) -> Any:
 
 def stranger(answer: httpx.Response) -> SinkError:
     return SinkError(
-        f"what answers at {_place(str(answer.request.url))} is no OpenSearch: {answer.text[:100]!r}",
+        f"the server at {_place(str(answer.request.url))} is not OpenSearch: {answer.text[:100]!r}",
         remedy="check hosts and ports, and the path if it is behind a proxy",
     )

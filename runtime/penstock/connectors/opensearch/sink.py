@@ -1,4 +1,4 @@
-"""`OpenSearchSink`: documents for each record, under ids of their own.
+"""`OpenSearchSink`: write documents for each record, under unique ids.
 
 OpenSearchSink("https://search-1:9200", lambda mean: {"_id": mean.station, "_source": mean}, index="means", user="job", password_file="/secrets/password")
 """
@@ -10,24 +10,25 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob
 from penstock.common.time import TimeLike, as_millis
-from penstock.connectors.batching import BatchingWriter
+from penstock.connectors.core.bulk import DocumentWriter
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
 from penstock.connectors.opensearch.actions import Action, Request, requests_of
-from penstock.connectors.opensearch.bulk import Bulk
+from penstock.connectors.opensearch.bulk import ActionBulk
 from penstock.connectors.opensearch.cluster import Cluster, Connection, cluster_of
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 
 
 class OpenSearchSink(Sink):
-    """
+    """A sink that writes documents for each record, under unique ids.
+
     Args:
-        hosts: URL of a node, or several, which are asked in turn; or a `Cluster`.
-        action: a record -> its action (see `actions`), several in a list, or None.
-        index: of actions that name none.
+        hosts: the URL of a node, several URLs that are used in turn, or a `Cluster`.
+        action: a record -> its action (see `actions`), a list of actions, or None.
+        index: the index of actions without `_index`.
         user, password_file, api_key_file, ca_file: see `Cluster`.
-        batch_size: a bulk is sent when there are so many actions,
-        batch_bytes: or so many bytes,
-        batch_time: or when they have waited so long, and at every checkpoint.
-        patience: how long a server may be lost, overloaded or without room until the job fails over.
+        batch_size: the number of actions after which a bulk is sent.
+        batch_bytes: the size in bytes after which a bulk is sent.
+        batch_time: how long actions wait at most before they are sent. Every checkpoint sends them too.
+        patience: how long a server may be lost, overloaded or out of space before the job fails over.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class OpenSearchSink(Sink):
             hosts = cluster_of(hosts, **who)
         elif any(who.values()):
             raise InvalidJob(
-                f"a Cluster and {', '.join(name for name in who if who[name])}", remedy="give it to the Cluster"
+                f"a Cluster and {', '.join(name for name in who if who[name])}", remedy="pass it to the Cluster"
             )
         self.cluster = hosts
         self.action = action
@@ -64,12 +65,13 @@ class OpenSearchSink(Sink):
         self.patience_s = as_millis(patience, "patience") / 1000
 
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
-        return BulkWriter(self)
+        return ActionWriter(self)
 
     def validate(self) -> None:
-        """
+        """Check before the job starts that a server is accessible and its version is supported.
+
         Raises:
-            SinkError: no server answers or lets us; or it is something else, or too old.
+            SinkError: no server answers or grants access, a server is not OpenSearch, or it is too old.
         """
         connection = Connection(self.cluster)
         try:
@@ -78,49 +80,15 @@ class OpenSearchSink(Sink):
             connection.close()
 
 
-class BulkWriter(BatchingWriter):
-    """Holds one action for each document: what a later one replaces is not sent, and one that adds to another waits until that is there."""
+class ActionWriter(DocumentWriter[Request]):
+    """A writer of the actions of each record."""
 
     def __init__(self, sink: OpenSearchSink) -> None:
-        super().__init__(sink.batch_ms)
+        bulk = ActionBulk(Connection(sink.cluster), sink.patience_s)
+        super().__init__(bulk, sink.batch_ms, sink.batch_size, sink.batch_bytes)
         self._sink = sink
-        self._connection = Connection(sink.cluster)
-        self._bulk = Bulk(self._connection, sink.patience_s)
-        self._held: dict[Any, Request] = {}
-        self._bytes = 0
-
-    @property
-    def holds(self) -> bool:
-        return bool(self._held)
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
-        sink = self._sink
         for value in values:
-            for request in requests_of(value, sink.action, sink.index):
+            for request in requests_of(value, self._sink.action, self._sink.index):
                 self._hold(request)
-                if len(self._held) >= sink.batch_size or self._bytes >= sink.batch_bytes:
-                    self.flush()
-
-    def _hold(self, request: Request) -> None:
-        key = (request.index, request.id) if request.id else object()
-        before = self._held.get(key)
-        if before is not None:
-            if request.replaces:
-                del self._held[key]
-                self._bytes -= len(before.lines)
-            else:
-                self.flush()
-        self._held[key] = request
-        self._bytes += len(request.lines)
-
-    def flush(self) -> None:
-        """
-        Raises:
-            SinkError: the server is lost for long, or refuses an action.
-        """
-        if self._held:
-            held, self._held, self._bytes = list(self._held.values()), {}, 0
-            self._bulk.send(held)
-
-    def close(self) -> None:
-        self._connection.close()

@@ -1,20 +1,26 @@
-"""Postgres: tables as sink and source, by libpq (extra `penstock[postgres]`).
+"""Sinks and sources for tables of Postgres, with libpq (extra `penstock[postgres]`).
 
-**Guarantees.** `PostgresSink` promises what its `DeliveryGuarantee` says:
+**Guarantees.** The `DeliveryGuarantee` of `PostgresSink` decides who writes the rows:
 
-    EXACTLY_ONCE    the rows of a checkpoint wait in it; the JobManager writes them in one transaction, together with the checkpoint's id in a
-                    small table of ours, `penstock_commits`, which is looked up first, under a lock (`committer`)
-    AT_LEAST_ONCE   subtasks write; a checkpoint waits until the server has taken everything. With a `key` rows are upserted, and what
-                    is written again changes nothing
+    EXACTLY_ONCE    The checkpoint contains the rows. The JobManager writes them in one transaction, together with the checkpoint's
+                    id in a small table, `penstock_commits`. The transaction first takes a lock and reads that table, so no
+                    checkpoint is written twice (`committer`).
+    AT_LEAST_ONCE   The subtasks write. A checkpoint completes only after the server has accepted all rows before it. If the sink
+                    has a `key`, rows are upserted, so a repeated write changes nothing.
 
-`PostgresSource` reads ranges of a key, or what grows behind one; a split's position is the last key that was read.
+`PostgresSource` reads ranges of a key, or follows a key that grows. The position of a split is the last key that it has read.
 
-**Options.** `conninfo` is libpq's ("postgresql://user@host/db?sslmode=verify-full", "host=… dbname=…"); `password_file` names a file with the password, read at
-every connection.
+**Options.** `conninfo` is a connection string of libpq ("postgresql://user@host/db?sslmode=verify-full", "host=… dbname=…").
+`password_file` names a file with the password. It is read at every connection.
 
-**Errors.** A server that does not answer, a wrong password, a table or right that is missing, and fields that do not fit are errors before the job
-starts, each with what to do. At run time a lost server is tried again, a row that the server refuses is not.
+**Errors.** Before the job starts, the connector checks these and explains each error with a remedy:
 
-**Sizing.** A connection for each subtask, one for the JobManager. Exactly once, the rows between two checkpoints are held by the subtasks as columns, and written by the
-JobManager: for tens of thousands of rows a second, not millions.
+- the server responds and accepts the password,
+- the table and the user's rights exist,
+- the job's fields fit the table.
+
+While the job runs, the connector retries if the server is lost. It does not retry a row that the server refuses.
+
+**Sizing.** Each subtask uses one connection, and the JobManager one more. For exactly once, the subtasks keep the rows between two
+checkpoints in memory as columns. The JobManager writes tens of thousands of rows per second, not millions.
 """

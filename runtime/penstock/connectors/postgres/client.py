@@ -1,44 +1,51 @@
-"""Connections, tables and errors of Postgres, as sink and source need them."""
+"""Connections, table definitions and errors of Postgres, for the sink and the sources."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from penstock.common.credentials.secret_file import read_secret
 from penstock.common.errors import InvalidJob, PlatformError
-from penstock.common.extras import module_of_extra
-from penstock.common.secret_file import read_secret
+from penstock.common.program.extras import import_extra
+from penstock.connectors.tables.columns import ColumnDefinition, TableDefinition
+from penstock.connectors.tables.server import TableServer
 
 CONNECT_S = 10
 SETTINGS = """
 set time zone 'UTC'; set datestyle = 'ISO'; set intervalstyle = 'postgres'; set extra_float_digits = 3; set bytea_output = 'hex';
 set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepalives_count = 3"""
-"""Times without a zone are of UTC here, and values are written as the log of changes has them, whatever the role or the server has set. The server sees within a
-minute that this machine is gone, and lets go of its locks."""
+"""Settings of each session, which override those of the role and the server.
+
+Times without a time zone are in UTC, and text has the format that the replication log uses. The keepalives let the server
+detect within a minute that this machine is lost. It then releases the session's locks.
+"""
 ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
-"""And so does libpq of the server's."""
+"""Keepalives of libpq, which detect a lost server."""
 _INTEGERS = ("int2", "int4", "int8")
 
 
 def package(name: str = "psycopg") -> Any:
-    return module_of_extra(name, "postgres", "Postgres")
+    return import_extra(name, "postgres", "Postgres")
 
 
 @dataclass(frozen=True)
-class Server:
-    """Where, and as whom. Picklable; holds no password but what `conninfo` itself has."""
+class Server(TableServer):
+    """Address and user of a server. It is picklable, and has no password except one within `conninfo`."""
 
+    patience_s: ClassVar[float] = 3.0
     conninfo: str
     password_file: str = ""
 
     def connect(self, kind: type[PlatformError], *, autocommit: bool = False) -> Any:
-        """A connection.
+        """Return a new connection.
 
         Raises:
-            PlatformError: of this kind: the server does not answer, or does not let us; says what to do.
+            PlatformError: the server does not respond or refuses the user. `kind` is the class of the error.
         """
         psycopg = package()
         try:
@@ -48,33 +55,40 @@ class Server:
             return connection
         except psycopg.ProgrammingError as error:
             raise InvalidJob(
-                f"conninfo of Postgres cannot be understood: {error}",
+                f"conninfo of Postgres cannot be parsed: {error}",
                 remedy="write 'postgresql://user@host:5432/database'",
             ) from error
         except psycopg.Error as error:
             raise self.explained(kind, "cannot connect", error) from error
 
     def options(self, kind: type[PlatformError]) -> dict[str, Any]:
-        """Beside `conninfo`, whose own go first, with the password as its file has it now.
+        """Return the connection options in addition to `conninfo`, which overrides them. The password comes from its file.
 
         Raises:
-            PlatformError: of this kind: the file cannot be read.
+            PlatformError: the file cannot be read. `kind` is the class of the error.
         """
-        said = package("psycopg.conninfo").conninfo_to_dict(self.conninfo)
+        set_by_user = package("psycopg.conninfo").conninfo_to_dict(self.conninfo)
         given: dict[str, Any] = {"connect_timeout": CONNECT_S, "application_name": "penstock", **ALIVE}
-        given = {name: value for name, value in given.items() if name not in said}
+        given = {name: value for name, value in given.items() if name not in set_by_user}
         if self.password_file:
             given["password"] = read_secret(self.password_file, "password_file", kind)
         return given
 
     @property
     def shown(self) -> str:
-        """Host and database, without user and password."""
+        """Return host and database for messages, without user and password."""
         try:
-            told = package("psycopg.conninfo").conninfo_to_dict(self.conninfo)
-        except Exception:  # whatever it cannot read
+            options = package("psycopg.conninfo").conninfo_to_dict(self.conninfo)
+        except Exception:  # conninfo cannot be parsed
             return "Postgres"
-        return f"Postgres {told.get('host', 'localhost')}:{told.get('port', 5432)}/{told.get('dbname', '')}"
+        return f"Postgres {options.get('host', 'localhost')}:{options.get('port', 5432)}/{options.get('dbname', '')}"
+
+    def discard(self, connection: Any) -> None:
+        with suppress(Exception):  # the connection may be lost
+            connection.close()
+
+    def is_lost(self, error: Exception) -> bool | None:
+        return is_lost(error) if isinstance(error, package().Error) else None
 
     def explained(self, kind: type[PlatformError], what: str, error: Exception) -> PlatformError:
         text = " ".join(str(error).split())[:1000]
@@ -82,64 +96,53 @@ class Server:
 
 
 def is_lost(error: Exception) -> bool:
-    """Whether the server may do it another time: it was gone, busy or has handed over to another; else the statement or a row is wrong."""
+    """Return whether a retry may succeed, because the server was lost or busy, or another server has become the primary.
+
+    Any other error means that the statement or a row is wrong.
+    """
     psycopg = package()
     ended = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.IdleInTransactionSessionTimeout)
     return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError, *ended))
 
 
 _NO_ROOM = ("too many clients", "too many connections", "remaining connection slots", "max_wal_senders")
-"""In what a server says that refuses a connection, without a code."""
+"""Parts of messages with which a server refuses a connection. These errors have no code."""
 
 
 def _remedy(error: Exception, text: str) -> str:
     errors = package("psycopg.errors")
     if any(words in text for words in _NO_ROOM):
-        return (
-            "give the server room: max_connections or the role's limit (one for each subtask, and one), max_wal_senders"
-        )
+        return "raise max_connections or the role's limit (one for each subtask, and one more), or max_wal_senders"
     if any(words in text for words in ("password", "authentication", "pg_hba", "not permitted to log in")):
-        return "check user and password (password_file), and that pg_hba.conf lets this user in from here"
+        return "check user and password (password_file), and that pg_hba.conf accepts this user from this host"
     if "does not exist" in text and "database" in text:
         return "create the database, or name another one in conninfo"
     if isinstance(error, errors.InsufficientPrivilege):
-        return "grant the job's user the right to it"
+        return "GRANT this right to the job's user"
     if isinstance(error, errors.ReadOnlySqlTransaction):
-        return "name the server that takes writes: target_session_attrs=read-write in conninfo finds it among several hosts"
+        return "name the server that accepts writes: target_session_attrs=read-write in conninfo finds it among several hosts"
     if isinstance(error, errors.QueryCanceled):
-        return "raise statement_timeout of the job's user (alter role … set statement_timeout), or let less come at once: checkpoints more often"
+        return "raise statement_timeout of the job's user (alter role … set statement_timeout), or write fewer rows at a time: checkpoint more often"
     if isinstance(error, errors.DataError | errors.IntegrityError):
-        return "correct or filter out such rows before the sink, or let the table take them"
+        return "correct or filter such rows before the sink, or change the table so that it accepts them"
     if isinstance(error, errors.DiskFull | errors.TooManyConnections | errors.ConfigurationLimitExceeded):
-        return "give the server room: disk, or max_connections (one for each subtask, and one)"
+        return "free space on the server's disk, or raise max_connections (one for each subtask, and one more)"
     if isinstance(error, errors.ProgrammingError | errors.NotSupportedError | errors.ObjectNotInPrerequisiteState):
-        return "the server says what it does not take: alter the table, or what the job asks of it"
+        return "the server's message names what it refuses: alter the table, or change the job"
     return (
-        "check that the server runs, host, port, TLS settings and the network; the job tries again when it fails over"
+        "check that the server runs, and check host, port, TLS settings and network; the job retries when it fails over"
     )
 
 
 @dataclass(frozen=True)
-class Column:
-    name: str
-    type: str
-    """Postgres's own name: int8, timestamptz, …; of a domain, that of what it is made of."""
-    required: bool
-    """NOT NULL and no default."""
-    is_generated: bool
-    sql_type: str = ""
-    """As SQL takes it."""
+class Table(TableDefinition):
+    """The definition of a table.
 
+    The `type` of a column is Postgres's internal name: int8, timestamptz, …. A domain has the name of its base type.
+    """
 
-@dataclass(frozen=True)
-class Table:
-    """A table as it is. `sql`: its name, quoted. `unique`: sets of columns that are unique and never null; `arbiters`: those that are so at any moment, not only at the end
-    of a transaction."""
-
-    sql: str
-    columns: dict[str, Column]
-    unique: tuple[frozenset[str], ...]
     arbiters: tuple[frozenset[str], ...]
+    """Sets of `unique` that Postgres checks at once, not only at the end of a transaction. ON CONFLICT accepts only these."""
     rights: frozenset[str]
 
 
@@ -156,14 +159,15 @@ _RIGHTS = "select right_ from unnest(array['SELECT', 'INSERT', 'UPDATE', 'DELETE
 
 
 def look_up(connection: Any, server: Server, name: str, kind: type[PlatformError]) -> Table:
-    """
+    """Read the definition of a table.
+
     Raises:
-        PlatformError: of this kind: there is no such table, or it cannot be looked at.
+        PlatformError: the table does not exist, or its definition cannot be read. `kind` is the class of the error.
     """
     try:
         return _found(connection, server, name, kind)
     except package().Error as error:
-        raise server.explained(kind, f"table {name!r} cannot be looked at", error) from error
+        raise server.explained(kind, f"the definition of table {name!r} cannot be read", error) from error
 
 
 def _found(connection: Any, server: Server, name: str, kind: type[PlatformError]) -> Table:
@@ -171,10 +175,10 @@ def _found(connection: Any, server: Server, name: str, kind: type[PlatformError]
     found = connection.execute("select to_regclass(%s)::oid", [sql]).fetchone()[0]
     if found is None:
         raise kind(
-            f"{server.shown}: there is no table {name!r}",
-            remedy="create it, or write 'schema.table' with names as they are (no quotes, capitals as in the table)",
+            f"{server.shown}: the table {name!r} does not exist",
+            remedy="create it, or write 'schema.table' with exact names (no quotes, same upper and lower case)",
         )
-    columns = [Column(*row) for row in connection.execute(_COLUMNS, [found])]
+    columns = [ColumnDefinition(*row) for row in connection.execute(_COLUMNS, [found])]
     keys = [(frozenset(names), is_immediate) for names, is_immediate in connection.execute(_UNIQUE, [found])]
     unique = tuple(names for names, _ in keys)
     arbiters = tuple(names for names, is_immediate in keys if is_immediate)
@@ -183,7 +187,7 @@ def _found(connection: Any, server: Server, name: str, kind: type[PlatformError]
 
 
 def quoted(name: str) -> str:
-    """A name of a table or column, as SQL takes it.
+    """Return the name of a table or column, quoted for SQL.
 
     >>> quoted("public.Means")
     '"public"."Means"'
@@ -192,7 +196,7 @@ def quoted(name: str) -> str:
 
 
 def named(name: str) -> str:
-    """In a statement with values."""
+    """Return the quoted name for a statement with placeholders, in which % is written as %%."""
     return quoted(name).replace("%", "%%")
 
 
@@ -206,12 +210,12 @@ def check_rights(table: Table, rights: Sequence[str], server: Server, kind: type
 
 
 def selected(field: pa.Field) -> str:
-    """A column of `t` in the type that the program wants, where Python has another one for it (uuid, json, numeric)."""
+    """Return SQL for a column of `t`, with a cast if the driver would return another type (uuid, json, numeric)."""
     name = f"t.{quoted(field.name)}"
     if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
         return f"{name}::text"
     return f"{name}::float8" if pa.types.is_floating(field.type) else name
 
 
-def is_integer(column: Column) -> bool:
+def is_integer(column: ColumnDefinition) -> bool:
     return column.type in _INTEGERS

@@ -1,4 +1,7 @@
-"""The rows of a checkpoint and its id, in one transaction (`penstock.connectors.sql.commits`), with `COPY` and a lock of Postgres's on the sink's name."""
+"""The committer of `PostgresSink`: the rows of a checkpoint and its id, in one transaction (`penstock.connectors.tables.commits`).
+
+It writes with `COPY`, and takes an advisory lock on the sink's name.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.common.errors import PlatformError, SinkError
-from penstock.connectors.postgres.client import is_lost, package, quoted
+from penstock.common.errors import SinkError
+from penstock.connectors.postgres.client import package, quoted
 from penstock.connectors.postgres.statements import write_rows
-from penstock.connectors.sql import commits
-from penstock.connectors.sql.commits import NOTES, NotingCommitter
+from penstock.connectors.tables import commits
+from penstock.connectors.tables.commits import NOTES, NotingCommitter
 
 if TYPE_CHECKING:
-    from penstock.connectors.postgres.sink import PostgresSink
+    from penstock.connectors.postgres.settings import PostgresSinkSettings
 
 
 class PostgresCommitter(NotingCommitter):
-    def __init__(self, sink: PostgresSink) -> None:
-        super().__init__(sink.table)
+    def __init__(self, sink: PostgresSinkSettings) -> None:
+        super().__init__(sink.server, sink.table)
         self._sink = sink
 
     def prepare(self) -> None:
-        """Make the table of notes, if there is none.
-
-        Raises:
-            SinkError: it cannot be made.
-        """
         psycopg = package()
         try:
             with self._sink.server.connect(SinkError) as connection:
@@ -39,13 +37,13 @@ class PostgresCommitter(NotingCommitter):
                         "committed_at timestamptz not null default now(), primary key (app, checkpoint))"
                     )
         except psycopg.errors.UniqueViolation:
-            return  # somebody else has made it at the same time
+            return  # another session created the table at the same time
         except psycopg.Error as error:
-            raise self._sink.server.explained(SinkError, f"table {NOTES!r} cannot be made", error) from error
+            raise self._sink.server.explained(SinkError, f"table {NOTES!r} cannot be created", error) from error
 
     def _connect(self) -> Any:
-        connection = self._sink.server.connect(SinkError)
-        # Whatever the role's default is: what looks for notes behind the lock sees what was there when it got the lock, not when it asked for it.
+        connection = super()._connect()
+        # The role may have another default. In READ COMMITTED, the query for notes sees all commits from before the lock was granted.
         connection.isolation_level = package().IsolationLevel.READ_COMMITTED
         return connection
 
@@ -63,8 +61,7 @@ class PostgresCommitter(NotingCommitter):
         return found
 
     def _put(self, batches: Iterable[pa.RecordBatch]) -> None:
-        sink = self._sink
-        write_rows(self._connection, quoted(sink.table), sink.shape.names, sink.key, batches, deletes=sink.deletes)
+        write_rows(self._connection, self._sink, batches)
 
     def _note(self, app: str, checkpoint: int, digest: str) -> None:
         self._connection.execute(
@@ -76,14 +73,8 @@ class PostgresCommitter(NotingCommitter):
             [app, app],
         )
 
-    def _is_lost(self, error: Exception) -> bool | None:
-        return is_lost(error) if isinstance(error, package().Error) else None
-
-    def _explained(self, what: str, error: Exception) -> PlatformError:
-        return self._sink.server.explained(SinkError, what, error)
-
     def interrupt(self) -> None:
-        """End the statement that does not return."""
+        """Cancel a statement that does not return."""
         connection = self._connection
         if connection is not None:
             connection.cancel_safe(timeout=2.0)

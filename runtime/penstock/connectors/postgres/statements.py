@@ -1,41 +1,33 @@
-"""How rows get into a table: COPY, and from a scratch table where they may replace others."""
+"""Writing rows into a table: with COPY, or through a temporary table if rows may replace others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.connectors.postgres.client import quoted
 from penstock.connectors.postgres.values import json_of
-from penstock.connectors.sql.held_rows import GONE
+from penstock.connectors.tables.row_writers import GONE
+
+if TYPE_CHECKING:
+    from penstock.connectors.postgres.settings import PostgresSinkSettings
 
 _SCRATCH = '"penstock_rows"'
 
 
-def write_rows(
-    connection: Any,
-    table: str,
-    names: Sequence[str],
-    key: Sequence[str],
-    batches: Iterable[pa.RecordBatch],
-    *,
-    deletes: bool = False,
-) -> int:
-    """In the connection's transaction; of several rows with one key the last one counts.
+def write_rows(connection: Any, sink: PostgresSinkSettings, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write rows in the transaction of the connection. If several rows have the same key, the last one wins.
 
     Args:
-        table: its name in SQL.
-        key: columns by which rows replace those that are there; empty: rows are added.
-        deletes: batches have one more column, `GONE`.
-
-    Returns:
-        How many rows were sent.
+        batches: they have the extra column `GONE` if the sink `deletes`.
     """
+    table, names, key = quoted(sink.table), sink.shape.names, sink.key
     columns = ", ".join(map(quoted, names))
     if not key:
-        return _copy(connection, f"copy {table} ({columns}) from stdin", batches)
+        _copy(connection, f"copy {table} ({columns}) from stdin", batches)
+        return
     connection.execute(
         f"create temp table if not exists {_SCRATCH} on commit drop as select {columns} from {table} with no data"
     )
@@ -44,38 +36,34 @@ def write_rows(
     )
     connection.execute(f"alter table {_SCRATCH} add column {order} bigserial")
     given = columns
-    if deletes:
+    if sink.deletes:
         connection.execute(f"alter table {_SCRATCH} add column {quoted(GONE)} boolean")
         given = f"{columns}, {quoted(GONE)}"
-    count = _copy(connection, f"copy {_SCRATCH} ({given}) from stdin", batches)
+    _copy(connection, f"copy {_SCRATCH} ({given}) from stdin", batches)
     keys = ", ".join(map(quoted, key))
     last = f"(select distinct on ({keys}) {given} from {_SCRATCH} order by {keys}, {order} desc) penstock_last"
-    if deletes:
+    if sink.deletes:
         same = " and ".join(f"t.{quoted(name)} = penstock_last.{quoted(name)}" for name in key)
         connection.execute(f"delete from {table} t using {last} where {quoted(GONE)} and {same}")
     changed = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in names if name not in key)
     action = f"do update set {changed}" if changed else "do nothing"
-    stays = f" where not {quoted(GONE)}" if deletes else ""
+    kept = f" where not {quoted(GONE)}" if sink.deletes else ""
     connection.execute(
-        f"insert into {table} ({columns}) select {columns} from {last}{stays} on conflict ({keys}) {action}"
+        f"insert into {table} ({columns}) select {columns} from {last}{kept} on conflict ({keys}) {action}"
     )
     connection.execute(f"drop table {_SCRATCH}")
-    return count
 
 
-def _copy(connection: Any, statement: str, batches: Iterable[pa.RecordBatch]) -> int:
-    count = 0
+def _copy(connection: Any, statement: str, batches: Iterable[pa.RecordBatch]) -> None:
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         for batch in batches:
             lists = [_values(column) for column in batch.columns]
             for row in zip(*lists, strict=True):
                 copy.write_row(row)
-            count += batch.num_rows
-    return count
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """As Postgres takes them; structs and maps, which votes of earlier versions have, as JSON."""
+    """Return the values for COPY. Structs and maps, which committables of earlier versions contain, become JSON."""
     kind = column.type
     values: list[Any] = column.to_pylist(maps_as_pydicts="lossy") if pa.types.is_map(kind) else column.to_pylist()
     if pa.types.is_struct(kind) or pa.types.is_map(kind):

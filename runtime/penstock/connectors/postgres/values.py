@@ -1,4 +1,7 @@
-"""Columns as they travel to the server: what it would refuse is found in the task that has the row, where the user's line is known and nothing is promised yet."""
+"""Conversion of columns for the server.
+
+The task that has the row finds values that the server would refuse. There the user's line is known, and no checkpoint contains the row yet.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ import pyarrow.compute as pc
 from penstock.common.errors import RecordFormatError
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-"""Of JSON; a backslash that is a character of the text has another one before it."""
+"""The escape of NUL in JSON. An even number of backslashes before it means escaped backslashes, not a NUL."""
 
 
 def written(columns: pa.RecordBatch) -> pa.RecordBatch:
-    """Structs and maps as JSON, times with a zone as those of UTC, in microseconds.
+    """Return the columns for the server: structs and maps as JSON, times with a time zone in UTC, in microseconds.
 
     Raises:
-        RecordFormatError: text that Postgres does not have, or a value that JSON does not.
+        RecordFormatError: Postgres cannot store a text, or JSON has no form for a value.
     """
     arrays = [_written(column, field.name) for column, field in zip(columns.columns, columns.schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, names=columns.schema.names)
@@ -59,18 +62,20 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def check_json(texts: Iterable[str | None], name: str) -> None:
-    """
+    """Check that no text within JSON contains NUL.
+
     Raises:
-        RecordFormatError: a text within JSON has the character NUL.
+        RecordFormatError: a text within JSON contains the character NUL.
     """
     if any(text is not None and _NUL.search(text) for text in texts):
         raise _no_text(name)
 
 
 def check_text(column: pa.Array, name: str) -> None:
-    """
+    """Check that no text contains NUL.
+
     Raises:
-        RecordFormatError: a text has the character NUL.
+        RecordFormatError: a text contains the character NUL.
     """
     if pc.any(pc.match_substring(column, "\0")).as_py():
         raise _no_text(name)
@@ -83,7 +88,7 @@ def _as_json(column: pa.Array, name: str) -> pa.Array:
     except (TypeError, ValueError) as error:
         raise RecordFormatError(
             f"values of field {name!r} cannot be written as JSON: {error}",
-            remedy="give the field values that JSON has, or convert them before the sink",
+            remedy="convert them before the sink to values that JSON can represent",
         ) from error
     check_json(texts, name)
     return pa.array(texts, pa.string())
@@ -91,13 +96,14 @@ def _as_json(column: pa.Array, name: str) -> pa.Array:
 
 def _no_text(name: str) -> RecordFormatError:
     return RecordFormatError(
-        f"values of field {name!r} have the character NUL, which text of Postgres has not",
-        remedy="take it out before the sink (text.replace('\\0', '')), or write bytes (bytea)",
+        f"values of field {name!r} have the character NUL, which Postgres cannot store in text",
+        remedy="remove it before the sink (text.replace('\\0', '')), or write bytes (bytea)",
     )
 
 
 def json_of(value: Any) -> str:
-    """
+    """Return a value as JSON.
+
     >>> json_of({"price": decimal.Decimal("1.50"), 2: [None, True]})
     '{"price":1.50,"2":[null,true]}'
     """

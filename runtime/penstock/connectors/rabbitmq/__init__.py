@@ -1,21 +1,22 @@
-"""RabbitMQ: queues as source, exchanges and queues as sink, under PyFlink's names, by pika (extra `penstock[rabbitmq]`).
+"""RabbitMQ: queues as source, exchanges and queues as sink, with PyFlink's names, based on pika (extra `penstock[rabbitmq]`).
 
-**Guarantees.** Messages are acknowledged when the checkpoint that has them is complete. `RMQSource` promises
+**Guarantees.** The source acknowledges messages when the checkpoint that contains them is complete. `RMQSource` has two modes:
 
-    use_correlation_id      exactly once: the checkpoint has the ids of messages that may come again, and those that do are dropped. One
-                            subtask reads, as the queue's only consumer; the producer gives each message a correlation id of its own
-                            that is not empty
-    without                 at least once; every subtask reads
+    use_correlation_id      exactly once. The checkpoint has the ids of messages that may be redelivered, and the source drops
+                            redelivered ones. One subtask reads, as the queue's only consumer. The producer gives each message a
+                            unique correlation id that is not empty
+    without                 at least once. Every subtask reads
 
-`RMQSink` promises at least once: a checkpoint waits until the broker has confirmed every message. What it cannot route or refuses fails the job,
-and so does a record that no message can be made of.
+`RMQSink` is at least once: a checkpoint waits until the broker has confirmed every message. The job fails if the broker cannot route or
+rejects a message, or if a record cannot become a message.
 
-**Options.** `RMQConnectionConfig.Builder` takes PyFlink's, and `set_password_file`: read at every connection. The prefetch count bounds what is read between two
-checkpoints, and what waits in memory.
+**Options.** `RMQConnectionConfig.Builder` has PyFlink's options, and `set_password_file` for a file that is read at every connection. The
+prefetch count bounds the messages between two checkpoints, and the messages that wait in memory.
 
-**Errors.** A broker that does not answer, a wrong password, a vhost, queue, exchange or right that is missing are errors before the job starts, each with
-what to do. At run time a lost connection is made again for half a minute; a queue that was deleted fails the job at once.
+**Errors.** These are errors before the job starts, each with its remedy: an unreachable broker, a wrong password, a missing vhost, queue,
+exchange or right. At run time, the connector reconnects for half a minute. A deleted queue fails the job at once.
 
-**Sizing.** A connection, with a thread that answers heartbeats, for each subtask. Ids take 16 bytes each in a checkpoint: of what was read since the last one, and of what was
-acknowledged within `keep_ids`.
+**Sizing.** Each subtask has one connection, with a thread that answers heartbeats. An id takes 16 bytes in a checkpoint. The checkpoint
+has
+the ids of messages read since the last one, and of messages acknowledged within `keep_ids`.
 """

@@ -1,4 +1,4 @@
-"""Connections to RabbitMQ, what its refusals mean, and whether another try would help."""
+"""Connections to RabbitMQ, the meaning of its error replies, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.common.errors import InvalidJob, PlatformError
-from penstock.common.extras import module_of_extra
+from penstock.common.program.extras import import_extra
 from penstock.connectors.rabbitmq.config import RMQConnectionConfig
 
 LOGGER = logging.getLogger("penstock.connectors.rabbitmq")
@@ -18,39 +18,40 @@ _NOT_FOUND, _REFUSED, _PRECONDITION, _NOT_ALLOWED = 404, 403, 406, 530
 
 
 def package() -> Any:
-    """pika.
+    """Return the module `pika`.
 
     Raises:
-        InvalidJob: it is not installed.
+        InvalidJob: pika is not installed.
     """
-    pika = module_of_extra("pika", "rabbitmq", "the RabbitMQ connector")
+    pika = import_extra("pika", "rabbitmq", "the RabbitMQ connector")
     log = logging.getLogger("pika")
     if log.level == logging.NOTSET:
-        log.setLevel(logging.CRITICAL)  # it logs as errors, with stacks, what it raises as well
+        log.setLevel(logging.CRITICAL)  # pika also logs, as errors with stacks, every exception that it raises
     return pika
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """What a call of pika's raises."""
+    """Return the exceptions that calls of pika raise."""
     return package().exceptions.AMQPError, OSError
 
 
 def parameters(config: RMQConnectionConfig, kind: type[PlatformError], name: str) -> Any:
-    """
+    """Return pika's connection parameters.
+
     Raises:
-        InvalidJob: the URI cannot be understood.
-        PlatformError: of this kind: the file with the password cannot be read.
+        InvalidJob: the URI is invalid.
+        PlatformError: the password file cannot be read. The error's class is `kind`.
     """
     pika = package()
     secret = config.secret(kind)
     if config.uri:
         try:
             found = pika.URLParameters(config.uri)
-        except Exception as error:  # whatever it stumbles over
+        except Exception as error:  # pika's parser can raise any exception
             raise InvalidJob(
-                f"the uri of {config.shown} cannot be understood: {type(error).__name__}",
+                f"the uri of {config.shown} is invalid: {type(error).__name__}",
                 remedy="write amqp://user@host:5672/vhost, the vhost '/' as %2F",
-            ) from None  # it may show the password
+            ) from None  # the cause may contain the password
         if secret is not None:
             found.credentials = pika.PlainCredentials(found.credentials.username, secret)
     else:
@@ -69,10 +70,10 @@ def parameters(config: RMQConnectionConfig, kind: type[PlatformError], name: str
 
 @contextmanager
 def connected(config: RMQConnectionConfig, kind: type[PlatformError]) -> Iterator[Any]:
-    """A connection for some questions at the start.
+    """Yield a connection for checks at the start.
 
     Raises:
-        PlatformError: of this kind: the broker does not answer, does not let us, or refuses what is asked; says what to do.
+        PlatformError: the broker does not answer or rejects a request. The error's class is `kind`, and it names the remedy.
     """
     try:
         connection = package().BlockingConnection(parameters(config, kind, "check"))
@@ -86,9 +87,10 @@ def connected(config: RMQConnectionConfig, kind: type[PlatformError]) -> Iterato
 
 
 def refusal_of(channel: Any, request: Any) -> Exception | None:
-    """Why the broker would refuse a request, if it were not for one wrong argument that `request` has; None: it would take it.
+    """Return the reason why the broker would reject the request, or None if it would accept it.
 
-    RabbitMQ looks at arguments last, behind existence and rights. So these can be asked for, and nothing is read or written.
+    `request` has one invalid argument. RabbitMQ checks arguments last, after existence and rights. So the request tests both and reads or
+    writes nothing.
     """
     exceptions = package().exceptions
     try:
@@ -99,11 +101,13 @@ def refusal_of(channel: Any, request: Any) -> Exception | None:
 
 
 def is_passing(error: Exception) -> bool:
-    """Whether another try may succeed without anybody doing anything."""
+    """Return whether a retry may succeed without a user's action."""
     exceptions = package().exceptions
     text = str(error)
     if isinstance(error, exceptions.ProbableAuthenticationError):
-        return f"({_REFUSED})" not in text  # pika's guess, when a connection ends there; the broker says 403
+        return (
+            f"({_REFUSED})" not in text
+        )  # pika guesses this if a connection ends at that point; the broker itself replies 403
     if isinstance(error, exceptions.ProbableAccessDeniedError):
         return f"({_NOT_ALLOWED})" not in text
     code = getattr(error, "reply_code", None)
@@ -119,12 +123,12 @@ def is_passing(error: Exception) -> bool:
 
 
 def explained(config: RMQConnectionConfig, kind: type[PlatformError], error: Exception) -> PlatformError:
-    text = told(error)
+    text = message_of(error)
     return kind(f"{config.shown}: {text}", remedy=_remedy(text))
 
 
-def told(error: Exception) -> str:
-    """The broker's own words, where it has said some."""
+def message_of(error: Exception) -> str:
+    """Return the broker's message if it sent one."""
     code, words = getattr(error, "reply_code", None), getattr(error, "reply_text", None)
     if code is not None:
         return f"{code} {words}"
@@ -136,7 +140,7 @@ def _remedy(text: str) -> str:
     for words, remedy in _REMEDIES:
         if all(word in text for word in words):
             return remedy
-    return "check that the broker runs, host, port, TLS and the network; the job tries again when it fails over"
+    return "check that the broker runs, and check host, port, TLS and the network; the job retries when it fails over"
 
 
 _REMEDIES = (
@@ -146,16 +150,16 @@ _REMEDIES = (
     ),
     (
         ("vhost", "not found"),
-        "create the vhost (rabbitmqctl add_vhost), or name another one: set_virtual_host, in a URI '/' is %2F",
+        "create the vhost (rabbitmqctl add_vhost), or choose another one with set_virtual_host; in a URI, write '/' as %2F",
     ),
-    (("access to vhost",), "let the user in: rabbitmqctl set_permissions -p VHOST USER …"),
+    (("access to vhost",), "give the user access: rabbitmqctl set_permissions -p VHOST USER …"),
     (
         ("exclusive use",),
-        "exactly once needs to be the only consumer of its queue: end the other one, or read with use_correlation_id=False",
+        "exactly once must be the only consumer of its queue: stop the other consumer, or set use_correlation_id=False",
     ),
     (
         ("no queue",),
-        "declare the queue, or let the job do so: create_queue=True. If it was deleted while it was read, what was in it is lost",
+        "declare the queue, or let the job do so: create_queue=True. If the queue was deleted during the job, its messages are lost",
     ),
     (("no exchange",), "declare the exchange, and bind queues to it"),
     (
@@ -166,29 +170,29 @@ _REMEDIES = (
         ("access to exchange",),
         "grant the user the right to write to the exchange: rabbitmqctl set_permissions -p VHOST USER CONFIGURE WRITE READ",
     ),
-    (("inequivalent arg",), "the queue is there with other arguments: leave create_queue out"),
+    (("inequivalent arg",), "the queue exists with other arguments: leave create_queue out"),
     (
         ("timed out", "acknowledgement"),
-        "checkpoints take longer than the broker's consumer_timeout: make them more often, or raise it",
+        "checkpoints take longer than the broker's consumer_timeout: checkpoint more often, or increase the timeout",
     ),
     (("message size",), "send smaller messages, or raise the broker's max_message_size"),
 )
 
 
 class Outage:
-    """How long something has not worked: begins with the first failure, ends with a success."""
+    """The duration of an outage. It begins with the first failure and ends with a success."""
 
     def __init__(self, config: RMQConnectionConfig) -> None:
         self._patience = PATIENCE_S if config.automatic_recovery else 0.0
         self._noticed = self._patience + 3.0 * config.requested_heartbeat
-        """A consumer whose machine has gone counts for the broker until its heartbeats have failed to come."""
+        """The broker keeps the consumer of a lost machine until the machine's heartbeats have failed."""
         self._since: float | None = None
 
     def ended(self) -> None:
         self._since = None
 
     def is_too_long(self, error: Exception) -> bool:
-        """Whether to give up after this failure."""
+        """Return whether to give up after this failure."""
         now = time.monotonic()
         self._since = self._since or now
         return now - self._since >= (self._noticed if "exclusive use" in str(error) else self._patience)

@@ -1,12 +1,12 @@
-"""`RMQConnectionConfig`: where RabbitMQ is, as whom, and how patient a connection is."""
+"""`RMQConnectionConfig`: the broker's address, the user, and the timeouts of a connection."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
 
+from penstock.common.credentials.secret_file import read_secret
 from penstock.common.errors import InvalidJob, PlatformError
-from penstock.common.secret_file import read_secret
 
 MOST_PREFETCHED = 65_535
 _PLACE = re.compile(r"(?P<where>([\w.\-]*|\[[\da-fA-F:.]+\])(:\d*)?)(/(?P<vhost>[^/?#]*))?([?#].*)?")
@@ -14,7 +14,8 @@ _PLACE = re.compile(r"(?P<where>([\w.\-]*|\[[\da-fA-F:.]+\])(:\d*)?)(/(?P<vhost>
 
 @dataclass(frozen=True, repr=False)
 class RMQConnectionConfig:
-    """Made by `RMQConnectionConfig.Builder()`. Picklable; has the password only where it was given as text. Times in ms but for the heartbeat's, s."""
+    """The settings that `RMQConnectionConfig.Builder()` builds. They are picklable and contain a password only if it was given as text.
+    Times are in ms, except for the heartbeat in s."""
 
     host: str = "localhost"
     port: int = 5672
@@ -76,25 +77,25 @@ class RMQConnectionConfig:
 
     @property
     def shown(self) -> str:
-        """Without user and password."""
+        """Return the address without user and password."""
         if not self.uri:
             return f"RabbitMQ {self.host}:{self.port}{'' if self.virtual_host == '/' else ' ' + self.virtual_host}"
         place = _PLACE.fullmatch(re.sub(r".*@|\w+://", "", self.uri, count=1, flags=re.DOTALL))
-        if place is None:  # who knows what of it is the password
+        if place is None:  # any part of the text could be the password
             return "RabbitMQ"
         vhost = place["vhost"] or "%2F"
         return f"RabbitMQ {place['where'] or 'localhost'}{'' if vhost in ('%2F', '%2f') else ' ' + vhost}"
 
     def secret(self, kind: type[PlatformError]) -> str | None:
-        """The password of the file, as it is now; None: there is no file.
+        """Return the current password of the file, or None if no file is set.
 
         Raises:
-            PlatformError: of this kind: it cannot be read.
+            PlatformError: the file cannot be read. The error's class is `kind`.
         """
         return read_secret(self.password_file, "password_file", kind) if self.password_file else None
 
     class Builder:
-        """PyFlink's builder, with what Penstock adds."""
+        """PyFlink's builder, with Penstock's additions."""
 
         def __init__(self) -> None:
             self._config = RMQConnectionConfig()
@@ -119,15 +120,15 @@ class RMQConnectionConfig:
             return self._with(password=password)
 
         def set_password_file(self, path: str) -> RMQConnectionConfig.Builder:
-            """Holds the password; read at every connection, so that it is in no payload and can be renewed."""
+            """Set the file with the password. It is read at every connection. So the password is in no payload and can be renewed."""
             return self._with(password_file=path)
 
         def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:
-            """amqp:// or amqps://, with all of host, port, vhost (`%2F`), user and password that are not the defaults."""
+            """Set the amqp:// or amqps:// URI. It has host, port, vhost (`%2F`), user and password, except where the defaults apply."""
             return self._with(uri=uri)
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> RMQConnectionConfig.Builder:
-            """Seconds; 30 unless said. A connection that is silent for twice as long is lost, for both sides."""
+            """Set the heartbeat in seconds. The default is 30. Both sides drop a connection that is silent for twice as long."""
             return self._with(requested_heartbeat=requested_heartbeat)
 
         def set_requested_frame_max(self, requested_frame_max: int) -> RMQConnectionConfig.Builder:
@@ -137,48 +138,47 @@ class RMQConnectionConfig:
             return self._with(requested_channel_max=requested_channel_max)
 
         def set_network_recovery_interval(self, network_recovery_interval: int) -> RMQConnectionConfig.Builder:
-            """Between two tries to connect, ms."""
+            """Set the pause between two attempts to connect, in ms."""
             return self._with(network_recovery_interval=network_recovery_interval)
 
         def set_automatic_recovery(self, automatic_recovery: bool) -> RMQConnectionConfig.Builder:
-            """False: a lost connection fails the job over at once."""
+            """Set whether to reconnect. If False, a lost connection fails the job over at once."""
             return self._with(automatic_recovery=automatic_recovery)
 
         def set_topology_recovery_enabled(self, topology_recovery_enabled: bool) -> RMQConnectionConfig.Builder:
-            """Means nothing here: there is nothing to recover but the consumer."""
+            """Ignore the setting. Only the consumer needs recovery, and it always recovers."""
             return self._with(topology_recovery=topology_recovery_enabled)
 
         def set_connection_timeout(self, connection_timeout: int) -> RMQConnectionConfig.Builder:
-            """ms"""
+            """Set the timeout in ms."""
             return self._with(connection_timeout=connection_timeout)
 
         def set_prefetch_count(self, prefetch_count: int) -> RMQConnectionConfig.Builder:
-            """Messages that are delivered to a consumer and not yet acknowledged; 10,000 unless said."""
+            """Set the maximum number of messages that a consumer has received but not acknowledged. The default is 10,000."""
             return self._with(prefetch_count=prefetch_count)
 
         def build(self) -> RMQConnectionConfig:
-            """
+            """Return the configuration with these settings.
+
             Raises:
-                InvalidJob: something is out of its range.
+                InvalidJob: a setting is out of its range.
             """
             config = self._config
             if not 1 <= config.prefetch_count <= MOST_PREFETCHED:
                 raise InvalidJob(
                     f"prefetch_count={config.prefetch_count}",
-                    remedy=f"1 to {MOST_PREFETCHED:,}: without a bound all of a queue would wait in memory",
+                    remedy=f"set 1 to {MOST_PREFETCHED:,}: without a limit, the whole queue would be loaded into memory",
                 )
             if config.uri and not config.uri.startswith(("amqp://", "amqps://")):
-                raise InvalidJob(
-                    f"the uri of {config.shown} cannot be understood", remedy="write amqp://user@host:5672/vhost"
-                )
+                raise InvalidJob(f"the uri of {config.shown} is invalid", remedy="write amqp://user@host:5672/vhost")
             if "@" in "".join(re.split(r"([/?#])", config.uri.partition("://")[2], maxsplit=1)[1:]):
                 raise InvalidJob(
                     f"the uri of {config.shown} has a '/', '?' or '#' before an '@'",
-                    remedy="write those of user and password as %2F, %3F and %23, an '@' behind them as %40",
+                    remedy="in user and password, escape these characters: '/' is %2F, '?' is %3F, '#' is %23, '@' is %40",
                 )
             if config.requested_heartbeat < 0 or config.connection_timeout <= 0:
                 raise InvalidJob(
                     f"requested_heartbeat={config.requested_heartbeat}, connection_timeout={config.connection_timeout}",
-                    remedy="seconds from 0 (none) on, and ms above 0",
+                    remedy="set seconds of 0 (none) or more, and ms above 0",
                 )
             return config

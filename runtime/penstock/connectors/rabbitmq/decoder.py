@@ -1,21 +1,15 @@
-"""Messages become records, a batch at a time, as Kafka's do."""
+"""Convert messages to records in batches, as for Kafka's messages."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from penstock.common.errors import InvalidJob, RecordFormatError
-from penstock.common.serialization import DeserializationSchema
-from penstock.connectors.formats.record_format import StreamFormat
-from penstock.connectors.kafka.source.deserializer import MessageDecoder, shown
-from penstock.records.batch import Batch, ColumnBatch, RowBatch
+from penstock.common.errors import RecordFormatError
+from penstock.connectors.messages.decoder import MessageDecoder, beginning_of
 
 
 class RMQRejectedMessage(NamedTuple):
-    """A message that could not be read, as it comes out of the side output."""
+    """A message that could not be decoded, as the side output receives it."""
 
     queue: str
     correlation_id: str | bytes | None
@@ -24,31 +18,18 @@ class RMQRejectedMessage(NamedTuple):
 
 
 class BodyDecoder(MessageDecoder):
-    """Of the messages of a queue. Records have the time of their message, where it has one."""
+    """The decoder of a queue's messages. A record gets its message's time if the message has one."""
 
-    def __init__(self, queue: str, schema: DeserializationSchema | StreamFormat, *, rejects: bool) -> None:
-        if not isinstance(schema, DeserializationSchema | StreamFormat):
-            raise InvalidJob(
-                f"{schema!r} is no deserializer of bodies",
-                remedy="give a DeserializationSchema, or a format of lines such as JsonLinesFormat",
-            )
-        super().__init__(schema, rejects=rejects, timestamps=True)
+    def __init__(self, queue: str, schema: Any, *, rejects: bool) -> None:
+        super().__init__(schema, rejects=rejects)
         self._queue = queue
-
-    def _timed(self, batch: Batch, messages: Sequence[Any]) -> Batch:
-        times = [message.time for message in messages]
-        if None in times:
-            return batch
-        if isinstance(batch, ColumnBatch):
-            return batch.with_timestamps(np.array(times, np.int64))
-        return RowBatch(batch.values, times)
 
     def _rejected(self, message: Any, reason: str) -> RMQRejectedMessage:
         return RMQRejectedMessage(self._queue, message.correlation_id, message.body, reason)
 
     def _malformed(self, message: Any, reason: str) -> RecordFormatError:
         return RecordFormatError(
-            f"malformed message in queue {self._queue!r} (correlation id {message.correlation_id!r}): {reason}{shown(message.body)}",
-            remedy="correct the producer, or let such messages go to a side output: RMQSource(…, on_error='side-output'). Until then the "
-            "queue gives it again",
+            f"malformed message in queue {self._queue!r} (correlation id {message.correlation_id!r}): {reason}{beginning_of(message.body)}",
+            remedy="correct the producer, or send such messages to a side output: RMQSource(…, on_error='side-output'). Until then the "
+            "queue redelivers the message",
         )

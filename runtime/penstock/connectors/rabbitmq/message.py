@@ -1,7 +1,7 @@
-"""What a record becomes. Whether it can be sent is known here, where there is still a record to name.
+"""The message that a record becomes. Errors are raised here, where the record is still known and can be named.
 
-A message that cannot be encoded is an error of the connection for pika, and one with too large a header is one for the broker: both would
-end every connection that is made to send it again.
+For pika, a message that cannot be encoded is an error of the connection. For the broker, too large a header is one. Both would end every
+connection that tries to send the message again.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.common.errors import RecordFormatError
+from penstock.connectors.messages.sink import short_repr
 from penstock.connectors.rabbitmq.client import package
 
 Text = str | Callable[[Any], str]
 _SHORT = 255
-"""Bytes of an AMQP short string."""
+"""Maximum bytes of an AMQP short string."""
 _FRAME = 131_072
-"""What RabbitMQ and pika agree on unless told otherwise."""
+"""Default frame size in bytes of RabbitMQ and pika."""
 _AROUND = 20
-"""Bytes of a header's frame before the properties, and the one that ends it."""
+"""Bytes of a header's frame before its properties, and the byte that ends it."""
 
 
 class Message(NamedTuple):
@@ -30,7 +31,7 @@ class Message(NamedTuple):
 
 
 def is_short(text: Any) -> bool:
-    """Whether this can be a name or a routing key."""
+    """Return whether the text is valid as a name or a routing key."""
     try:
         return isinstance(text, str) and len(text.encode()) <= _SHORT
     except UnicodeEncodeError:
@@ -38,10 +39,10 @@ def is_short(text: Any) -> bool:
 
 
 def texts(what: str, given: Text, records: Sequence[Any]) -> list[str]:
-    """One for each record.
+    """Return one text per record.
 
     Raises:
-        RecordFormatError: the function gives something else than a short text.
+        RecordFormatError: the function returns something other than a short text.
     """
     if isinstance(given, str):
         return [given] * len(records)
@@ -49,51 +50,40 @@ def texts(what: str, given: Text, records: Sequence[Any]) -> list[str]:
     for text, record in zip(found, records, strict=True):
         if not is_short(text):
             raise RecordFormatError(
-                f"{what} is {_shown(text)} for {_shown(record)}",
-                remedy="let the function give text of at most 255 bytes of UTF-8",
+                f"{what} is {short_repr(text)} for {short_repr(record)}",
+                remedy="make the function return text of at most 255 bytes of UTF-8",
             )
     return found
 
 
-def checked_bodies(bodies: Sequence[Any], records: Sequence[Any]) -> list[bytes]:
-    """
-    Raises:
-        RecordFormatError: one is not of bytes.
-    """
-    for body, record in zip(bodies, records, strict=True):
-        if not isinstance(body, bytes):
-            raise RecordFormatError(
-                f"the serializer gives {_shown(body)} for {_shown(record)}",
-                remedy="let it give bytes, and filter out before the sink what is to be no message",
-            )
-    return list(bodies)
-
-
 def encodable(given: Mapping[str, Any], record: Any, *, frame: int) -> Any:
-    """pika's properties.
+    """Return pika's properties.
 
     Args:
-        frame: the most bytes of a frame; 0: what RabbitMQ says unless configured.
+        frame: the maximum bytes of a frame. 0: RabbitMQ's default.
 
     Raises:
-        RecordFormatError: RabbitMQ has none like that.
+        RecordFormatError: RabbitMQ does not support such a property.
     """
     make = package().BasicProperties
     try:
         properties = make(**given)
         size = sum(map(len, properties.encode()))
-    except Exception as error:  # an assertion, struct's, pika's: whatever it stumbles over
+    except Exception as error:  # pika's encoder can raise any exception, such as an assertion or struct's errors
         name = next((name for name, value in given.items() if _is_wrong(make, name, value)), "")
         raise RecordFormatError(
-            f"property {name}={_shown(given.get(name))} of the message for {_shown(record)} cannot be encoded: {type(error).__name__}",
-            remedy="names are AMQP's; correlation_id, message_id, expiration, … are text of at most 255 bytes, priority is 0 to 255, timestamp whole seconds; "
-            "headers have text, bytes, int, bool, Decimal, datetime, None, and lists and dicts of these: no float, nothing of numpy's",
+            f"property {name}={short_repr(given.get(name))} of the message for {short_repr(record)} cannot be encoded: {type(error).__name__}",
+            remedy="use AMQP's names. Values of correlation_id, message_id, expiration, … are text of at most 255 bytes. priority is 0 "
+            "to 255. "
+            "timestamp is whole seconds. headers have text, bytes, int, bool, Decimal, datetime, None, and lists and dicts of these. "
+            "They have no float and no numpy types",
         ) from None
     most = (frame or _FRAME) - _AROUND
     if size > most:
         raise RecordFormatError(
-            f"the properties of the message for {_shown(record)} take {size:,} bytes",
-            remedy=f"RabbitMQ takes them in one frame, {most:,} bytes: move what is large into the body, or set_requested_frame_max with the broker's frame_max",
+            f"the properties of the message for {short_repr(record)} take {size:,} bytes",
+            remedy=f"RabbitMQ needs them in one frame of {most:,} bytes: move large values into the body, or set_requested_frame_max to "
+            f"the broker's frame_max",
         )
     return properties
 
@@ -104,8 +94,3 @@ def _is_wrong(make: Any, name: str, value: Any) -> bool:
     except Exception:
         return True
     return False
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -1,17 +1,18 @@
-"""A publisher, in a thread of its own, which answers heartbeats and takes confirmations while the job does something else.
+"""A publisher in its own thread, which handles heartbeats and confirmations while the job does other work.
 
-A message is held until the broker has confirmed it, and sent again on another connection if this one is lost before.
+The publisher keeps a message until the broker has confirmed it. If the connection is lost before, it sends the message again on a new
+one.
 """
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 from penstock.common.errors import PenstockError, SinkError
+from penstock.connectors.messages.inbox import Background
 from penstock.connectors.rabbitmq.client import (
     LOGGER,
     PATIENCE_S,
@@ -19,56 +20,54 @@ from penstock.connectors.rabbitmq.client import (
     errors,
     explained,
     is_passing,
+    message_of,
     package,
     parameters,
-    told,
 )
 from penstock.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.connectors.rabbitmq.message import Message
 
 MOST = 10_000
 MOST_BYTES = 16 << 20
-"""Messages, and bytes of their bodies, that wait for their confirmation before nothing more is taken."""
+"""Maximum number of unconfirmed messages, and maximum bytes of their bodies. At either limit, `send` waits."""
 _CLOSE_S = 5.0
 
 
-class Publisher:
-    """
+class Publisher(Background):
+    """A publisher of messages. It runs in a separate thread.
+
     Args:
-        name: of the connection, for the broker's operator.
+        name: the connection's name, for the broker's operator.
     """
 
     def __init__(self, config: RMQConnectionConfig, name: str) -> None:
+        super().__init__()
         self._config = config
         self._name = name
-        self._changed = threading.Condition()
         self._outgoing: deque[Message] = deque()
         self._unconfirmed: dict[int, Message] = {}
-        """By tag, in order; of the connection there is."""
+        """Unconfirmed messages of the current connection by tag, in order."""
         self._waiting = self._bytes = 0
-        self._error: PenstockError | None = None
         self._moved_at = time.monotonic()
         self._is_blocked = False
-        self._closing = False
         self._connection: Any = None
         self._channel: Any = None
         self._lost: Exception | None = None
         self._tag = 0
         self._outage = Outage(config)
-        self._thread = threading.Thread(target=self._run, name=f"rabbitmq {name}", daemon=True)
-        self._thread.start()
+        self._thread = self._start(f"rabbitmq {name}", self._run)
 
     # --- the task's side --------------------------------------------------------------------------------------
 
     def send(self, messages: list[Message]) -> None:
-        """Waits while too many are on their way.
+        """Send messages. Wait while too many are unconfirmed.
 
         Raises:
-            SinkError: the broker has refused or not routed a message, or does not take any.
+            SinkError: the broker has rejected or not routed a message, or accepts none.
         """
         for part, size in _parts(messages):
             self._wait(MOST - len(part), max(0, MOST_BYTES - size))
-            with self._changed:
+            with self.changed:
                 if not self._waiting:
                     self._moved_at = time.monotonic()
                 self._waiting += len(part)
@@ -77,36 +76,37 @@ class Publisher:
             self._call(self._pump)
 
     def flush(self) -> None:
-        """Wait until the broker has confirmed all.
+        """Wait until the broker has confirmed all messages.
 
         Raises:
             SinkError: see `send`.
         """
         self._wait(0, MOST_BYTES)
 
-    def look(self) -> None:
-        """
+    def check(self) -> None:
+        """Raise the error of the publisher's thread, if it has failed.
+
         Raises:
             SinkError: see `send`.
         """
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
     def _wait(self, most: int, most_bytes: int) -> None:
-        with self._changed:
-            while self._error is None and (self._waiting > most or self._bytes > most_bytes):
-                self._changed.wait(1.0)
+        with self.changed:
+            while self.error is None and (self._waiting > most or self._bytes > most_bytes):
+                self.changed.wait(1.0)
                 silent = time.monotonic() - self._moved_at
                 if silent > 2 * PATIENCE_S:
                     raise SinkError(
                         f"{self._config.shown} has confirmed none of {self._waiting} messages for {silent:.0f} s"
-                        f"{': it takes none, for want of memory or disk' if self._is_blocked else ''}",
-                        remedy="see the broker's alarms (rabbitmq-diagnostics alarms) and its queues; the job tries again when it fails over",
+                        f"{': it accepts none, because it is short of memory or disk' if self._is_blocked else ''}",
+                        remedy="check the broker's alarms (rabbitmq-diagnostics alarms) and its queues; the job retries when it fails over",
                     )
-        self.look()
+        self.check()
 
     def close(self) -> None:
-        self._closing = True
+        self._stop()
         self._call(self._close)
         self._thread.join(_CLOSE_S)
 
@@ -118,27 +118,20 @@ class Publisher:
     # --- the thread -------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        try:
-            while not self._closing:
-                error = self._serve()
-                if self._closing or self._error is not None:
-                    break
-                if not is_passing(error) or self._outage.is_too_long(error):
-                    raise error
-                LOGGER.warning("%s: %s; it is tried again", self._config.shown, told(error))
-                time.sleep(self._config.network_recovery_interval / 1000)
-        except PenstockError as error:
-            self._fail(error)
-        except Exception as error:
-            self._fail(explained(self._config, SinkError, error))
+        while not self._is_closed:
+            error = self._serve()
+            if self._is_closed or self.error is not None:
+                break
+            if not is_passing(error) or self._outage.is_too_long(error):
+                raise error
+            LOGGER.warning("%s: %s; retrying", self._config.shown, message_of(error))
+            time.sleep(self._config.network_recovery_interval / 1000)
 
-    def _fail(self, error: PenstockError) -> None:
-        with self._changed:
-            self._error = self._error or error
-            self._changed.notify_all()
+    def _explained(self, error: Exception) -> PenstockError:
+        return explained(self._config, SinkError, error)
 
     def _serve(self) -> Exception:
-        """One connection, from its beginning to its end; why it has ended."""
+        """Run one connection until it ends, and return the reason for its end."""
         self._lost = None
         self._is_blocked = False
         connection = package().SelectConnection(
@@ -150,7 +143,7 @@ class Publisher:
         connection.add_on_connection_blocked_callback(lambda *_: self._on_blocked(is_blocked=True))
         connection.add_on_connection_unblocked_callback(lambda *_: self._on_blocked(is_blocked=False))
         self._connection = connection
-        if self._closing:
+        if self._is_closed:
             self._call(self._close)
         try:
             connection.ioloop.start()
@@ -170,7 +163,7 @@ class Publisher:
 
     def _on_ready(self, channel: Any) -> None:
         self._channel = channel
-        if not self._outgoing:  # else one of them may be what ends connections
+        if not self._outgoing:  # otherwise one of these messages may be the one that ends connections
             self._outage.ended()
         self._pump()
 
@@ -191,29 +184,29 @@ class Publisher:
             message = self._unconfirmed.get(last)
             self._fail(
                 SinkError(
-                    f"{self._config.shown} has refused a message{_to(message)}",
-                    remedy="a queue is full (x-max-length with reject-publish), or could not store it: see the broker's log; the job writes it again "
-                    "when it fails over",
+                    f"{self._config.shown} has rejected a message{_to(message)}",
+                    remedy="a queue is full (x-max-length with reject-publish) or could not store the message: see the broker's log. "
+                    "The job writes it again when it fails over",
                 )
             )
             return
         if method.multiple:
             tags = []
-            for tag in self._unconfirmed:  # in order
+            for tag in self._unconfirmed:  # in ascending order
                 if tag > last:
                     break
                 tags.append(tag)
         else:
             tags = [last]
         self._outage.ended()
-        with self._changed:
+        with self.changed:
             for tag in tags:
                 message = self._unconfirmed.pop(tag, None)
                 if message is not None:
                     self._waiting -= 1
                     self._bytes -= len(message.body)
             self._moved_at = time.monotonic()
-            self._changed.notify_all()
+            self.changed.notify_all()
 
     def _on_return(self, _channel: Any, method: Any, _properties: Any, body: bytes) -> None:
         where = _to(Message(method.exchange, method.routing_key, body, None))
@@ -236,7 +229,7 @@ class Publisher:
         connection = self._connection
         if connection is not None and connection.is_open:
             connection.close()
-        elif connection is not None and self._closing and not connection.is_closing:
+        elif connection is not None and self._is_closed and not connection.is_closing:
             connection.ioloop.stop()
 
     def _on_end(self, connection: Any, reason: Any) -> None:
@@ -245,7 +238,7 @@ class Publisher:
 
 
 def _parts(messages: list[Message]) -> Iterator[tuple[list[Message], int]]:
-    """As many at once as may be on their way, with the bytes of their bodies. A larger one goes alone."""
+    """Yield as many messages at a time as may be unconfirmed, with their body bytes. A larger message goes alone."""
     part: list[Message] = []
     size = 0
     for message in messages:

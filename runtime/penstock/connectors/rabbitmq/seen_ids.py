@@ -1,37 +1,27 @@
-"""The ids of messages whose records are in the job's state and that may come again.
+"""The ids of messages that are in the job's state and may be redelivered.
 
-A message may come again until the broker has its acknowledgement, and for a while after, for a broker that is killed forgets
-acknowledgements that it had not written yet. What it gives again it gives before what it has never given. So an id is
-forgotten when its message was acknowledged, the connection has stood for a time since, and a message has come then
-that is no repetition, or the queue was empty.
+The broker may redeliver a message until it has the acknowledgement. It may do so even later, because a killed broker loses
+acknowledgements that it had not written yet. It redelivers old messages before it delivers new ones. So an id is forgotten when
+
+- its message was acknowledged,
+- the connection has been up for some time since then, and
+- after that, a new message arrived or the queue was empty.
 """
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections import Counter, deque
-from dataclasses import dataclass
+from penstock.connectors.messages import seen_ids
+from penstock.connectors.messages.seen_ids import IdGroup, as_text, from_text
 
-_SIZE = 16
 _NEVER = float("inf")
 
 
-@dataclass
-class _Group:
-    """Of the messages that were read between two checkpoints."""
+class SeenIds(seen_ids.SeenIds):
+    """The ids of messages that may be redelivered. Times are those of the monotonic clock.
 
-    checkpoint_id: int
-    ids: list[bytes]
-    is_acknowledged: bool = False
-    forget_at: float = _NEVER
-
-
-class SeenIds:
-    """
     Args:
-        position: what `position` gave; "": none.
-        kept_s: how long an id stays after its acknowledgement.
+        position: a former value of `position`. "": none.
+        kept_s: how long an id is kept after its acknowledgement, in seconds.
 
     >>> seen = SeenIds("", 10.0)
     >>> seen.add("a"), seen.add("b"), seen.add("a")
@@ -41,53 +31,24 @@ class SeenIds:
     """
 
     def __init__(self, position: str, kept_s: float) -> None:
-        self._kept_s = kept_s
-        self._groups: deque[_Group] = deque()
-        self._new: list[bytes] = []
-        found = base64.b64decode(position)
-        ids = [found[begin : begin + _SIZE] for begin in range(0, len(found), _SIZE)]
-        if ids:
-            # those not acknowledged come at once, as soon as there is a connection; nobody knows which
-            self._groups.append(_Group(0, ids, is_acknowledged=True))
-        self._counts = Counter(ids)
-
-    def __len__(self) -> int:
-        return len(self._counts)
-
-    def add(self, id: str | bytes) -> bool:
-        """Whether it is new. One that is not waits for an acknowledgement once more."""
-        digest = hashlib.blake2b(id if isinstance(id, bytes) else id.encode(), digest_size=_SIZE).digest()
-        is_new = digest not in self._counts
-        self._counts[digest] += 1
-        self._new.append(digest)
-        return is_new
-
-    def snapshot(self, checkpoint_id: int) -> None:
-        """What was read until now is in this checkpoint."""
-        if self._new:
-            self._groups.append(_Group(checkpoint_id, self._new))
-            self._new = []
-
-    def acknowledged(self, checkpoint_id: int, now: float) -> None:
-        """The broker has the acknowledgements of all that is in this checkpoint."""
-        for group in self._groups:
-            if group.checkpoint_id <= checkpoint_id and not group.is_acknowledged:
-                group.is_acknowledged, group.forget_at = True, now + self._kept_s
+        ids = from_text(position)
+        # Messages that are not acknowledged are redelivered as soon as a connection exists. It is unknown which ones these are.
+        super().__init__([IdGroup(0, ids, _NEVER)] if ids else [], kept_s)
 
     def connected(self, now: float) -> None:
-        """What was acknowledged on another connection may come again on this one, if the broker has died meanwhile."""
+        """Restart the waiting times: if the broker has crashed, messages acknowledged on an old connection may be redelivered on this
+        one."""
         for group in self._groups:
-            if group.is_acknowledged:
+            if group.forget_at is not None:
                 group.forget_at = now + self._kept_s
 
     def forget(self, at: float) -> None:
-        """`at`: when a message came that is no repetition, or the queue was empty; all that was delivered before has been added."""
-        while self._groups and self._groups[0].forget_at < at:
-            for digest in self._groups.popleft().ids:
-                self._counts[digest] -= 1
-                if not self._counts[digest]:
-                    del self._counts[digest]
+        """Forget old ids. The caller has added all messages that were delivered before.
+
+        `at`: the time when a new message arrived or the queue was empty."""
+        while self._groups and (forget_at := self._groups[0].forget_at) is not None and forget_at < at:
+            self._forget(self._groups.popleft())
 
     @property
     def position(self) -> str:
-        return base64.b64encode(b"".join([*self._counts])).decode("ascii")
+        return as_text([*self._counts])

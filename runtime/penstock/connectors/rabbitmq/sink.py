@@ -1,4 +1,4 @@
-"""`RMQSink`: records as messages.
+"""`RMQSink`: publish records as messages.
 
 RMQSink(config, "alerts", JsonLinesEncoder())
 RMQSink(config, "", JsonLinesEncoder(), exchange="alerts", routing_key=lambda alert: alert.station)
@@ -6,34 +6,33 @@ RMQSink(config, "", JsonLinesEncoder(), exchange="alerts", routing_key=lambda al
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.common.serialization import Encoder, SerializationSchema
-from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
+from penstock.connectors.core.sink import SinkWriter, WriterContext
+from penstock.connectors.messages.sink import MessageSink
 from penstock.connectors.rabbitmq.client import connected, explained, package, refusal_of
 from penstock.connectors.rabbitmq.config import RMQConnectionConfig
-from penstock.connectors.rabbitmq.message import Message, Text, checked_bodies, encodable, is_short, texts
+from penstock.connectors.rabbitmq.message import Message, Text, encodable, is_short, texts
 from penstock.connectors.rabbitmq.publisher import Publisher
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 
 _PERSISTENT = {"delivery_mode": 2}
 
 
-class RMQSink(Sink):
-    """At least once.
+class RMQSink(MessageSink):
+    """A sink with at-least-once delivery.
 
     Args:
-        connection_config: where the broker is.
-        queue_name: of the queue, which must be there; "" where an exchange is given.
-        serialization_schema: of bodies: a schema, or an encoder of lines such as `JsonLinesEncoder`, which encodes many at once.
-        exchange: instead of a queue: an exchange, or a function of a record that gives one.
-        routing_key: the same; "" unless given.
-        properties: a function of a record that gives properties of its message, by their names in AMQP: correlation_id, message_id, headers, priority,
-            expiration, content_type, … Messages are persistent unless `delivery_mode` says otherwise.
-        create_queue: declare the queue, durable, if it is not there.
+        connection_config: the connection to the broker.
+        queue_name: the name of an existing queue, or "" if an exchange is given.
+        serialization_schema: the encoder of bodies: a schema, or an encoder of lines such as `JsonLinesEncoder`, which encodes batches.
+        exchange: an exchange instead of a queue, or a function from a record to its exchange.
+        routing_key: a routing key, or a function from a record to its routing key. The default is "".
+        properties: a function from a record to its message's properties, by their names in AMQP: correlation_id, message_id, headers,
+            priority, expiration, content_type, … Messages are persistent unless `delivery_mode` is set.
+        create_queue: declare the queue as a durable one if it does not exist.
     """
 
     def __init__(
@@ -59,35 +58,23 @@ class RMQSink(Sink):
                     f"a RabbitMQ sink to {text[:100]!r}…",
                     remedy="names and routing keys are text of at most 255 bytes of UTF-8",
                 )
-        if not isinstance(serialization_schema, SerializationSchema | Encoder):
-            raise InvalidJob(
-                f"{serialization_schema!r} is no serializer of bodies",
-                remedy="give a SerializationSchema such as SimpleStringSchema(), or JsonLinesEncoder()",
-            )
+        super().__init__(serialization_schema)
         self.config = connection_config
         self.queue = queue_name
-        self.schema = serialization_schema
         self.exchange: Text = "" if exchange is None else exchange
         self.routing_key: Text = queue_name or routing_key
         self.properties = properties
         self.create_queue = create_queue
 
-    def with_input_type(self, type_info: Any) -> Sink:
-        if not isinstance(self.schema, Encoder):
-            return self
-        typed = copy.copy(self)
-        typed.schema = self.schema.with_input_type(type_info)
-        return typed
-
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
         return RMQWriter(self, f"{context.uid} {context.subtask}")
 
     def messages(self, records: list[Any]) -> list[Message]:
-        """
+        """Return the messages of the records.
+
         Raises:
-            RecordFormatError: a record does not fit, or a function gives for it what no message can have.
+            RecordFormatError: a record does not fit, or a function returns a value that no message can have.
         """
-        bodies = checked_bodies(KafkaRecordSerializationSchema("", self.schema).values(records), records)
         exchanges, keys = texts("exchange", self.exchange, records), texts("routing key", self.routing_key, records)
         if self.properties is None:
             properties = [package().BasicProperties(**_PERSISTENT)] * len(records)
@@ -96,12 +83,13 @@ class RMQSink(Sink):
             properties = [
                 encodable({**_PERSISTENT, **self.properties(record)}, record, frame=most) for record in records
             ]
-        return list(map(Message, exchanges, keys, bodies, properties))
+        return list(map(Message, exchanges, keys, self.bodies(records), properties))
 
     def validate(self) -> None:
-        """
+        """Check before the job starts that the broker is accessible, and that the queue or exchange exists.
+
         Raises:
-            SinkError: the broker does not answer or does not let us, or there is no such queue, exchange or right.
+            SinkError: the broker does not answer or refuses access, or the queue, the exchange or a right is missing.
         """
         with connected(self.config, SinkError) as connection:
             if self.queue:
@@ -117,7 +105,7 @@ class RMQSink(Sink):
 
 
 class RMQWriter(SinkWriter):
-    """At a barrier it waits until all is confirmed."""
+    """A writer that waits at each barrier until the broker has confirmed all messages."""
 
     def __init__(self, sink: RMQSink, name: str) -> None:
         self._sink = sink
@@ -127,7 +115,7 @@ class RMQWriter(SinkWriter):
         self._publisher.send(self._sink.messages(values))
 
     def flush(self) -> None:
-        self._publisher.look()
+        self._publisher.check()
 
     def prepare_commit(self, checkpoint_id: int) -> list[Any]:
         self._publisher.flush()

@@ -2,21 +2,25 @@
 
 **Guarantees.**
 
-    RedisStreamSource                reads streams by the ids of their entries, which are the positions: exactly. No consumer group is needed
-    RedisStreamSink, EXACTLY_ONCE    entries wait in their checkpoint; when it is complete the JobManager adds them by a script that notes, in the same step, how
-                                     many of which checkpoint are in, and looks first (`committer`)
-    RedisStreamSink, AT_LEAST_ONCE   subtasks add them; a checkpoint waits until the server has taken everything
-    RedisLookup                      strings or hashes of keys, beside a stream; believed for a time
-    RedisSink                        commands that may be carried out twice (SET, HSET, ZADD, DEL, …), in order: each key ends as its last ones say
+    RedisStreamSource                reads streams exactly once: entry ids are the positions. It needs no consumer group
+    RedisStreamSink, EXACTLY_ONCE    stores entries in the checkpoint. When it is complete, the JobManager adds them with a script. The
+                                     script checks and records, in the same step, how many entries of which checkpoint it has added
+                                     (`committer`)
+    RedisStreamSink, AT_LEAST_ONCE   subtasks add entries. A checkpoint waits until the server has accepted all of them
+    RedisLookup                      looks up strings or hashes by key, to enrich a stream. It caches answers for a time
+    RedisSink                        sends idempotent commands (SET, HSET, ZADD, DEL, …) in order: the last one wins
 
-What the server has taken is as durable as the server makes it: with `appendfsync everysec` one that dies forgets up to a second, entries and notes alike, and
-nobody writes them again. A server that has forgotten what was read of it is an error of the source.
+Accepted data is as durable as the server's settings make it. If a server with `appendfsync everysec` crashes, it loses up to one second
+of
+entries and notes, and the job does not write them again. The source raises an error if the server has lost entries that the job has read.
 
-**Options.** `url` is redis-py's ("redis://user@host:6379/0", "rediss://…?ssl_ca_certs=…"); `password_file` names a file with the password, read at every connection.
+**Options.** `url` is a URL for redis-py ("redis://user@host:6379/0", "rediss://…?ssl_ca_certs=…"). `password_file` names a file with the
+password. The file is read at every connection.
 
-**Errors.** A server that does not answer, a wrong password, a stream or right that is missing, a key of another type, a replica and a cluster are errors
-before the job starts, each with what to do. At run time a lost, loading or full server is tried again for half a minute (`patience`), a command that it
-refuses is not.
+**Errors.** These are errors before the job starts: an unreachable server, a wrong password, a missing stream or
+right, and a key of another type. A replica and a cluster are errors too. Each error has a remedy. At run time, the connector retries a lost, loading or full server for half a minute
+(`patience`). It does not retry a command that the server rejects.
 
-**Sizing.** A connection for each subtask, one for the JobManager. Exactly once, all entries go through its one process, 1,000 in a step of the server's.
+**Sizing.** Each subtask has one connection, and the JobManager has one. If the guarantee is EXACTLY_ONCE, all entries pass through the
+JobManager's process, 1,000 per step.
 """

@@ -1,4 +1,4 @@
-"""Connections to Redis, what its refusals mean, and whether another try would help."""
+"""Connections to Redis, the meaning of its error replies, and whether a retry can help."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from penstock.common.credentials.secret_file import read_secret
 from penstock.common.errors import InvalidJob, PlatformError
-from penstock.common.extras import module_of_extra
-from penstock.common.secret_file import read_secret
+from penstock.common.program.extras import import_extra
 
 E = TypeVar("E", bound=PlatformError)
 T = TypeVar("T")
 
 CONNECT_S = 5.0
 REQUEST_S = 10.0
-"""Until a request without an answer counts as lost."""
+"""Seconds without an answer after which a request counts as lost."""
 _FIRST_WITH_COUNTS = 7
 _LONGEST_PAUSE_S = 3.0
 _PASSING = ("LOADING", "MASTERDOWN", "READONLY", "OOM", "MISCONF", "CLUSTERDOWN", "TRYAGAIN", "BUSY", "NOREPLICAS")
-"""How refusals begin that may end without anybody's doing: the server starts, fails over, makes room, or is busy with a script."""
+"""Prefixes of errors that can end without a user's action: the server starts, fails over, frees memory, or runs a script."""
 _WORDS_OF = {
     "ReadOnlyError": "READONLY",
     "BusyLoadingError": "LOADING",
@@ -37,33 +37,33 @@ _WORDS_OF = {
     "AskError": "MOVED",
     "ClusterCrossSlotError": "CROSSSLOT",
 }
-"""redis-py takes some words away from what the server said."""
+"""The error prefixes that redis-py removes from the server's message, by its exception class."""
 _REMEDIES = (
     (("WRONGPASS", "NOAUTH"), "check user and password: redis://user@host:6379 and password_file"),
     (("NOPERM",), "grant the job's user the command and the key: ACL SETUSER user +command ~key"),
-    (("WRONGTYPE",), "the key holds another type: name another key, or remove that one"),
+    (("WRONGTYPE",), "the key holds another type: choose another key, or delete that one"),
     (
         ("OOM",),
-        "the server is full: raise its maxmemory, or bound what is kept (ttl=, max_length=)",
+        "the server is full: raise its maxmemory, or limit what is kept (ttl=, max_length=)",
     ),
-    (("READONLY",), "this is a replica: name the primary, or the address that follows it"),
+    (("READONLY",), "this is a replica: use the address of the primary, or one that always points to it"),
     (
         ("MOVED", "CROSSSLOT"),
-        "this is a Redis Cluster, whose keys are on several servers: name a server (or a proxy) that holds all of them",
+        "this is a Redis Cluster, whose keys are on several servers: use a server (or a proxy) that holds all of them",
     ),
-    (("MISCONF",), "the server cannot save to its disk: look at its log, give it room"),
-    (("LOADING",), "the server reads its data: the job tries again when it fails over"),
-    (("MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS"), "the server has lost others that it needs: look at its log"),
+    (("MISCONF",), "the server cannot save to its disk: check its log and free disk space"),
+    (("LOADING",), "the server is loading its data: the job tries again when it fails over"),
+    (("MASTERDOWN", "CLUSTERDOWN", "NOREPLICAS"), "the server has lost other servers that it needs: check its log"),
 )
 
 
 def package(name: str = "redis") -> Any:
-    return module_of_extra(name, "redis", "Redis")
+    return import_extra(name, "redis", "Redis")
 
 
 @dataclass(frozen=True, repr=False)
 class Server:
-    """Where, and as whom. Picklable; holds no password but what `url` itself has."""
+    """The server's address and user. It is picklable, and holds no password except one in `url`."""
 
     url: str
     password_file: str = ""
@@ -73,7 +73,7 @@ class Server:
         scheme = self.url.partition("://")[0] if isinstance(self.url, str) else ""
         if scheme not in ("redis", "rediss", "unix"):
             raise InvalidJob(
-                f"the url of {self.shown} cannot be understood",
+                f"the url of {self.shown} is invalid",
                 remedy="write 'redis://user@host:6379/0', or rediss:// for TLS",
             )
 
@@ -81,10 +81,12 @@ class Server:
         return f"Server({self.shown})"
 
     def options(self, kind: type[PlatformError], name: str = "") -> dict[str, Any]:
-        """Beside `url`, with the password as its file has it now. Nothing is tried again but by us: who adds to a stream must know.
+        """Return the client's options that are not in `url`, with the current password of the file. The client's own retries are off.
+
+        A writer to a stream must know about every retry, so only this module retries.
 
         Raises:
-            PlatformError: of this kind: the file cannot be read.
+            PlatformError: the file cannot be read. The error's class is `kind`.
         """
         given: dict[str, Any] = {
             "protocol": 2,
@@ -98,10 +100,10 @@ class Server:
         return given
 
     def connect(self, kind: type[PlatformError]) -> Any:
-        """A client whose server has answered.
+        """Return a client whose server has answered.
 
         Raises:
-            PlatformError: of this kind: the server does not answer, or does not let us; says what to do.
+            PlatformError: the server does not answer, or refuses access. The error's class is `kind`, and it names the remedy.
         """
         redis = package()
         client = None
@@ -115,14 +117,14 @@ class Server:
                 client.close()
             if not isinstance(error, redis.RedisError | OSError):
                 raise InvalidJob(
-                    f"the url of {self.shown} cannot be understood: {type(error).__name__}",
+                    f"the url of {self.shown} is invalid: {type(error).__name__}",
                     remedy="write 'redis://user@host:6379/0', or rediss:// for TLS",
-                ) from None  # it may show the password
+                ) from None  # the cause may contain the password
             raise self.explained(kind, "cannot connect", error) from error
 
     @property
     def shown(self) -> str:
-        """Host and database, without user and password."""
+        """Return host and database, without user and password."""
         try:
             found = urlsplit(self.url)
             return f"Redis {found.hostname or 'localhost'}:{found.port or 6379}{found.path if found.path not in ('/', '/0') else ''}"
@@ -130,22 +132,23 @@ class Server:
             return "Redis"
 
     def explained(self, kind: type[E], what: str, error: BaseException) -> E:
-        text = told(error)
+        text = message_of(error)
         return kind(f"{self.shown}: {what}: {text}", remedy=_remedy(error, text))
 
     def check_version(self, client: Any, kind: type[PlatformError]) -> None:
-        """
+        """Check the server's version.
+
         Raises:
-            PlatformError: of this kind: the server does not count the entries of its streams.
+            PlatformError: the server is too old to count the entries of its streams. The error's class is `kind`.
         """
         version = str(client.info("server").get("redis_version", ""))
         found = re.match(r"\d+", version)
         if found is not None and int(found[0]) < _FIRST_WITH_COUNTS:
-            raise kind(f"{self.shown} is Redis {version}", remedy="streams are read and written of Redis 7 and later")
+            raise kind(f"{self.shown} is Redis {version}", remedy="upgrade the server: streams need Redis 7 or later")
 
 
 class Connection:
-    """A client that is made anew when it was lost, and how long that is borne."""
+    """A client that reconnects after a lost connection, for a limited time."""
 
     def __init__(self, server: Server, kind: type[PlatformError], patience: float) -> None:
         self.server = server
@@ -153,13 +156,13 @@ class Connection:
         self._patience = patience
         self._client: Any = None
         self.stopped: Callable[[], bool] = lambda: False
-        """Whether nobody waits any more."""
+        """Return whether the caller no longer waits."""
 
     def run(self, what: str, work: Callable[[Any], T]) -> T:
-        """What `work` makes of a client; it is called again when that has failed in passing.
+        """Return the result of `work(client)`. Call `work` again after a temporary failure.
 
         Raises:
-            PlatformError: of this connection's kind: the server is lost for long, or refuses it.
+            PlatformError: the server is unavailable for too long, or rejects the request. The error's class is the connection's `kind`.
         """
         end, pause = time.monotonic() + self._patience, 0.1
         while True:
@@ -188,7 +191,7 @@ class Connection:
 
 
 def word(error: BaseException) -> str:
-    """What a refusal begins with: "WRONGTYPE"."""
+    """Return the prefix of an error reply, such as "WRONGTYPE"."""
     for kind in type(error).__mro__:
         if kind.__name__ in _WORDS_OF:
             return _WORDS_OF[kind.__name__]
@@ -197,18 +200,18 @@ def word(error: BaseException) -> str:
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether another try may succeed without anybody doing anything."""
+    """Return whether a retry may succeed without a user's action."""
     redis = package()
     found = word(error)
     if found in ("WRONGPASS", "NOAUTH", "NOPERM"):
-        return False  # redis-py takes them for lost connections
+        return False  # redis-py treats these as lost connections
     if isinstance(error, redis.ConnectionError | redis.TimeoutError | OSError):
         return "CERTIFICATE_VERIFY_FAILED" not in str(error)
     return found in _PASSING
 
 
-def told(error: BaseException) -> str:
-    """The server's own words, with the one they begin with."""
+def message_of(error: BaseException) -> str:
+    """Return the server's message, including its prefix."""
     text = " ".join((str(error) or type(error).__name__).split())[:1000]
     found = word(error)
     return text if not found or found in text else f"{found} {text}"
@@ -220,7 +223,5 @@ def _remedy(error: BaseException, text: str) -> str:
         if found in words or any(text.startswith(name) or f" {name} " in text for name in words):
             return remedy
     if isinstance(error, package().ResponseError) and not isinstance(error, package().ConnectionError):
-        return "correct what the job asks of the server"
-    return (
-        "check that the server runs, host, port, TLS settings and the network; the job tries again when it fails over"
-    )
+        return "correct the job's request"
+    return "check that the server runs, and check host, port, TLS settings and the network; the job retries when it fails over"

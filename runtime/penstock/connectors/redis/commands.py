@@ -1,4 +1,4 @@
-"""Commands that may be carried out a second time, and a pipeline of them that comes through whole and in order."""
+"""Idempotent commands, and a pipeline that delivers all of them in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.common.errors import SinkError
 from penstock.connectors.redis.client import Connection, is_passing, package
 
 Command = tuple[Any, ...]
-"""A name and its arguments: what `encoded` takes."""
+"""A command's name and its arguments, each of a type that `encoded` accepts."""
 FORMS = "str, bytes, int, float or Decimal"
 
 _TWICE = {
@@ -40,19 +40,21 @@ _WITH_TTL = {"SETEX", "PSETEX", "PUBLISH"}
 
 
 def checked(given: Any, record: Any, ttl_ms: int) -> list[Command]:
-    """The commands that a record was mapped to, with those that let them expire.
+    """Return the commands that a record was mapped to, plus the commands that set their expiry.
 
     Raises:
-        SinkError: one is no command, or may not be carried out twice.
+        SinkError: a value is not a command, or the command is not idempotent.
     """
     commands: list[Command] = []
     for command in [given] if isinstance(given, tuple) else [] if given is None else given:
         if not isinstance(command, tuple) or len(command) < 2 or not isinstance(command[0], str):
-            raise _wrong(command, record, "is no command", "give ('SET', key, value), or a list of such, or None")
+            raise _wrong(
+                command, record, "is not a command", "return ('SET', key, value), or a list of such tuples, or None"
+            )
         arguments = [encoded(value) for value in command[1:]]
         if None in arguments:
             strange = command[1 + arguments.index(None)]
-            raise _wrong(command, record, f"has {strange!r}, which Redis has no form for", f"give {FORMS}")
+            raise _wrong(command, record, f"has {strange!r}, which has no Redis representation", f"give {FORMS}")
         name = command[0].upper()
         options = takewhile(_ZADD_OPTIONS.__contains__, (argument.upper() for argument in arguments[1:] if argument))
         adds_up = name == "ZADD" and b"INCR" in options
@@ -60,11 +62,11 @@ def checked(given: Any, record: Any, ttl_ms: int) -> list[Command]:
             raise _wrong(
                 command,
                 record,
-                "would count twice what a restart writes again",
-                f"keep the sum in the job's state and write it: {', '.join(sorted(_TWICE))}; into streams by RedisStreamSink",
+                "is not idempotent: a restart would count values twice",
+                f"keep the sum in the job's state and write it: {', '.join(sorted(_TWICE))}; write to streams with RedisStreamSink",
             )
         if ttl_ms and name == "MSET":
-            raise _wrong(command, record, "has several keys, which ttl= does not reach", "give a SET for each key")
+            raise _wrong(command, record, "has several keys, but ttl= applies to one", "return one SET per key")
         commands.append((name, *arguments))
         if ttl_ms and name not in _WITHOUT_TTL and name not in _WITH_TTL:
             commands.append(("PEXPIRE", arguments[0], ttl_ms))
@@ -72,7 +74,8 @@ def checked(given: Any, record: Any, ttl_ms: int) -> list[Command]:
 
 
 def encoded(value: Any) -> bytes | None:
-    """What Redis holds of a value: numbers of numpy and of enums, too, by what they are; None: there is no form for it.
+    """Return the bytes that Redis stores for a value, or None if it has no Redis representation. Numbers of numpy and enums count as
+    numbers.
 
     >>> encoded(np.float32(0.1)), encoded(np.float16(0.1)), encoded(np.float64(0.1))
     (b'0.1', b'0.1', b'0.1')
@@ -84,13 +87,13 @@ def encoded(value: Any) -> bytes | None:
     if isinstance(value, np.datetime64 | np.timedelta64 | np.void):
         return None
     if isinstance(value, np.floating):
-        return str(value).encode()  # as many digits as its own size needs
+        return str(value).encode()  # as many digits as the type's precision needs
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):
         try:
             return value.encode()
-        except UnicodeEncodeError:  # half of a surrogate pair
+        except UnicodeEncodeError:  # a lone surrogate
             return None
     if isinstance(value, bytes):
         return bytes(value)
@@ -106,23 +109,25 @@ def _shown(part: Any) -> str:
 
 
 def _wrong(command: Any, record: Any, what: str, remedy: str) -> SinkError:
-    return SinkError(f"{str(command)[:200]}, made of {str(record)[:200]}, {what}", remedy=remedy)
+    return SinkError(f"{str(command)[:200]}, made from {str(record)[:200]}, {what}", remedy=remedy)
 
 
 class Pipeline:
-    """Sends commands many at a time. What was lost, or refused in passing, is sent again from there on, in order."""
+    """A sender of many commands at a time. After a lost connection or a temporary error, it continues in order with the first unconfirmed
+    one."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._left: Sequence[Command] = ()
 
     def send(self, commands: Sequence[Command]) -> None:
-        """
+        """Send the commands in order, and wait for their results.
+
         Raises:
-            SinkError: a command was refused, or the server is lost for long.
+            SinkError: the server rejects a command, or is unavailable for too long.
         """
         self._left = commands
-        self._connection.run(f"{len(commands)} commands were not taken", self._try)
+        self._connection.run(f"{len(commands)} commands were not accepted", self._try)
 
     def _try(self, client: Any) -> None:
         pipeline = client.pipeline(transaction=False)

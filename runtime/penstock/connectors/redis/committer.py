@@ -1,10 +1,11 @@
-"""The entries of a checkpoint, each added once, whatever becomes of the answers.
+"""Add the entries of a checkpoint exactly once, even if answers are lost.
 
-A script adds some entries and notes in the same step, in a hash of the sink's, how many of which checkpoint are in. It is told how many that should be before, and adds nothing
-if there are others: whoever asks a second time, or beside another one, is told how far it is and goes on from there. A script is one step for the
-server, for its replicas and for its file.
+A script adds some entries. In the same step it records in a hash how many entries of which checkpoint the sink has added. The caller
+passes the expected number, and the script adds nothing if the recorded number differs. A caller that retries, or runs beside another one,
+gets the recorded number and continues from there. A script is one atomic step for the server, its replicas and its append-only file.
 
-A script that fails in the middle would leave what it has done. So everything that can be refused (keys of another type, memory, rights) is asked for before its first entry.
+A script that fails in the middle would not undo its earlier commands. So the script checks everything that the server can reject (keys of
+another type, memory, rights) before it adds the first entry.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from collections import defaultdict
 from typing import Any
 
 from penstock.common.errors import SinkError
+from penstock.connectors.core.sink import Committer
 from penstock.connectors.redis.client import Connection, Server
-from penstock.connectors.sink import Committer
 from penstock.connectors.spark.staged import content_of, from_ipc
 
 logger = logging.getLogger(__name__)
 
 NOTES = "penstock_commits:"
-"""How the keys of notes begin; the sink's name follows."""
+"""Prefix of the keys of notes. The sink's name follows."""
 _KEPT = 1000
-"""Checkpoints whose digests are kept, of each sink. An older one, of a snapshot that somebody goes back to, is told by its time from one of a
-job whose checkpoints' ids have begun anew."""
+"""The number of checkpoints per sink whose digests are kept. An older checkpoint can come from an old snapshot, or from a job whose
+checkpoint ids have restarted. The script tells them apart by their times."""
 _COMMITTED, _OTHER = -1, -2
 _SCRIPT = """
 local notes, digests, checkpoint, digest = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
@@ -71,7 +72,7 @@ return from + added
 """
 """KEYS: notes (a hash), digests (a sorted set), streams."""
 MOST_FIELDS = 3_000
-"""Of an entry: Lua's stack has an end."""
+"""Maximum number of fields of an entry. Lua's stack limits it."""
 _STEP_BYTES = 4 * 1024 * 1024
 Entry = tuple[str, list[bytes]]
 
@@ -85,9 +86,10 @@ class RedisCommitter(Committer):
         self._max_length = max_length
 
     def commit(self, committables: list[Any]) -> None:
-        """
+        """Add the entries of completed checkpoints to their streams.
+
         Raises:
-            SinkError: the server is lost for long, or refuses an entry.
+            SinkError: the server is unavailable for too long, or rejects an entry.
         """
         groups: defaultdict[tuple[int, str], list[dict[str, Any]]] = defaultdict(list)
         for piece in committables:
@@ -105,27 +107,30 @@ class RedisCommitter(Committer):
         done = 0
         while done < len(entries):
             self.check_wanted()
-            told = self._add(app, checkpoint, digest, (done, len(entries), at), self._step(entries, done))
-            if told == _COMMITTED:
+            added = self._add(app, checkpoint, digest, (done, len(entries), at), self._step(entries, done))
+            if added == _COMMITTED:
                 logger.info("checkpoint %d was committed to %s before", checkpoint, self._server.shown)
                 return
-            if told == _OTHER:
+            if added == _OTHER:
                 raise SinkError(
-                    f"{self._server.shown}: {NOTES + app!r} has another checkpoint {checkpoint} or later ones, and not these entries: the ids of "
-                    "this job's checkpoints have begun anew, so its checkpoints were removed by hand",
+                    f"{self._server.shown}: {NOTES + app!r} has another checkpoint {checkpoint} or later ones, but not these entries. "
+                    f"The job's "
+                    "checkpoint ids have restarted, because its checkpoints were removed by hand",
                     remedy="give the job another id, or start it from its newest savepoint",
                 )
-            if told < done:
+            if added < done:
                 raise SinkError(
-                    f"{self._server.shown}: {NOTES + app!r} has gone while checkpoint {checkpoint} was committed: {done} of its entries are in, "
-                    "and come again",
-                    remedy="let nothing remove these keys, and set a maxmemory-policy that evicts no keys without a time to live",
+                    f"{self._server.shown}: {NOTES + app!r} disappeared while checkpoint {checkpoint} was committed. {done} of its "
+                    f"entries are in the "
+                    "stream and will be added again",
+                    remedy="let nothing delete these keys, and set a maxmemory-policy that evicts no keys without a time to live",
                 )
-            done = told
+            done = added
 
     def _add(self, app: str, checkpoint: int, digest: str, progress: tuple[int, int, int], entries: list[Entry]) -> int:
-        """How many entries of the checkpoint are in now, or why none were added. `progress`: how many are, of how many, which were
-        taken from the job at that time (ms)."""
+        """Add entries, and return how many of the checkpoint's entries the server has now, or the reason why it added none.
+
+        `progress`: the number of entries already added, their total number, and the time when the job gave them out (ms)."""
         done, total, at = progress
         keys = [NOTES + app, f"{NOTES}{app}:digests", *dict.fromkeys(stream for stream, _ in entries)]
         places = {stream: number for number, stream in enumerate(keys, 1) if number > 2}
@@ -138,7 +143,7 @@ class RedisCommitter(Committer):
         )
 
     def _step(self, entries: list[Entry], done: int) -> list[Entry]:
-        """So many that the server is not held for long."""
+        """Return as many entries as fit in one step without blocking the server for long."""
         size = 0
         for end in range(done, min(done + self._size, len(entries))):
             size += sum(map(len, entries[end][1]))
@@ -147,7 +152,7 @@ class RedisCommitter(Committer):
         return entries[done : done + self._size]
 
     def interrupt(self) -> None:
-        """End the request that does not return."""
+        """Abort the request that does not return."""
         self._connection.close()
 
     def close(self) -> None:
@@ -155,5 +160,5 @@ class RedisCommitter(Committer):
 
 
 def digest_of(pieces: list[dict[str, Any]]) -> str:
-    """Tells the entries of one commit from those of another."""
+    """Return a digest that identifies the entries of one commit."""
     return hashlib.blake2b("\n".join(sorted(piece["id"] for piece in pieces)).encode(), digest_size=8).hexdigest()

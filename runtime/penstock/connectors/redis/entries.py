@@ -1,18 +1,16 @@
-"""Entries become records, a batch at a time, as Kafka's messages do."""
+"""Convert entries to records in batches, as for Kafka's messages."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from penstock.common.errors import InvalidJob, RecordFormatError
-from penstock.common.serialization import DeserializationSchema, SimpleStringSchema
-from penstock.connectors.formats.record_format import MalformedBlock, StreamFormat
-from penstock.connectors.kafka.source.deserializer import MessageDecoder, shown
+from penstock.common.errors import RecordFormatError
+from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors.formats.record_format import MalformedBlock
+from penstock.connectors.messages.decoder import MessageDecoder, beginning_of
 from penstock.connectors.redis.tail import Entry
-from penstock.records.batch import Batch, ColumnBatch, RowBatch
+from penstock.records.batch import Batch, RowBatch
 
 
 class RedisEntry(NamedTuple):
@@ -24,7 +22,7 @@ class RedisEntry(NamedTuple):
 
 
 class RedisRejectedEntry(NamedTuple):
-    """An entry that could not be read, as it comes out of the side output."""
+    """An entry that could not be decoded, as the side output receives it."""
 
     stream: str
     id: str
@@ -33,7 +31,7 @@ class RedisRejectedEntry(NamedTuple):
 
 
 class _Message(NamedTuple):
-    """An entry as `MessageDecoder` wants it."""
+    """An entry in the form that `MessageDecoder` expects."""
 
     entry: Entry
     field: bytes
@@ -42,22 +40,19 @@ class _Message(NamedTuple):
         found = self.entry.fields.get(self.field)
         if found is None:
             names = ", ".join(repr(name)[1:] for name in self.entry.fields)
-            raise MalformedBlock(f"it has no field {self.field.decode()!r}, but {names}")
+            raise MalformedBlock(f"it has no field {self.field.decode()!r}, but only {names}")
         return found
+
+    @property
+    def time(self) -> int:
+        return self.entry.time
 
 
 class EntryDecoder(MessageDecoder):
-    """Of the entries of a stream. Records have the time in the entry's id."""
+    """The decoder of a stream's entries. A record's timestamp is the time in its entry's id."""
 
-    def __init__(
-        self, stream: str, schema: DeserializationSchema | StreamFormat | None, field: str, *, rejects: bool
-    ) -> None:
-        if schema is not None and not isinstance(schema, DeserializationSchema | StreamFormat):
-            raise InvalidJob(
-                f"{schema!r} is no deserializer of fields",
-                remedy="give a DeserializationSchema, or a format of lines such as JsonLinesFormat, or none",
-            )
-        super().__init__(schema or SimpleStringSchema(), rejects=rejects, timestamps=True)
+    def __init__(self, stream: str, schema: Any, field: str, *, rejects: bool) -> None:
+        super().__init__(SimpleStringSchema() if schema is None else schema, rejects=rejects)
         self._stream = stream
         self._field = field.encode()
         if schema is None:
@@ -78,18 +73,12 @@ class EntryDecoder(MessageDecoder):
             ]
         )
 
-    def _timed(self, batch: Batch, messages: Sequence[Any]) -> Batch:
-        times = [message.entry.time for message in messages]
-        if isinstance(batch, ColumnBatch):
-            return batch.with_timestamps(np.array(times, np.int64))
-        return RowBatch(batch.values, times)
-
     def _rejected(self, message: Any, reason: str) -> RedisRejectedEntry:
         return RedisRejectedEntry(self._stream, message.entry.place.id, message.entry.fields, reason)
 
     def _malformed(self, message: Any, reason: str) -> RecordFormatError:
         body = message.entry.fields.get(self._field)
         return RecordFormatError(
-            f"malformed entry {message.entry.place.id} of stream {self._stream!r}: {reason}{'' if body is None else shown(body)}",
-            remedy="correct the producer, or let such entries go to a side output: RedisStreamSource(…, on_error='side-output')",
+            f"malformed entry {message.entry.place.id} of stream {self._stream!r}: {reason}{beginning_of(body)}",
+            remedy="correct the producer, or send such entries to a side output: RedisStreamSource(…, on_error='side-output')",
         )

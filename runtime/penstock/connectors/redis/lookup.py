@@ -1,35 +1,33 @@
-"""`RedisLookup`: strings or hashes for each value of a stream, asked for beside the task, and kept for a time.
+"""`RedisLookup`: look up a string or a hash for each value of a stream, asynchronously and with a cache.
 
-stations = RedisLookup("redis://job@cache:6379", key=lambda reading: f"station:{reading.station}", fields=["name", "height"],
-                       join=lambda reading, station: [(reading, station)])
+    stations = RedisLookup("redis://job@cache:6379", key=lambda reading: f"station:{reading.station}", fields=["name", "height"],
+                           join=lambda reading, station: [(reading, station)])
 AsyncDataStream.unordered_wait(readings, stations, timedelta(seconds=10), capacity=1000)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from penstock.common.errors import InvalidJob, PlatformError, SourceError
-from penstock.common.time import TimeLike
-from penstock.connectors.lookup import Lookup
+from penstock.connectors.core.lookup import Lookup, LookupOptions
 from penstock.connectors.redis.client import Server, is_passing, package
 
 ALL = "*"
 
 
 class RedisLookup(Lookup):
-    """
+    """A look-up of a string or a hash for each value of a stream.
+
     Args:
-        url: redis-py's; see the package.
-        key: a value of the stream -> the key, as text; None is looked for nowhere.
-        join: a value and what is there (None: nothing) -> the results, any number.
-        fields: of hashes, given as a dict; "*": all of them; without, keys hold strings.
-        binary: what is there is bytes, not text; names of fields are text.
-        ttl: how long an answer is believed, also that there is nothing; 0: not at all.
-        most_kept: answers of a subtask at most; the oldest go first.
-        connections: of a subtask at most.
-        password_file: holds the password; read at every connection.
+        url: the URL for redis-py; see the package.
+        key: a value of the stream -> the key, as text. None: no lookup.
+        join: a function from a value and its lookup result (None if the key does not exist) to a list of results.
+        fields: the fields of hashes, which become dicts; "*" means all. Without `fields`, keys hold strings.
+        binary: values are bytes instead of text. Field names are always text.
+        password_file: the file with the password. It is read at every connection.
+        options: the options of all lookups: `ttl`, `most_kept`, `connections`.
     """
 
     def __init__(
@@ -40,22 +38,21 @@ class RedisLookup(Lookup):
         join: Callable[[Any, Any], list[Any]],
         fields: str | Sequence[str] = (),
         binary: bool = False,
-        ttl: TimeLike = 60_000,
-        most_kept: int = 100_000,
-        connections: int = 2,
         password_file: str = "",
+        **options: Unpack[LookupOptions],
     ) -> None:
-        super().__init__(key, join, ttl, most_kept, connections)
+        super().__init__(key, join, **options)
         if isinstance(fields, str) and fields != ALL:
-            raise InvalidJob(f"fields={fields!r}", remedy='give a list of names, or "*"')
+            raise InvalidJob(f"fields={fields!r}", remedy='pass a list of names, or "*"')
         self.server = Server(url, password_file)
         self.fields = fields if isinstance(fields, str) else tuple(fields)
         self.binary = binary
 
     def open(self, runtime_context: Any) -> None:
-        """
+        """Connect to the server.
+
         Raises:
-            SourceError: the server does not answer or does not let us.
+            SourceError: the server does not answer or refuses access.
         """
         self.server.connect(SourceError).close()
         self._prepare()
@@ -71,7 +68,7 @@ class RedisLookup(Lookup):
     async def _disconnect(self, connection: Any) -> None:
         await connection.aclose()
 
-    async def _ask(self, connection: Any, keys: list[str]) -> dict[str, Any]:
+    async def _request(self, connection: Any, keys: list[str]) -> dict[str, Any]:
         pipeline = connection.pipeline(transaction=False)
         for key in keys:
             if self.fields == ALL:
@@ -109,10 +106,11 @@ class RedisLookup(Lookup):
             return value.decode()
         except UnicodeDecodeError as error:
             raise SourceError(
-                f"{self.shown}: key {key!r} holds no text in UTF-8: {value[:50]!r}", remedy="ask for bytes: binary=True"
+                f"{self.shown}: key {key!r} does not hold UTF-8 text: {value[:50]!r}",
+                remedy="read bytes instead: binary=True",
             ) from error
 
-    def _nothing(self) -> None:
+    def _no_result(self) -> None:
         return None
 
     def _explained(self, error: Exception) -> tuple[PlatformError | None, bool]:

@@ -1,4 +1,4 @@
-"""`RedisSink`: commands for each record.
+"""`RedisSink`: send commands for each record.
 
 RedisSink("redis://job@cache:6379", lambda mean: ("HSET", f"mean:{mean.station}", "celsius", mean.celsius), ttl=timedelta(days=1))
 """
@@ -10,24 +10,26 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.common.time import TimeLike, as_millis
-from penstock.connectors.batching import BatchingWriter
-from penstock.connectors.redis.client import Connection, Server, told, word
+from penstock.connectors.core.batching import BatchingWriter
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.redis.client import Connection, Server, message_of, word
 from penstock.connectors.redis.commands import Command, Pipeline, checked
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 
 PATIENCE = 30_000
 
 
 class RedisSink(Sink):
-    """
+    """A sink that sends one or more commands for each record.
+
     Args:
-        url: redis-py's; see the package.
-        mapper: a record -> its command, `("SET", key, value)`, several in a list, or None. Commands may be carried out twice; those that add up are refused.
-        ttl: after which keys that were written are gone; 0: never.
-        batch_size: commands are sent when there are so many,
-        batch_time: or when they have waited so long, and at every checkpoint.
-        patience: how long a server may be lost, loading or full until the job fails over.
-        password_file: holds the password; read at every connection.
+        url: the URL for redis-py; see the package.
+        mapper: a record -> its command, `("SET", key, value)`, a list of commands, or None. Commands must be idempotent: increments are
+            refused.
+        ttl: the time after which written keys expire. 0: never.
+        batch_size: the number of commands after which they are sent.
+        batch_time: how long commands wait at most before they are sent. Every checkpoint sends them too.
+        patience: how long a server may be lost, loading or full before the job fails over.
+        password_file: the file with the password. It is read at every connection.
     """
 
     def __init__(
@@ -59,15 +61,16 @@ class RedisSink(Sink):
         )
 
     def validate(self) -> None:
-        """
+        """Check before the job starts that the server is accessible and can be written.
+
         Raises:
-            SinkError: the server does not answer or does not let us, is a replica, or one of a cluster.
+            SinkError: the server does not answer or refuses access, is a replica, or belongs to a cluster.
         """
         check_writable(self.server)
 
 
 class CommandWriter(BatchingWriter):
-    """Sends commands when enough have come, when they have waited, and at every barrier."""
+    """A writer that sends commands when the batch is full, when they have waited long enough, and at every barrier."""
 
     def __init__(
         self, pipeline: Pipeline, commands: Callable[[Any], list[Command]], batch_size: int, batch_ms: int
@@ -89,9 +92,10 @@ class CommandWriter(BatchingWriter):
         return bool(self._held)
 
     def flush(self) -> None:
-        """
+        """Send the waiting commands, and wait for their results.
+
         Raises:
-            SinkError: the server is lost for long, or refuses a command.
+            SinkError: the server is unavailable for too long, or rejects a command.
         """
         held, self._held = self._held, []
         if held:
@@ -102,12 +106,13 @@ class CommandWriter(BatchingWriter):
 
 
 def check_writable(server: Server, *, keeps_notes: bool = False) -> None:
-    """
+    """Check that the server is a primary outside of a cluster.
+
     Args:
-        keeps_notes: keys of ours without a time to live must stay.
+        keeps_notes: the sink stores keys without a time to live that the server must not evict.
 
     Raises:
-        SinkError: the server does not answer or does not let us, is a replica, or one of a cluster; or it evicts such keys.
+        SinkError: the server does not answer or refuses access, is a replica, belongs to a cluster, or evicts such keys.
     """
     client = server.connect(SinkError)
     try:
@@ -115,18 +120,18 @@ def check_writable(server: Server, *, keeps_notes: bool = False) -> None:
             about = {**client.info("replication"), **client.info("cluster"), **client.info("memory")}
         except Exception as error:
             if word(error) == "NOPERM":
-                return  # it need not tell us
-            raise server.explained(SinkError, f"cannot be asked: {told(error)}", error) from error
+                return  # the server may hide its configuration
+            raise server.explained(SinkError, f"cannot be checked: {message_of(error)}", error) from error
         policy = str(about.get("maxmemory_policy", ""))
         if keeps_notes and about.get("maxmemory") and policy.startswith("allkeys"):
             raise SinkError(
-                f"{server.shown}: maxmemory-policy is {policy}: the server would evict the notes by which a checkpoint is written once, and streams",
-                remedy="config set maxmemory-policy noeviction (or volatile-…, for keys with a time to live), or DeliveryGuarantee.AT_LEAST_ONCE",
+                f"{server.shown}: maxmemory-policy is {policy}. The server could evict streams and the notes against duplicate writes",
+                remedy="set maxmemory-policy noeviction (or volatile-…, for keys with a time to live), or DeliveryGuarantee.AT_LEAST_ONCE",
             )
         if about.get("role") == "slave" and not about.get("slave_read_only") == 0:
             raise SinkError(
                 f"{server.shown} is a replica (READONLY)",
-                remedy="name the primary, or the address that follows it",
+                remedy="use the address of the primary, or one that always points to it",
             )
         check_alone(server, about, SinkError)
     finally:
@@ -136,6 +141,6 @@ def check_writable(server: Server, *, keeps_notes: bool = False) -> None:
 def check_alone(server: Server, about: dict[str, Any], kind: type[Any]) -> None:
     if about.get("cluster_enabled"):
         raise kind(
-            f"{server.shown} is one of a Redis Cluster, whose keys are on several servers (MOVED)",
-            remedy="name a server (or a proxy) that holds all keys",
+            f"{server.shown} belongs to a Redis Cluster, whose keys are on several servers (MOVED)",
+            remedy="use a server (or a proxy) that holds all keys",
         )

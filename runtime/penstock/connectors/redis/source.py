@@ -1,4 +1,4 @@
-"""`RedisStreamSource`: the entries of streams.
+"""`RedisStreamSource`: read the entries of streams.
 
 RedisStreamSource("redis://job@cache:6379", "orders", JsonLinesFormat(Order))
 RedisStreamSource("redis://job@cache:6379", ["clicks:eu", "clicks:us"], start="latest")     # `RedisEntry`s
@@ -13,37 +13,40 @@ from typing import Any
 from penstock.common.errors import InvalidJob, SourceError
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import TimeLike, as_millis
-from penstock.connectors.formats.record_format import MALFORMED_RECORDS, StreamFormat
-from penstock.connectors.redis.client import Connection, Server, word
-from penstock.connectors.redis.entries import EntryDecoder
-from penstock.connectors.redis.sink import PATIENCE, check_alone
-from penstock.connectors.redis.tail import BEGIN, Place, Tail, TailedStream, marked
-from penstock.connectors.source import (
+from penstock.connectors.core.source import (
     ReadBounds,
     ReaderContext,
-    Source,
     SourceReader,
     Split,
     SplitEnumerator,
     SplitReader,
 )
+from penstock.connectors.formats.record_format import MALFORMED_RECORDS, StreamFormat
+from penstock.connectors.messages.source import MessageReader, MessageSource, check_choice, error_tag_of
+from penstock.connectors.redis.client import Connection, Server, word
+from penstock.connectors.redis.entries import EntryDecoder
+from penstock.connectors.redis.sink import PATIENCE, check_alone
+from penstock.connectors.redis.tail import BEGIN, Place, Tail, TailedStream, marked
 from penstock.records.batch import Batch
 
 
-class RedisStreamSource(Source):
-    """
+class RedisStreamSource(MessageSource):
+    """A source that reads the entries of streams.
+
     Args:
-        url: redis-py's; see the package.
-        streams: the key of a stream, or several. Each is a split.
-        schema: of the bytes in `field`: a schema, or a format of lines, such as `JsonLinesFormat`, which decodes many at once into columns. None: records are `RedisEntry`s.
-        field: of entries, with the record.
-        start: "earliest", "latest", or the id of the entry behind which it begins.
-        bounded: end with what is there when the job starts.
-        may_be_missing: streams need not be there at the start.
-        on_lost: what becomes of entries that were trimmed before they were read, or of a stream that was removed or forgotten by its server: "fail", or "continue" with what is there.
-        on_error: what becomes of an entry that cannot be read: "fail", or "side-output" to `error_tag` as `RedisRejectedEntry`.
-        patience: how long a server may be lost until the job fails over.
-        password_file: holds the password; read at every connection.
+        url: the URL for redis-py; see the package.
+        streams: the key of a stream, or several keys. Each stream is a split.
+        schema: the decoder of the bytes in `field`: a schema, or a format of lines such as `JsonLinesFormat`, which decodes batches into
+            columns. None: records are `RedisEntry`s.
+        field: the field of an entry that holds the record.
+        start: "earliest", "latest", or the id of an entry after which to start.
+        bounded: stop at the entries that exist when the job starts.
+        may_be_missing: allow streams that do not exist yet at the start.
+        on_lost: how to treat lost entries: "fail", or "continue" with the remaining entries. Entries are lost if they are trimmed before they
+            are read, or if the stream is deleted or lost by its server.
+        on_error: how to treat an entry that cannot be decoded: "fail", or "side-output" to `error_tag` as `RedisRejectedEntry`.
+        patience: how long a server may be unavailable before the job fails over.
+        password_file: the file with the password. It is read at every connection.
     """
 
     def __init__(
@@ -65,29 +68,25 @@ class RedisStreamSource(Source):
         self.server = Server(url, password_file)
         self.streams = [streams] if isinstance(streams, str) else list(streams)
         if not all(self.streams) or not self.streams or len(set(self.streams)) < len(self.streams):
-            raise InvalidJob(f"streams={self.streams} of a Redis source", remedy="name one key or several, each once")
+            raise InvalidJob(
+                f"streams={self.streams} of a Redis source", remedy="pass one key or several distinct keys"
+            )
         if start not in ("earliest", "latest") and not re.fullmatch(r"\d+(-\d+)?", start):
             raise InvalidJob(
                 f"start={start!r}", remedy="write 'earliest', 'latest', or an entry's id: '1700000000000-0'"
             )
-        for name, given, known in (
-            ("on_lost", on_lost, ("fail", "continue")),
-            ("on_error", on_error, ("fail", "side-output")),
-        ):
-            if given not in known:
-                raise InvalidJob(f"{name}={given!r}", remedy=f"write {known[0]!r} or {known[1]!r}")
-        self.schema = schema
+        super().__init__(schema, error_tag_of(on_error, error_tag))
+        check_choice("on_lost", on_lost, "fail", "continue")
         self.field = field
         self.start = start
         self.bounded = bounded
         self.may_be_missing = may_be_missing
-        self.goes_on = on_lost == "continue"
+        self.accepts_loss = on_lost == "continue"
         self.patience_s = as_millis(patience, "patience") / 1000
-        self._error_tag = getattr(error_tag, "tag_id", error_tag) if on_error == "side-output" else None
         self.decoder(self.streams[0])
 
     def decoder(self, stream: str) -> EntryDecoder:
-        return EntryDecoder(stream, self.schema, self.field, rejects=self._error_tag is not None)
+        return EntryDecoder(stream, self.schema, self.field, rejects=self.rejects)
 
     def connection(self) -> Connection:
         return Connection(self.server, SourceError, self.patience_s)
@@ -98,24 +97,18 @@ class RedisStreamSource(Source):
     def create_reader(self, context: ReaderContext) -> SourceReader:
         return StreamSourceReader(self, context)
 
-    def produced_type(self) -> Any:
-        if isinstance(self.schema, StreamFormat):
-            return self.schema.produced_type()
-        return None if self.schema is None else self.schema.get_produced_type()
-
-    def side_output_tags(self) -> tuple[str, ...]:
-        return () if self._error_tag is None else (self._error_tag,)
-
     def validate(self) -> None:
-        """
+        """Check before the job starts that the server is accessible and the streams exist.
+
         Raises:
-            SourceError: the server does not answer or does not let us, is too old or one of a cluster, or there is no such stream or right.
+            SourceError: the server does not answer, refuses access, is too old or belongs to a cluster; or a stream or a right is
+            missing.
         """
         connection = Connection(self.server, SourceError, 0.0)
         try:
             connection.run("cannot be asked", self._check_server)
             for stream in self.streams:
-                self.look(connection, stream)
+                self.describe(connection, stream)
         finally:
             connection.close()
 
@@ -126,14 +119,14 @@ class RedisStreamSource(Source):
         except SourceError:
             raise
         except Exception as error:
-            if word(error) != "NOPERM":  # it need not tell us
+            if word(error) != "NOPERM":  # the server may hide its configuration
                 raise
 
-    def look(self, connection: Connection, stream: str) -> dict[str, Any] | None:
-        """What the server knows of the stream; None: it is not there, and need not be.
+    def describe(self, connection: Connection, stream: str) -> dict[str, Any] | None:
+        """Return the server's information about the stream, or None if the stream may be missing and does not exist.
 
         Raises:
-            SourceError: it is not there, or the key holds something else.
+            SourceError: the stream does not exist, or the key holds another type.
         """
         what = f"stream {stream!r} cannot be read"
         kind = connection.run(what, lambda client: client.type(stream)).decode()
@@ -141,12 +134,12 @@ class RedisStreamSource(Source):
             if self.may_be_missing:
                 return None
             raise SourceError(
-                f"{self.server.shown}: there is no stream {stream!r}",
-                remedy="name one that is there, or wait for it: may_be_missing=True",
+                f"{self.server.shown}: stream {stream!r} does not exist",
+                remedy="name an existing stream, or allow a missing one: may_be_missing=True",
             )
         if kind != "stream":
             raise SourceError(
-                f"{self.server.shown}: {stream!r} is a {kind}, no stream (WRONGTYPE)", remedy="name a stream's key"
+                f"{self.server.shown}: {stream!r} is a {kind}, not a stream (WRONGTYPE)", remedy="name a stream's key"
             )
         connection.run(what, lambda client: client.xrange(stream, count=1))
         found: dict[str, Any] = connection.run(what, lambda client: client.xinfo_stream(stream))
@@ -154,7 +147,7 @@ class RedisStreamSource(Source):
 
 
 class StreamEnumerator(SplitEnumerator):
-    """Each stream is a split, found at the first start that names it."""
+    """The enumerator: each stream is a split, created at the first start that names the stream."""
 
     forgets_finished = True
 
@@ -168,7 +161,7 @@ class StreamEnumerator(SplitEnumerator):
             return []
         connection = self._source.connection()
         try:
-            splits = [self._split(stream, self._source.look(connection, stream)) for stream in wanted]
+            splits = [self._split(stream, self._source.describe(connection, stream)) for stream in wanted]
         finally:
             connection.close()
         self._found += wanted
@@ -195,11 +188,13 @@ class StreamEnumerator(SplitEnumerator):
 
 
 class StreamSourceReader(SourceReader):
-    """One thread and connection for all streams of a subtask."""
+    """The reader of a subtask: one thread and one connection for all its streams."""
 
     def __init__(self, source: RedisStreamSource, context: ReaderContext) -> None:
         self._source = source
-        self._tail = Tail(source.connection(), f"redis {context.uid} {context.subtask}", goes_on=source.goes_on)
+        self._tail = Tail(
+            source.connection(), f"redis {context.uid} {context.subtask}", accepts_loss=source.accepts_loss
+        )
 
     def open_split(self, split: Split, position: Any) -> SplitReader:
         given = split.properties if position is None else position
@@ -212,32 +207,27 @@ class StreamSourceReader(SourceReader):
         self._tail.close()
 
 
-class StreamReader(SplitReader):
-    """The position: the id of the last entry that was read, and the how manieth it was of all that were ever added (-1: not known); `marks`, some that were
-    read before, by which a stream that has forgotten is told from another one."""
+class StreamReader(MessageReader):
+    """The reader of one stream.
+
+    Its position has the id of the last read entry and that entry's number among all entries ever added (-1: unknown). `marks` has some
+    earlier entries. They show whether the stream has lost entries or is a different stream."""
 
     def __init__(self, source: RedisStreamSource, stream: TailedStream, place: Place) -> None:
-        self._decoder = source.decoder(stream.name)
+        super().__init__(source.decoder(stream.name))
         self._stream = stream
         self._place = place
-        self._rejected: list[Any] = []
 
     def read(self, bounds: ReadBounds) -> Batch | None:
-        entries = self._stream.take(bounds.max_records, bounds.max_bytes)
+        entries = self._stream.inbox.take(bounds.max_records, bounds.max_bytes)
         if not entries:
             return None
         self._place = entries[-1].place
         self._stream.marks = marked(self._stream.marks or [entries[0].place], self._place)
-        batch, rejected = self._decoder.decode(entries)
-        self._rejected += rejected
-        return batch
+        return self._decode(entries)
 
     def has_given_all(self) -> bool:
-        return not self._stream.waiting
-
-    def take_rejected(self) -> list[Any]:
-        rejected, self._rejected = self._rejected, []
-        return rejected
+        return not self._stream.inbox
 
     @property
     def position(self) -> Any:

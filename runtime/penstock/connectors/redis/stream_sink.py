@@ -1,4 +1,4 @@
-"""`RedisStreamSink`: entries of streams.
+"""`RedisStreamSink`: add entries to streams.
 
 RedisStreamSink("redis://job@cache:6379", "alerts", JsonLinesEncoder())
 RedisStreamSink("redis://job@cache:6379", lambda alert: f"alerts:{alert.region}", lambda alert: {"id": alert.id, "text": alert.text})
@@ -16,31 +16,32 @@ import pyarrow as pa
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.common.serialization import SerializationSchema
 from penstock.common.time import TimeLike, as_millis
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.core.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.core.sink import Committer, Sink, SinkWriter, StagedCommittable, WriterContext
 from penstock.connectors.lakehouse.commits import app_of
 from penstock.connectors.redis.client import Connection, Server
 from penstock.connectors.redis.commands import FORMS, Command, Pipeline, encoded
 from penstock.connectors.redis.committer import MOST_FIELDS, RedisCommitter
 from penstock.connectors.redis.sink import PATIENCE, CommandWriter, check_writable
-from penstock.connectors.sink import Committer, Sink, SinkWriter, StagedCommittable, WriterContext
 from penstock.connectors.spark.staged import to_ipc
 
 Fields = list[bytes]
-"""Names and values in turns."""
+"""Alternating names and values."""
 
 
 class RedisStreamSink(Sink):
-    """
+    """A sink that adds an entry to a stream for each record.
+
     Args:
-        url: redis-py's; see the package.
-        stream: the key of the stream, or a function: a record -> its stream.
-        entry: a record -> the fields of its entry, or a `SerializationSchema`, whose bytes are the field "value".
+        url: the URL for redis-py; see the package.
+        stream: the key of the stream, or a function: a record -> the key of its stream.
+        entry: a record -> the fields of its entry, or a `SerializationSchema`, whose bytes become the field "value".
         guarantee: EXACTLY_ONCE, or AT_LEAST_ONCE.
-        max_length: streams are trimmed to about so many entries; 0: never.
-        batch_size: entries of one step.
-        batch_time: at least once, how long entries wait for others.
-        patience: how long a server may be lost, loading or full until the job fails over.
-        password_file: holds the password; read at every connection.
+        max_length: the approximate number of entries to which streams are trimmed. 0: never.
+        batch_size: the number of entries per step.
+        batch_time: with AT_LEAST_ONCE, how long an entry waits at most for others.
+        patience: how long a server may be lost, loading or full before the job fails over.
+        password_file: the file with the password. It is read at every connection.
     """
 
     def __init__(
@@ -57,10 +58,11 @@ class RedisStreamSink(Sink):
         password_file: str = "",
     ) -> None:
         if guarantee not in (DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE):
-            raise InvalidJob(f"a Redis stream sink with {guarantee}", remedy="EXACTLY_ONCE, or AT_LEAST_ONCE")
+            raise InvalidJob(f"a Redis stream sink with {guarantee}", remedy="use EXACTLY_ONCE or AT_LEAST_ONCE")
         if batch_size < 1 or max_length < 0:
             raise InvalidJob(
-                f"batch_size={batch_size}, max_length={max_length}", remedy="batch_size 1 or more, max_length 0 or more"
+                f"batch_size={batch_size}, max_length={max_length}",
+                remedy="set batch_size to 1 or more, and max_length to 0 or more",
             )
         if not stream:
             raise InvalidJob("a Redis stream sink without a stream", remedy="name the stream's key")
@@ -74,10 +76,10 @@ class RedisStreamSink(Sink):
         self.patience_s = as_millis(patience, "patience") / 1000
 
     def of(self, record: Any) -> tuple[str, Fields]:
-        """The stream and the fields of a record.
+        """Return the stream and the fields of a record.
 
         Raises:
-            SinkError: the fields are none, or have no form.
+            SinkError: a record has no fields, or a value without a Redis representation.
         """
         stream = self.stream if isinstance(self.stream, str) else self.stream(record)
         if isinstance(self.entry, SerializationSchema):
@@ -91,7 +93,7 @@ class RedisStreamSink(Sink):
         ):
             raise SinkError(
                 f"{str(record)[:300]} goes to stream {stream!r} with fields {str(fields)[:300]}",
-                remedy=f"entry= gives a dict of one to {MOST_FIELDS // 2} fields, stream= the key of a stream",
+                remedy=f"let entry= return a dict of one to {MOST_FIELDS // 2} fields, and stream= the key of a stream",
             )
         found: Fields = []
         for name, value in fields.items():
@@ -119,28 +121,29 @@ class RedisStreamSink(Sink):
     def check_checkpoints(self, interval_ms: int, *, bounded: bool) -> None:
         if self.is_exact and not interval_ms and not bounded:
             raise InvalidJob(
-                "exactly once into Redis streams without checkpoints: nothing would ever be committed",
+                "an exactly-once Redis stream sink without checkpoints would never commit",
                 remedy="env.enable_checkpointing(1000), or DeliveryGuarantee.AT_LEAST_ONCE",
             )
 
     def validate(self) -> None:
-        """
+        """Check before the job starts that the server is accessible and the streams can be written.
+
         Raises:
-            SinkError: the server does not answer or does not let us, is a replica or one of a cluster, or evicts keys that must stay, or the stream's key is
-                of another type.
+            SinkError: the server does not answer, refuses access, is a replica, belongs to a cluster, or may evict the notes.
+                Also, if a stream's key has another type.
         """
         check_writable(self.server, keeps_notes=self.is_exact)
         if isinstance(self.stream, str):
             connection = Connection(self.server, SinkError, 0.0)
             stream = self.stream
             try:
-                found = connection.run(f"cannot look at {stream!r}", lambda client: client.type(stream))
+                found = connection.run(f"cannot check {stream!r}", lambda client: client.type(stream))
             finally:
                 connection.close()
             if found not in (b"none", b"stream"):
                 raise SinkError(
                     f"{self.server.shown}: {stream!r} is a {found.decode()} (WRONGTYPE)",
-                    remedy="name another key, or remove that one",
+                    remedy="choose another key, or delete that one",
                 )
 
 
@@ -148,14 +151,14 @@ def _bytes(value: Any, record: Any) -> bytes:
     found = encoded(value)
     if found is None:
         raise SinkError(
-            f"{str(record)[:300]} has a field {value!r}, which Redis has no form for",
-            remedy=f"give {FORMS}; leave None out",
+            f"{str(record)[:300]} has a field {value!r}, which has no Redis representation",
+            remedy=f"use {FORMS}, and leave None out",
         )
     return found
 
 
 class StagingWriter(SinkWriter):
-    """Votes with the entries themselves."""
+    """A writer that puts the entries themselves into the checkpoint."""
 
     def __init__(self, sink: RedisStreamSink, app: str, subtask: int) -> None:
         self._sink = sink

@@ -1,18 +1,19 @@
-"""A thread that reads streams behind a place in each, as far as there is room, and waits with the server while there is nothing.
+"""A thread that reads streams after a place in each while buffers have space. It blocks at the server while a stream has no new entries.
 
-Each read is a transaction that also asks how the stream stands. Redis counts what was ever added to a stream, and a place knows the how manieth its entry was: so
-it is seen when entries behind it were trimmed before they were read, and not taken for that when only what was read has gone.
+Each read is a transaction that also requests the stream's state. Redis counts all entries that were ever added to a stream, and a place
+has its entry's number in this count. So the thread detects unread entries that were trimmed. It does not confuse them with trimmed
+entries that it had already read.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections import deque
 from functools import partial
 from typing import Any, NamedTuple
 
 from penstock.common.errors import PenstockError, SourceError
+from penstock.connectors.messages.inbox import Background, Inbox
 from penstock.connectors.redis.client import Connection, package
 
 LOGGER = logging.getLogger("penstock.connectors.redis")
@@ -28,7 +29,7 @@ _MOST_MARKS = 16
 
 
 class Place(NamedTuple):
-    """Behind an entry: its id, and the how manieth it was of all that were added to its stream; None: not known."""
+    """A place after an entry: the entry's id, and its number among all entries ever added to the stream (None: unknown)."""
 
     id: str
     number: int | None
@@ -36,12 +37,12 @@ class Place(NamedTuple):
 
 class Entry(NamedTuple):
     place: Place
-    """Behind it."""
+    """The place after this entry."""
     fields: dict[bytes, bytes]
 
     @property
     def time(self) -> int:
-        """Milliseconds since 1970, by the server's clock unless the producer chose the id."""
+        """Return milliseconds since 1970, by the server's clock unless the producer chose the id."""
         return int(self.place.id.partition("-")[0])
 
     @property
@@ -50,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class TailedStream:
-    """A stream, and what was read of it ahead."""
+    """A stream and the entries that were read ahead."""
 
     def __init__(self, tail: Tail, name: str, place: Place, up_to: str | None) -> None:
         self.name = name
@@ -62,74 +63,43 @@ class TailedStream:
         self.count = 100
         self.added: int | None = None
         self.marks: list[Place] = []
-        """Behind some entries that were read, closer to each other the later they were."""
-        self._tail = tail
-        self._waiting: deque[Entry] = deque()
-        self._bytes = 0
-
-    def take(self, most: int, most_bytes: int) -> list[Entry]:
-        """What was read, in order; does not wait.
-
-        Raises:
-            SourceError: the stream cannot be read any more.
-        """
-        taken: list[Entry] = []
-        size = 0
-        while self._waiting and len(taken) < most and size < most_bytes:
-            entry = self._waiting.popleft()
-            taken.append(entry)
-            size += entry.size
-        if taken:
-            with self._tail.changed:
-                self._bytes -= size
-                self._tail.changed.notify()
-        elif self._tail.error is not None:
-            raise self._tail.error
-        return taken
-
-    @property
-    def waiting(self) -> int:
-        """How many have come and were not taken."""
-        return len(self._waiting)
+        """Places after some read entries. The newer the entries, the closer the places."""
+        self.inbox = Inbox[Entry](tail, lambda entry: entry.size)
 
     @property
     def has_room(self) -> bool:
-        return len(self._waiting) < _MOST_WAITING and self._bytes < _MOST_BYTES
+        return len(self.inbox) < _MOST_WAITING and self.inbox.bytes < _MOST_BYTES
 
     def put(self, entries: list[Entry]) -> None:
-        size = sum(entry.size for entry in entries)
-        with self._tail.changed:
-            self._bytes += size
-        self._waiting.extend(entries)
+        self.inbox.put(entries)
         if entries:
+            size = sum(entry.size for entry in entries)
             self.count = max(1, min(_MOST_FETCHED, _FETCH_BYTES * len(entries) // size))
 
     @property
     def is_over(self) -> bool:
-        """Whether a bounded stream was read and taken."""
-        return self.is_read and not self._waiting
+        """Return whether a bounded stream was read and taken completely."""
+        return self.is_read and not self.inbox
 
     @property
     def lag(self) -> int | None:
         if self.added is None or self.place.number is None:
             return None
-        return max(0, self.added - self.place.number) + len(self._waiting)
+        return max(0, self.added - self.place.number) + len(self.inbox)
 
     def leave(self) -> None:
         self.is_left = True
 
 
-class Tail:
-    """Of one subtask. `goes_on`: with what is there, when something was lost before it was read."""
+class Tail(Background):
+    """The streams of one subtask. `accepts_loss`: continue with the remaining entries if entries were lost before they were read."""
 
-    def __init__(self, connection: Connection, name: str, *, goes_on: bool) -> None:
-        self.error: PenstockError | None = None
-        self.changed = threading.Condition()
+    def __init__(self, connection: Connection, name: str, *, accepts_loss: bool) -> None:
+        super().__init__()
         self._connection = connection
-        self._goes_on = goes_on
+        self._accepts_loss = accepts_loss
         self._name = name
         self._streams: list[TailedStream] = []
-        self._is_closed = False
         connection.stopped = lambda: self._is_closed
         self._thread: threading.Thread | None = None
 
@@ -140,15 +110,12 @@ class Tail:
             self._streams.append(stream)
             self.changed.notify()
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._thread.start()
+                self._thread = self._start(self._name, self._run)
         return stream
 
     def close(self) -> None:
-        """The thread ends by itself, when the server answers."""
-        with self.changed:
-            self._is_closed = True
-            self.changed.notify()
+        """Stop the thread, which ends when the server answers its current request."""
+        self._stop()
 
     # --- the thread -------------------------------------------------------------------------------------------
 
@@ -165,15 +132,14 @@ class Tail:
                 elif wanted:
                     self._wait(wanted, wait_ms)
                     wait_ms = min(_LONGEST_WAIT_MS, wait_ms * 2)
-        except PenstockError as error:
-            self.error = error
-        except Exception as error:  # nobody else would hear of it
-            self.error = self._connection.server.explained(SourceError, "streams cannot be read", error)
         finally:
             self._connection.close()
 
+    def _explained(self, error: Exception) -> PenstockError:
+        return self._connection.server.explained(SourceError, "streams cannot be read", error)
+
     def _wanted(self) -> list[TailedStream]:
-        """Those for which there is room, when there are some."""
+        """Wait until some streams have space, and return them."""
         with self.changed:
             while not self._is_closed:
                 found = [
@@ -185,7 +151,7 @@ class Tail:
         return []
 
     def _wait(self, streams: list[TailedStream], wait_ms: int) -> None:
-        """Until one of them has something, or for so long."""
+        """Wait until one of the streams has a new entry, or until the time is up."""
         asked = {stream.name: stream.place.id for stream in streams}
         found = self._connection.run(
             f"streams {', '.join(map(repr, asked))[:300]} cannot be read",
@@ -197,7 +163,7 @@ class Tail:
 
     def _fetch(self, stream: TailedStream) -> None:
         about, entries = self._connection.run(
-            f"stream {stream.name!r} cannot be read", lambda client: self._ask(client, stream)
+            f"stream {stream.name!r} cannot be read", lambda client: self._read(client, stream)
         )
         place = self._checked(stream, about)
         read: list[Entry] = []
@@ -218,8 +184,8 @@ class Tail:
         if stream.up_to is not None and reached_end:
             stream.is_read = True
 
-    def _ask(self, client: Any, stream: TailedStream) -> tuple[dict[str, Any] | None, list[Any]]:
-        """How the stream stands (None: there is none), and what is behind the place, at one moment."""
+    def _read(self, client: Any, stream: TailedStream) -> tuple[dict[str, Any] | None, list[Any]]:
+        """Return the stream's state (None if it does not exist) and the entries after the place, read at one moment."""
         pipeline = client.pipeline(transaction=True)
         pipeline.xinfo_stream(stream.name)
         pipeline.xrange(stream.name, f"({stream.place.id}", stream.up_to or "+", stream.count)
@@ -232,10 +198,10 @@ class Tail:
         return about, entries
 
     def _checked(self, stream: TailedStream, about: dict[str, Any] | None) -> Place:
-        """Where to go on: at the stream's place, unless what is behind it was lost and that is borne.
+        """Return the place to continue from: the stream's place, unless entries after it were lost and `accepts_loss` is set.
 
         Raises:
-            SourceError: it was lost.
+            SourceError: entries were lost.
         """
         place, number = stream.place, stream.place.number
         if about is None:
@@ -246,39 +212,40 @@ class Tail:
         added, length = int(about["entries-added"]), int(about["length"])
         gone = added - length
         if place.id != BEGIN and number_of(last) < number_of(place.id):
-            told = f"ends with {last}: it was made anew, or the server has forgotten entries"
-            return self._lost(stream, told, Place(last, added), Place(BEGIN, gone))
+            change = f"ends with {last}: it was created again, or the server has lost entries"
+            return self._lost(stream, change, Place(last, added), Place(BEGIN, gone))
         if number is not None and added < number:
-            told = f"has had {added} entries, of which {number} were read: it was made anew, or the server has forgotten entries"
-            return self._lost(stream, told, Place(place.id, gone), Place(BEGIN, gone))
+            change = f"has had {added} entries, but the job has read {number}: it was created again, or the server has lost entries"
+            return self._lost(stream, change, Place(place.id, gone), Place(BEGIN, gone))
         is_behind = not length or first is None or number_of(first[0].decode()) > number_of(place.id)
-        if number is not None and is_behind and gone < number:  # what was read would be gone from this one
-            return self._lost(stream, "was made anew", Place(place.id, gone))
+        # Otherwise entries that the job has read would be trimmed from this stream.
+        if number is not None and is_behind and gone < number:
+            return self._lost(stream, "was created again", Place(place.id, gone))
         if number is not None and is_behind and gone > number:
             here = Place(place.id, gone)
-            # what somebody has removed by its id (XDEL) is no loss, and the server tells the greatest of those
+            # A user may delete an entry by its id (XDEL), which is not a loss. The server reports the greatest deleted id.
             removed = number_of(about["max-deleted-entry-id"].decode()) > number_of(place.id)
             if removed and gone - number == 1:
                 return here
-            told = f"was trimmed: {gone - number} entries were gone before they were read"
-            return self._lost(stream, f"{told} (some by XDEL, how many is not known)" if removed else told, here)
+            change = f"was trimmed: {gone - number} entries were removed before they were read"
+            return self._lost(stream, f"{change} (an unknown number of them by XDEL)" if removed else change, here)
         return place
 
-    def _lost(self, stream: TailedStream, told: str, place: Place, begin: Place | None = None) -> Place:
-        """Where to go on: at `place`; at `begin`, if that is given and the stream is another one."""
-        text = f"{self._connection.server.shown}: stream {stream.name!r} {told}; the job had read it up to {stream.place.id}"
-        if not self._goes_on:
+    def _lost(self, stream: TailedStream, change: str, place: Place, begin: Place | None = None) -> Place:
+        """Return the place to continue from: `place`, or `begin` if it is given and this is a different stream."""
+        text = f"{self._connection.server.shown}: stream {stream.name!r} {change}; the job had read it up to {stream.place.id}"
+        if not self._accepts_loss:
             raise SourceError(
                 text,
-                remedy="keep entries for longer than the job may stand still (MAXLEN, MINID), have the server write each to its disk (appendfsync "
-                "always), or go on without them: on_lost='continue'",
+                remedy="keep entries for longer than the job may be stopped (MAXLEN, MINID). Or make the server write each entry to disk "
+                "(appendfsync always), or set on_lost='continue'",
             )
-        LOGGER.warning("%s; it goes on with what is there", text)
+        LOGGER.warning("%s; the job continues with the remaining entries", text)
         stream.place = place if begin is None or self._has_what_was_read(stream) else begin
         return stream.place
 
     def _has_what_was_read(self, stream: TailedStream) -> bool:
-        """Whether an entry that was read is there: the server has forgotten what came behind it. Else the stream was made anew."""
+        """Return whether a read entry still exists. If so, the server has lost later entries. If not, the stream was created again."""
         marks = list(stream.marks)
         what = f"stream {stream.name!r} cannot be read"
         return any(
@@ -291,7 +258,7 @@ def _entry(client: Any, name: str, id: str) -> Any:
 
 
 def number_of(id: str) -> tuple[int, int]:
-    """Ids in their order.
+    """Convert an id to numbers, which sort like the entries.
 
     >>> number_of("1700000000000-10") > number_of("1700000000000-9")
     True
@@ -301,7 +268,7 @@ def number_of(id: str) -> tuple[int, int]:
 
 
 def marked(marks: list[Place], place: Place) -> list[Place]:
-    """With one more, if it is a second behind the last; of those that are long ago every other one goes.
+    """Return the marks plus `place` if it is at least one second after the last mark. Drop every second one of the old marks.
 
     >>> marks = [Place("1000-0", 1)]
     >>> marked(marks, Place("1999-0", 2)) == marks, [mark.id for mark in marked(marks, Place("2000-0", 2))]

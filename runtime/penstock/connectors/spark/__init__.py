@@ -1,16 +1,17 @@
-"""Spark's DataFrames at the borders of a job: `from_spark`, `to_spark`.
+"""Spark DataFrames as source and sink of a job: `from_spark`, `to_spark`.
 
-The JobManager's process is Spark's driver, and the job's slots are Spark's executors, so a DataFrame needs no other
-cluster. Between two epochs the slots are free for it; it has them alone then (`SparkAccess.exclusive`), which the pipelined
-runner cannot offer.
+The JobManager's process is Spark's driver, and the job's slots are Spark's executors, so a DataFrame needs no other cluster. The slots
+are
+free for it between two epochs, and it then has exclusive use of them (`SparkAccess.exclusive`). The pipelined runner cannot offer this.
 
-Rows cross the border as *staged files*: Arrow record batches in the `shared/` folder of the job's checkpoints, written and
-read on the executors, never by the driver. A checkpoint names those it needs, as it names state files, so they are
-counted, verified, copied into savepoints and deleted with them.
+Rows move between Spark and the job as *staged files*: Arrow record batches in the `shared/` folder of the job's checkpoints. The
+executors
+write and read them, never the driver. A checkpoint lists the files that it needs, as it lists state files. So they are counted, verified,
+copied into savepoints and deleted with checkpoints.
 
-* `source`, `feed`, `query_log`: a micro-batch of the streaming query is staged, then enters the job as splits, one per
-  file. The next one follows when it was read. What the query needs to go on behind it is part of the checkpoint.
-* `sink`: the rows of a checkpoint are staged in every sink subtask, and when it is complete the user's function is called
+* `source`, `feed`, `query_log`: a micro-batch of the streaming query is staged, then enters the job as splits, one per file. The next
+  batch follows when this one was read. The checkpoint also has the state from which the query continues.
+* `sink`: every sink subtask stages the rows of a checkpoint. When the checkpoint is complete, the JobManager calls the user's function
   with a DataFrame over the files.
 """
 

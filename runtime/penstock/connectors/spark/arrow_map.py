@@ -1,7 +1,7 @@
 """`DataFrame.mapInArrow` without pandas.
 
-PySpark asks for pandas at every function that takes Arrow batches, also where no pandas object is made. The function is
-the same; only the question is left out.
+PySpark requires pandas in every function on Arrow batches, even if no pandas object is created. This module calls the same function
+without the check.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CORES = 8
-"""Of those that executors offer, 16 for a slot, for each partition: two tasks of a slot at once."""
+"""Cores of a slot's 16 cores per partition, so that a slot runs two tasks at once."""
 
 
 def map_in_arrow(
     frame: Any, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: Any
 ) -> Any:
-    """The DataFrame that the function makes of each partition.
+    """Return the DataFrame that results from the function on each partition.
 
-    Executors offer more cores than they have, and each task has a Python worker: partitions are put together until there are two
-    for a slot. (Resource profiles would say it of the tasks; Spark has them for its own cluster managers only.)
+    Executors offer more cores than they have, and each task starts a Python worker. So partitions are coalesced to two per slot.
+    (Resource
+    profiles would limit the tasks, but Spark supports them only with its own cluster managers.)
 
     Args:
-        function: picklable; called on the executors.
+        function: a picklable function that runs on the executors.
         schema: a StructType or its DDL.
     """
     from pyspark.sql.classic.dataframe import DataFrame

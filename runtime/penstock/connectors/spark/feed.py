@@ -1,4 +1,4 @@
-"""Where batches come from: a DataFrame staged once, or a streaming query whose micro-batches wait until they are taken."""
+"""The supply of batches: a DataFrame that is staged once, or a streaming query whose micro-batches wait until the source takes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.connectors.spark import query_log
 logger = logging.getLogger(__name__)
 
 Stage = Callable[[Any, int], list[dict[str, Any]]]
-"""Stages the rows of a DataFrame as batch n; gives the files: path, size, checksum, rows."""
+"""A function that stages the rows of a DataFrame as batch n and returns the files: path, size, checksum, rows."""
 _STATEFUL = (
     "Aggregate",
     "Deduplicate",
@@ -35,14 +35,14 @@ class StagedBatch:
     id: int
     files: list[dict[str, Any]]
     log: str = ""
-    """The query's log when this batch had just been staged; empty for a DataFrame that does not stream."""
+    """The query's log directly after this batch was staged. It is empty for a DataFrame that does not stream."""
 
 
 class Feed:
-    """Stages on a thread of its own; one batch waits at a time. Closed by `close`.
+    """A feed that stages in its own thread. At most one batch waits at a time. `close` ends it.
 
     Args:
-        interrupt: ends the Spark jobs that stage for this feed.
+        interrupt: stops the Spark jobs that stage for this feed.
     """
 
     def __init__(self, interrupt: Callable[[], Any] = lambda: None) -> None:
@@ -54,7 +54,7 @@ class Feed:
         self._error: BaseException | None = None
 
     def take(self) -> StagedBatch | None:
-        """The batch that waits; None: there is none yet.
+        """Return the waiting batch, or None if no batch waits yet.
 
         Raises:
             SourceError, InvalidJob: the query has failed.
@@ -68,22 +68,22 @@ class Feed:
 
     @property
     def is_ended(self) -> bool:
-        """Every batch was taken and no further one will come."""
+        """Return whether every batch was taken and no further one will follow."""
         with self._condition:
             return self._ended and self._ready is None and self._error is None
 
     def close(self) -> None:
-        """End what is under way, as far as the cluster still answers."""
+        """Stop running work, as far as the cluster still answers."""
         with self._condition:
             self._closing = True
             self._condition.notify_all()
         try:
             self._interrupt()
-        except Exception as error:  # it ends by itself, or with the cluster
-            logger.info("what a DataFrame had under way was not ended: %s", error)
+        except Exception as error:  # the work ends by itself, or with the cluster
+            logger.info("the running work of a DataFrame was not stopped: %s", error)
 
     def _offer(self, batch: StagedBatch) -> None:
-        """Wait until it is taken, or nobody reads any more."""
+        """Wait until the batch is taken or the feed is closed."""
         with self._condition:
             self._ready = batch
             while self._ready is batch and not self._closing:
@@ -97,7 +97,7 @@ class Feed:
 
 
 class TableFeed(Feed):
-    """All rows of a DataFrame that does not stream, as batch 0."""
+    """The feed of a DataFrame that does not stream. All its rows are batch 0."""
 
     def __init__(self, frame: Any, stage: Stage, interrupt: Callable[[], Any] = lambda: None) -> None:
         super().__init__(interrupt)
@@ -115,14 +115,14 @@ class TableFeed(Feed):
 
 
 class QueryFeed(Feed):
-    """The micro-batches of a streaming query.
+    """The feed of a streaming query's micro-batches.
 
     Args:
-        frame: streaming.
-        stage: called in the query's thread.
-        log: of the checkpoint to go on from; empty: from the beginning.
-        taken: id of the last batch that was taken before `log` was captured; it and those before are not staged again.
-        ends: end when everything that is there at the start was read.
+        frame: a streaming DataFrame.
+        stage: the function that stages a batch, called in the query's thread.
+        log: the log from the checkpoint to continue from. Empty: start from the beginning.
+        taken: the id of the last batch taken before `log` was captured. This batch and earlier ones are not staged again.
+        ends: stop when everything that existed at the start was read.
     """
 
     def __init__(
@@ -139,9 +139,9 @@ class QueryFeed(Feed):
         stateful = stateful_operators(frame)
         if stateful:
             raise InvalidJob(
-                f"from_spark was given a streaming query that keeps state of its own ({', '.join(stateful)}): that state "
+                f"from_spark was given a streaming query that keeps its own state ({', '.join(stateful)}): that state "
                 "would not be part of the job's checkpoints",
-                remedy="leave the aggregation, deduplication or join to the job: key_by, windows, keyed state",
+                remedy="do the aggregation, deduplication or join in the job: key_by, windows, keyed state",
             )
         self._stage = stage
         self._taken = taken
@@ -162,7 +162,7 @@ class QueryFeed(Feed):
             files = self._stage(frame, batch_id)
             self._offer(StagedBatch(batch_id, files, query_log.capture(self._folder)))
         except Exception:
-            if not self._closing:  # else it was interrupted, and the query is about to end
+            if not self._closing:  # otherwise the query was interrupted and is about to end
                 raise
 
     def _watch(self) -> None:
@@ -176,13 +176,13 @@ class QueryFeed(Feed):
         super().close()
         try:
             self._query.stop()
-        except Exception as error:  # it ends by itself, or with the cluster
+        except Exception as error:  # the query ends by itself, or with the cluster
             logger.info("a streaming query did not stop in time: %s", error)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def stateful_operators(frame: Any) -> list[str]:
-    """Names of the operators of a streaming DataFrame that Structured Streaming keeps state for."""
+    """Return the names of a streaming DataFrame's operators for which Structured Streaming keeps state."""
     found: list[str] = []
 
     def visit(node: Any) -> None:
@@ -205,5 +205,5 @@ def _explained(error: BaseException) -> PenstockError:
     text = str(error).strip()
     return SourceError(
         f"the DataFrame of from_spark cannot be read: {text[:2000] or type(error).__name__}",
-        remedy="see the cause in the message; the job goes on from its last checkpoint when the query can run",
+        remedy="fix the cause in the message; the job continues from its last checkpoint when the query can run",
     )

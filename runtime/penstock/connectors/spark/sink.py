@@ -1,10 +1,11 @@
 """`to_spark`: the rows of each completed checkpoint as a DataFrame.
 
-A sink subtask holds the rows since the last barrier as columns; behind the barrier they become a staged file, which is what
-it votes with. When the checkpoint is complete the JobManager calls the user's function once, with a DataFrame over the files
-of all subtasks and the checkpoint's id. Within one JobManager a checkpoint is committed once; after the loss of the
-JobManager, or a call that took too long, it may be repeated with the same id and the same rows: like `foreachBatch`, a function
-that remembers the last id it wrote is exactly-once.
+A sink subtask collects the rows since the last barrier as columns. At the barrier it stages them as a file, and puts the file into the
+checkpoint. When the checkpoint is complete, the JobManager calls the user's function once, with a DataFrame over the files of all
+subtasks and the checkpoint's id.
+
+The call may be repeated with the same id and rows after the loss of a JobManager, or after a call that takes too long. The function is
+exactly-once if it stores the last id with its rows and skips ids that it has stored. The same applies to Spark's `foreachBatch`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,12 @@ import pyarrow as pa
 
 from penstock.checkpoint.files.codec import STAGED_FILE
 from penstock.common.errors import ClusterError, PenstockError, SinkError
-from penstock.connectors.sink import Committer, Sink, SinkWriter, StagedCommittable, WriterContext
+from penstock.connectors.core.sink import Committer, Sink, SinkWriter, StagedCommittable, WriterContext
 from penstock.connectors.spark.arrow_map import map_in_arrow
 from penstock.connectors.spark.staged import file_ref, from_ipc, to_ipc
 from penstock.records.batch import Batch, ColumnBatch
 from penstock.records.columns import columns_of
+from penstock.records.kinds import wide
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,12 +33,12 @@ if TYPE_CHECKING:
     from penstock.checkpoint.files.state_files import StateFileReader
 
 ROWS_AT_ONCE = 10_000
-"""Of a staged file, in one Arrow batch on its way into a DataFrame."""
+"""Number of rows of a staged file per Arrow batch of a DataFrame."""
 _PIECES_SCHEMA = "path string, size long, checksum string, content binary"
 
 
 class SparkSink(Sink):
-    """Calls `function(data_frame, checkpoint_id)` in the JobManager for each completed checkpoint that has rows."""
+    """A sink that calls `function(data_frame, checkpoint_id)` in the JobManager for each completed checkpoint with rows."""
 
     needs_spark = True
 
@@ -51,18 +53,19 @@ class SparkSink(Sink):
 
 
 class SparkWriter(SinkWriter):
-    """Holds the rows since the last barrier as columns."""
+    """A writer that collects the rows since the last barrier as columns."""
 
     def __init__(self) -> None:
         self._held: list[pa.RecordBatch] = []
 
     def write_batch(self, batch: Batch, watermark: int) -> None:
         if len(batch):
-            self._held.append(batch.columns if isinstance(batch, ColumnBatch) else columns_of(batch.values))
+            columns = wide(batch.columns) if isinstance(batch, ColumnBatch) else columns_of(batch.values)
+            self._held.append(_in_utc(columns))
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
         if values:
-            self._held.append(columns_of(values))
+            self._held.append(_in_utc(columns_of(values)))
 
     def prepare_commit(self, checkpoint_id: int) -> list[Any]:
         held, self._held = self._held, []
@@ -74,7 +77,7 @@ class SparkWriter(SinkWriter):
 
 
 class SparkCommitter(Committer):
-    """Calls the function, once per checkpoint, in their order."""
+    """A committer that calls the function once per checkpoint, in order."""
 
     def __init__(self, function: Callable[[Any, int], Any]) -> None:
         self._function = function
@@ -105,13 +108,13 @@ class SparkCommitter(Committer):
                 raise SinkError(
                     f"the function of to_spark raised {type(error).__name__} for checkpoint {checkpoint_id}: "
                     f"{str(error).strip()[:2000]}",
-                    remedy="correct the function or make its target writable; it is called again with the same rows",
+                    remedy="correct the function or make its target writable; the job calls it again with the same rows",
                 ) from error
             self._committed.add(checkpoint_id)
 
     def interrupt(self) -> None:
-        """Ends the Spark jobs of the function, and lets others have the cluster. What it does in Python runs in this process and
-        cannot be ended."""
+        """Stop the Spark jobs of the function and release the cluster. Python code of the function runs in this process and cannot be
+        stopped."""
         try:
             if self.environment is not None and self.environment.spark is not None:
                 self.environment.spark.session().interruptTag(self._tag)
@@ -123,7 +126,7 @@ def _nothing_is_held() -> None: ...
 
 
 def data_frame(session: Any, pieces: list[dict[str, Any]], files: StateFileReader) -> Any:
-    """A DataFrame over staged pieces, read where Spark runs it; a partition for each piece."""
+    """Return a DataFrame over staged pieces with one partition per piece. Spark's executors read the pieces."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema = _unified([pa.ipc.read_schema(pa.py_buffer(base64.b64decode(piece["schema"]))) for piece in pieces])
@@ -138,7 +141,7 @@ def data_frame(session: Any, pieces: list[dict[str, Any]], files: StateFileReade
 
 
 class ReadPieces:
-    """What `mapInArrow` runs: rows of `_PIECES_SCHEMA` in, the rows of the pieces out."""
+    """A function for `mapInArrow`: it takes rows of `_PIECES_SCHEMA` and yields the rows of the pieces."""
 
     def __init__(self, files: StateFileReader, schema: pa.Schema) -> None:
         self._files = files
@@ -152,10 +155,20 @@ class ReadPieces:
                 yield from _as(self._schema, table.to_batches()).to_batches(ROWS_AT_ONCE)
 
 
+def _in_utc(columns: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the columns with zoned times in UTC. Spark keeps only the instant, and columns with several zones cannot be concatenated."""
+    for index, field in enumerate(columns.schema):
+        if pa.types.is_timestamp(field.type) and field.type.tz not in (None, "UTC"):
+            to = pa.timestamp(field.type.unit, "UTC")
+            columns = columns.set_column(index, field.with_type(to), columns.column(index).cast(to))
+    return columns
+
+
 def _unified(schemas: list[pa.Schema]) -> pa.Schema:
-    """
+    """Return the common schema of the batches.
+
     Raises:
-        SinkError: a field is of types that have no common one.
+        SinkError: a field has types without a common type.
     """
     try:
         return pa.unify_schemas(schemas, promote_options="permissive")
@@ -167,6 +180,6 @@ def _unified(schemas: list[pa.Schema]) -> pa.Schema:
 
 
 def _as(schema: pa.Schema, batches: list[pa.RecordBatch]) -> pa.Table:
-    """The batches as one table of a schema that covers each of theirs."""
+    """Return the batches as one table. The schema covers the schema of each batch."""
     tables = [schema.empty_table(), *(pa.Table.from_batches([batch]) for batch in batches)]
     return pa.concat_tables(tables, promote_options="permissive").cast(schema)

@@ -1,9 +1,10 @@
 """`from_spark`: the rows of a DataFrame as the splits of a source.
 
-A micro-batch is staged, then given out, a split per file, and the next one is asked for when all of it was read: batches
-enter in order, and a slow job holds the query back. A checkpoint has the splits that are being read with their positions
-(they name their files) and the query's log as of the last batch given out. So after a failure the rows of that batch come
-from its files, in the same order, and every batch behind it is made anew by the query from the same offsets.
+A micro-batch is staged and then assigned, with one split per file. The source requests the next batch when the whole batch was read. So
+batches enter in order, and a slow job slows the query down. A checkpoint has the unfinished splits with their files and positions. It
+also
+has the query's log at the last assigned batch. After a failure, the rows of that batch come from its files in the same order. The query
+creates every later batch again from the same offsets.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from penstock.checkpoint.files.layout import SHARED
 from penstock.checkpoint.files.state_files import StateFileReader
 from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import InvalidJob, PenstockError
-from penstock.connectors.file.source.open_files import OpenFiles
-from penstock.connectors.source import (
+from penstock.connectors.core.source import (
     EnumeratorContext,
     ReaderContext,
     Source,
@@ -26,6 +26,7 @@ from penstock.connectors.source import (
     SplitEnumerator,
     SplitReader,
 )
+from penstock.connectors.file.source.open_files import OpenFiles
 from penstock.connectors.spark import query_log
 from penstock.connectors.spark.arrow_map import map_in_arrow
 from penstock.connectors.spark.feed import Feed, QueryFeed, TableFeed
@@ -35,18 +36,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FILES_IN_MEMORY = 4
-"""Of one subtask."""
+"""Number of files in memory per subtask."""
 LOOK_MS = 20
-"""How often the JobMaster asks whether the next batch is there."""
+"""Interval in ms at which the JobMaster checks for the next batch."""
 
 
 class SparkSource(Source):
-    """The rows of a DataFrame, as Rows.
+    """A source of a DataFrame's rows, as `Row`s.
 
     Args:
-        df_factory: called in the JobManager with its SparkSession; returns the DataFrame, streaming or not.
-        bounded: a streaming DataFrame is read up to what is there at the start, and the job ends. One that does not
-            stream always ends.
+        df_factory: a function that the JobManager calls with its SparkSession. It returns the DataFrame, streaming or not.
+        bounded: a streaming DataFrame is read up to the data that exists at the start, then the job ends. A DataFrame that does not
+            stream
+            always ends.
     """
 
     needs_spark = True
@@ -57,10 +59,10 @@ class SparkSource(Source):
         self.bounded = bounded
 
     def data_frame(self, session: Any) -> Any:
-        """The DataFrame.
+        """Return the DataFrame.
 
         Raises:
-            InvalidJob: the factory raised, or gave something else.
+            InvalidJob: the factory raised, or returned something else.
         """
         try:
             frame = self.df_factory(session)
@@ -69,7 +71,7 @@ class SparkSource(Source):
         except Exception as error:
             raise InvalidJob(
                 f"the function of from_spark raised {type(error).__name__}: {str(error).strip()[:2000]}",
-                remedy="correct the function; it is called with the SparkSession of the job's cluster",
+                remedy="correct the function; the JobManager calls it with the SparkSession of the job's cluster",
             ) from error
         if not hasattr(frame, "isStreaming"):
             raise InvalidJob(
@@ -85,7 +87,7 @@ class SparkSource(Source):
 
 
 class StagedSplits(SourceReader):
-    """Opens staged files."""
+    """A reader that opens staged files."""
 
     def __init__(self, context: ReaderContext) -> None:
         self._stores = Stores(context.object_store_options)
@@ -97,7 +99,7 @@ class StagedSplits(SourceReader):
 
 
 class SparkEnumerator(SplitEnumerator):
-    """Gives out a batch when the one before was read."""
+    """An enumerator that assigns a batch when the previous one was read."""
 
     discovery_interval_ms = LOOK_MS
     forgets_finished = True
@@ -112,7 +114,7 @@ class SparkEnumerator(SplitEnumerator):
         self._done = False
         self._prefix = ""
         self._tag = f"penstock-{uuid.uuid4().hex}"
-        """Of this attempt's Spark jobs."""
+        """The tag of this attempt's Spark jobs."""
 
     def start(self, context: EnumeratorContext) -> None:
         self._context = context
@@ -155,7 +157,7 @@ class SparkEnumerator(SplitEnumerator):
     def _spark(self) -> SparkAccess:
         if self._context is None or self._context.spark is None:
             raise InvalidJob(
-                "from_spark needs a Spark cluster, and this job runs without one",
+                "from_spark needs a Spark cluster, but this job runs without one",
                 remedy="run the job on a cluster; in penstock.testing use a collection source with the same rows",
             )
         return self._context.spark

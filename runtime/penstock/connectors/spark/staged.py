@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from penstock.checkpoint.files.codec import STAGED_FILE
-from penstock.connectors.source import ReadBounds, SplitReader
+from penstock.connectors.core.source import ReadBounds, SplitReader
 from penstock.records.batch import ColumnBatch
 from penstock.records.columns import rows_as_rows
-from penstock.state.backend import FileRef
+from penstock.state.files import FileRef
 
 if TYPE_CHECKING:
     from penstock.checkpoint.files.state_files import StateFileReader
     from penstock.checkpoint.files.storage import CheckpointStorage
+    from penstock.connectors.core.sink import CommitEnvironment
     from penstock.connectors.file.source.open_files import OpenFiles
-    from penstock.connectors.sink import CommitEnvironment
 
 FILE_BYTES = 16 * 1024 * 1024
-"""A file ends when it holds that much (uncompressed): a reader has one in memory."""
+"""Size in uncompressed bytes at which a file ends. A reader holds one file in memory."""
 FILES_SCHEMA = "path string, size long, checksum string, rows long"
 _FILES = pa.schema([("path", pa.string()), ("size", pa.int64()), ("checksum", pa.string()), ("rows", pa.int64())])
 
 
 def to_ipc(table: pa.Table) -> bytes:
-    """A table as a compressed Arrow stream."""
+    """Return a table as a compressed Arrow stream."""
     out = pa.BufferOutputStream()
     with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
@@ -35,7 +35,7 @@ def to_ipc(table: pa.Table) -> bytes:
 
 
 def from_ipc(data: bytes) -> pa.Table:
-    """The table of `to_ipc`."""
+    """Return the table that `to_ipc` encoded."""
     return pa.ipc.open_stream(data).read_all()
 
 
@@ -44,7 +44,7 @@ def file_ref(file: dict[str, Any]) -> FileRef:
 
 
 def content_of(piece: dict[str, Any], environment: CommitEnvironment | None) -> bytes:
-    """The content of a `StagedCommittable`, as the manifest has it; one without a file needs no environment."""
+    """Return the content of a `StagedCommittable` from its manifest entry. An entry without a file needs no environment."""
     file = piece.get(STAGED_FILE)
     if file is None:
         return base64.b64decode(piece["content"])
@@ -53,11 +53,11 @@ def content_of(piece: dict[str, Any], environment: CommitEnvironment | None) -> 
 
 
 class StageRows:
-    """What `mapInArrow` runs for every partition: writes its rows, gives a row for each file (`FILES_SCHEMA`).
+    """A function for `mapInArrow`: it writes the rows of a partition and yields one row per file (`FILES_SCHEMA`).
 
     Args:
-        storage: the job's folder of checkpoints.
-        prefix: of the files' names; nobody else uses it.
+        storage: the job's checkpoint folder.
+        prefix: a unique prefix of the files' names.
     """
 
     def __init__(self, storage: CheckpointStorage, prefix: str) -> None:
@@ -90,11 +90,11 @@ class StageRows:
 
 
 class StagedReader(SplitReader):
-    """The rows of one staged file, in memory while they are read. A position is the number of rows that were read.
+    """A reader of one staged file, whose rows are in memory while it reads. A position is the number of rows that were read.
 
     Args:
-        count: of the file's rows.
-        open_files: says whose rows are in memory.
+        count: the number of the file's rows.
+        open_files: tracks which files are in memory.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class StagedReader(SplitReader):
         fits = max(1, self._count * bounds.max_bytes // max(1, self._rows.nbytes))
         part = self._rows.slice(self._next, max(1, min(rest, bounds.max_records, fits)))
         self._next += part.num_rows
-        # One chunk per column, so one batch; of an empty schema none is made.
+        # One chunk per column results in one batch. An empty table has no batch.
         columns = part.to_batches()
         batch = columns[0] if columns else pa.RecordBatch.from_pydict({})
         return ColumnBatch(batch, None, rows_as_rows)

@@ -1,22 +1,31 @@
-"""Databases by SQLAlchemy: tables of MySQL, MariaDB, SQLite and Postgres as sink and source (extra `penstock[sql]`, and a driver: `penstock[mysql]`).
+"""Sinks and sources for databases, with SQLAlchemy: MySQL, MariaDB, SQLite and Postgres.
 
-**Guarantees.** `SqlSink` promises what its `DeliveryGuarantee` says:
+Install the extra `penstock[sql]` and a driver, such as `penstock[mysql]`.
 
-    EXACTLY_ONCE    the rows of a checkpoint wait in it; the JobManager writes them in one transaction, together with the checkpoint's id in a
-                    small table of ours, `penstock_commits`, which is looked up first, under a lock of the transaction (`commits`, `committer`)
-    AT_LEAST_ONCE   subtasks write; a checkpoint waits until the server has taken everything. With a `key` rows are upserted, and what
-                    is written again changes nothing
+**Guarantees.** The `DeliveryGuarantee` of `SqlSink` decides who writes the rows:
 
-`JdbcSink` (`jdbc`), under PyFlink's name, carries out a statement of the user's own, at least once. `SqlSource` reads ranges of a key, or what grows behind one; a split's
-position is the last key that was read. `SqlLookup` asks for rows beside the task.
+    EXACTLY_ONCE    The checkpoint contains the rows. The JobManager writes them in one transaction, together with the checkpoint's
+                    id in a small table, `penstock_commits`. The transaction first takes a lock and reads that table, so no
+                    checkpoint is written twice (`commits`, `committer`).
+    AT_LEAST_ONCE   The subtasks write. A checkpoint completes only after the server has accepted all rows before it. If the sink
+                    has a `key`, rows are upserted, so a repeated write changes nothing.
 
-**Options.** `url` is SQLAlchemy's ("mysql+pymysql://user@host/db", "sqlite:////data/file.db"); what stands behind `?` goes to the driver (`ssl_ca`, `read_timeout`).
-`password_file` names a file with the password, read at every connection.
+`JdbcSink` (`jdbc`) has PyFlink's name. It executes the user's statement, at least once.
+`SqlSource` reads ranges of a key, or follows a key that grows. The position of a split is the last key that it has read.
+`SqlLookup` queries rows asynchronously.
 
-**Errors.** A server that does not answer, a wrong password, a table, key or right that is missing, and fields that do not fit are errors before the job
-starts, each with what to do. At run time a lost server is tried again for half a minute, then the job fails over; a row that the server refuses fails the job, with the server's
-words and the row.
+**Options.** `url` is an SQLAlchemy URL ("mysql+pymysql://user@host/db", "sqlite:////data/file.db"). The driver receives the
+parameters after `?`, such as `ssl_ca` and `read_timeout`. `password_file` names a file with the password. It is read at every connection.
 
-**Sizing.** A connection for each subtask, one for the JobManager. Exactly once, the rows between two checkpoints are held by the subtasks as columns, and written by the
-JobManager: for some ten thousand rows a second.
+**Errors.** Before the job starts, the connector checks these and explains each error with a remedy:
+
+- the server responds and accepts the password,
+- the table, its key and the user's rights exist,
+- the job's fields fit the table.
+
+While the job runs, the connector retries a lost server for 30 s. Then the job fails over. A row that the server refuses fails the job. The
+error contains the server's message and the row.
+
+**Sizing.** Each subtask uses one connection, and the JobManager one more. For exactly once, the subtasks keep the rows between two
+checkpoints in memory as columns. The JobManager writes about ten thousand rows per second.
 """

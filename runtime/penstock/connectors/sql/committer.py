@@ -1,4 +1,7 @@
-"""The rows of a checkpoint and its id, in one transaction (`commits`). The lock is a row of the table of notes, of the transaction itself."""
+"""The committer of `SqlSink`: the rows of a checkpoint and its id, in one transaction (`penstock.connectors.tables.commits`).
+
+The lock is a row of the table of notes. The transaction writes this row first.
+"""
 
 from __future__ import annotations
 
@@ -8,67 +11,57 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from penstock.common.errors import PlatformError, SinkError
-from penstock.connectors.spark.staged import content_of, from_ipc
-from penstock.connectors.sql import commits
-from penstock.connectors.sql.commits import NOTES, NotingCommitter
-from penstock.connectors.sql.server import Server, let_go, package
+from penstock.common.errors import SinkError
+from penstock.connectors.sql.server import Server, package
 from penstock.connectors.sql.statements import Statements, refused_row, write_rows
 from penstock.connectors.sql.tables import engine_of
+from penstock.connectors.tables import commits
+from penstock.connectors.tables.commits import NOTES, NotingCommitter
 
 if TYPE_CHECKING:
-    from penstock.connectors.sql.sink import SqlSink
+    from penstock.connectors.sql.settings import SqlSinkSettings
 
 _LOCK = -1
-"""The checkpoint of the row that is the lock."""
+"""Checkpoint id of the row that serves as the lock."""
 _TRANSACTIONAL = ("innodb", "rocksdb", "ndbcluster", "")
 
 
 def check_transactions(server: Server, table: str, engine: str) -> None:
-    """
+    """Check that a table of this engine has transactions.
+
     Raises:
-        SinkError: a table of this engine has none, or it is a view, of which one cannot tell.
+        SinkError: the engine has none, or the table is a view, whose engine is not known.
     """
     if engine == "view":
         raise SinkError(
-            f"{server.shown}: {table} is a view, of which it is not known whether it has transactions",
-            remedy="name the table itself, or DeliveryGuarantee.AT_LEAST_ONCE",
+            f"{server.shown}: {table} is a view. The connector cannot find out whether a view has transactions",
+            remedy="name the table itself, or use DeliveryGuarantee.AT_LEAST_ONCE",
         )
     if engine.lower() not in _TRANSACTIONAL:
         raise SinkError(
-            f"{server.shown}: {table} has the engine {engine}, which knows no transactions: rows could come twice",
-            remedy=f"alter table {table} engine = InnoDB, or DeliveryGuarantee.AT_LEAST_ONCE",
+            f"{server.shown}: {table} has the engine {engine}, which has no transactions. Rows could be written twice",
+            remedy=f"alter table {table} engine = InnoDB, or use DeliveryGuarantee.AT_LEAST_ONCE",
         )
 
 
 class SqlCommitter(NotingCommitter):
-    def __init__(self, sink: SqlSink) -> None:
-        super().__init__(sink.table)
+    def __init__(self, sink: SqlSinkSettings) -> None:
+        super().__init__(sink.server, sink.table)
         self._sink = sink
         self._database = sink.server.database
         self._statements: Statements | None = None
 
     def prepare(self) -> None:
-        """Make the table of notes, if there is none.
-
-        Raises:
-            SinkError: it cannot be made, or knows no transactions.
-        """
         server = self._sink.server
-        connection = server.connect(SinkError, autocommit=True)
         try:
-            if not package().inspect(connection).has_table(NOTES):
-                connection.exec_driver_sql(self._database.notes_table)
-            check_transactions(server, NOTES, engine_of(connection, NOTES))
+            with server.session(SinkError) as connection:
+                if not package().inspect(connection).has_table(NOTES):
+                    connection.exec_driver_sql(self._database.notes_table)
+                check_transactions(server, NOTES, engine_of(connection, NOTES))
         except package("sqlalchemy.exc").IntegrityError:
-            return  # Postgres: somebody else has made it at the same time
+            return  # Postgres: another session created the table at the same time
         except package("sqlalchemy.exc").DBAPIError as error:
-            raise server.explained(SinkError, f"table {NOTES!r} cannot be made", error) from error
-        finally:
-            connection.close()
-
-    def _connect(self) -> Any:
-        return self._sink.server.connect(SinkError)
+            raise server.explained(SinkError, f"table {NOTES!r} cannot be created", error) from error
 
     def _transaction(self) -> AbstractContextManager[Any]:
         found: AbstractContextManager[Any] = self._connection.begin()
@@ -78,7 +71,7 @@ class SqlCommitter(NotingCommitter):
         return self._connection.exec_driver_sql(statement.replace("?", self._database.mark), values)
 
     def _lock(self, app: str) -> None:
-        # Written anew each time: where several servers take writes (Galera), of two such transactions one fails.
+        # Each attempt writes another token. If several servers accept writes (Galera), one of two concurrent transactions then fails.
         tail = self._database.instead(["app", "checkpoint"], ["digest", "committed_at"])
         statement = f"insert into {NOTES} (app, checkpoint, digest, committed_at) values (?, {_LOCK}, ?, {self._database.now}) {tail}"
         self._run(statement, app, commits.token())
@@ -90,14 +83,9 @@ class SqlCommitter(NotingCommitter):
         return [(int(number), str(digest), float(at)) for number, digest, at in self._run(statement, app)]
 
     def _put(self, batches: Iterable[pa.RecordBatch]) -> None:
-        sink = self._sink
-        write_rows(self._connection, self._prepared(), sink.shape.names, sink.key, batches, deletes=sink.deletes)
-
-    def _prepared(self) -> Statements:
         if self._statements is None:
-            sink = self._sink
-            self._statements = Statements.of(self._connection, self._database, sink.table, sink.shape.names, sink.key)
-        return self._statements
+            self._statements = Statements.of(self._connection, self._sink)
+        write_rows(self._connection, self._statements, batches)
 
     def _note(self, app: str, checkpoint: int, digest: str) -> None:
         self._run(
@@ -115,29 +103,12 @@ class SqlCommitter(NotingCommitter):
                 f"delete from {NOTES} where app = ? and checkpoint >= 0 and checkpoint <= ?", app, int(rows[-1][0])
             )
 
-    def _is_lost(self, error: Exception) -> bool | None:
-        return self._sink.server.is_lost(error)
-
-    def _explained(self, what: str, error: Exception) -> PlatformError:
-        return self._sink.server.explained(SinkError, what, error)
-
-    def _refused(self, pieces: list[dict[str, Any]]) -> str:
-        sink = self._sink
-        connection = self._connect()
-        try:
-            batches = (
-                batch for piece in pieces for batch in from_ipc(content_of(piece, self.environment)).to_batches()
-            )
-            return refused_row(connection, self._prepared(), sink.shape.names, sink.key, batches, deletes=sink.deletes)
-        finally:
-            connection.close()
-
-    def close(self) -> None:
-        connection, self._connection = self._connection, None
-        let_go(connection)
+    def _refused(self, batches: Iterable[pa.RecordBatch]) -> str:
+        with self._server.connect(SinkError) as connection:
+            return refused_row(connection, Statements.of(connection, self._sink), batches)
 
     def interrupt(self) -> None:
-        """End the statement that does not return."""
+        """Cancel a statement that does not return."""
         connection = self._connection
         if connection is not None:
-            self._database.interrupt(connection, self._connect)
+            self._database.interrupt(connection, lambda: self._server.connect(SinkError))

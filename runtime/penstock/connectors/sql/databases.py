@@ -1,4 +1,4 @@
-"""What differs between databases: how a session begins, what an error means, how a row replaces another one."""
+"""Differences between databases: the start of a session, the meaning of errors, and the syntax of upserts."""
 
 from __future__ import annotations
 
@@ -10,67 +10,80 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob
 from penstock.connectors.postgres.client import ALIVE
-from penstock.connectors.sql.commits import NOTES
 from penstock.connectors.sql.marks import with_marks
+from penstock.connectors.tables.commits import NOTES
 
 CONNECT_S = 10
 READ_S = 45
-"""Until a statement without an answer counts as lost; more than any wait for a lock."""
+"""Timeout of a statement in seconds. Longer than `LOCK_S`, so that a wait for a lock ends first."""
 LOCK_S = 20
 
 
 _EXPLAINED = re.compile(r"\s*(insert|update|delete|merge|select|with|values)\b", re.IGNORECASE)
-"""What Postgres has a plan for; not CALL."""
+"""Statements that Postgres can EXPLAIN. It cannot explain CALL."""
 
 
 class Database(ABC):
-    """`mark`: a value's place in a statement, as the driver takes it."""
+    """One kind of database."""
 
     mark = "%s"
+    """The driver's placeholder for a value."""
     notes_table = ""
-    """How the table of notes is made."""
+    """Statement that creates the table of notes."""
     now = ""
-    """The server's time, as the table of notes has it."""
+    """SQL for the server's time, in the type of the column `committed_at`."""
     noted_ms = "committed_at"
-    """That time in ms."""
+    """SQL for the column `committed_at` in ms."""
 
     def connect_arguments(self, read_s: int, driver: str) -> dict[str, Any]:
-        """For the driver, where the URL says nothing of them."""
+        """Return arguments for the driver. Parameters of the URL override them."""
         return {}
 
-    def begin_session(self, connection: Any) -> None:  # noqa: B027 - most have nothing to set
-        """On a new connection."""
+    def begin_session(self, connection: Any) -> None:  # noqa: B027 - most databases need no settings
+        """Set the session variables of a new connection."""
 
     @abstractmethod
     def is_lost(self, error: Any) -> bool:
-        """Of the driver's error: whether the server may do it another time: it was gone, or busy; else the statement or a row is wrong."""
+        """Return whether a retry may succeed after this error of the driver, because the server was lost or busy.
+
+        Any other error means that the statement or a row is wrong.
+        """
 
     def remedy(self, error: Any) -> str | None:
-        """What to do, where the error says what is wrong."""
+        """Return what to do, or None if the error does not tell what is wrong."""
         return None
 
     @abstractmethod
     def instead(self, key: Sequence[str], changed: Sequence[str]) -> str:
-        """The end of an INSERT whose rows replace those with their key; names are quoted."""
+        """Return the end of an INSERT whose rows replace the rows with the same key. Names are quoted."""
 
     @abstractmethod
     def probe(self, connection: Any, statement: str, values: int) -> None:
-        """Have the server look at a statement, and whether the user may carry it out, and do nothing.
+        """Let the server check a statement and the user's right to execute it, without executing it.
 
         Args:
-            statement: with `?` for values, of which there are so many.
+            statement: with a `?` for each value.
+            values: number of values.
         """
 
     def no_rows(self, values: int) -> str:
-        """Instead of VALUES, in an INSERT that is carried out to see whether the server takes any: so many values."""
+        """Return a query without rows, for an INSERT that only tests whether the server accepts writes.
+
+        Args:
+            values: number of columns.
+        """
         return f"select {', '.join(['null'] * values)} where 1 = 0"
 
     def probe_notes(self, connection: Any) -> None:
-        """Whether the user may make the table of notes."""
+        """Check that the user may create the table of notes."""
         self.probe(connection, self.notes_table, 0)
 
     def interrupt(self, connection: Any, another: Any) -> None:
-        """End the statement that runs on a connection, from another thread. `another` makes a connection."""
+        """Cancel the statement that runs on a connection, from another thread.
+
+        Args:
+            another: returns a new connection.
+        """
         with suppress(Exception):
             connection.connection.dbapi_connection.close()
 
@@ -109,7 +122,7 @@ class MySql(Database):
         }
         | {1180, 1205, 1206, 1213, 1218, 1226, 1290, 1317, 1412, 1637, 1792, 1836, 1927, 1969, 3024, 3169, 4031}
     )
-    """Shut down, read only, too many connections, no room, a deadlock, a lock that did not come, a connection that was killed."""
+    """Codes for: shutdown, read only, too many connections, disk full, deadlock, timeout of a lock, killed connection."""
 
     def connect_arguments(self, read_s: int, driver: str) -> dict[str, Any]:
         if driver not in ("pymysql", "mysqldb"):
@@ -118,8 +131,8 @@ class MySql(Database):
         return {**given, "binary_prefix": True} if driver == "pymysql" else given
 
     def begin_session(self, connection: Any) -> None:
-        # Not strict, the server would cut values that do not fit and say nothing; 0 would become another number where it counts. Times without a zone
-        # are of UTC here.
+        # Without strict mode the server truncates values that do not fit and reports no error. NO_AUTO_VALUE_ON_ZERO keeps a 0
+        # in an AUTO_INCREMENT column. Times without a time zone are in UTC.
         connection.exec_driver_sql(
             "set session sql_mode = concat(@@session.sql_mode, ',STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO'), "
             f"session time_zone = '+00:00', session innodb_lock_wait_timeout = {LOCK_S}"
@@ -139,19 +152,19 @@ class MySql(Database):
     def remedy(self, error: Any) -> str | None:
         code = error.args[0] if error.args else None
         if code in (1045, 1698, 1130, 1251, 2059):
-            return "check user and password (password_file), and that the account may come from this host"
+            return "check user and password (password_file), and that the account may connect from this host"
         if code == 1049:
             return "create the database, or name another one in the URL"
         if code in (1044, 1142, 1143, 1227, 1370):
-            return "GRANT the job's user the right to it"
+            return "GRANT this right to the job's user"
         if code in (1040, 1203, 1226):
-            return "give the server room: max_connections (one for each subtask, and one)"
+            return "raise max_connections of the server (the job needs one for each subtask, and one more)"
         if code in (1021, 1030, 1114):
-            return "give the server room on its disk"
+            return "free space on the server's disk"
         if code in (1290, 1792, 1836):
-            return "name the server that takes writes, not a replica of it, and let it take them (read_only)"
+            return "name the server that accepts writes, not a replica, and check its read_only setting"
         if code in (1054, 1064, 1136, 1146):
-            return "correct the statement, or make the table as it says"
+            return "correct the statement, or create the table and columns that it names"
         return None
 
     def instead(self, key: Sequence[str], changed: Sequence[str]) -> str:
@@ -184,7 +197,7 @@ class Sqlite(Database):
     """SQLITE_BUSY, LOCKED, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL."""
 
     def connect_arguments(self, read_s: int, driver: str) -> dict[str, Any]:
-        # Read and closed in other threads than the one that connected, never in two at a time.
+        # The thread that reads and closes may differ from the one that connected. Two threads never use a connection at the same time.
         return {"timeout": LOCK_S, "check_same_thread": False}
 
     def is_lost(self, error: Any) -> bool:
@@ -193,11 +206,11 @@ class Sqlite(Database):
     def remedy(self, error: Any) -> str | None:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == 14:
-            return "check that the folder of the file is there, on every machine of the job, and may be written to"
+            return "check that the file's folder exists on every machine of the job and is writable"
         if code == 8:
-            return "let the job's user write to the file and its folder"
+            return "give the job's user write access to the file and its folder"
         if code in (5, 6):
-            return "another program holds the file's lock for long: find it, or use a database with a server"
+            return "find the program that keeps the file locked, or use a database with a server"
         return None
 
     def instead(self, key: Sequence[str], changed: Sequence[str]) -> str:
@@ -237,16 +250,16 @@ class PostgreSql(Database):
     def remedy(self, error: Any) -> str | None:
         code, text = getattr(error, "sqlstate", None) or "", str(error)
         if "password" in text or "authentication" in text or "pg_hba" in text:
-            return "check user and password (password_file), and that pg_hba.conf lets this user in from here"
+            return "check user and password (password_file), and that pg_hba.conf accepts this user from this host"
         if "does not exist" in text and "database" in text:
             return "create the database, or name another one in the URL"
         if code == "42501":
-            return "GRANT the job's user the right to it"
+            return "GRANT this right to the job's user"
         if code == "25006":
-            return "name the server that takes writes, not a replica of it (target_session_attrs=read-write)"
+            return "name the server that accepts writes, not a replica (target_session_attrs=read-write)"
         if code.startswith("42"):
-            return "correct the statement, or make the table as it says"
-        return "give the server room: disk, or max_connections" if code.startswith("53") else None
+            return "correct the statement, or create the table and columns that it names"
+        return "free space on the server's disk, or raise max_connections" if code.startswith("53") else None
 
     def instead(self, key: Sequence[str], changed: Sequence[str]) -> str:
         return Sqlite().instead(key, changed)
@@ -267,7 +280,10 @@ class PostgreSql(Database):
 
 
 class Other(Database):
-    """A database whose statements are the user's own; values are named, which SQLAlchemy makes what its driver takes."""
+    """A database for which the user writes the statements.
+
+    Values have names. SQLAlchemy translates them to the driver's placeholders.
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -277,8 +293,8 @@ class Other(Database):
 
     def instead(self, key: Sequence[str], changed: Sequence[str]) -> str:
         raise InvalidJob(
-            f"rows of {self.name} cannot replace others",
-            remedy="MySQL, MariaDB, SQLite and Postgres can; write a statement of your own with JdbcSink",
+            f"the SQL connector has no upserts for {self.name}",
+            remedy="use MySQL, MariaDB, SQLite or Postgres, or write the statement yourself with JdbcSink",
         )
 
     def probe(self, connection: Any, statement: str, values: int) -> None:
@@ -286,4 +302,4 @@ class Other(Database):
 
 
 KNOWN: dict[str, Database] = {"mysql": MySql(), "mariadb": MySql(), "sqlite": Sqlite(), "postgresql": PostgreSql()}
-"""By SQLAlchemy's name of the dialect."""
+"""Databases by the name of their dialect in SQLAlchemy."""

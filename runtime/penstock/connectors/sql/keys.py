@@ -1,4 +1,4 @@
-"""Values of a key as positions, which are JSON."""
+"""Conversion between the values of a key and positions, which are JSON."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ _KINDS: dict[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
 
 
 def position_of(value: Any) -> Any:
-    """
+    """Return the value of a key as JSON.
+
     Raises:
-        InvalidJob: no key has such values.
+        InvalidJob: a key cannot have values of this type.
 
     >>> position_of(7), position_of(datetime.date(2013, 7, 1)), key_of(position_of(decimal.Decimal("1.50")))
     (7, ['date', '2013-07-01'], Decimal('1.50'))
@@ -33,13 +34,13 @@ def position_of(value: Any) -> Any:
         if isinstance(value, kind):
             return [name, write(value)]
     raise InvalidJob(
-        f"a key of {type(value).__name__}: {value!r}",
+        f"the key {value!r} has the type {type(value).__name__}, which a key cannot have",
         remedy="name a column of integers, text, dates, times or decimals",
     )
 
 
 def key_of(position: Any) -> Any:
-    """What a position was made of."""
+    """Return the value of a key from its position."""
     if isinstance(position, list):
         return _KINDS[position[0]][2](position[1])
     return position

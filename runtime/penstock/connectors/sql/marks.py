@@ -1,4 +1,4 @@
-"""The `?` of a statement, as a driver takes it."""
+"""Conversion of the `?` of a statement to the placeholders of a driver."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ _PARTS = re.compile(
     r"(?P<quoted>'(?:[^'\\]|''|\\.)*'|\"(?:[^\"\\]|\"\"|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/)|(?P<two>\?\?)|(?P<mark>\?)",
     re.DOTALL,
 )
-"""What is quoted or a comment has no marks; a backslash hides a quote, as in MySQL."""
+"""Parts of a statement. Quoted text and comments contain no placeholders. A backslash escapes a quote, as in MySQL."""
 _STANDARD = re.compile(
     r"(?P<quoted>'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/)|(?P<two>\?\?)|(?P<mark>\?)", re.DOTALL
 )
 
 
 def count_marks(statement: str, dialect: str = "mysql") -> int:
-    """
+    """Return the number of placeholders.
+
     >>> count_marks("insert into t values (?, '?', ?) -- ?")
     2
     """
@@ -24,7 +25,7 @@ def count_marks(statement: str, dialect: str = "mysql") -> int:
 
 
 def with_marks(statement: str, mark: str, dialect: str = "mysql") -> str:
-    """The statement with the driver's marks; `??` is Postgres's operator `?`.
+    """Return the statement with the driver's placeholders. `??` stands for Postgres's operator `?`.
 
     >>> with_marks("insert into t values (?, '100 %?')", "%s")
     "insert into t values (%s, '100 %%?')"
@@ -39,7 +40,7 @@ def with_marks(statement: str, mark: str, dialect: str = "mysql") -> str:
 
 
 def with_names(statement: str, dialect: str) -> str:
-    """The statement as `sqlalchemy.text` takes it, with the names p0, p1, … for values.
+    """Return the statement for `sqlalchemy.text`, with the names p0, p1, … for values.
 
     >>> with_names("insert into t values (?, 'a:b', ?)", "oracle")
     "insert into t values (:p0, 'a\\\\:b', :p1)"
@@ -55,7 +56,7 @@ def with_names(statement: str, dialect: str) -> str:
 
 
 def _split(statement: str, dialect: str) -> Iterator[tuple[bool, str]]:
-    """Text, and marks (True)."""
+    """Yield the parts of the statement: text (False) and placeholders (True)."""
     end = 0
     for found in (_PARTS if dialect in ("mysql", "mariadb") else _STANDARD).finditer(statement):
         yield False, statement[end : found.start()]

@@ -1,4 +1,4 @@
-"""Where a database is, connections to it, and what its errors mean."""
+"""The address of a database, connections to it, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -7,36 +7,35 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from penstock.common.credentials.secret_file import read_secret
 from penstock.common.errors import InvalidJob, PlatformError
-from penstock.common.extras import module_of_extra
-from penstock.common.secret_file import read_secret
+from penstock.common.program.extras import import_extra
 from penstock.connectors.sql.databases import KNOWN, READ_S, Database, Other
+from penstock.connectors.tables.server import TableServer
 
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql", "postgresql": "postgresql+psycopg"}
-"""Of URLs that name none."""
+"""Drivers for URLs that name none."""
 _EXTRAS = {"pymysql": "penstock[mysql]", "MySQLdb": "mysqlclient", "psycopg": "penstock[postgres]"}
 
 
 def package(name: str = "sqlalchemy") -> Any:
-    return module_of_extra(name, "sql", "a database by SQLAlchemy")
+    return import_extra(name, "sql", "a database with SQLAlchemy")
 
 
 @dataclass(frozen=True)
-class Server:
-    """Where, and as whom. Picklable; holds no password but what `url` itself has.
-
-    `any_database`: also one that no connector knows, for statements of the user's own.
-    """
+class Server(TableServer):
+    """Address and user of a database. It is picklable, and has no password except one within `url`."""
 
     url: str = field(repr=False)
     password_file: str = ""
     any_database: bool = False
+    """Whether a database is valid that the connector does not know. The user then writes the statements."""
 
     def parsed(self) -> Any:
-        """SQLAlchemy's URL, with a driver.
+        """Return the SQLAlchemy URL, with a driver.
 
         Raises:
-            InvalidJob: it is none, or one of a database that is not known.
+            InvalidJob: the URL cannot be parsed, or the connector does not know its database.
         """
         try:
             url = package().make_url(self.url)
@@ -45,16 +44,16 @@ class Server:
             name = url.get_backend_name()
         except (package("sqlalchemy.exc").ArgumentError, ValueError):
             raise InvalidJob(
-                "the URL of a database cannot be understood",
-                remedy="write SQLAlchemy's: 'mysql+pymysql://user@host:3306/database'",
-            ) from None  # it may show the password
+                "the database URL cannot be parsed",
+                remedy="write an SQLAlchemy URL: 'mysql+pymysql://user@host:3306/database'",
+            ) from None  # the error may contain the password
         if name not in KNOWN and not self.any_database:
             raise InvalidJob(
-                f"a database of {name}",
-                remedy="MySQL, MariaDB, SQLite and Postgres are known here; write to another one with JdbcSink and its SQLAlchemy URL",
+                f"the SQL connector does not support the database {name}",
+                remedy="use MySQL, MariaDB, SQLite or Postgres, or write to it with JdbcSink and an SQLAlchemy URL",
             )
         if name == "sqlite" and url.database in (None, "", ":memory:"):
-            raise InvalidJob("SQLite in memory, of which each connection has its own", remedy="name a file")
+            raise InvalidJob("an SQLite database in memory exists only within one connection", remedy="name a file")
         return url
 
     @property
@@ -64,7 +63,7 @@ class Server:
 
     @property
     def shown(self) -> str:
-        """Database and host, without user and password."""
+        """Return database and host for messages, without user and password."""
         try:
             url = self.parsed()
         except InvalidJob:
@@ -75,19 +74,19 @@ class Server:
         )
 
     def authenticated(self, kind: type[PlatformError]) -> Any:
-        """The URL, with the password as its file has it now.
+        """Return the URL with the current password from the file.
 
         Raises:
-            PlatformError: of this kind: the file cannot be read.
+            PlatformError: the file cannot be read. `kind` is the class of the error.
         """
         url = self.parsed()
         return url.set(password=read_secret(self.password_file, "password_file", kind)) if self.password_file else url
 
     def connect(self, kind: type[PlatformError], *, autocommit: bool = False, read_s: int = READ_S) -> Any:
-        """A connection of SQLAlchemy's, without a transaction.
+        """Return an SQLAlchemy connection without a transaction.
 
         Raises:
-            PlatformError: of this kind: the server does not answer, or does not let us; says what to do.
+            PlatformError: the server does not respond or refuses the user. `kind` is the class of the error.
             InvalidJob: the URL is wrong, or its driver is not installed.
         """
         sqlalchemy, url, database = package(), self.authenticated(kind), self.database
@@ -103,34 +102,40 @@ class Server:
         try:
             connection = engine.connect()
             database.begin_session(connection)
-            connection.commit()  # taken back, Postgres would forget what was set
+            connection.commit()  # a rollback would reset the session variables in Postgres
             return connection
         except package("sqlalchemy.exc").DBAPIError as error:
             raise self.explained(kind, "cannot connect", error) from error
-        except TypeError as error:  # a parameter that the driver does not take
-            raise InvalidJob(f"{self.shown}: {error}", remedy="correct what stands behind '?' in the URL") from error
+        except TypeError as error:  # the driver does not know a parameter
+            raise InvalidJob(f"{self.shown}: {error}", remedy="correct the parameters after '?' in the URL") from error
 
     def _made(self, make: Callable[[], Any]) -> Any:
-        """
+        """Return the result of `make`, and explain the error if a package is missing.
+
         Raises:
-            InvalidJob: there is no such dialect or driver.
+            InvalidJob: the dialect or the driver is not installed.
         """
         try:
             return make()
         except package("sqlalchemy.exc").NoSuchModuleError as error:
             raise InvalidJob(
                 f"{self.shown}: {error}",
-                remedy="install the package with SQLAlchemy's dialect, also in the job's image",
+                remedy="install the package with the SQLAlchemy dialect, also in the job's image",
             ) from error
         except ImportError as error:
             name = error.name or str(error)
             raise InvalidJob(
                 f"{self.shown}: the driver {name!r} is not installed: {error}",
-                remedy=f"pip install '{_EXTRAS.get(name, name)}', also in the image of the job, or name another driver in the URL",
+                remedy=f"pip install '{_EXTRAS.get(name, name)}', also in the job's image, or name another driver in the URL",
             ) from error
 
+    def discard(self, connection: Any) -> None:
+        """Drop a connection that may be lost, without a request to the server. The server rolls back its transaction."""
+        with suppress(Exception):
+            connection.invalidate()
+            connection.close()
+
     def is_lost(self, error: Exception) -> bool | None:
-        """Whether another try may succeed; None: it is no error of the database's."""
         if not isinstance(error, package("sqlalchemy.exc").DBAPIError):
             return None
         return bool(error.connection_invalidated) or self.database.is_lost(error.orig)
@@ -140,23 +145,15 @@ class Server:
         text = " ".join(str(orig).split())[:1000]
         remedy = self.database.remedy(orig)
         if remedy is None and self.is_lost(error):
-            remedy = "check that the server runs, host, port, TLS settings and the network; the job tries again when it fails over"
+            remedy = "check that the server runs, and check host, port, TLS settings and network; the job retries when it fails over"
         return kind(
             f"{self.shown}: {what}: {text}",
-            remedy=remedy or "correct or filter out such rows before the sink, or let the table take them",
+            remedy=remedy or "correct or filter such rows before the sink, or change the table so that it accepts them",
         )
 
 
-def let_go(connection: Any) -> None:
-    """Of a connection that may be lost: nothing is asked of the server, which takes back what was not committed."""
-    if connection is not None:
-        with suppress(Exception):
-            connection.invalidate()
-            connection.close()
-
-
 def _begin_explicitly(engine: Any, *, transactions: bool) -> None:
-    """The driver's own BEGIN comes late, and not before a savepoint."""
+    """Send BEGIN at the start of each transaction. The driver itself sends it too late, and not before a savepoint."""
     listen = package("sqlalchemy.event").listen
 
     def connected(connection: Any, _: Any) -> None:

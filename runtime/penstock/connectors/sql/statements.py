@@ -1,22 +1,24 @@
-"""How rows get into a table: many at a time, replacing or removing those with their key, in the order in which they came."""
+"""Statements that write rows into a table in batches. They insert, replace or delete rows, in the order of arrival."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from penstock.common.errors import SinkError
-from penstock.connectors.sql.databases import Database
-from penstock.connectors.sql.held_rows import GONE
 from penstock.connectors.sql.server import package
 from penstock.connectors.sql.tables import quoted_table, quoting
 from penstock.connectors.sql.values import for_driver
+from penstock.connectors.tables.row_writers import GONE
+
+if TYPE_CHECKING:
+    from penstock.connectors.sql.settings import SqlSinkSettings
 
 _AT_ONCE = 2_000
-"""Rows of one call of the driver's."""
+"""Maximum number of rows in one call of the driver."""
 _DELETED_AT_ONCE = 200
 _TRIED_AT_ONCE = 200
 _SHOWN = 500
@@ -25,56 +27,58 @@ _ESCAPED = (b"\0", b"\n", b"\r", b"\x1a", b'"', b"'", b"\\")
 
 @dataclass(frozen=True)
 class Statements:
-    """Of one table. `mark`: a value's place in them."""
+    """The statements for the table of a sink."""
 
+    names: tuple[str, ...]
+    """Names of the columns, in the order of values."""
+    key: tuple[str, ...]
+    deletes: bool
     insert: str
     table: str
+    """Quoted name."""
     columns: str
-    key: tuple[str, ...]
-    """Quoted."""
+    """Quoted names."""
     mark: str
+    """The placeholder for a value."""
     dialect: str
+    same_key: str
+    """A condition that compares the columns of the key with values."""
 
     @classmethod
-    def of(
-        cls, connection: Any, database: Database, table: str, names: Sequence[str], key: Sequence[str], mark: str = ""
-    ) -> Statements:
-        quote, sql, mark = quoting(connection), quoted_table(connection, table), mark or database.mark
+    def of(cls, connection: Any, sink: SqlSinkSettings, mark: str = "") -> Statements:
+        quote, table, database = quoting(connection), quoted_table(connection, sink.table), sink.server.database
+        names, key, mark = sink.shape.names, sink.key, mark or database.mark
         columns = ", ".join(map(quote, names))
-        insert = f"insert into {sql} ({columns}) values ({', '.join([mark] * len(names))})"
+        insert = f"insert into {table} ({columns}) values ({', '.join([mark] * len(names))})"
         if key:
             insert += " " + database.instead(
                 [quote(name) for name in key], [quote(name) for name in names if name not in key]
             )
-        return cls(insert, sql, columns, tuple(map(quote, key)), mark, connection.dialect.name)
+        same_key = " and ".join(f"{quote(name)} = {mark}" for name in key)
+        return cls(names, key, sink.deletes, insert, table, columns, mark, connection.dialect.name, same_key)
 
     def insert_none(self, no_rows: str) -> str:
         return f"insert into {self.table} ({self.columns}) {no_rows}"
 
     def delete(self, count: int) -> str:
-        same = " and ".join(f"{name} = {self.mark}" for name in self.key)
-        return f"delete from {self.table} where " + " or ".join([f"({same})"] * count)
+        return f"delete from {self.table} where " + " or ".join([f"({self.same_key})"] * count)
+
+    def runs(self, batch: pa.RecordBatch) -> Iterator[tuple[bool, list[tuple[Any, ...]]]]:
+        """Yield groups of rows to write and of keys to delete, see `runs`."""
+        return runs(batch, self.dialect, self.names, self.key, deletes=self.deletes)
 
 
-def write_rows(
-    connection: Any,
-    statements: Statements,
-    names: Sequence[str],
-    key: Sequence[str],
-    batches: Iterable[pa.RecordBatch],
-    *,
-    deletes: bool,
-) -> None:
-    """In the connection's transaction; of several rows with one key the last one counts.
+def write_rows(connection: Any, statements: Statements, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write rows in the transaction of the connection. If several rows have the same key, the last one wins.
 
     Raises:
-        SinkError: a row is larger than the server takes.
+        SinkError: a row is larger than the server accepts.
     """
     most = connection.info.get("penstock_most_bytes")
     for batch in batches:
-        if most is not None and batch.nbytes > most // 4:  # twice as large within a statement at the most
+        if most is not None and batch.nbytes > most // 4:  # escaped text is at most twice as long
             _check_sizes(batch, most)
-        for is_gone, rows in runs(batch, statements.dialect, names, key, deletes=deletes):
+        for is_gone, rows in statements.runs(batch):
             _carry_out(connection, statements, is_gone, rows)
 
 
@@ -91,7 +95,7 @@ def _carry_out(connection: Any, statements: Statements, is_gone: bool, rows: lis
 def runs(
     batch: pa.RecordBatch, dialect: str, names: Sequence[str], key: Sequence[str], *, deletes: bool
 ) -> Iterator[tuple[bool, list[tuple[Any, ...]]]]:
-    """Rows to be written (False) and keys to be deleted (True), as long as they come one after the other; of each key what came last."""
+    """Yield groups of consecutive rows to write (False) and of keys to delete (True). Only the last change of each key is included."""
     lists = [for_driver(batch.column(name), dialect) for name in names]
     rows = list(zip(*lists, strict=True))
     if not deletes:
@@ -101,16 +105,16 @@ def runs(
     keys = [tuple(row[place] for place in places) for row in rows]
     last = {found: number for number, found in enumerate(keys)}
     gone = batch.column(GONE).to_pylist()
-    held: list[tuple[Any, ...]] = []
+    run: list[tuple[Any, ...]] = []
     is_gone = False
     for number in sorted(last.values()):
-        if gone[number] != is_gone and held:
-            yield is_gone, held
-            held = []
+        if gone[number] != is_gone and run:
+            yield is_gone, run
+            run = []
         is_gone = gone[number]
-        held.append(keys[number] if is_gone else rows[number])
-    if held:
-        yield is_gone, held
+        run.append(keys[number] if is_gone else rows[number])
+    if run:
+        yield is_gone, run
 
 
 def _check_sizes(batch: pa.RecordBatch, most: int) -> None:
@@ -118,36 +122,29 @@ def _check_sizes(batch: pa.RecordBatch, most: int) -> None:
         size = sum(_written_size(value) for value in row.values() if isinstance(value, str | bytes))
         if size > most - 10_000:
             raise SinkError(
-                f"row {number} of a batch has {size:,} bytes, and the server takes {most:,} (max_allowed_packet): {shown(row)}",
-                remedy="let the server take more (set global max_allowed_packet), or filter such rows out in front of the sink",
+                f"row {number} of a batch has {size:,} bytes, but the server accepts {most:,} (max_allowed_packet): {shown(row)}",
+                remedy="raise the server's limit (set global max_allowed_packet), or filter such rows before the sink",
             )
 
 
 def _written_size(value: str | bytes) -> int:
-    """Bytes within a statement, where some have a backslash before them."""
+    """Return the number of bytes within a statement, in which some characters are escaped with a backslash."""
     raw = value.encode() if isinstance(value, str) else value
     return len(raw) + sum(map(raw.count, _ESCAPED))
 
 
-def refused_row(
-    connection: Any,
-    statements: Statements,
-    names: Sequence[str],
-    key: Sequence[str],
-    batches: Iterable[pa.RecordBatch],
-    *,
-    deletes: bool,
-) -> str:
-    """The first row that the server refuses, as text; empty if it refuses none now. Nothing is changed."""
+def refused_row(connection: Any, statements: Statements, batches: Iterable[pa.RecordBatch]) -> str:
+    """Return the first row that the server refuses, as text, or "" if it accepts all of them now. The table does not change."""
     error = package("sqlalchemy.exc").DBAPIError
     with connection.begin() as transaction:
         try:
             for batch in batches:
-                for is_gone, rows in runs(batch, statements.dialect, names, key, deletes=deletes):
+                for is_gone, rows in statements.runs(batch):
                     for start in range(0, len(rows), _TRIED_AT_ONCE):
                         found = _refused(connection, statements, is_gone, rows[start : start + _TRIED_AT_ONCE], error)
                         if found is not None:
-                            return shown(dict(zip(key if is_gone else names, found, strict=True)))
+                            names = statements.key if is_gone else statements.names
+                            return shown(dict(zip(names, found, strict=True)))
             return ""
         finally:
             transaction.rollback()
@@ -170,7 +167,7 @@ def _refused(
 
 
 def shown(row: dict[str, Any]) -> str:
-    """A row in an error."""
+    """Return a row as text for an error."""
     fields = (
         f"{name!r}: {text if len(text := repr(value)) <= 100 else text[:100] + '…'}" for name, value in row.items()
     )

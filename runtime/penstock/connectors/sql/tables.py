@@ -1,50 +1,49 @@
-"""A table as it is, and whether a job's fields fit it."""
+"""The definition of a table, and the check that a job's fields fit it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.common.errors import InvalidJob, PlatformError
+from penstock.common.errors import PlatformError, SourceError
 from penstock.connectors.sql.server import Server, package
+from penstock.connectors.tables.columns import ColumnDefinition, TableDefinition, check_columns
 
 _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "INT": 32, "BIGINT": 64}
 
 
 @dataclass(frozen=True)
-class Column:
-    name: str
-    type: Any
-    """SQLAlchemy's."""
-    is_required: bool
-    """NOT NULL and no default."""
-    is_generated: bool
-    counts: bool
-    """The server gives it a number."""
+class Column(ColumnDefinition):
+    """A column. `type` is SQLAlchemy's."""
+
+    counts: bool = False
+    """Whether the server numbers the rows in this column (AUTO_INCREMENT or identity)."""
+
+    @property
+    def shown_type(self) -> str:
+        return repr(self.type)
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table as it is. `sql`: its name, quoted. `unique`: sets of columns that are unique and never null."""
+class Table(TableDefinition):
+    """The definition of a table on the server."""
 
-    sql: str
-    columns: dict[str, Column]
-    unique: tuple[frozenset[str], ...]
+    columns: Mapping[str, Column]
     any_unique: tuple[frozenset[str], ...]
-    """Also those of columns that may be null."""
+    """Like `unique`, and also sets with columns that may be null."""
     cut: frozenset[frozenset[str]]
-    """Those that know the beginnings of values alone (MySQL's `unique (name(10))`): different values are equal to them."""
+    """Unique indexes on prefixes of values (`unique (name(10))` in MySQL). Different values can be equal in them."""
     keeps_types: bool
-    """Columns take what their type says, and nothing else."""
+    """Whether columns accept only values of their type."""
     engine: str
-    """MySQL's and MariaDB's, or "view"; empty: all tables have transactions."""
+    """Storage engine of MySQL and MariaDB, or "view". Empty if all tables of the database have transactions."""
 
 
 def quoting(connection: Any) -> Callable[[str], str]:
-    """Quotes a name."""
+    """Return the function that quotes a name."""
     found: Callable[[str], str] = connection.dialect.identifier_preparer.quote_identifier
     return found
 
@@ -54,9 +53,10 @@ def quoted_table(connection: Any, name: str) -> str:
 
 
 def look_up(connection: Any, server: Server, name: str, kind: type[PlatformError]) -> Table:
-    """
+    """Read the definition of a table.
+
     Raises:
-        PlatformError: of this kind: there is no such table, or the user may not look at it.
+        PlatformError: the table does not exist, or the user may not read its definition. `kind` is the class of the error.
     """
     schema, _, short = name.rpartition(".")
     where = {"schema": schema or None}
@@ -64,8 +64,8 @@ def look_up(connection: Any, server: Server, name: str, kind: type[PlatformError
         inspector = package().inspect(connection)
         if not inspector.has_table(short, **where):
             raise kind(
-                f"{server.shown}: there is no table {name!r} that the user may see",
-                remedy="create it, or GRANT the job's user rights on it, or write 'schema.table' with names as they are (no quotes)",
+                f"{server.shown}: the table {name!r} does not exist, or the user has no rights on it",
+                remedy="create it, or GRANT rights on it to the job's user, or write 'schema.table' with exact names and no quotes",
             )
         primary = frozenset(inspector.get_pk_constraint(short, **where)["constrained_columns"])
         columns = {found["name"]: _column(found, primary) for found in inspector.get_columns(short, **where)}
@@ -85,7 +85,7 @@ def look_up(connection: Any, server: Server, name: str, kind: type[PlatformError
         cut = _cut_of_mysql(connection, schema, short) if is_mysql else frozenset()
         engine = engine_of(connection, short, schema)
     except package("sqlalchemy.exc").DBAPIError as error:
-        raise server.explained(kind, f"table {name!r} cannot be looked at", error) from error
+        raise server.explained(kind, f"the definition of table {name!r} cannot be read", error) from error
     return Table(
         quoted_table(connection, name),
         columns,
@@ -98,7 +98,7 @@ def look_up(connection: Any, server: Server, name: str, kind: type[PlatformError
 
 
 def engine_of(connection: Any, table: str, schema: str = "") -> str:
-    """As `Table.engine`."""
+    """Return the value of `Table.engine`."""
     name = connection.dialect.name
     if name not in ("mysql", "mariadb"):
         return ""
@@ -117,7 +117,10 @@ def _cut_of_mysql(connection: Any, schema: str, table: str) -> frozenset[frozens
 
 
 def _unique_of_sqlite(connection: Any, schema: str, table: str) -> set[frozenset[str]]:
-    """Those of UNIQUE beside a column, too, which SQLAlchemy finds by the text of CREATE TABLE."""
+    """Return all unique sets of columns, also those of UNIQUE in a column's definition.
+
+    SQLAlchemy itself finds the latter by parsing the text of CREATE TABLE.
+    """
     where = f"{quoting(connection)(schema)}." if schema else ""
     sets = set()
     for _, index, unique, _, partial in connection.exec_driver_sql(
@@ -137,45 +140,40 @@ def _column(found: dict[str, Any], primary: frozenset[str]) -> Column:
         counts = counts or found.get("autoincrement") == "auto"  # SQLite's rowid
     generated = bool(found.get("computed")) or bool((found.get("identity") or {}).get("always"))
     required = not found["nullable"] and found.get("default") is None and not counts and not generated
-    return Column(found["name"], found["type"], required, generated, counts)
+    return Column(found["name"], found["type"], required, generated, counts=counts)
 
 
 def check_fields(schema: pa.Schema, table: Table, *, writes: bool) -> None:
-    """
+    """Check that the job's fields fit the table.
+
     Raises:
-        InvalidJob: fields and columns do not fit; names all that do not.
+        InvalidJob: some do not. The error names all of them.
     """
-    problems = []
-    for name in schema.names:
-        column = table.columns.get(name)
-        kind = schema.field(name).type
-        if column is None:
-            problems.append(f"no column {name!r}")
-        elif writes and column.is_generated:
-            problems.append(f"column {name!r} is generated by the server")
-        elif writes and not (fits(kind, column.type) if table.keeps_types else kind != pa.uint64()):
-            problems.append(f"column {name!r} is {column.type!r}, the job's field {kind}")
-    if writes:
-        unset = [
-            column.name for column in table.columns.values() if column.is_required and column.name not in schema.names
-        ]
-        problems += [f"column {name!r} is required, and the job has no such field" for name in unset]
-    if problems:
-        raise InvalidJob(
-            f"the fields {', '.join(f'{f.name}: {f.type}' for f in schema)} do not fit table {table.sql}: {'; '.join(problems)}",
-            remedy="give the fields that the table has (a pyarrow.Schema says types exactly), or alter the table",
-        )
+    stores: Callable[[pa.DataType, Any], bool] = fits if table.keeps_types else lambda kind, _: kind != pa.uint64()
+    check_columns(schema, table, stores if writes else None)
+
+
+def readable_table(connection: Any, server: Server, name: str, schema: pa.Schema) -> Table:
+    """Return the definition of a table that the job reads.
+
+    Raises:
+        InvalidJob: the table has no such columns.
+        SourceError: the table or a right is missing.
+    """
+    table = look_up(connection, server, name, SourceError)
+    check_fields(schema, table, writes=False)
+    return table
 
 
 def fits(kind: pa.DataType, column: Any) -> bool:
-    """Whether a column of this type of SQLAlchemy's takes all values of that kind.
+    """Return whether a column of this SQLAlchemy type can store all values of the Arrow type `kind`.
 
     >>> import sqlalchemy
     >>> fits(pa.int64(), sqlalchemy.BigInteger()), fits(pa.int64(), sqlalchemy.Integer()), fits(pa.string(), sqlalchemy.Date())
     (True, False, False)
     """
     types = package("sqlalchemy.types")
-    if isinstance(column, types.NullType):  # one that SQLAlchemy does not know: inet, uuid, …
+    if isinstance(column, types.NullType):  # SQLAlchemy does not know the type: inet, uuid, …
         return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
     if pa.types.is_boolean(kind):
         return isinstance(column, types.Boolean | types.Integer)
@@ -222,5 +220,5 @@ def _takes_integers(kind: pa.DataType, column: Any) -> bool:
     return bool(kind.bit_width <= bits - (1 if pa.types.is_unsigned_integer(kind) else 0))
 
 
-def is_integer(column: Column) -> bool:
+def is_integer(column: ColumnDefinition) -> bool:
     return isinstance(column.type, package("sqlalchemy.types").Integer)

@@ -1,4 +1,4 @@
-"""Values between Arrow's columns and a database's driver."""
+"""Conversion of values between Arrow columns and the driver of a database."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _UTC = datetime.UTC
 
 
 def check_values(columns: pa.RecordBatch, database: str) -> None:
-    """Before rows are held: what no driver of this database would take, or would take for something else.
+    """Check that the database can store the values, before they are buffered.
 
     Raises:
-        RecordFormatError: names the field and what to do.
+        RecordFormatError: a driver of this database would refuse or change a value. The error names the field.
     """
     for field, column in zip(columns.schema, columns.columns, strict=True):
         if pa.types.is_nested(field.type) and "binary" in str(field.type):
-            raise _no_json(f"field {field.name!r} with bytes within {field.type}")
+            raise _no_json(f"field {field.name!r} has bytes within {field.type}")
         if database == "postgresql":
             if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
                 check_text(column, field.name)
@@ -35,13 +35,13 @@ def check_values(columns: pa.RecordBatch, database: str) -> None:
             strange = pc.is_nan(column) if database == "sqlite" else pc.invert(pc.is_finite(column))
             if pc.any(strange).as_py():
                 raise RecordFormatError(
-                    f"field {field.name!r} has a value that is no finite number, which {database} cannot keep",
-                    remedy="filter such records out, or map the value to None, in front of the sink",
+                    f"field {field.name!r} has a value that is not a finite number, which {database} cannot store",
+                    remedy="filter such records, or map the value to None, before the sink",
                 )
 
 
 def for_driver(column: pa.Array, database: str) -> list[Any]:
-    """A column's values as the driver takes them: structs, maps and lists as JSON, times with a zone in UTC.
+    """Return the values of a column for the driver: structs, maps and lists as JSON, times with a time zone in UTC.
 
     >>> for_driver(pa.array([{"n": 1}, None]), "mysql")
     ['{"n":1}', None]
@@ -74,7 +74,7 @@ def _json(value: Any) -> str:
     try:
         return orjson.dumps(value, default=_in_json, option=orjson.OPT_NON_STR_KEYS).decode()
     except TypeError as error:
-        raise _no_json(f"{value!r}") from error
+        raise _no_json(f"the value is {value!r}") from error
 
 
 def _in_json(value: Any) -> str:
@@ -85,7 +85,8 @@ def _in_json(value: Any) -> str:
 
 def _no_json(what: str) -> RecordFormatError:
     return RecordFormatError(
-        f"{what}, which goes into the database as JSON", remedy="map it to text and numbers in front of the sink"
+        f"{what}, which JSON cannot represent. Nested fields are written as JSON",
+        remedy="map it to text and numbers before the sink",
     )
 
 
@@ -98,21 +99,19 @@ def _utc_text(value: datetime.datetime) -> str:
 
 
 def plain(value: Any, database: str) -> Any:
-    """A value of a record as the driver takes it, where nobody has declared its type: numpy's, pandas', Python's."""
+    """Return a value without a declared type for the driver. Values of numpy and pandas become plain Python values."""
     if value is None or type(value) in (int, str, bytes, bool):
         return value
     if type(value).__name__ in ("NaTType", "NAType"):
         return None
     if hasattr(value, "to_pydatetime"):  # pandas.Timestamp, a subclass of datetime
         value = value.to_pydatetime(warn=False)
-    elif type(value).__name__ == "datetime64":  # numpy's, which knows nanoseconds
+    elif type(value).__name__ == "datetime64":  # numpy's type, which may have nanoseconds
         value = value.astype("datetime64[us]").tolist()
     elif hasattr(value, "tolist"):  # numpy's scalars and arrays
         value = value.tolist()
     if isinstance(value, float) and value != value and database != "postgresql":
-        raise RecordFormatError(
-            f"{value!r}, which {database} cannot keep", remedy="map it to None in front of the sink"
-        )
+        raise RecordFormatError(f"{database} cannot store the value {value!r}", remedy="map it to None before the sink")
     if isinstance(value, datetime.datetime) and database != "postgresql":
         return _utc_text(value) if database == "sqlite" else _utc(value)
     if isinstance(value, datetime.date | datetime.time) and database == "sqlite":
@@ -127,7 +126,7 @@ def plain(value: Any, database: str) -> Any:
 
 
 def from_driver(rows: Iterable[Sequence[Any]], schema: pa.Schema) -> list[tuple[Any, ...]]:
-    """Rows with the values that the declared fields have, where a driver gives others: texts of times, numbers of booleans, JSON."""
+    """Return rows with values of the declared types. Drivers may return times as text, booleans as numbers, and JSON as text."""
     lists = list(zip(*rows, strict=True)) or [()] * len(schema)
     converted = [
         list(column) if (convert := _conversion(field.type)) is None else _each(list(column), convert)

@@ -1,19 +1,22 @@
-"""Amazon SQS: queues as source and sink, by botocore (extra `penstock[sqs]`).
+"""Amazon SQS: queues as source and sink, based on botocore (extra `penstock[sqs]`).
 
-**Guarantees.** Messages are deleted when the checkpoint that has them is complete; until then the source keeps them from coming again. `SqsSource` promises
+**Guarantees.** The source deletes messages when the checkpoint that contains them is complete. Until then it hides them from other
+receivers. `SqsSource` has two modes:
 
-    exactly_once=True       the checkpoint has the ids of messages that may come again, and those that do are dropped; one subtask reads
-    without                 at least once; every subtask reads
+    exactly_once=True       The checkpoint has the ids of messages that may be redelivered, and the source drops redelivered ones. One
+                            subtask reads
+    without                 at least once. Every subtask reads
 
-`SqsSink` promises at least once: a checkpoint waits until SQS has every message. Into a FIFO queue a deduplication id that depends on the record alone makes
-that once, within SQS's five minutes.
+`SqsSink` is at least once: a checkpoint waits until SQS has every message. For a FIFO queue, use a deduplication id that depends only on
+the record. Then each message is delivered once within SQS's five minutes.
 
-**Options.** The queue is named by its URL, which says region or endpoint, too. Credentials are found as every AWS client finds them: variables, a web identity
-(IRSA), the machine's role.
+**Options.** The queue's URL also determines the region or the endpoint. Credentials are found as by every AWS client: in variables, a web
+identity (IRSA) or the machine's role.
 
-**Errors.** A queue that is missing, keys that are wrong, a right that is missing are errors before the job starts, each with what to do. A service that is lost
-or overloaded is asked again for `patience`. A record that no message can be made of fails the job by its name.
+**Errors.** A missing queue, wrong keys and a missing right are errors before the job starts, each with its remedy. The connector retries
+an
+unavailable or overloaded service for `patience`. A record that cannot become a message fails the job, and the error names it.
 
-**Sizing.** Eight threads for each subtask, each of which receives ten messages at once. SQS has at most 120,000 messages of a queue under way (20,000 of a FIFO queue):
-`most_under_way` bounds what is read between two checkpoints. Ids take 16 bytes each in a checkpoint.
+**Sizing.** Each subtask has eight threads, each of which receives ten messages at once. SQS allows at most 120,000 messages of a queue in
+flight (20,000 of a FIFO queue). `most_under_way` bounds the messages between two checkpoints. An id takes 16 bytes in a checkpoint.
 """

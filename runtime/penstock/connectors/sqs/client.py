@@ -1,4 +1,4 @@
-"""A queue of SQS, named by its URL."""
+"""An SQS queue, identified by its URL."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import re
 from urllib.parse import urlsplit
 
 from penstock.common.errors import InvalidJob
-from penstock.connectors.aws import AwsTarget
+from penstock.connectors.core.aws import AwsTarget
 
 LOGGER = logging.getLogger("penstock.connectors.sqs")
 _AMAZON = re.compile(r"sqs[.-]([a-z0-9-]+)\.amazonaws\.com(\.cn)?|([a-z0-9-]+)\.queue\.amazonaws\.com")
 
 
 class Queue:
-    """
+    """An SQS queue, identified by its URL.
+
     Args:
-        url: as SQS gives it.
-        region: that of the URL, if it is Amazon's, else of the environment.
-        patience_s: how long the service may be lost, overloaded or not answering.
+        url: the URL from SQS.
+        region: the region. The default is that of an Amazon URL, or else the environment's.
+        patience_s: how long the service may be unavailable or overloaded, in seconds.
     """
 
     def __init__(self, url: str, region: str = "", patience_s: float = 30.0) -> None:
@@ -27,8 +28,8 @@ class Queue:
         self.name = parts.path.rpartition("/")[2]
         if parts.scheme not in ("http", "https") or not parts.hostname or not self.name:
             raise InvalidJob(
-                f"{url!r} is no URL of an SQS queue",
-                remedy="write it as SQS gives it: https://sqs.eu-central-1.amazonaws.com/123456789012/orders",
+                f"{url!r} is not the URL of an SQS queue",
+                remedy="copy it from SQS: https://sqs.eu-central-1.amazonaws.com/123456789012/orders",
             )
         amazon = _AMAZON.fullmatch(parts.hostname)
         self.aws = AwsTarget(

@@ -1,8 +1,7 @@
-"""Threads that receive messages, keep them from coming again while the job has them, and delete them."""
+"""Threads that receive messages, hide them from other receivers while the job has them, and delete them."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from functools import partial
@@ -10,7 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.common.errors import PenstockError, SourceError
-from penstock.connectors.aws import errors
+from penstock.connectors.core.aws import errors
+from penstock.connectors.messages.inbox import QueueClient
 from penstock.connectors.sqs.client import LOGGER
 
 if TYPE_CHECKING:
@@ -19,175 +19,108 @@ if TYPE_CHECKING:
     from penstock.connectors.sqs.client import Queue
 
 AT_ONCE = 10
-"""Messages of a request: SQS takes and gives no more."""
+"""Maximum messages of a request, a limit of SQS."""
 _POLL_S = 5
-"""How long SQS waits for a message."""
+"""Time in seconds that SQS waits for a message."""
 _CLOSE_S = 5.0
 _AHEAD = 2_000
-"""Messages that wait for the task; more are not received."""
+"""Messages that may wait for the task. The threads receive no more."""
 _AHEAD_BYTES = 16 * 1024 * 1024
-_ASKED_S = 10.0
-"""How often SQS is asked how much is left."""
+_COUNT_S = 10.0
+"""Interval in seconds between two queries of the queue's remaining messages."""
 _GONE = ("InvalidParameterValue", "MessageNotInflight", "ReceiptHandleIsInvalid")
-"""Nobody needs to keep what is not under way any more."""
+"""Errors for a message that is no longer in flight. It needs no renewal."""
 
 
 class Message(NamedTuple):
     id: str
     handle: str
     time: int | None
-    """When it was sent, ms."""
+    """Sending time in ms."""
     body: bytes
     group: str
-    """Of a FIFO queue."""
+    """The message group of a FIFO queue."""
 
     def value(self) -> bytes:
         return self.body
 
 
-class Receiver:
-    """Of one subtask.
+class Receiver(QueueClient[Message]):
+    """The receiver of one subtask.
 
     Args:
-        hidden_s: for so long SQS gives a message to nobody else; renewed while the job has it.
-        threads: that receive; 1 for a FIFO queue, whose order they would lose.
-        most_under_way: messages that were received and are not deleted.
+        hidden_s: the visibility timeout in seconds. The receiver renews it while the job has the message.
+        threads: the number of receiving threads. It is 1 for a FIFO queue, because several would mix up the order.
+        most_under_way: the maximum number of messages that were received and are not deleted.
     """
 
     def __init__(self, queue: Queue, name: str, *, hidden_s: int, threads: int, most_under_way: int) -> None:
+        super().__init__(lambda message: len(message.body))
         self._queue = queue
         self._hidden_s = hidden_s
         self._most = most_under_way
         self._client = queue.aws.client(SourceError, threads)
-        self._inbox: deque[Message] = deque()
-        self._inbox_bytes = 0
         self._receiving = 0
         self._held: dict[str, float] = {}
-        """Handle -> when it is to be renewed, by the monotonic clock."""
+        """Receipt handle -> time of its renewal, by the monotonic clock."""
         self._requests: deque[tuple[int, list[str]]] = deque()
-        self._deleted: deque[int] = deque()
-        self._changed = threading.Condition()
-        self._error: PenstockError | None = None
-        self._is_closed = False
-        self._left: int | None = None
         self._is_busy = False
-        """There was a whole answer the last time."""
-        self._caretaker = threading.Thread(
-            target=self._guarded, args=(self._look_after,), name=f"sqs {name}", daemon=True
-        )
-        receivers = [
-            threading.Thread(
-                target=self._guarded, args=(partial(self._receive, number),), name=f"sqs {name} {number}", daemon=True
-            )
-            for number in range(threads)
-        ]
-        for thread in (self._caretaker, *receivers):
-            thread.start()
+        """Whether the last answer was full."""
+        self._caretaker = self._start(f"sqs {name}", self._maintain)
+        for number in range(threads):
+            self._start(f"sqs {name} {number}", partial(self._receive, number))
 
     # --- the task's side --------------------------------------------------------------------------------------
 
-    def take(self, most: int, most_bytes: int) -> list[Message]:
-        """What has come; does not wait.
-
-        Raises:
-            SourceError: the queue cannot be read any more.
-        """
-        taken: list[Message] = []
-        size = 0
-        with self._changed:
-            while self._inbox and len(taken) < most and size < most_bytes:
-                if taken and (self._inbox[0].time is None) != (taken[0].time is None):
-                    break  # records of a batch have times, or none has
-                message = self._inbox.popleft()
-                taken.append(message)
-                size += len(message.body)
-            self._inbox_bytes -= size
-            if taken:
-                self._changed.notify_all()
-            elif self._error is not None:
-                raise self._error
-        return taken
-
-    @property
-    def waiting(self) -> int:
-        """How many have come and were not taken."""
-        return len(self._inbox)
-
     def delete(self, handles: list[str], checkpoint_id: int) -> None:
-        """They are in a complete checkpoint; `deleted` says when SQS has done it."""
-        with self._changed:
+        """Delete messages of a complete checkpoint. `confirmed` reports when SQS has deleted them."""
+        with self.changed:
             self._requests.append((checkpoint_id, handles))
-            self._changed.notify_all()
-
-    def deleted(self) -> int | None:
-        """The newest checkpoint whose messages are deleted, once."""
-        newest = None
-        while self._deleted:
-            newest = self._deleted.popleft()
-        return newest
-
-    @property
-    def lag(self) -> int | None:
-        """Messages that wait, here and, as far as SQS knows, there."""
-        return None if self._left is None else self._left + len(self._inbox)
+            self.changed.notify_all()
 
     def close(self) -> None:
-        """Delete what was asked for, and let go of the rest: SQS gives it to whoever comes next."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
+        self._stop()
         self._caretaker.join(_CLOSE_S)
 
     # --- threads ----------------------------------------------------------------------------------------------
 
-    def _guarded(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except PenstockError as error:
-            self._fail(error)
-        except Exception as error:  # nobody else would hear of it
-            self._fail(self._queue.aws.explained(SourceError, "cannot be read", error))
+    def _explained(self, error: Exception) -> PenstockError:
+        return self._queue.aws.explained(SourceError, "cannot be read", error)
 
-    def _fail(self, error: PenstockError) -> None:
-        with self._changed:
-            self._error = self._error or error
-            self._changed.notify_all()
-
-    def _asked(self, what: str, call: Callable[[], Any]) -> Any:
-        return self._queue.aws.asked(SourceError, what, call, lambda: self._is_closed)
+    def _retry(self, what: str, call: Callable[[], Any]) -> Any:
+        return self._queue.aws.retry(SourceError, what, call, lambda: self._is_closed)
 
     def _receive(self, number: int) -> None:
         while self._has_room(number):
             messages: list[Message] = []
             try:
-                messages = self._asked("cannot be read", self._receive_some)
+                messages = self._retry("cannot be read", self._receive_some)
             finally:
                 self._put(messages)
 
     def _put(self, messages: list[Message]) -> None:
         due = time.monotonic() + self._hidden_s / 3
-        with self._changed:
+        with self.changed:
             self._receiving -= AT_ONCE
             self._is_busy = len(messages) == AT_ONCE
             is_late = self._is_closed
             if not is_late:
-                self._inbox.extend(messages)
-                self._inbox_bytes += sum(len(message.body) for message in messages)
+                self._inbox.put(messages)
                 self._held.update((message.handle, due) for message in messages)
-            self._changed.notify_all()
-        if is_late and messages:  # perhaps what has just been let go of
-            self._let_go_of([message.handle for message in messages])
+            self.changed.notify_all()
+        if is_late and messages:  # these may be messages that were just released
+            self._release([message.handle for message in messages])
 
     def _has_room(self, number: int) -> bool:
-        """Wait for it, and for messages to be many: while they are few, one thread asks. False: nobody reads any more."""
-        with self._changed:
-            while not self._is_closed and self._error is None:
-                waits = len(self._inbox) + self._receiving < _AHEAD and self._inbox_bytes < _AHEAD_BYTES
+        """Wait for space in the buffer. While messages are few, only one thread receives. Return False if the receiver was closed."""
+        with self.changed:
+            while not self._is_closed and self.error is None:
+                waits = len(self._inbox) + self._receiving < _AHEAD and self._inbox.bytes < _AHEAD_BYTES
                 waits = waits and (self._is_busy or number == 0)
                 if waits and len(self._held) + self._receiving + AT_ONCE <= self._most:
                     self._receiving += AT_ONCE
                     return True
-                self._changed.wait()
+                self.changed.wait()
         return False
 
     def _receive_some(self) -> list[Message]:
@@ -198,32 +131,32 @@ class Receiver:
             VisibilityTimeout=self._hidden_s,
             AttributeNames=["SentTimestamp", "MessageGroupId"],
         )
-        return [_message(told) for told in answer.get("Messages", ())]
+        return [_message(message) for message in answer.get("Messages", ())]
 
-    def _look_after(self) -> None:
-        """Renew, delete, ask how much is left."""
-        asked_at = 0.0
+    def _maintain(self) -> None:
+        """Renew visibility timeouts, delete messages, and query the number of remaining messages."""
+        count_at = 0.0
         while True:
-            with self._changed:
+            with self.changed:
                 if not self._requests and not self._is_closed:
-                    self._changed.wait(min(1.0, self._hidden_s / 10))
+                    self.changed.wait(min(1.0, self._hidden_s / 10))
                 requests, is_closed = list(self._requests), self._is_closed
                 self._requests.clear()
             for checkpoint_id, handles in requests:
                 self._delete(handles)
-                self._deleted.append(checkpoint_id)
-            if is_closed or self._error is not None:
-                self._let_go()
+                self._confirmed.append(checkpoint_id)
+            if is_closed or self.error is not None:
+                self._release_all()
                 return
             self._renew()
-            if time.monotonic() >= asked_at:
-                self._left = self._ask()
-                asked_at = time.monotonic() + _ASKED_S
+            if time.monotonic() >= count_at:
+                self._left = self._count()
+                count_at = time.monotonic() + _COUNT_S
 
     def _delete(self, handles: list[str]) -> None:
         for some in _in_tens(handles):
             entries = [{"Id": str(number), "ReceiptHandle": handle} for number, handle in enumerate(some)]
-            answer = self._asked(
+            answer = self._retry(
                 "takes no deletions",
                 partial(self._client.delete_message_batch, QueueUrl=self._queue.url, Entries=entries),
             )
@@ -231,20 +164,20 @@ class Receiver:
                 if not _is_gone(refused):
                     raise SourceError(
                         f"queue {self._queue.name!r} does not delete a message: {refused.get('Code')}: {refused.get('Message')}",
-                        remedy="the job goes on from its newest checkpoint and tries again",
+                        remedy="the job restarts from its newest checkpoint and retries",
                     )
-            with self._changed:
+            with self.changed:
                 for handle in some:
                     self._held.pop(handle, None)
-                self._changed.notify_all()
+                self.changed.notify_all()
 
     def _renew(self) -> None:
         now = time.monotonic()
-        with self._changed:
+        with self.changed:
             due = [handle for handle, at in self._held.items() if at <= now]
         for some in _in_tens(due):
             self._hide(some, self._hidden_s)
-            with self._changed:
+            with self.changed:
                 for handle in some:
                     if handle in self._held:
                         self._held[handle] = now + self._hidden_s / 3
@@ -254,43 +187,43 @@ class Receiver:
             {"Id": str(number), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
             for number, handle in enumerate(handles)
         ]
-        answer = self._asked(
-            "does not keep messages back",
+        answer = self._retry(
+            "does not extend the visibility timeout",
             lambda: self._client.change_message_visibility_batch(QueueUrl=self._queue.url, Entries=entries),
         )
         for refused in answer.get("Failed", ()):
-            LOGGER.info("queue %r: a message may come again: %s", self._queue.name, refused.get("Message"))
+            LOGGER.info("queue %r: a message may be redelivered: %s", self._queue.name, refused.get("Message"))
 
-    def _let_go(self) -> None:
-        """Of what no checkpoint has, so that it comes at once to whoever goes on."""
-        with self._changed:
+    def _release_all(self) -> None:
+        """Release the messages that no checkpoint has, so that the next receiver gets them at once."""
+        with self.changed:
             handles = list(self._held)
-        self._let_go_of(handles)
+        self._release(handles)
 
-    def _let_go_of(self, handles: list[str]) -> None:
+    def _release(self, handles: list[str]) -> None:
         try:
             for some in _in_tens(handles):
                 self._hide(some, 0)
         except PenstockError as error:
-            LOGGER.info("messages of queue %r come again in %d s: %s", self._queue.name, self._hidden_s, error)
+            LOGGER.info("messages of queue %r are redelivered in %d s: %s", self._queue.name, self._hidden_s, error)
 
-    def _ask(self) -> int | None:
+    def _count(self) -> int | None:
         name = "ApproximateNumberOfMessages"
         try:
             answer = self._client.get_queue_attributes(QueueUrl=self._queue.url, AttributeNames=[name])
-        except errors():  # only for the metrics
+        except errors():  # the number is only for metrics
             return self._left
         return int(answer.get("Attributes", {}).get(name, 0))
 
 
-def _message(told: dict[str, Any]) -> Message:
-    attributes = told.get("Attributes", {})
+def _message(message: dict[str, Any]) -> Message:
+    attributes = message.get("Attributes", {})
     sent = attributes.get("SentTimestamp")
     return Message(
-        told["MessageId"],
-        told["ReceiptHandle"],
+        message["MessageId"],
+        message["ReceiptHandle"],
         None if sent is None else int(sent),
-        told["Body"].encode(),
+        message["Body"].encode(),
         attributes.get("MessageGroupId", ""),
     )
 

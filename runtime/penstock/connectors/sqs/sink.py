@@ -1,4 +1,4 @@
-"""`SqsSink`: records as messages.
+"""`SqsSink`: send records as messages.
 
 SqsSink("https://sqs.eu-central-1.amazonaws.com/123456789012/alerts", JsonLinesEncoder())
 SqsSink("https://…/alerts.fifo", JsonLinesEncoder(), group=lambda alert: alert.station, deduplication=lambda alert: alert.id)
@@ -6,42 +6,40 @@ SqsSink("https://…/alerts.fifo", JsonLinesEncoder(), group=lambda alert: alert
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SinkError
 from penstock.common.serialization import Encoder, SerializationSchema
 from penstock.common.time import TimeLike, as_millis
-from penstock.connectors.batching import BatchingWriter
-from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.core.sink import SinkWriter, WriterContext
+from penstock.connectors.messages.aws_writer import AwsWriter, Entry
+from penstock.connectors.messages.sink import MessageSink, short_repr
 from penstock.connectors.sqs.client import Queue
 from penstock.connectors.sqs.receiver import AT_ONCE
 
 MOST_BYTES = 262_144
-"""Of a message, and of all messages of a request: what every SQS takes."""
+"""Maximum bytes of a message, and of all messages of a request. Every SQS accepts these sizes."""
 _THREADS = 8
 _NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What SQS does not take in a body."""
+"""Characters that SQS does not accept in a body."""
 _ID = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
-"""A message group's id, or a deduplication id."""
-Entry = dict[str, Any]
+"""A valid id of a message group, or a valid deduplication id."""
 
 
-class SqsSink(Sink):
-    """At least once. Messages of a standard queue have no order; those of a group of a FIFO queue keep that of their subtask.
+class SqsSink(MessageSink):
+    """A sink with at-least-once delivery. A standard queue has no order. Messages of a FIFO queue's group keep the order of their
+    subtask.
 
     Args:
-        queue_url: of the queue, which must be there.
-        serialization_schema: of bodies, which are text: a schema, or an encoder of lines such as `JsonLinesEncoder`.
-        group: a record -> its message group; a FIFO queue needs it.
-        deduplication: a record -> its deduplication id; a FIFO queue needs it, unless it deduplicates by content.
-        region: that of the URL unless given.
-        batch_time: how long a record waits at most for others; a checkpoint waits until SQS has all.
-        patience: how long SQS may be lost or overloaded until the job fails over.
+        queue_url: the URL of an existing queue.
+        serialization_schema: the encoder of bodies, which are text: a schema, or an encoder of lines such as `JsonLinesEncoder`.
+        group: a record -> its message group. A FIFO queue requires it.
+        deduplication: a record -> its deduplication id. A FIFO queue requires it, unless it deduplicates by content.
+        region: the region. The default is that of the URL.
+        batch_time: how long a record waits at most for others. A checkpoint waits until SQS has all messages.
+        patience: how long SQS may be unavailable or overloaded before the job fails over.
     """
 
     def __init__(
@@ -55,46 +53,34 @@ class SqsSink(Sink):
         batch_time: TimeLike = 1_000,
         patience: TimeLike = 30_000,
     ) -> None:
-        if not isinstance(serialization_schema, SerializationSchema | Encoder):
-            raise InvalidJob(
-                f"{serialization_schema!r} is no serializer of bodies",
-                remedy="give a SerializationSchema such as SimpleStringSchema(), or JsonLinesEncoder()",
-            )
+        super().__init__(serialization_schema)
         self.queue = Queue(queue_url, region, as_millis(patience, "patience") / 1000)
         if self.queue.is_fifo != (group is not None) or (deduplication is not None and group is None):
             raise InvalidJob(
                 f"queue {self.queue.name!r} with group={group!r} and deduplication={deduplication!r}",
-                remedy="a FIFO queue needs a group for each record, and no other queue has any",
+                remedy="a FIFO queue needs a group for each record, and other queues have no groups",
             )
-        self.schema = serialization_schema
         self.group = group
         self.deduplication = deduplication
         self.batch_ms = as_millis(batch_time, "batch_time")
-
-    def with_input_type(self, type_info: Any) -> Sink:
-        if not isinstance(self.schema, Encoder):
-            return self
-        typed = copy.copy(self)
-        typed.schema = self.schema.with_input_type(type_info)
-        return typed
 
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
         return SqsWriter(self)
 
     def entries(self, records: list[Any]) -> list[Entry]:
-        """
-        Raises:
-            RecordFormatError: a record does not fit, or a function gives for it what no message can have.
-        """
-        bodies = KafkaRecordSerializationSchema("", self.schema).values(records)
-        return [self._entry(body, record) for body, record in zip(bodies, records, strict=True)]
+        """Return the request entries of the records.
 
-    def _entry(self, body: Any, record: Any) -> Entry:
+        Raises:
+            RecordFormatError: a record does not fit, or a function returns a value that no message can have.
+        """
+        return [self._entry(body, record) for body, record in zip(self.bodies(records), records, strict=True)]
+
+    def _entry(self, body: bytes, record: Any) -> Entry:
         text = _text(body, record)
         if len(body) > MOST_BYTES:
             raise RecordFormatError(
-                f"the message for {_shown(record)} has {len(body):,} bytes",
-                remedy=f"SQS takes {MOST_BYTES:,}: write what is large to a file, and send where it is",
+                f"the message for {short_repr(record)} has {len(body):,} bytes",
+                remedy=f"the limit of SQS is {MOST_BYTES:,}: write large data to a file, and send its location",
             )
         entry: Entry = {"MessageBody": text}
         for name, function in (("MessageGroupId", self.group), ("MessageDeduplicationId", self.deduplication)):
@@ -103,116 +89,79 @@ class SqsSink(Sink):
             found = function(record)
             if not isinstance(found, str) or not _ID.fullmatch(found):
                 raise RecordFormatError(
-                    f"{name} is {_shown(found)} for {_shown(record)}",
-                    remedy="let the function give 1 to 128 letters, digits or signs of ASCII",
+                    f"{name} is {short_repr(found)} for {short_repr(record)}",
+                    remedy="make the function return 1 to 128 ASCII letters, digits or punctuation characters",
                 )
             entry[name] = found
         return entry
 
     def validate(self) -> None:
-        """
+        """Check before the job starts that the queue exists and is accessible.
+
         Raises:
-            SinkError: SQS does not answer or does not let us, or there is no such queue.
+            SinkError: SQS does not answer or refuses access, or the queue does not exist.
         """
         client = self.queue.aws.client(SinkError)
-        self.queue.aws.asked(
+        self.queue.aws.retry(
             SinkError,
             "cannot be written to",
             lambda: client.get_queue_attributes(QueueUrl=self.queue.url, AttributeNames=["QueueArn"])["Attributes"],
         )
 
 
-class SqsWriter(BatchingWriter):
-    """Sends ten at once, from several threads unless the queue keeps an order."""
+class SqsWriter(AwsWriter):
+    """A writer that sends ten messages at once, from several threads unless the queue keeps an order."""
 
     def __init__(self, sink: SqsSink) -> None:
-        super().__init__(sink.batch_ms)
+        threads = 1 if sink.queue.is_fifo else _THREADS
+        super().__init__(
+            sink.queue.aws,
+            sink.batch_ms,
+            most=AT_ONCE,
+            most_bytes=MOST_BYTES,
+            threads=threads,
+            most_requests=2 * threads,
+        )
         self._sink = sink
-        self._threads = 1 if sink.queue.is_fifo else _THREADS
-        self._client = sink.queue.aws.client(SinkError, self._threads)
-        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="sqs")
-        self._held: list[Entry] = []
-        self._bytes = 0
-        self._sent: list[Future[None]] = []
-        self._is_closed = False
-
-    @property
-    def holds(self) -> bool:
-        return bool(self._held or self._sent)
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
         for entry in self._sink.entries(values):
-            size = len(entry["MessageBody"].encode())
-            if len(self._held) == AT_ONCE or (self._held and self._bytes + size > MOST_BYTES):
-                self._send()
-            self._held.append({"Id": str(len(self._held)), **entry})
-            self._bytes += size
-
-    def _send(self) -> None:
-        entries, self._held, self._bytes = self._held, [], 0
-        while len(self._sent) >= 2 * self._threads:
-            self._sent.pop(0).result()
-        self._sent.append(self._pool.submit(self._send_now, entries))
+            self._add(entry, len(entry["MessageBody"].encode()))
 
     def _send_now(self, entries: list[Entry]) -> None:
-        queue = self._sink.queue
-        left = entries
+        super()._send_now([{"Id": str(number), **entry} for number, entry in enumerate(entries)])
 
-        def send() -> None:
-            nonlocal left
-            answer = self._client.send_message_batch(QueueUrl=queue.url, Entries=left)
-            failed = {told["Id"]: told for told in answer.get("Failed", ())}
-            taken = {told["Id"] for told in answer.get("Successful", ())}
-            left = [entry for entry in left if entry["Id"] not in taken]
-            wrong = next((told for told in failed.values() if told.get("SenderFault")), None)
-            if wrong is not None:
-                body = next(entry["MessageBody"] for entry in left if entry["Id"] == wrong["Id"])
+    def _request(self, entries: list[Entry]) -> tuple[list[Entry], str]:
+        queue = self._sink.queue
+        answer = self._client.send_message_batch(QueueUrl=queue.url, Entries=entries)
+        failed = answer.get("Failed", ())
+        for failure in failed:
+            if failure.get("SenderFault"):
+                body = next(entry["MessageBody"] for entry in entries if entry["Id"] == failure["Id"])
                 raise SinkError(
-                    f"queue {queue.name!r} refuses a message: {wrong.get('Code')}: {wrong.get('Message')}: {_shown(body)}",
+                    f"queue {queue.name!r} rejects a message: {failure.get('Code')}: {failure.get('Message')}: {short_repr(body)}",
                     remedy="correct or filter out such records; for a FIFO queue give deduplication, or let it deduplicate by content",
                 )
-            if left:  # the others are in
-                told = [one.get("Message") for one in failed.values()]
-                raise OSError(f"{len(left)} messages: {told[0] if told else 'no word of them'}")
-
-        queue.aws.asked(SinkError, "takes no messages", send, lambda: self._is_closed)
-
-    def flush(self) -> None:
-        if self._held:
-            self._send()
-        sent, self._sent = self._sent, []
-        for future in sent:
-            future.result()
-
-    def finish(self) -> None:
-        self.flush()
-
-    def close(self) -> None:
-        self._is_closed = True
-        self._pool.shutdown(cancel_futures=True)
+        accepted = {success["Id"] for success in answer.get("Successful", ())}
+        left = [entry for entry in entries if entry["Id"] not in accepted]
+        return left, str(failed[0].get("Message")) if failed else "without a reason"
 
 
-def _text(body: Any, record: Any) -> str:
-    """
+def _text(body: bytes, record: Any) -> str:
+    """Return the body as text.
+
     Raises:
-        RecordFormatError: SQS takes none like that.
+        RecordFormatError: SQS does not accept the body.
     """
-    remedy = "bodies of SQS are text, without control characters: encode bytes (base64), and filter out before the sink what is to be no message"
-    if not isinstance(body, bytes):
-        raise RecordFormatError(f"the serializer gives {_shown(body)} for {_shown(record)}", remedy=remedy)
+    remedy = "SQS bodies are text without control characters: encode bytes (base64), and filter out records without a message"
     try:
         text = body.decode()
     except UnicodeDecodeError:
         raise RecordFormatError(
-            f"the message for {_shown(record)} is no UTF-8: {_shown(body)}", remedy=remedy
+            f"the message for {short_repr(record)} is not UTF-8: {short_repr(body)}", remedy=remedy
         ) from None
     wrong = _NO_TEXT.search(text)
     if wrong or not text:
-        told = f"has {wrong[0]!r}" if wrong else "is empty"
-        raise RecordFormatError(f"the message for {_shown(record)} {told}", remedy=remedy)
+        problem = f"has {wrong[0]!r}" if wrong else "is empty"
+        raise RecordFormatError(f"the message for {short_repr(record)} {problem}", remedy=remedy)
     return text
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"

@@ -1,4 +1,4 @@
-"""`SqsSource`: the messages of a queue.
+"""`SqsSource`: read the messages of a queue.
 
 SqsSource("https://sqs.eu-central-1.amazonaws.com/123456789012/orders", JsonLinesFormat(Order))
 """
@@ -6,38 +6,28 @@ SqsSource("https://sqs.eu-central-1.amazonaws.com/123456789012/orders", JsonLine
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import TimeLike, as_millis
+from penstock.connectors.core.source import ReadBounds
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, StreamFormat
-from penstock.connectors.kafka.source.deserializer import MessageDecoder, shown
-from penstock.connectors.source import (
-    ReadBounds,
-    ReaderContext,
-    Source,
-    SourceReader,
-    Split,
-    SplitEnumerator,
-    SplitReader,
-)
+from penstock.connectors.messages.decoder import MessageDecoder, beginning_of
+from penstock.connectors.messages.queue_source import QueueSource, QueueSplitReader
+from penstock.connectors.messages.source import error_tag_of
 from penstock.connectors.sqs.client import Queue
 from penstock.connectors.sqs.receiver import Message, Receiver
 from penstock.connectors.sqs.seen_ids import SeenIds
-from penstock.records.batch import Batch, ColumnBatch, RowBatch
 
 _THREADS = 8
 _LONGEST_HIDDEN_S = 43_200
 _RETENTION_S = 14 * 86_400
-"""The longest there is; of a queue that does not say its own."""
+"""The maximum retention in seconds, for a queue that does not report its own."""
 
 
 class SqsRejectedMessage(NamedTuple):
-    """A message that could not be read, as it comes out of the side output."""
+    """A message that could not be decoded, as the side output receives it."""
 
     queue: str
     message_id: str
@@ -45,22 +35,26 @@ class SqsRejectedMessage(NamedTuple):
     reason: str
 
 
-class SqsSource(Source):
-    """Records have the time when their message was sent.
+class SqsSource(QueueSource):
+    """A source of a queue. A record's timestamp is its message's sending time.
 
     Args:
-        queue_url: of the queue, which must be there.
-        deserialization_schema: of bodies: a schema, or a format of lines, such as `JsonLinesFormat`, which decodes many at once into columns.
-        exactly_once: by the ids that SQS gives messages; one subtask reads. Else at least once, and all subtasks read.
-        region: that of the URL unless given.
-        visibility_timeout: for so long SQS gives a message that a killed job had to nobody else. While the job lives it is renewed.
-        most_under_way: messages of a subtask that are received and not deleted; a checkpoint deletes them, so it bounds what is read between two.
-        on_error: what becomes of a message that cannot be read: "fail", or "side-output" to `error_tag` as `SqsRejectedMessage`.
-        keep_ids: how long ids stay in the state after their messages were deleted.
-        patience: how long SQS may be lost or overloaded until the job fails over.
+        queue_url: the URL of an existing queue.
+        deserialization_schema: the decoder of bodies: a schema, or a format of lines such as `JsonLinesFormat`, which decodes batches
+            into columns.
+        exactly_once: deduplicate by the ids that SQS gives messages; one subtask reads. If False: at least once, and all subtasks read.
+        region: the region. The default is that of the URL.
+        visibility_timeout: how long SQS hides a message after its job was killed. A living job renews it.
+        most_under_way: the maximum number of messages of a subtask that are received and not deleted. A checkpoint deletes messages, so
+            this
+            bounds the messages between two checkpoints.
+        on_error: how to treat a message that cannot be decoded: "fail", or "side-output" to `error_tag` as `SqsRejectedMessage`.
+        keep_ids: how long ids are kept in the state after their messages were deleted.
+        patience: how long SQS may be unavailable or overloaded before the job fails over.
     """
 
-    bounded = False
+    split_prefix = "receiver-"
+    never_acknowledges = "an SQS source without checkpoints would never delete messages"
 
     def __init__(
         self,
@@ -76,62 +70,41 @@ class SqsSource(Source):
         keep_ids: TimeLike = 300_000,
         patience: TimeLike = 30_000,
     ) -> None:
-        if on_error not in ("fail", "side-output"):
-            raise InvalidJob(f"on_error={on_error!r}", remedy="write 'fail' or 'side-output'")
+        super().__init__(deserialization_schema, error_tag_of(on_error, error_tag), is_exact=exactly_once)
         hidden_ms = as_millis(visibility_timeout, "visibility_timeout")
         if not 1_000 <= hidden_ms <= _LONGEST_HIDDEN_S * 1_000:
-            raise InvalidJob(f"visibility_timeout={visibility_timeout!r}", remedy="give one second to twelve hours")
+            raise InvalidJob(f"visibility_timeout={visibility_timeout!r}", remedy="set one second to twelve hours")
         if most_under_way < 100:
-            raise InvalidJob(f"most_under_way={most_under_way}", remedy="100 or more; SQS has at most 120,000")
+            raise InvalidJob(f"most_under_way={most_under_way}", remedy="set 100 or more; the limit of SQS is 120,000")
         self.queue = Queue(queue_url, region, as_millis(patience, "patience") / 1000)
-        self.schema = deserialization_schema
-        self.is_exact = exactly_once
         self.hidden_s = -(-hidden_ms // 1000)
         self.most_under_way = most_under_way
         self.keep_ids_s = as_millis(keep_ids, "keep_ids") / 1000
-        self._error_tag = getattr(error_tag, "tag_id", error_tag) if on_error == "side-output" else None
         self.decoder()
 
     def decoder(self) -> BodyDecoder:
-        return BodyDecoder(self.queue.name, self.schema, rejects=self._error_tag is not None)
+        return BodyDecoder(self.queue.name, self.schema, rejects=self.rejects)
 
     @property
     def sole_use(self) -> str | None:
         return f"queue {self.queue.url!r}" if self.is_exact else None
 
-    def create_enumerator(self) -> SplitEnumerator:
-        return QueueEnumerator(self)
-
-    def create_reader(self, context: ReaderContext) -> SourceReader:
-        return SqsSourceReader(self, context)
-
-    def produced_type(self) -> Any:
-        if isinstance(self.schema, StreamFormat):
-            return self.schema.produced_type()
-        return self.schema.get_produced_type()
-
-    def side_output_tags(self) -> tuple[str, ...]:
-        return () if self._error_tag is None else (self._error_tag,)
-
-    def check_checkpoints(self, interval_ms: int) -> None:
-        if not interval_ms:
-            raise InvalidJob(
-                "an SQS source without checkpoints: no message would ever be deleted",
-                remedy="env.enable_checkpointing(1000)",
-            )
+    def open_queue(self, name: str, position: str) -> QueueReader:
+        return QueueReader(self, name, position)
 
     def validate(self) -> None:
-        """
+        """Check before the job starts that the queue exists and is accessible.
+
         Raises:
-            SourceError: SQS does not answer or does not let us, or there is no such queue.
+            SourceError: SQS does not answer or refuses access, or the queue does not exist.
         """
         self.retention_s()
 
     def retention_s(self) -> int:
-        """How long the queue keeps messages."""
+        """Return how long the queue keeps messages, in seconds."""
         client = self.queue.aws.client(SourceError)
         name = "MessageRetentionPeriod"
-        found = self.queue.aws.asked(
+        found = self.queue.aws.retry(
             SourceError,
             "cannot be read",
             lambda: client.get_queue_attributes(QueueUrl=self.queue.url, AttributeNames=["All"])["Attributes"],
@@ -139,60 +112,12 @@ class SqsSource(Source):
         return int(found.get(name, _RETENTION_S))
 
 
-class QueueEnumerator(SplitEnumerator):
-    """A split is a receiver: one, or one for each subtask of the first start."""
-
-    forgets_finished = True
-
-    def __init__(self, source: SqsSource) -> None:
-        self._source = source
-        self._is_found = False
-
-    def discover(self) -> list[Split]:
-        if self._is_found:
-            return []
-        self._is_found = True
-        return [Split(f"receiver-{number}") for number in range(1 if self._source.is_exact else self.parallelism)]
-
-    def snapshot(self) -> Any:
-        return self._is_found
-
-    def restore(self, state: Any) -> None:
-        self._is_found = bool(state)
-
-
-class SqsSourceReader(SourceReader):
-    """Of one subtask."""
-
-    def __init__(self, source: SqsSource, context: ReaderContext) -> None:
-        self._source = source
-        self._context = context
-        self._readers: list[QueueReader] = []
-
-    def open_split(self, split: Split, position: Any) -> SplitReader:
-        name = f"{self._context.uid} {self._context.subtask} {split.id}"
-        reader = QueueReader(self._source, name, position or "")
-        self._readers.append(reader)
-        return reader
-
-    def snapshot(self, checkpoint_id: int) -> None:
-        for reader in self._readers:
-            reader.snapshot(checkpoint_id)
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        for reader in self._readers:
-            reader.notify_checkpoint_complete(checkpoint_id)
-
-
-class QueueReader(SplitReader):
-    """One receiver. The position is the ids of messages that may come again."""
+class QueueReader(QueueSplitReader[SeenIds]):
+    """A reader with one receiver."""
 
     def __init__(self, source: SqsSource, name: str, position: str) -> None:
-        self._source = source
-        self._decoder = source.decoder()
-        self._seen: SeenIds | None = None
-        if source.is_exact:
-            self._seen = SeenIds(position, source.keep_ids_s, source.retention_s(), time.time())
+        retention_s = source.retention_s() if source.is_exact else 0
+        seen = SeenIds(position if source.is_exact else "", source.keep_ids_s, retention_s, time.time())
         self._receiver = Receiver(
             source.queue,
             name,
@@ -200,95 +125,46 @@ class QueueReader(SplitReader):
             threads=1 if source.queue.is_fifo else _THREADS,
             most_under_way=source.most_under_way,
         )
+        super().__init__(source, source.decoder(), self._receiver, seen)
         self._handles: list[str] = []
-        """Of messages that were read since the last barrier."""
-        self._taken: dict[int, list[str]] = {}
-        """The same by checkpoint, until it is complete."""
-        self._rejected: list[Any] = []
+        """Receipt handles of messages that were read since the last barrier."""
 
-    def read(self, bounds: ReadBounds) -> Batch | None:
-        self._note_deleted()
-        new: list[Message] = []
-        while not new:  # what only came again is no turn of the task's, which may be long to come
-            taken = self._receiver.take(bounds.max_records, bounds.max_bytes)
-            if not taken:
-                return None
-            self._handles += [message.handle for message in taken]
-            seen = self._seen
-            new = taken if seen is None else [message for message in taken if seen.add(message.id)]
-        batch, rejected = self._decoder.decode(new)
-        self._rejected += rejected
-        return batch
-
-    def _note_deleted(self) -> None:
-        if self._seen is None:
-            return
+    def _take(self, bounds: ReadBounds) -> list[Message]:
         now = time.time()
-        deleted = self._receiver.deleted()
-        if deleted is not None:
-            self._seen.deleted(deleted, now)
+        confirmed = self._receiver.confirmed()
+        if confirmed is not None:
+            self._seen.acknowledged(confirmed, now)
         self._seen.forget(now)
+        taken = self._receiver.take(bounds.max_records, bounds.max_bytes)
+        self._handles += [message.handle for message in taken]
+        return taken
 
-    def has_given_all(self) -> bool:
-        return not self._receiver.waiting
+    def _is_new(self, message: Message) -> bool:
+        return self._seen.add(message.id)
 
-    def take_rejected(self) -> list[Any]:
-        rejected, self._rejected = self._rejected, []
-        return rejected
+    def _read_so_far(self) -> list[str]:
+        handles, self._handles = self._handles, []
+        return handles
 
-    def snapshot(self, checkpoint_id: int) -> None:
-        if self._seen is not None:
-            self._seen.snapshot(checkpoint_id)
-        if self._handles:
-            self._taken[checkpoint_id], self._handles = self._handles, []
-
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        done = sorted(taken for taken in self._taken if taken <= checkpoint_id)
-        handles = [handle for taken in done for handle in self._taken.pop(taken)]
+    def _acknowledge(self, pending: list[list[str]], checkpoint_id: int) -> None:
+        handles = [handle for some in pending for handle in some]
         if handles:
             self._receiver.delete(handles, checkpoint_id)
 
-    @property
-    def position(self) -> str:
-        return "" if self._seen is None else self._seen.position
-
-    @property
-    def finished(self) -> bool:
-        return False
-
-    def lag(self) -> int | None:
-        return self._receiver.lag
-
-    def close(self) -> None:
-        self._receiver.close()
-
 
 class BodyDecoder(MessageDecoder):
-    """Of the messages of a queue."""
+    """The decoder of a queue's messages."""
 
-    def __init__(self, queue: str, schema: DeserializationSchema | StreamFormat, *, rejects: bool) -> None:
-        if not isinstance(schema, DeserializationSchema | StreamFormat):
-            raise InvalidJob(
-                f"{schema!r} is no deserializer of bodies",
-                remedy="give a DeserializationSchema, or a format of lines such as JsonLinesFormat",
-            )
-        super().__init__(schema, rejects=rejects, timestamps=True)
+    def __init__(self, queue: str, schema: Any, *, rejects: bool) -> None:
+        super().__init__(schema, rejects=rejects)
         self._queue = queue
-
-    def _timed(self, batch: Batch, messages: Sequence[Any]) -> Batch:
-        times = [message.time for message in messages]
-        if None in times:
-            return batch
-        if isinstance(batch, ColumnBatch):
-            return batch.with_timestamps(np.array(times, np.int64))
-        return RowBatch(batch.values, times)
 
     def _rejected(self, message: Any, reason: str) -> SqsRejectedMessage:
         return SqsRejectedMessage(self._queue, message.id, message.body, reason)
 
     def _malformed(self, message: Any, reason: str) -> RecordFormatError:
         return RecordFormatError(
-            f"malformed message {message.id} of queue {self._queue!r}: {reason}{shown(message.body)}",
-            remedy="correct the producer, or let such messages go to a side output: SqsSource(…, on_error='side-output'). Until then the "
-            "queue gives it again, or moves it to its dead-letter queue",
+            f"malformed message {message.id} of queue {self._queue!r}: {reason}{beginning_of(message.body)}",
+            remedy="correct the producer, or send such messages to a side output: SqsSource(…, on_error='side-output'). Until then the "
+            "queue redelivers the message, or moves it to its dead-letter queue",
         )

@@ -1,4 +1,4 @@
-"""Connectors under PyFlink's names. What they do is told in `penstock.connectors`."""
+"""Connectors under PyFlink's names. See `penstock.connectors`."""
 
 from penstock.datastream.connectors.base import (
     DeliveryGuarantee,

@@ -1,4 +1,4 @@
-"""Cassandra under PyFlink's names, and `CassandraTableSink`. What they do is told in `penstock.connectors.cassandra`."""
+"""Cassandra under PyFlink's names, and `CassandraTableSink`. See `penstock.connectors.cassandra`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from penstock.connectors.cassandra.sink import CassandraTableSink
 
 if TYPE_CHECKING:
     from penstock.common.time import TimeLike
-    from penstock.connectors.write_ahead import CheckpointCommitter
+    from penstock.connectors.core.write_ahead import CheckpointCommitter
     from penstock.datastream.data_stream import DataStream
     from penstock.datastream.streams.data_stream_sink import DataStreamSink
 
 
 class CassandraFailureHandler:
-    """What becomes of a write that fails: the job fails over, always. No record is dropped."""
+    """Handler for failed writes. A failed write always triggers a failover of the job, and no record is dropped."""
 
     @staticmethod
     def no_op() -> CassandraFailureHandler:
-        """Flink's, too, fails the job."""
+        """Return the default handler, which fails the job as in Flink."""
         return CassandraFailureHandler()
 
 
 class CassandraSink:
-    """The end of a stream, for what can be set on it. `CassandraSink.add_sink(stream)` begins one.
+    """Sink of a stream, with the settings of its operator. `CassandraSink.add_sink(stream)` returns its builder.
 
     CassandraSink.add_sink(stream).set_query("INSERT INTO weather.means (station, celsius) VALUES (?, ?)").set_host("cassandra-1").build()
     """
@@ -62,7 +62,10 @@ class CassandraSink:
 
     @staticmethod
     def add_sink(input: DataStream[Any]) -> CassandraSink.CassandraSinkBuilder:
-        """Tuples and `Row`s give the query's values in order; dicts, named tuples and objects by the columns' names."""
+        """Return the builder for a stream.
+
+        Tuples and `Row`s supply the query's values by position. Dicts, named tuples and objects supply them by column name.
+        """
         return CassandraSink.CassandraSinkBuilder(input)
 
     class CassandraSinkBuilder:
@@ -77,7 +80,7 @@ class CassandraSink:
             self._limits: dict[str, Any] = {}
 
         def set_query(self, query: str) -> Self:
-            """An INSERT, UPDATE or DELETE with `?` for the values."""
+            """Set the INSERT, UPDATE or DELETE statement, with `?` for each value."""
             self._query = query
             return self
 
@@ -98,7 +101,11 @@ class CassandraSink:
             return self
 
         def enable_write_ahead_log(self, committer: CheckpointCommitter | None = None) -> Self:
-            """Rows wait for their checkpoint. `committer` notes what was sent; a `CassandraCommitter` in the table's keyspace, unless given."""
+            """Write rows only when their checkpoint completes.
+
+            Args:
+                committer: stores which rows were written. Default: a `CassandraCommitter` in the table's keyspace.
+            """
             self._write_ahead, self._committer = True, committer
             return self
 
@@ -114,9 +121,10 @@ class CassandraSink:
             return self
 
         def set_max_concurrent_requests(self, max_concurrent_requests: int, duration: TimeLike | None = None) -> Self:
-            """
+            """Set the number of concurrent requests.
+
             Args:
-                duration: how long a server that takes nothing is tried until the job fails over.
+                duration: time for which writes are retried while the server accepts none. After it the job fails over.
             """
             self._limits = {"max_in_flight": max_concurrent_requests}
             if duration is not None:
@@ -124,7 +132,7 @@ class CassandraSink:
             return self
 
         def enable_ignore_null_fields(self) -> Self:
-            """None leaves its column as it is."""
+            """Leave a column unchanged if its value is None."""
             self._keeps_null = False
             return self
 

@@ -1,5 +1,5 @@
 """The source of generated records."""
 
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
 
 __all__ = ["DataGeneratorSource"]

@@ -1,4 +1,4 @@
-"""Delta Lake tables as sink and source. What they do is told in `penstock.connectors.delta`."""
+"""Delta Lake tables as sink and source. See `penstock.connectors.delta`."""
 
 from penstock.connectors.delta.sink import DeltaSink
 from penstock.connectors.delta.source import DeltaSource

@@ -1,4 +1,4 @@
-"""PyFlink's names for Kafka whose clusters change: they import, and say what to use instead when they are used."""
+"""PyFlink's names for Kafka with changing clusters. They can be imported. Their use raises an error that names the alternative."""
 
 from penstock.datastream.connectors.kafka import KafkaRecordDeserializationSchema
 from penstock.datastream.not_built import not_built

@@ -1,4 +1,4 @@
-"""Elasticsearch under PyFlink's names. What it does is told in `penstock.connectors.opensearch`, which writes to both."""
+"""Elasticsearch under PyFlink's names. See `penstock.connectors.opensearch`, which writes to both."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Self, TypeAlias
 
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.common.program.one_time_warning import warn_no_effect
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.core.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.opensearch.cluster import cluster_of
 from penstock.connectors.opensearch.sink import OpenSearchSink
 from penstock.datastream.not_built import not_built
@@ -24,11 +24,11 @@ class FlushBackoffType(Enum):
 
 
 class ElasticsearchEmitter:
-    """Makes actions of records that are dicts (or Rows with names), as PyFlink's does of maps.
+    """Emitter that creates actions from dicts (or Rows with names), as PyFlink's does from maps.
 
     Args:
-        index: a record -> its index.
-        key_field: whose value is the document's id.
+        index: function from a record to its index.
+        key_field: field that contains the document id.
     """
 
     def __init__(self, index: Callable[[Mapping[str, Any]], str], key_field: str | None) -> None:
@@ -37,7 +37,7 @@ class ElasticsearchEmitter:
 
     @staticmethod
     def static_index(index: str, key_field: str | None = None, doc_type: str | None = None) -> ElasticsearchEmitter:
-        """All documents in one index."""
+        """Return an emitter that writes all documents to one index."""
         _check_type(doc_type)
         return ElasticsearchEmitter(lambda record: index, key_field)
 
@@ -45,7 +45,7 @@ class ElasticsearchEmitter:
     def dynamic_index(
         index_field: str, key_field: str | None = None, doc_type: str | None = None
     ) -> ElasticsearchEmitter:
-        """Each document in the index that a field of it names."""
+        """Return an emitter that writes each document to the index that its field `index_field` names."""
         _check_type(doc_type)
         return ElasticsearchEmitter(lambda record: str(_field(record, index_field)), key_field)
 
@@ -54,7 +54,7 @@ class ElasticsearchEmitter:
         if not isinstance(fields, Mapping):
             raise SinkError(
                 f"ElasticsearchEmitter got a {type(record).__name__}: {str(record)[:200]}",
-                remedy="map records to dicts, or give OpenSearchSink a function of your own",
+                remedy="map records to dicts, or pass your own function to OpenSearchSink",
             )
         action: dict[str, Any] = {"_index": self._index(fields), "_source": fields}
         if self._key_field is not None:
@@ -75,7 +75,7 @@ def _check_type(doc_type: str | None) -> None:
 
 
 class ElasticsearchSinkBuilderBase:
-    """PyFlink's builder; `OpenSearchSink` says the same in one call."""
+    """PyFlink's builder of a sink. `OpenSearchSink` takes the same settings in one call."""
 
     def __init__(self) -> None:
         self._emitter: Callable[[Any], Any] | None = None
@@ -85,8 +85,10 @@ class ElasticsearchSinkBuilderBase:
         self._sink: dict[str, Any] = {}
 
     def set_emitter(self, emitter: Callable[[Any], Any]) -> Self:
-        """Args:
-        emitter: an `ElasticsearchEmitter`, or a function from a record to its action.
+        """Set the emitter.
+
+        Args:
+            emitter: an `ElasticsearchEmitter`, or a function from a record to its action.
         """
         self._emitter = emitter
         return self
@@ -96,19 +98,23 @@ class ElasticsearchSinkBuilderBase:
         return self
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> Self:
-        """Raises:
-        InvalidJob: exactly once, which Flink refuses here, too.
+        """Set the delivery guarantee.
+
+        Raises:
+            InvalidJob: the guarantee is exactly once, which Flink rejects too.
         """
         if delivery_guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             raise InvalidJob(
                 "Elasticsearch sinks are not exactly once",
-                remedy="give documents ids of their own (key_field): written twice, they are there once",
+                remedy="give each document an id (key_field). A document that is written twice then exists once",
             )
         return self
 
     def set_bulk_flush_max_actions(self, num_max_actions: int) -> Self:
-        """Args:
-        num_max_actions: -1: no bound but that of bytes.
+        """Set the number of actions in one bulk request.
+
+        Args:
+            num_max_actions: maximum, or -1 for no limit except the size in bytes.
         """
         self._sink["batch_size"] = 1 << 20 if num_max_actions == -1 else num_max_actions
         return self
@@ -124,7 +130,7 @@ class ElasticsearchSinkBuilderBase:
     def set_bulk_flush_backoff_strategy(
         self, flush_backoff_type: FlushBackoffType, max_retries: int, delay_millis: int
     ) -> Self:
-        """How long tries go on, half a minute at the least; the pauses between them are the sink's own."""
+        """Set how long failed requests are retried, at least 30 s. The sink chooses the pauses between the retries itself."""
         tries = range(max_retries) if flush_backoff_type is not FlushBackoffType.NONE else ()
         grows = flush_backoff_type is FlushBackoffType.EXPONENTIAL
         self._sink["patience"] = max(
@@ -145,27 +151,32 @@ class ElasticsearchSinkBuilderBase:
         return self
 
     def set_connection_request_timeout(self, timeout: int) -> Self:
-        """No effect: a subtask has its connection to itself, and waits for none."""
+        """Accept a timeout without effect: each subtask has its own connection and never waits for one."""
         return self
 
     def set_connection_timeout(self, timeout: int) -> Self:
-        """Args:
-        timeout: ms
+        """Set the timeout of connects.
+
+        Args:
+            timeout: ms
         """
         self._cluster["connect_timeout_s"] = timeout / 1000
         return self
 
     def set_socket_timeout(self, timeout: int) -> Self:
-        """Args:
-        timeout: ms
+        """Set the timeout of reads.
+
+        Args:
+            timeout: ms
         """
         self._cluster["timeout_s"] = timeout / 1000
         return self
 
     def build(self) -> OpenSearchSink:
-        """
+        """Return the sink.
+
         Raises:
-            InvalidJob: without emitter or hosts.
+            InvalidJob: the emitter or the hosts are missing.
         """
         if self._emitter is None:
             raise InvalidJob("an Elasticsearch sink without emitter", remedy="call set_emitter()")
@@ -174,11 +185,11 @@ class ElasticsearchSinkBuilderBase:
 
 
 class Elasticsearch7SinkBuilder(ElasticsearchSinkBuilderBase):
-    """For Elasticsearch 7 and later, and OpenSearch."""
+    """Builder of a sink for Elasticsearch 7 and later, and for OpenSearch."""
 
 
 Elasticsearch6SinkBuilder = not_built(
-    "Elasticsearch6SinkBuilder", __name__, "use Elasticsearch7SinkBuilder: versions before 7 are not written to"
+    "Elasticsearch6SinkBuilder", __name__, "use Elasticsearch7SinkBuilder. Versions before 7 are not supported"
 )
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Files as sources and sinks, under PyFlink's names. What they do is told in `penstock.connectors.file`."""
+"""Files as sources and sinks, under PyFlink's names. See `penstock.connectors.file`."""
 
 from penstock.connectors.file.sink.bucket import BucketAssigner
 from penstock.connectors.file.sink.compact import FileCompactor, FileCompactStrategy

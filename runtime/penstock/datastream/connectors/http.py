@@ -1,4 +1,4 @@
-"""What a URL answers, asked again and again."""
+"""HTTP source: polls a URL and emits its responses."""
 
 from penstock.connectors.http.source import HttpPollSource
 

@@ -1,5 +1,5 @@
-"""Sources one after another, under PyFlink's names. What they do is told in `penstock.connectors.hybrid`."""
+"""Hybrid source, which reads several sources one after another, under PyFlink's names. See `penstock.connectors.simple.hybrid`."""
 
-from penstock.connectors.hybrid import HybridSource, HybridSourceBuilder
+from penstock.connectors.simple.hybrid import HybridSource, HybridSourceBuilder
 
 __all__ = ["HybridSource", "HybridSourceBuilder"]

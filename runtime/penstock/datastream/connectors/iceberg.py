@@ -1,4 +1,4 @@
-"""Iceberg tables as sink and source. What they do is told in `penstock.connectors.iceberg`."""
+"""Iceberg tables as sink and source. See `penstock.connectors.iceberg`."""
 
 from penstock.connectors.iceberg.sink import IcebergSink
 from penstock.connectors.iceberg.source import IcebergSource

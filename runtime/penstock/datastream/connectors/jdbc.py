@@ -1,4 +1,4 @@
-"""PyFlink's names for databases over JDBC. What they do is told in `penstock.connectors.sql.jdbc`."""
+"""PyFlink's names for databases over JDBC. See `penstock.connectors.sql.jdbc`."""
 
 from penstock.connectors.sql.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from penstock.connectors.sql.jdbc.sink import JdbcSink

@@ -1,6 +1,6 @@
-"""Kafka under PyFlink's names. What it does is told in `penstock.connectors.kafka`."""
+"""Kafka under PyFlink's names. See `penstock.connectors.kafka`."""
 
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.core.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.kafka.offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaTopicPartition
 from penstock.connectors.kafka.sink.kafka_sink import KafkaSink, KafkaSinkBuilder
 from penstock.connectors.kafka.sink.serializer import (

@@ -1,7 +1,11 @@
-"""Kinesis under PyFlink's names, and `KinesisSource`. What they do is told in `penstock.connectors.kinesis`; the names for Firehose import, and say what to use instead."""
+"""Kinesis under PyFlink's names, and `KinesisSource`. See `penstock.connectors.kinesis`.
 
+The names for Firehose can be imported. Their use raises an error that names the alternative.
+"""
+
+from penstock.connectors.kinesis.decoder import KinesisRejectedRecord
 from penstock.connectors.kinesis.sink import KinesisStreamsSink, KinesisStreamsSinkBuilder, PartitionKeyGenerator
-from penstock.connectors.kinesis.source import FlinkKinesisConsumer, KinesisRejectedRecord, KinesisSource
+from penstock.connectors.kinesis.source import FlinkKinesisConsumer, KinesisSource
 from penstock.connectors.kinesis.streams_source import (
     KinesisShardAssigner,
     KinesisStreamsSource,

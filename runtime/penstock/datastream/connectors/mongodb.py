@@ -1,4 +1,4 @@
-"""MongoDB as source, sink and to enrich streams. What they do is told in `penstock.connectors.mongodb`."""
+"""MongoDB as source, as sink and for lookups. See `penstock.connectors.mongodb`."""
 
 from penstock.connectors.mongodb.lookup import MongoLookup
 from penstock.connectors.mongodb.sink import MongoSink

@@ -1,5 +1,5 @@
 """The source of a range of numbers."""
 
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
 
 __all__ = ["NumberSequenceSource"]

@@ -1,4 +1,4 @@
-"""OpenSearch as a sink. What it does is told in `penstock.connectors.opensearch`."""
+"""OpenSearch as a sink. See `penstock.connectors.opensearch`."""
 
 from penstock.connectors.opensearch.actions import Action
 from penstock.connectors.opensearch.sink import OpenSearchSink

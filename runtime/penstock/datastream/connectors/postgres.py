@@ -1,6 +1,6 @@
-"""Postgres tables as sink and source, their changes, and to enrich streams. What they do is told in `penstock.connectors.postgres`."""
+"""Postgres tables as source, as sink and for lookups, and the changes of tables. See `penstock.connectors.postgres`."""
 
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.core.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.postgres.cdc.changes import Change
 from penstock.connectors.postgres.cdc.source import PostgresCdcSource
 from penstock.connectors.postgres.lookup import PostgresLookup

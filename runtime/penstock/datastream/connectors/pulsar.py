@@ -1,4 +1,4 @@
-"""PyFlink's names for Pulsar: they import, and say what to use instead when they are used."""
+"""PyFlink's names for Pulsar. They can be imported. Their use raises an error that names the alternative."""
 
 from penstock.datastream.not_built import not_built
 

@@ -1,4 +1,4 @@
-"""RabbitMQ under PyFlink's names. What it does is told in `penstock.connectors.rabbitmq`."""
+"""RabbitMQ under PyFlink's names. See `penstock.connectors.rabbitmq`."""
 
 from penstock.connectors.rabbitmq.config import RMQConnectionConfig
 from penstock.connectors.rabbitmq.decoder import RMQRejectedMessage

@@ -1,6 +1,6 @@
-"""Redis' streams as source and sink, and its keys as sink and to enrich streams. What they do is told in `penstock.connectors.redis`."""
+"""Redis streams as source and sink, and Redis keys as sink and for lookups. See `penstock.connectors.redis`."""
 
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.core.delivery_guarantee import DeliveryGuarantee
 from penstock.connectors.redis.commands import Command
 from penstock.connectors.redis.entries import RedisEntry, RedisRejectedEntry
 from penstock.connectors.redis.lookup import RedisLookup

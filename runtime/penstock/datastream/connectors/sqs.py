@@ -1,4 +1,4 @@
-"""Amazon SQS. What it does is told in `penstock.connectors.sqs`."""
+"""Amazon SQS. See `penstock.connectors.sqs`."""
 
 from penstock.connectors.sqs.sink import SqsSink
 from penstock.connectors.sqs.source import SqsRejectedMessage, SqsSource

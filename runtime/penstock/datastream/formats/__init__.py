@@ -1,1 +1,1 @@
-"""Formats under PyFlink's names: `csv`, `json`, `parquet`, `avro`. What they do is told in `penstock.connectors.formats`."""
+"""Formats under PyFlink's names: `csv`, `json`, `parquet`, `avro`. See `penstock.connectors.formats`."""

@@ -1,4 +1,4 @@
-"""Avro under PyFlink's names, and Confluent's schema registry under those of Flink's Java API. Extra `penstock[avro]`.
+"""Avro under PyFlink's names, and Confluent's schema registry under the names of Flink's Java API. Extra `penstock[avro]`.
 
 Messages: the schemas below, for a KafkaSource or a KafkaSink. Files: `AvroFormat` for a FileSource, `AvroBulkWriters` for a FileSink.
 """
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class AvroDeserializationSchema(AvroMessages):
-    """Messages as dicts."""
+    """Deserialization schema that converts messages to dicts."""
 
     @staticmethod
     def for_generic(schema: AvroSchema) -> AvroDeserializationSchema:
@@ -38,7 +38,7 @@ class AvroDeserializationSchema(AvroMessages):
 
 
 class AvroSerializationSchema(AvroMessageWriter):
-    """Dicts, Rows, or objects with the schema's fields, as messages."""
+    """Serialization schema that converts dicts, Rows, or objects with the schema's fields to messages."""
 
     @staticmethod
     def for_generic(schema: AvroSchema) -> AvroSerializationSchema:
@@ -46,33 +46,35 @@ class AvroSerializationSchema(AvroMessageWriter):
 
 
 class ConfluentRegistryAvroDeserializationSchema(AvroMessages):
-    """Messages that name their schema by an id, as dicts of a schema that may be another version."""
+    """Deserialization schema for messages that contain a schema id. It returns dicts of the reader schema, which may be another version."""
 
     @staticmethod
     def for_generic(schema: AvroSchema, registry: str | SchemaRegistry) -> ConfluentRegistryAvroDeserializationSchema:
-        """
+        """Return the deserialization schema.
+
         Args:
-            registry: its URL, or a `SchemaRegistry` with what else is to be said.
+            registry: URL of the registry, or a `SchemaRegistry` with further settings.
         """
         return ConfluentRegistryAvroDeserializationSchema(schema, registry=SchemaRegistry.of(registry))
 
 
 class ConfluentRegistryAvroSerializationSchema(AvroMessageWriter):
-    """Records as messages that begin with the id of their schema."""
+    """Serialization schema that writes the schema id at the beginning of each message."""
 
     @staticmethod
     def for_generic(
         subject: str, schema: AvroSchema, registry: str | SchemaRegistry
     ) -> ConfluentRegistryAvroSerializationSchema:
-        """
+        """Return the serialization schema.
+
         Args:
-            subject: `TOPIC-value` by the registry's custom.
+            subject: subject of the registry, by convention `TOPIC-value`.
         """
         return ConfluentRegistryAvroSerializationSchema(schema, registry=SchemaRegistry.of(registry), subject=subject)
 
 
 class AvroRowDeserializationSchema(AvroMessages):
-    """Messages as Rows.
+    """Deserialization schema that converts messages to Rows.
 
     >>> schema = AvroRowDeserializationSchema(avro_schema_string='{"type":"record","name":"R","fields":[{"name":"n","type":"long"}]}')
     >>> schema.deserialize(b"\\x02")
@@ -84,7 +86,7 @@ class AvroRowDeserializationSchema(AvroMessages):
 
 
 class AvroRowSerializationSchema(AvroMessageWriter):
-    """Rows as messages."""
+    """Serialization schema that converts Rows to messages."""
 
     def __init__(self, record_class: str | None = None, avro_schema_string: str | None = None) -> None:
         super().__init__(_schema_of(record_class, avro_schema_string))
@@ -92,12 +94,12 @@ class AvroRowSerializationSchema(AvroMessageWriter):
 
 def _schema_of(record_class: str | None, text: str | None) -> AvroSchema:
     if record_class is not None or text is None:
-        raise InvalidJob("an Avro schema by a class of Java's", remedy="give the schema's text: avro_schema_string='…'")
+        raise InvalidJob("an Avro schema as a Java class", remedy="give the schema's text: avro_schema_string='…'")
     return AvroSchema(text)
 
 
 class AvroBulkWriters:
-    """Makes Avro writers for `FileSink.for_bulk_format`."""
+    """Factory of Avro writers for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_generic_record(schema: AvroSchema) -> AvroWriterFactory:
@@ -105,7 +107,7 @@ class AvroBulkWriters:
 
 
 class AvroInputFormat:
-    """Refused: input formats are Flink's old way."""
+    """PyFlink's class for Avro input formats, which Penstock does not support. Input formats are Flink's old API."""
 
     def __init__(self, path: str, schema: Any) -> None:
         raise InvalidJob(
@@ -115,10 +117,10 @@ class AvroInputFormat:
 
 
 class GenericRecordAvroTypeInfo:
-    """Refused: records are dicts."""
+    """PyFlink's type of generic records, which Penstock does not support. Avro records are dicts."""
 
     def __init__(self, schema: Any) -> None:
         raise InvalidJob(
             "GenericRecordAvroTypeInfo is not supported: records of Avro are dicts, Rows or objects of yours",
-            remedy="leave the type out, or declare a NamedTuple, dataclass or Types.ROW_NAMED(...) with the fields",
+            remedy="leave the type out, or declare the fields as a NamedTuple, a dataclass or Types.ROW_NAMED",
         )

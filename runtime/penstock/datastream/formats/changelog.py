@@ -1,4 +1,4 @@
-"""Changes of tables in topics and files, as Debezium, Canal and Maxwell write them: `Row`s with a `RowKind`."""
+"""Change records of tables in topics and files, in the formats of Debezium, Canal and Maxwell: `Row`s with a `RowKind`."""
 
 from penstock.connectors.formats.changelog.formats import CanalJsonFormat, DebeziumJsonFormat, MaxwellJsonFormat
 

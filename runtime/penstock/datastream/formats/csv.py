@@ -1,7 +1,7 @@
 """CSV: rows in messages, and lines of files.
 
-Files: `CsvReaderFormat.for_schema` for a FileSource, `CsvEncoder` or `CsvBulkWriters` for a FileSink; `CsvFormat` takes any
-declaration of fields and gives records of any form. Messages: the schemas with PyFlink's names.
+Files: `CsvReaderFormat.for_schema` for a FileSource, `CsvEncoder` or `CsvBulkWriters` for a FileSink. `CsvFormat` takes any
+declaration of fields and returns records of any form. Messages: the schemas with PyFlink's names.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ __all__ = [
 
 
 class CsvSchema:
-    """Columns of CSV and how they are separated; made by `CsvSchema.builder()`."""
+    """Columns of CSV and their separators. `CsvSchema.builder()` returns its builder."""
 
     def __init__(self, row_type: RowTypeInfo, dialect: CsvDialect, *, has_header: bool = False) -> None:
         self.row_type = row_type
         self.dialect = dialect
         self.has_header = has_header
-        """The first line is no record, and is written, too."""
+        """Whether the first line is a header. Readers skip it, and writers write it."""
 
     @staticmethod
     def builder() -> CsvSchemaBuilder:
         return CsvSchemaBuilder()
 
     def size(self) -> int:
-        """Number of columns."""
+        """Return the number of columns."""
         return len(self.row_type.get_field_names())
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class CsvSchema:
 
 
 class CsvSchemaBuilder:
-    """PyFlink's builder.
+    """PyFlink's builder of a `CsvSchema`.
 
     >>> schema = CsvSchema.builder().add_string_column("id").add_number_column("celsius", Types.DOUBLE()).build()
     >>> schema.size()
@@ -74,7 +74,8 @@ class CsvSchemaBuilder:
         self._has_header = False
 
     def build(self) -> CsvSchema:
-        """
+        """Return the schema.
+
         Raises:
             InvalidJob: there are no columns.
         """
@@ -84,7 +85,7 @@ class CsvSchemaBuilder:
         return CsvSchema(row_type, self._dialect, has_header=self._has_header)
 
     def add_array_column(self, name: str, separator: str = ";", element_type: Any = None) -> CsvSchemaBuilder:
-        """A list in one value, its elements (str unless given) separated by `separator`."""
+        """Add a column that contains a list. `separator` separates its elements, which are str by default."""
         self._add(name, Types.LIST(_type(element_type, Types.STRING())))
         return self._change(array_separators={**self._dialect.array_separators, name: separator})
 
@@ -92,7 +93,7 @@ class CsvSchemaBuilder:
         return self._add(name, Types.BOOLEAN())
 
     def add_number_column(self, name: str, number_type: Any = None) -> CsvSchemaBuilder:
-        """`number_type`: such as `Types.DOUBLE()` or `float`; LONG unless given."""
+        """Add a column of numbers. `number_type` is a type such as `Types.DOUBLE()` or `float`. Default: LONG."""
         return self._add(name, _type(number_type, Types.LONG()))
 
     def add_string_column(self, name: str) -> CsvSchemaBuilder:
@@ -119,11 +120,11 @@ class CsvSchemaBuilder:
         return self.set_array_element_separator("")
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
-        """The array column at this position has one element: the whole value."""
+        """Set the array column at this position to one element, which is the whole value."""
         return self._change(array_separators={**self._dialect.array_separators, list(self._columns)[index]: ""})
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
-        """For all array columns so far."""
+        """Set the separator of all array columns that were added before."""
         return self._change(array_separators=dict.fromkeys(self._dialect.array_separators, separator))
 
     def set_column_separator(self, char: str) -> CsvSchemaBuilder:
@@ -136,10 +137,10 @@ class CsvSchemaBuilder:
         return self._change(escape=char)
 
     def set_line_separator(self, separator: str) -> CsvSchemaBuilder:
-        r"""`\n` or `\r\n`; readers take both, writers write `\n`.
+        r"""Check the line separator. Readers accept both `\n` and `\r\n`, and writers write `\n`.
 
         Raises:
-            InvalidJob: another one.
+            InvalidJob: it is another separator.
         """
         if separator not in ("\n", "\r\n"):
             raise InvalidJob(f"line separator {separator!r}", remedy=r"use '\n' or '\r\n'")
@@ -160,14 +161,16 @@ class CsvSchemaBuilder:
         return self._change(header="skip" if skip else "none")
 
     def set_strict_headers(self, strict: bool = True) -> CsvSchemaBuilder:
-        """The header must be the columns of the schema, in their order."""
+        """Require that the header contains the columns of the schema in their order."""
         if strict:
             return self._change(header="strict")
         return self._change(header="skip") if self._dialect.header == "strict" else self
 
     def set_use_header(self, use: bool = True) -> CsvSchemaBuilder:
-        """The first line is no record. Columns go by their position, as in PyFlink; `CsvFormat` with `header="names"` goes by
-        the names."""
+        """Treat the first line as a header.
+
+        Columns are matched by position, as in PyFlink. `CsvFormat` with `header="names"` matches them by name.
+        """
         self._has_header = use
         if use:
             return self if self._dialect.header == "strict" else self._change(header="skip")
@@ -190,19 +193,20 @@ def _type(declared: Any, default: TypeInformation) -> TypeInformation:
 
 
 class CsvReaderFormat(CsvFormat):
-    """Reads the columns of a CsvSchema as Rows."""
+    """Reader format that converts the columns of a CsvSchema to Rows."""
 
     @staticmethod
     def for_schema(schema: CsvSchema, *, on_error: str = "fail", error_tag: Any = MALFORMED_RECORDS) -> CsvReaderFormat:
-        """
+        """Return the reader format of a schema.
+
         Args:
-            on_error: "fail" or "side-output" (to `error_tag`).
+            on_error: "fail", or "side-output" to send malformed lines to `error_tag`.
         """
         return CsvReaderFormat(schema.row_type, schema.dialect, on_error=on_error, error_tag=error_tag)
 
 
 class CsvBulkWriters:
-    """Makes CSV writers for `FileSink.for_bulk_format`."""
+    """Factory of CSV writers for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_schema(schema: CsvSchema) -> CsvWriterFactory:
@@ -214,7 +218,7 @@ class CsvBulkWriters:
 
 
 class CsvRowDeserializationSchema(RowMessages):
-    """CSV lines as Rows.
+    """Deserialization schema that converts CSV lines to Rows.
 
     >>> row_type = Types.ROW_NAMED(["id", "n"], [Types.STRING(), Types.LONG()])
     >>> CsvRowDeserializationSchema.Builder(row_type).set_field_delimiter(";").build().deserialize(b"a;1")
@@ -260,7 +264,7 @@ class CsvRowDeserializationSchema(RowMessages):
             return self._change(null_value=null_literal)
 
         def set_ignore_parse_errors(self, ignore_parse_errors: bool) -> CsvRowDeserializationSchema.Builder:
-            """Malformed messages are left out, with a warning in the log."""
+            """Skip malformed messages and log a warning."""
             self._ignore_parse_errors = ignore_parse_errors
             return self
 
@@ -277,7 +281,7 @@ def _csv_schema(row_type: RowTypeInfo, dialect: CsvDialect, ignore: bool) -> Csv
 
 
 class CsvRowSerializationSchema(SerializationSchema):
-    """Rows as CSV lines.
+    """Serialization schema that converts Rows to CSV lines.
 
     >>> row_type = Types.ROW_NAMED(["id", "n"], [Types.STRING(), Types.LONG()])
     >>> CsvRowSerializationSchema.Builder(row_type).build().serialize(("a,b", 1))
@@ -331,7 +335,7 @@ class CsvRowSerializationSchema(SerializationSchema):
 
 
 def with_separators(row_type: RowTypeInfo, dialect: CsvDialect) -> CsvDialect:
-    """The dialect with a separator for each list column and no other."""
+    """Return the dialect with a separator for each list column and for no other column."""
     pairs = zip(row_type.get_field_names(), row_type.get_field_types(), strict=True)
     lists = [name for name, kind in pairs if pa.types.is_list(arrow_type(kind, name))]
     return replace(dialect, array_separators={name: dialect.array_separators.get(name, ";") for name in lists})

@@ -34,15 +34,15 @@ __all__ = [
 
 
 class ConfluentRegistryJsonDeserializationSchema(RegistryJsonMessages):
-    """JSON behind the id of its schema, as records of any form."""
+    """Deserialization schema for JSON after a schema id, as records of any form."""
 
 
 class ConfluentRegistryJsonSerializationSchema(RegistryJsonWriter):
-    """Records as JSON behind the id of its schema."""
+    """Serialization schema that writes records as JSON after the schema id."""
 
 
 class JsonRowDeserializationSchema(RowMessages):
-    """JSON objects as Rows.
+    """Deserialization schema that converts JSON objects to Rows.
 
     >>> schema = JsonRowDeserializationSchema.builder().type_info(Types.ROW_NAMED(["id"], [Types.STRING()])).build()
     >>> schema.deserialize(b'{"id": "a"}')
@@ -75,7 +75,7 @@ class JsonRowDeserializationSchema(RowMessages):
         return _json_schema, (self._row_type, self._fail_on_missing_field, self._ignore_parse_errors)
 
     class Builder:
-        """Fields by `type_info` or by `json_schema`."""
+        """Builder that takes the fields from `type_info` or from `json_schema`."""
 
         def __init__(self) -> None:
             self._type_info: RowTypeInfo | None = None
@@ -90,10 +90,10 @@ class JsonRowDeserializationSchema(RowMessages):
             return self
 
         def json_schema(self, json_schema: str) -> JsonRowDeserializationSchema.Builder:
-            """Fields by a JSON schema of an object.
+            """Set the fields by a JSON schema of an object.
 
             Raises:
-                InvalidJob: it is none, or has types a Row cannot have.
+                InvalidJob: it is not a JSON schema of an object, or has types that a Row cannot have.
             """
             try:
                 found = _row_type_of(json.loads(json_schema))
@@ -102,12 +102,12 @@ class JsonRowDeserializationSchema(RowMessages):
             return self.type_info(found)
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
-            """A message without one of the fields is malformed; else the field is None."""
+            """Treat a message without one of the fields as malformed. By default the field is None."""
             self._fail_on_missing_field = True
             return self
 
         def ignore_parse_errors(self) -> JsonRowDeserializationSchema.Builder:
-            """Malformed messages are left out, with a warning in the log."""
+            """Skip malformed messages and log a warning."""
             self._ignore_parse_errors = True
             return self
 
@@ -145,7 +145,7 @@ def _type_of(schema: dict[str, Any]) -> TypeInformation:
 
 
 class JsonRowSerializationSchema(SerializationSchema):
-    """Rows as JSON objects.
+    """Serialization schema that converts Rows to JSON objects.
 
     >>> from penstock.common.types import Row
     >>> schema = JsonRowSerializationSchema.builder().with_type_info(Types.ROW_NAMED(["id"], [Types.STRING()])).build()

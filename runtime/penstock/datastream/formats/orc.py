@@ -1,4 +1,4 @@
-"""ORC files: read as Rows or dicts, written from rows or columns."""
+"""ORC files: read as Rows or dicts, and written from rows or columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = [
 
 
 class OrcBulkWriters:
-    """Makes ORC writers for `FileSink.for_bulk_format`."""
+    """Factory of ORC writers for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_row_type(
@@ -24,7 +24,7 @@ class OrcBulkWriters:
         writer_properties: Mapping[str, Any] | None = None,
         hadoop_config: Any = None,
     ) -> OrcWriterFactory:
-        """Writes rows of a type.
+        """Return a factory of writers for rows of a type.
 
         Args:
             row_type: `Types.ROW_NAMED(...)`, or any declaration of fields (see `penstock.connectors.formats.shape`).

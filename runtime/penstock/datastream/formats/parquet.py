@@ -1,4 +1,4 @@
-"""Parquet files: read as Rows or dicts, written from rows or columns."""
+"""Parquet files: read as Rows or dicts, and written from rows or columns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ __all__ = [
 
 
 class ParquetColumnarRowInputFormat(ParquetFormat):
-    """Reads the columns of a row type.
+    """Input format that reads the columns of a row type.
 
     Args:
         row_type: `Types.ROW_NAMED(...)`, or any declaration of fields (see `penstock.connectors.formats.shape`).
-        batch_size: most rows decoded at once.
-        is_utc_timestamp: without effect: timestamps come as the file says.
+        batch_size: maximum number of rows that are decoded at once.
+        is_utc_timestamp: no effect. Timestamps have the time zone that the file declares.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ParquetColumnarRowInputFormat(ParquetFormat):
 
 
 class ParquetBulkWriters:
-    """Makes Parquet writers for `FileSink.for_bulk_format`."""
+    """Factory of Parquet writers for `FileSink.for_bulk_format`."""
 
     @staticmethod
     def for_row_type(
@@ -50,7 +50,7 @@ class ParquetBulkWriters:
         hadoop_config: Any = None,
         utc_timestamp: bool = False,
     ) -> ParquetWriterFactory:
-        """Writes rows of a type.
+        """Return a factory of writers for rows of a type.
 
         >>> ParquetBulkWriters.for_row_type({"id": str, "n": int}).shape.names
         ('id', 'n')
@@ -61,7 +61,7 @@ class ParquetBulkWriters:
 
 
 class AvroParquetReaders:
-    """Refused: needs Avro schemas."""
+    """PyFlink's readers of Parquet with Avro schemas, which Penstock does not support."""
 
     @staticmethod
     def for_generic_record(schema: Any) -> NoReturn:
@@ -69,7 +69,7 @@ class AvroParquetReaders:
 
 
 class AvroParquetWriters:
-    """Refused: needs Avro schemas."""
+    """PyFlink's writers of Parquet with Avro schemas, which Penstock does not support."""
 
     @staticmethod
     def for_generic_record(schema: Any) -> NoReturn:

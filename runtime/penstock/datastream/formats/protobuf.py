@@ -1,4 +1,4 @@
-"""Protobuf messages as values. What they become is told in `penstock.connectors.formats.protobuf`. Extra `penstock[protobuf]`."""
+"""Protobuf messages as values. See `penstock.connectors.formats.protobuf`. Extra `penstock[protobuf]`."""
 
 from penstock.connectors.formats.protobuf.messages import ProtobufMessages, ProtobufMessageWriter
 from penstock.connectors.formats.protobuf.schema import ProtobufSchema
@@ -8,8 +8,8 @@ __all__ = ["ProtobufDeserializationSchema", "ProtobufSchema", "ProtobufSerializa
 
 
 class ProtobufDeserializationSchema(ProtobufMessages):
-    """Messages as dicts or Rows."""
+    """Deserialization schema that converts messages to dicts or Rows."""
 
 
 class ProtobufSerializationSchema(ProtobufMessageWriter):
-    """Dicts, Rows, or objects with the message's fields, as messages."""
+    """Serialization schema that converts dicts, Rows, or objects with the message's fields to messages."""

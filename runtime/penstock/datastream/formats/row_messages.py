@@ -1,4 +1,4 @@
-"""What the schemas of messages that are rows share: many messages at once, and what becomes of a malformed one."""
+"""Base class of the schemas whose messages are rows: it decodes many messages at once, and handles malformed ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _LOG = logging.getLogger(__name__)
 
 
 class RowMessages(DeserializationSchema):
-    """Messages as Rows.
+    """Deserialization schema that converts messages to Rows.
 
     Args:
-        kind: the format's name, for messages to people.
-        decode: lines -> batch.
-        one_by_one: `_row` looks at more than `decode` does.
+        kind: name of the format, for error messages.
+        decode: function from lines to a batch.
+        one_by_one: whether each message must pass through `_row`, which checks more than `decode`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class RowMessages(DeserializationSchema):
         self._ignored = 0
 
     def deserialize(self, message: bytes) -> Any:
-        """The Row; None for a message without one, and for a malformed one if parse errors are ignored.
+        """Return the Row, or None if the message has none, or if it is malformed and the schema ignores parse errors.
 
         Raises:
             RecordFormatError: the message is malformed.
@@ -62,7 +62,8 @@ class RowMessages(DeserializationSchema):
 
     @abstractmethod
     def _row(self, message: bytes) -> Any:
-        """
+        """Decode one message.
+
         Raises:
             MalformedBlock: the message is malformed.
         """
@@ -77,7 +78,7 @@ class RowMessages(DeserializationSchema):
                 if len(rows) == len(messages):
                     return rows
         except MalformedBlock:
-            pass  # message by message, to find out which
+            pass  # decode the messages one by one to find the malformed one
         return super().deserialize_batch(messages)
 
     def _ignore(self, message: bytes, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""`CloseableIterator`: the values of a running job."""
+"""`CloseableIterator`: an iterator over the results of a running job."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class CloseableIterator:
-    """Values as they come; closing it cancels the job. Use it in a `with`, or read it to its end.
+    """Iterator over the records of a running job. Closing it cancels the job. Use it in a `with` statement, or exhaust it.
 
     >>> with CloseableIterator(iter([1, 2])) as values:
     ...     print(list(values))
@@ -27,11 +27,11 @@ class CloseableIterator:
         return next(self._values)
 
     def next(self) -> Any:
-        """PyFlink's name of `next(iterator)`."""
+        """Return the next record, as `next(iterator)` does. It is PyFlink's name."""
         return next(self)
 
     def close(self) -> None:
-        """May be called more than once."""
+        """Cancel the job. Repeated calls have no effect."""
         close = getattr(self._values, "close", None)
         if close is not None:
             close()

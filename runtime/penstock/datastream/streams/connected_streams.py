@@ -1,4 +1,4 @@
-"""Two streams for one function: `ConnectedStreams`, and a stream with a broadcast one."""
+"""Two streams for one function: `ConnectedStreams`, and a stream that is connected with a broadcast stream."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from penstock.common.program.user_location import refusal, user_location
 from penstock.common.type_info.type_inference import element_type, result_type, shared_element_type, to_type_info
 from penstock.datastream import functions as f
 from penstock.datastream.state import MapStateDescriptor
-from penstock.datastream.streams.checks import checked_function
-from penstock.datastream.streams.row_results import with_row_results
+from penstock.datastream.streams.arguments.checks import checked_function
+from penstock.datastream.streams.arguments.row_results import with_row_results
 from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 
 class ConnectedStreams:
-    """Two streams, of different types, for one function with a method for each.
+    """Two streams, possibly of different types, that are processed by one function with a method for each stream.
 
-    Without keys the two meet at random; `key_by` brings values with equal keys together, where both sides then share
-    the key's state.
+    Without keys, the records of the two streams are not co-located. `key_by` sends records with equal keys to the same subtask, in
+    which both sides share the state of the key.
 
     >>> from penstock.datastream import StreamExecutionEnvironment
     >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -47,29 +47,29 @@ class ConnectedStreams:
         return self.stream1.get_execution_environment()
 
     def key_by(self, key_selector1: Any, key_selector2: Any = None, key_type: Any = None) -> ConnectedStreams:
-        """Both streams by key; the two selectors must give keys of one type."""
+        """Partition both streams by key. The two key selectors must return keys of the same type."""
         if key_selector2 is None:
             raise refusal(
-                "connect(…).key_by takes a key selector for each of the two streams", "give the same one twice"
+                "connect(…).key_by takes a key selector for each of the two streams", "pass the same key selector twice"
             )
         return ConnectedStreams(
             self.stream1.key_by(key_selector1, key_type), self.stream2.key_by(key_selector2, key_type)
         )
 
     def map(self, func: f.CoMapFunction | tuple[Any, Any] | Any, output_type: Any = None) -> DataStream:
-        """`map1` for the first stream, `map2` for the second; a pair of plain functions does as well."""
+        """Apply `map1` to the first stream and `map2` to the second. The method also accepts a pair of plain functions."""
         return self._both("map", f.CoMapFunction, ("map1", "map2"), operations.CoMap, func, output_type)
 
     def flat_map(self, func: f.CoFlatMapFunction | tuple[Any, Any] | Any, output_type: Any = None) -> DataStream:
-        """`flat_map1` for the first stream, `flat_map2` for the second; a pair of plain functions does as well."""
+        """Apply `flat_map1` to the first stream and `flat_map2` to the second. The method also accepts a pair of plain functions."""
         methods = ("flat_map1", "flat_map2")
         return self._both("flat_map", f.CoFlatMapFunction, methods, operations.CoFlatMap, func, output_type)
 
     def process(self, func: f.CoProcessFunction | f.KeyedCoProcessFunction, output_type: Any = None) -> DataStream:
-        """`process_element1` and `process_element2`, with timestamps and side outputs; by key also state and timers."""
+        """Apply `process_element1` and `process_element2`, with timestamps and side outputs. Keyed streams also have state and timers."""
         if isinstance(func, f.KeyedCoProcessFunction) and not self._selectors("process"):
             raise KeyedStateNotAvailable(
-                f"{type(func).__name__} is a KeyedCoProcessFunction, and the connected streams have no key",
+                f"{type(func).__name__} is a KeyedCoProcessFunction, but the connected streams have no key",
                 remedy="call key_by(key_selector1, key_selector2) after connect",
                 location=user_location(),
             )
@@ -127,7 +127,7 @@ class ConnectedStreams:
         return self.stream1._transform(name, recorded, output_type, inputs=inputs, about=about)
 
     def _selectors(self, operation: str) -> tuple[Callable[[Any], Any], ...]:
-        """Both key selectors, or none."""
+        """Return both key selectors, or an empty tuple if the streams have no key."""
         keyed = [stream for stream in (self.stream1, self.stream2) if _is_keyed(stream)]
         if len(keyed) == 1:
             which = "first" if keyed[0] is self.stream1 else "second"
@@ -140,13 +140,13 @@ class ConnectedStreams:
             if first is not None and second is not None and first != second:
                 raise refusal(
                     f"{operation}: the keys of the connected streams are of different types, {first!r} and {second!r}",
-                    "select keys of one type: values with equal keys meet",
+                    "select keys of one type. Only values with equal keys are joined",
                 )
         return tuple(stream.key_selector for stream in keyed)
 
 
 class BroadcastStream:
-    """What `broadcast(descriptors)` gives: a stream whose every value goes to all subtasks, to be kept in map states."""
+    """Stream that `broadcast(descriptors)` returns. Each of its records goes to all subtasks, which store it in broadcast map states."""
 
     def __init__(self, input_stream: DataStream, broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
         for descriptor in broadcast_state_descriptors:
@@ -154,13 +154,13 @@ class BroadcastStream:
                 raise refusal(f"broadcast takes MapStateDescriptors, got {descriptor!r}")
         names = [descriptor.get_name() for descriptor in broadcast_state_descriptors]
         if len(set(names)) < len(names):
-            raise refusal(f"broadcast was given two descriptors of one name: {', '.join(names)}")
+            raise refusal(f"broadcast got two descriptors with the same name: {', '.join(names)}")
         self.input_stream = input_stream
         self.broadcast_state_descriptors = list(broadcast_state_descriptors)
 
 
 class BroadcastConnectedStream:
-    """A stream connected with a broadcast one."""
+    """Stream that is connected with a broadcast stream."""
 
     def __init__(
         self,
@@ -175,15 +175,15 @@ class BroadcastConnectedStream:
     def process(
         self, func: f.BroadcastProcessFunction | f.KeyedBroadcastProcessFunction, output_type: Any = None
     ) -> DataStream:
-        """`process_element` reads the broadcast state, `process_broadcast_element` writes it.
+        """Apply a function to both streams: `process_element` reads the broadcast state, `process_broadcast_element` writes it.
 
-        A keyed stream takes a `KeyedBroadcastProcessFunction`, with keyed state and timers.
+        A keyed stream needs a `KeyedBroadcastProcessFunction`, which has keyed state and timers.
         """
         stream = self.non_broadcast_stream
         cls = f.KeyedBroadcastProcessFunction if _is_keyed(stream) else f.BroadcastProcessFunction
         if isinstance(func, f.KeyedBroadcastProcessFunction) and cls is f.BroadcastProcessFunction:
             raise KeyedStateNotAvailable(
-                f"{type(func).__name__} is a KeyedBroadcastProcessFunction, and the stream has no key",
+                f"{type(func).__name__} is a KeyedBroadcastProcessFunction, but the stream has no key",
                 remedy="call key_by on the stream before connect",
                 location=user_location(),
             )

@@ -1,4 +1,4 @@
-"""`DataStream`: a stream of values without a key."""
+"""`DataStream`: a stream of records without a key."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from penstock.common.type_info.type_inference import element_type, inferred, res
 from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo, Types
 from penstock.datastream import functions as f
 from penstock.datastream.output_tag import OutputTag
-from penstock.datastream.streams.checks import checked_function
+from penstock.datastream.streams.arguments.checks import checked_function
+from penstock.datastream.streams.arguments.key_selectors import selected_key
+from penstock.datastream.streams.arguments.row_results import with_row_results
 from penstock.datastream.streams.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from penstock.datastream.streams.joins import CoGroupedStreams, JoinedStreams
-from penstock.datastream.streams.key_selectors import selected_key
-from penstock.datastream.streams.row_results import with_row_results
 from penstock.datastream.streams.stream_ends import StreamEnds
 from penstock.datastream.streams.stream_routing import StreamRouting
 from penstock.datastream.streams.windowed_stream import AllWindowedStream, count_windows
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
-    """A stream of values. Made by an environment's sources and by the operations of other streams.
+    """Stream of records of the same type. Sources of an environment and transformations of other streams create it.
 
     >>> from penstock.datastream import StreamExecutionEnvironment
     >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -51,17 +51,17 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     >>> stream.get_name(), stream.get_type()
     ('to fahrenheit', Types.DOUBLE())
 
-    For type checkers it is `DataStream[float]`: of what functions give, as far as they say it.
+    For type checkers, the stream above is a `DataStream[float]`. The type argument comes from the annotations of the functions.
     """
 
     is_keyed = False
-    """It is what `key_by` gives."""
+    """Whether `key_by` returned the stream."""
     _keyed_stream: ClassVar[type[KeyedStream]]
-    """A keyed stream is a stream, so its module stands above this one, and says here what `key_by` makes."""
+    """Class that `key_by` returns. The module of the subclass sets it, because this module cannot import the subclass."""
     _iterative_stream: ClassVar[type[IterativeStream]]
-    """As `_keyed_stream`: what `iterate` makes."""
+    """Class that `iterate` returns. It is set in the same way as `_keyed_stream`."""
 
-    # --- what it is -------------------------------------------------------------------------------------------
+    # --- properties -------------------------------------------------------------------------------------------
 
     def get_name(self) -> str:
         return self._own("get_name").name
@@ -70,32 +70,32 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return self._env.get_config()
 
     def force_non_parallel(self) -> DataStream[T]:
-        """The operator runs in one subtask, whatever the parallelism of the job."""
+        """Run the operator in one subtask, regardless of the parallelism of the job."""
         transformation = self._own("force_non_parallel")
         transformation.parallelism = 1
         transformation.non_parallel = True
         return self
 
     def start_new_chain(self) -> DataStream[T]:
-        """Do not fuse the operator with the one before it."""
+        """Do not chain the operator to the preceding one."""
         self._own("start_new_chain").chaining = "head"
         return self
 
     def set_buffer_timeout(self, timeout_millis: TimeLike) -> DataStream[T]:
-        warn_no_effect("DataStream.set_buffer_timeout", "the environment's counts for the whole job")
+        warn_no_effect("DataStream.set_buffer_timeout", "the setting of the environment applies to the whole job")
         return self
 
-    # --- one value at a time ----------------------------------------------------------------------------------
+    # --- operations on records --------------------------------------------------------------------------------
 
     @overload
     def map(self, func: f.MapFunction[T, U] | Callable[[T], U]) -> DataStream[U]: ...
     @overload
     def map(self, func: f.MapFunction[T, Any] | Callable[[T], Any], output_type: Any) -> DataStream: ...
     def map(self, func: f.MapFunction | Callable[[Any], Any], output_type: Any = None) -> DataStream:
-        """One value out for each value in.
+        """Apply a function that returns one result for each record.
 
         Args:
-            output_type: type information or a Python type; the function's annotation if it is not given.
+            output_type: type information or a Python type. Default: the annotation of the function.
         """
         checked_function(func, f.MapFunction, operation="map", arguments=1, methods=("map",))
         declared = to_type_info(output_type)
@@ -107,7 +107,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     @overload
     def flat_map(self, func: f.FlatMapFunction[T, Any] | Callable[[T], Any], output_type: Any) -> DataStream: ...
     def flat_map(self, func: f.FlatMapFunction | Callable[[Any], Any], output_type: Any = None) -> DataStream:
-        """Any number of values out for each value in: the function returns an iterable, yields, or returns None.
+        """Apply a function that returns any number of results for each record. It returns an iterable, yields results, or returns None.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -120,15 +120,17 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return self._transform("Flat Map", operation, declared or element_type(func, "flat_map"), about=func)
 
     def filter(self, func: f.FilterFunction[T] | Callable[[T], bool] | Expression) -> DataStream[T]:
-        """Keeps the values for which the function is true. A `pyarrow.compute` expression over the fields does as well
-        and is evaluated on whole columns."""
+        """Keep the records for which the function returns true.
+
+        The method also accepts a `pyarrow.compute` expression over the fields, which is evaluated on whole columns.
+        """
         if not _is_expression(func):
             checked_function(func, f.FilterFunction, operation="filter", arguments=1, methods=("filter",))
         operation = operations.Filter(func, self._state_key(func))
         return self._transform("Filter", operation, self._type_info, about=func)
 
     def inspect(self, func: Callable[[T], Any]) -> DataStream[T]:
-        """Calls a function with each value and passes the value on: to log, count, or stop in a debugger.
+        """Call a function with each record and emit the record unchanged. Use it for logs, counters or breakpoints.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -140,9 +142,9 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return self._transform("Inspect", operation, self._type_info, about=func)
 
     def process(self, func: f.ProcessFunction | Callable[..., Any], output_type: Any = None) -> DataStream:
-        """Values with their timestamps, the watermark and side outputs. State and timers need `key_by` before."""
+        """Apply a process function, which has access to timestamps, watermarks and side outputs. State and timers need `key_by` first."""
         if isinstance(func, f.KeyedProcessFunction):
-            raise _not_keyed(f"{type(func).__name__} is a KeyedProcessFunction, and the stream has no key")
+            raise _not_keyed(f"{type(func).__name__} is a KeyedProcessFunction, but the stream has no key")
         checked_function(func, f.ProcessFunction, operation="process", arguments=2, methods=("process_element",))
         declared = to_type_info(output_type)
         operation = operations.Process(with_row_results(func, declared, "process_element"))
@@ -151,22 +153,33 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     def map_batches(
         self, func: Callable[[pa.RecordBatch], pa.RecordBatch | None], output_type: Any = None
     ) -> DataStream:
-        """A function from Arrow record batch to Arrow record batch, at the speed of columns.
+        """Apply a function that takes an Arrow record batch and returns one.
 
-        The event times are the int64 column `_timestamp` (ms), if there are any. The result may have other records than
-        the input only if it keeps that column or there are no event times.
+        Event times are in the int64 column `_timestamp` (ms). The column is missing if the records have no event times. The result may
+        contain other records than the input only if it keeps that column, or if there are no event times.
+
+        A column that is made from Python records holds values of one Python type and None. If a field holds an `int` in some records and
+        a `float` in others, these records are in different batches, as int64 and as double. Datetimes of different time zones
+        are in different batches too.
+
+        If a field is None in all records of a batch, its column has the type of the previous batch. The type is `null` if there was no
+        value yet. The scale of Decimals, and the types inside lists and dicts, fit the values in the batch.
+
+        A numpy scalar has the column type of the equal Python value, so all integers are int64. Narrow columns of the result are widened
+        in the same way.
         """
         checked_function(func, operation="map_batches", arguments=1)
         return self._transform("Map Batches", operations.MapBatches(func), to_type_info(output_type), about=func)
 
     def gather(self, size: int, timeout: TimeLike) -> DataStream[list[T]]:
-        """Lists of values, in order, for functions that are cheaper on several at once, such as a model's.
+        """Collect records into lists, in order. Use it for functions that are cheaper for several records at once, such as a model's.
 
-        A list is as new as its newest value. Values that wait are part of checkpoints, so they must be of a type that state can hold.
+        A list has the timestamp of its newest record. Checkpoints contain the records that wait, so their type must be one that state
+        can store.
 
         Args:
-            size: a list goes when it has so many values;
-            timeout: or when its first value has waited so long (processing time).
+            size: number of records after which a list is emitted.
+            timeout: processing time after which a list is emitted. It starts with the first record of the list.
 
         >>> from datetime import timedelta
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -185,15 +198,15 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return self._transform("Gather", operations.Gather(size, timeout_ms, element), gathered)
 
     def project(self, *field_indexes: int) -> DataStream:
-        """Keeps the fields at these positions, in this order, of tuples, Rows and columns."""
+        """Keep the fields at these positions, in this order. It works on tuples, Rows and columns."""
         if not field_indexes or not all(isinstance(index, int) and index >= 0 for index in field_indexes):
             raise refusal(f"project takes positions of fields, from 0, got {field_indexes!r}")
         return self._transform("Projection", operations.Project(field_indexes), self._projected_type(field_indexes))
 
     def select(self, *names: str, **columns: pc.Expression) -> DataStream:
-        """Records of these fields: named ones as they are, new ones by expressions (`penstock.datastream.columns`).
+        """Keep the named fields, and add fields that expressions compute (see `penstock.datastream.columns`).
 
-        As Python objects the records are dicts.
+        The results are dicts when a Python function reads them.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.columns import col
@@ -208,7 +221,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return self._transform("Select", operations.Select(_checked_columns("select", chosen)), None)
 
     def with_columns(self, **columns: pc.Expression) -> DataStream:
-        """As `select`, with all fields that the records have; one of the same name is replaced."""
+        """Keep all fields and add fields that expressions compute. A new field replaces an existing field of the same name."""
         operation = operations.Select(_checked_columns("with_columns", columns), keeps=True)
         return self._transform("With Columns", operation, None)
 
@@ -225,18 +238,21 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return inferred(projected) if known.is_inferred else projected
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T]:
-        """Gives every value its event time and moves the event-time clock. Put it as near to the source as possible;
-        given to `from_source` the strategy works for each split on its own, which is better still."""
+        """Assign an event timestamp to every record and generate watermarks.
+
+        Call it as close to the source as possible. A strategy that is passed to `from_source` is even better, because it
+        generates watermarks for each split separately.
+        """
         strategy = _checked_strategy(watermark_strategy)
         if strategy.alignment is not None:
             raise refusal(
-                "watermark alignment makes sources wait, and assign_timestamps_and_watermarks is behind the source",
-                "give the strategy to from_source",
+                "watermark alignment pauses sources, but assign_timestamps_and_watermarks runs after the source",
+                "pass the strategy to from_source",
             )
         operation = operations.TimestampsAndWatermarks(strategy)
         return self._transform("Timestamps/Watermarks", operation, self._type_info)
 
-    # --- which subtask a value goes to ------------------------------------------------------------------------
+    # --- partitioning -----------------------------------------------------------------------------------------
 
     @overload
     def key_by(
@@ -249,7 +265,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         key_selector: Callable[[Any], Any] | f.KeySelector | str | int | Sequence[str | int],
         key_type: Any = None,
     ) -> KeyedStream[T, Any]:
-        """Values with equal keys go to the same subtask, and share state.
+        """Partition the stream by key. Records with equal keys go to the same subtask and share state.
 
         Args:
             key_selector: a function, a `KeySelector`, a field (name, position or dotted path), or a list of fields.
@@ -276,10 +292,10 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> DataStream[T] | BroadcastStream:
-        """Every value to all subtasks.
+        """Send every record to all subtasks.
 
-        Without descriptors a `DataStream`. With them a `BroadcastStream`, to be connected with another stream whose
-        process function keeps what was broadcast in these map states.
+        Return a `DataStream`, or a `BroadcastStream` if state descriptors are given. Connect a `BroadcastStream` with another stream. The
+        process function keeps the broadcast records in these map states.
         """
         if broadcast_state_descriptor is None:
             return self._partitioned(Partitioning(Exchange.BROADCAST), "broadcast")
@@ -288,7 +304,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     # --- several streams --------------------------------------------------------------------------------------
 
     def union(self, *streams: DataStream[T]) -> DataStream[T]:
-        """The values of all streams, of one type, in no particular order; the slowest sets the event-time clock."""
+        """Merge streams of the same type. The order of records from different streams is undefined. The slowest stream sets the watermark."""
         inputs = list(self._inputs)
         types = [self._type_info]
         for stream in streams:
@@ -306,11 +322,11 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return DataStream(self._env, inputs, self._type_info if None not in types else None, view="union")
 
     def iterate(self) -> IterativeStream[T]:
-        """The beginning of a loop: this stream, and what `close_with` of the result sends back to it.
+        """Start an iteration. The returned stream contains the records of this stream and those that its `close_with` sends back.
 
-        A value that is sent back is read in the next epoch, some 20 ms to a second later; it is in every checkpoint until
-        it was. Bounded input ends when nothing goes round any more. The watermark is that of this stream: what comes round may be late.
-        Streaming mode only.
+        A record that is sent back is read in the next epoch, 20 ms to 1 s later. Checkpoints contain it until it is read. A bounded
+        program ends when no records remain in the loop. The watermark comes from this stream, so a record that is sent back may be late.
+        Iterations need streaming mode.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -325,8 +341,10 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     @overload
     def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
     def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
-        """Two streams for one function with a method for each: `ConnectedStreams`, or with a `BroadcastStream`
-        a `BroadcastConnectedStream`."""
+        """Connect two streams, so that one function with a method for each stream processes both.
+
+        Return a `BroadcastConnectedStream` if `ds` is a `BroadcastStream`, otherwise a `ConnectedStreams`.
+        """
         if isinstance(ds, BroadcastStream):
             self._check_same_environment(ds.input_stream, "connect")
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
@@ -336,19 +354,21 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return ConnectedStreams(self, ds)
 
     def join(self, other: DataStream) -> JoinedStreams:
-        """Pairs of values with equal keys in the same window:
-        `a.join(b).where(key_a).equal_to(key_b).window(assigner).apply(function)`."""
+        """Join pairs of records that have equal keys and are in the same window:
+        `a.join(b).where(key_a).equal_to(key_b).window(assigner).apply(function)`.
+        """
         self._check_same_environment(other, "join")
         return JoinedStreams(self, other)
 
     def co_group(self, other: DataStream) -> CoGroupedStreams:
-        """The values of both streams with equal keys in the same window, either side of which may be empty:
-        `a.co_group(b).where(key_a).equal_to(key_b).window(assigner).apply(function)`."""
+        """Group the records of both streams by key and window. One side of a group may be empty:
+        `a.co_group(b).where(key_a).equal_to(key_b).window(assigner).apply(function)`.
+        """
         self._check_same_environment(other, "co_group")
         return CoGroupedStreams(self, other)
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream:
-        """The stream of what the operator sent to a side output."""
+        """Return the stream of the records that the operator sent to a side output."""
         if not isinstance(output_tag, OutputTag):
             raise refusal(f"get_side_output takes an OutputTag, got {output_tag!r}")
         transformation = self._own("get_side_output")
@@ -368,16 +388,16 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     # --- windows ----------------------------------------------------------------------------------------------
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T]:
-        """Windows over the whole stream; one subtask does all the work. With a key see `KeyedStream.window`."""
+        """Group the whole stream into windows. One subtask processes all records. Use `KeyedStream.window` for windows by key."""
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
-        """Windows of `size` values of the whole stream, a new one every `slide` values (0: every `size`)."""
+        """Group the whole stream into windows of `size` records. A new window starts every `slide` records (0: every `size`)."""
         return self.window_all(count_windows(size, slide))
 
     def cache(self) -> CachedDataStream[T]:
-        """The stream itself: it is computed for each job that reads it."""
-        warn_no_effect("cache", "a stream is computed anew by each job that reads it")
+        """Return the stream without caching it. Each job that reads the stream computes it again."""
+        warn_no_effect("cache", "each job that reads a stream computes it again")
         return CachedDataStream(self._env, self._inputs, self._type_info, self._transformation, self._view)
 
     def _new(
@@ -392,7 +412,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     def _without_key(self) -> DataStream[T]:
         return self
 
-    if not TYPE_CHECKING:  # a type checker is to find what is not there by itself
+    if not TYPE_CHECKING:  # a type checker must report unknown attributes itself
 
         def __getattr__(self, name: str) -> Any:
             if name in _OF_KEYED_STREAMS:
@@ -412,10 +432,10 @@ _WITHOUT_KEY = {"window": ", or window_all(…) for the whole stream", "count_wi
 
 
 class CachedDataStream(DataStream[T]):
-    """What `cache` gives."""
+    """Stream that `cache` returns."""
 
     def invalidate(self) -> None:
-        """Nothing is kept, so nothing is dropped."""
+        """Do nothing, because no records are cached."""
 
 
 def _is_expression(func: Any) -> bool:
@@ -430,7 +450,7 @@ def _checked_columns(operation: str, columns: dict[str, Any]) -> tuple[tuple[str
                 f'write {name}=col("field") * 2, with col of penstock.datastream.columns, or lit(value) for a constant',
             )
     if not columns:
-        raise refusal(f"{operation} without a field", "name fields, or give new ones by expressions")
+        raise refusal(f"{operation} without a field", "pass field names, or expressions for new fields")
     return tuple(columns.items())
 
 

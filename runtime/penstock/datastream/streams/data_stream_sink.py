@@ -1,4 +1,4 @@
-"""`DataStreamSink`: the end of a stream, for what can be set on it."""
+"""`DataStreamSink`: the sink of a stream, with the settings of its operator."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class DataStreamSink(OperatorSettings):
-    """What `sink_to`, `add_sink` and `print` give: name it, give it a uid, set its parallelism."""
+    """Sink that `sink_to`, `add_sink` and `print` return. Use it to set the name, the uid and the parallelism."""
 
     def __init__(self, transformation: Transformation) -> None:
         self._transformation = transformation

@@ -1,7 +1,7 @@
-"""The interval join: pairs of values with equal keys whose event times lie close together.
+"""The interval join: pairs of records with equal keys and close event times.
 
-A value of the first stream at time t meets the values of the second with times in [t + lower, t + upper]. Results carry
-the later of the two times. Values are kept until the watermark says that no partner can follow.
+A record of the first stream at time t is joined with records of the second stream with times in [t + lower, t + upper]. A result
+has the later of the two times. Records are kept until the watermark shows that no partner can follow.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import element_type, to_type_info
 from penstock.datastream import functions as f
-from penstock.datastream.streams.checks import checked_function
-from penstock.datastream.streams.row_results import with_row_results
+from penstock.datastream.streams.arguments.checks import checked_function
+from penstock.datastream.streams.arguments.row_results import with_row_results
 from penstock.graph import operations
 
 if TYPE_CHECKING:
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class IntervalJoin:
-    """What `interval_join` gives."""
+    """Interval join without bounds, which `interval_join` returns."""
 
     def __init__(self, left: KeyedStream, right: KeyedStream) -> None:
         types = (left.get_key_type(), right.get_key_type())
         if None not in types and types[0] != types[1]:
             raise refusal(
                 f"interval_join: the keys of the two streams are of different types, {types[0]!r} and {types[1]!r}",
-                "select keys of one type: only equal keys meet",
+                "select keys of one type. Only values with equal keys are joined",
             )
         self._left = left
         self._right = right
 
     def between(self, lower_bound: TimeLike, upper_bound: TimeLike) -> IntervalJoined:
-        """Where, seen from a value of the first stream, its partners lie; both bounds are included and may be negative.
+        """Set the bounds of the time of the second record minus the time of the first record. Both are inclusive and may be negative.
 
         >>> from datetime import timedelta
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -56,7 +56,7 @@ class IntervalJoin:
 
 
 class IntervalJoined:
-    """An interval join with its bounds, in ms."""
+    """Interval join with its bounds, in ms."""
 
     def __init__(self, left: KeyedStream, right: KeyedStream, lower_ms: int, upper_ms: int) -> None:
         self._left = left
@@ -74,17 +74,17 @@ class IntervalJoined:
         return self
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> Self:
-        """Values of the first stream behind the watermark go to this side output; without it they are dropped."""
+        """Send late records of the first stream to this side output. Without it, they are dropped."""
         self._late_tags[0] = output_tag
         return self
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> Self:
-        """Values of the second stream behind the watermark go to this side output; without it they are dropped."""
+        """Send late records of the second stream to this side output. Without it, they are dropped."""
         self._late_tags[1] = output_tag
         return self
 
     def process(self, process_join_function: Any, output_type: Any = None) -> DataStream:
-        """The stream of results.
+        """Apply a function to each pair of records and return the stream of its results.
 
         Args:
             process_join_function: a `ProcessJoinFunction`, or a callable (left, right, context) -> iterable of results.

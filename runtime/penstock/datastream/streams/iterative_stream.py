@@ -1,11 +1,11 @@
-"""`IterativeStream`: the beginning of an iteration, whose results may go round again."""
+"""`IterativeStream`: the start of an iteration, to which results can be sent back."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from penstock.common.program.user_location import refusal
-from penstock.connectors.feedback import FeedbackSink, FeedbackSource, Loop
+from penstock.connectors.simple.feedback import FeedbackSink, FeedbackSource, Loop
 from penstock.datastream.streams.data_stream import DataStream
 from penstock.functions.type_variables import T
 from penstock.graph.program import upstream_first
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class IterativeStream(DataStream[T]):
-    """A stream's values, and those that `close_with` sends back. `name` and `uid` are those of the feedback's source, whose
-    position is in the checkpoints.
+    """Stream of an iteration: the records of the input, and those that `close_with` sends back. `name` and `uid` set the name and uid of
+    the feedback source. Checkpoints contain the position of this source.
 
     >>> from penstock.datastream import StreamExecutionEnvironment
     >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -44,35 +44,35 @@ class IterativeStream(DataStream[T]):
         return found
 
     def close_with(self, feedback_stream: DataStream[T]) -> DataStreamSink:
-        """Sends the values of this stream, which comes from the iteration, to its beginning.
+        """Send the records of a stream back to the start of the iteration.
 
         Raises:
-            InvalidJob: it does not come from this iteration, is of another type, or the iteration was closed before.
+            InvalidJob: the stream does not come from this iteration, it has another type, or the iteration is already closed.
         """
         head = self._own("close_with")
         if not isinstance(feedback_stream, DataStream):
             raise refusal(f"close_with takes a stream, got {feedback_stream!r}")
         if self._loop.is_closed:
-            raise refusal("this iteration was closed before", "give close_with the union of the streams that go round")
+            raise refusal("this iteration was closed before", "pass the union of the feedback streams to close_with")
         self._check_same_environment(feedback_stream, "close_with")
         if head not in upstream_first(edge.upstream for edge in feedback_stream._inputs):
             raise refusal(
-                "close_with was given a stream that does not come from this iteration",
-                "make it from what iterate() gave; what comes from elsewhere belongs into a union before iterate()",
+                "close_with got a stream that does not come from this iteration",
+                "derive the stream from the result of iterate(). Add other streams with a union before iterate()",
             )
-        goes_round = feedback_stream.get_type()
-        if self._type_info is not None and goes_round is not None and not _fit(self._type_info, goes_round):
+        feedback_type = feedback_stream.get_type()
+        if self._type_info is not None and feedback_type is not None and not _fit(self._type_info, feedback_type):
             raise refusal(
-                f"an iteration over {self._type_info!r} cannot be closed with {goes_round!r}",
-                "map what goes round to the type of the stream that iterate() was called on",
+                f"an iteration over {self._type_info!r} cannot be closed with {feedback_type!r}",
+                "map the feedback stream to the type of the stream on which iterate() was called",
             )
-        self._loop.type_info = self._type_info or goes_round
+        self._loop.type_info = self._type_info or feedback_type
         self._loop.is_closed = True
         return feedback_stream._without_key()._sink("Sink: Feedback", FeedbackSink(self._loop), beside=True)
 
 
 def _fit(type_info: TypeInformation, other: TypeInformation) -> bool:
-    """An inferred type says no more than what the values are in Python."""
+    """Return whether the types match. Inferred types match if their Python types are equal, because they declare nothing else."""
     if type_info.is_inferred or other.is_inferred:
         return bool(type_info.python_type == other.python_type)
     return type_info == other

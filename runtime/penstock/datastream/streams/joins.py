@@ -1,9 +1,9 @@
 """Joins and co-groups over windows: `a.join(b).where(k1).equal_to(k2).window(assigner).apply(function)`; joins without windows.
 
-Those over windows are built from what is there: the values of either stream are tagged with the side they come from, united, and
-windowed by key; the window function tells the sides apart again. A join is inner: values without a partner in their
-window do not show up. A co-group calls its function once for each key and window, and one side may be empty.
-Two values that are a moment apart but in different windows do not meet; where that matters use `interval_join`.
+Window joins consist of other operations. Each record is tagged with its side, the two streams are united, and the result is
+windowed by key. The window function then separates the sides. A join is inner: it emits nothing for a record that has no partner
+in its window. A co-group calls its function once for each key and window, and one side may be empty. Two records that are close
+in time but in different windows are not joined. Use `interval_join` if that matters.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import element_type, result_type, to_type_info
 from penstock.common.typeinfo import PickledBytesTypeInfo, TupleTypeInfo, Types
 from penstock.datastream import functions as f
-from penstock.datastream.streams.checks import checked_function
-from penstock.datastream.streams.key_selectors import SelectedKey, selected_key
-from penstock.datastream.streams.row_results import with_row_results
+from penstock.datastream.streams.arguments.checks import checked_function
+from penstock.datastream.streams.arguments.key_selectors import SelectedKey, selected_key
+from penstock.datastream.streams.arguments.row_results import with_row_results
 from penstock.datastream.streams.windowed_stream import WindowedStream
 from penstock.functions.function import has_life_cycle, name_of
 from penstock.functions.runtime_context import close_function
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 LEFT, RIGHT = 0, 1
 Tagged = tuple[int, Any, Any]
-"""(side, left value, right value); the value of the other side is None."""
+"""A record and its side: (side, left value, right value). The value of the other side is None."""
 
 
 def tag_left(value: Any) -> Tagged:
@@ -48,7 +48,7 @@ def tag_right(value: Any) -> Tagged:
 
 
 class TaggedKey:
-    """The key of a tagged value: by the selector of its side."""
+    """Key selector of tagged records, which applies the selector of the record's side."""
 
     def __init__(self, left: Callable[[Any], Any], right: Callable[[Any], Any]) -> None:
         self._left = left
@@ -59,14 +59,14 @@ class TaggedKey:
 
 
 class _GroupFunction(f.WindowFunction[Tagged, Any]):
-    """Calls the user's function with the values of a window; opens and closes it."""
+    """Window function that calls the user's function, and opens and closes it."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
 
     @property
     def wrapped_function(self) -> Any:
-        """The user's."""
+        """Return the user's function."""
         return self._function
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -78,7 +78,7 @@ class _GroupFunction(f.WindowFunction[Tagged, Any]):
 
 
 class JoinPairs(_GroupFunction):
-    """Every pair of a left and a right value, in the order in which they came."""
+    """Join of a window: calls the function with every pair of a left and a right value, in the order of arrival."""
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Tagged]) -> Iterator[Any]:
         tagged = list(inputs)
@@ -100,7 +100,7 @@ class JoinPairs(_GroupFunction):
 
 
 def wants_window(function: Any) -> bool:
-    """Whether what joins has a parameter `window`, for the window of the pair."""
+    """Return whether the join function has a parameter `window`, which receives the window of the pair."""
     try:
         return "window" in inspect.signature(getattr(function, "join", function)).parameters
     except (TypeError, ValueError):
@@ -108,7 +108,7 @@ def wants_window(function: Any) -> bool:
 
 
 class CoGroup(_GroupFunction):
-    """The left and the right values."""
+    """Co-group of a window: calls the function with the lists of the left and the right values."""
 
     def apply(self, key: Any, window: Any, inputs: Iterable[Tagged]) -> Any:
         tagged = list(inputs)
@@ -130,13 +130,13 @@ class _TwoStreams:
         self._sides = _Sides(self._operation, left, right)
 
     def where(self, key_selector: Any, key_type: Any = None) -> Where:
-        """The key of the first stream's values; whatever `key_by` takes."""
+        """Set the key selector of the first stream. It accepts the same selectors as `key_by`."""
         key = selected_key(key_selector, self._sides.left.get_type(), "where")
         return Where(self._sides, key, to_type_info(key_type) or key.key_type)
 
 
 class JoinedStreams(_TwoStreams):
-    """What `join` gives.
+    """Two streams to join, which `join` returns.
 
     >>> from datetime import timedelta
     >>> from penstock.datastream import StreamExecutionEnvironment
@@ -154,13 +154,13 @@ class JoinedStreams(_TwoStreams):
 
 
 class CoGroupedStreams(_TwoStreams):
-    """What `co_group` gives."""
+    """Two streams to co-group, which `co_group` returns."""
 
     _operation = "co_group"
 
 
 class Where:
-    """The first stream has its key."""
+    """Join or co-group with the key selector of the first stream."""
 
     def __init__(self, sides: _Sides, left_key: SelectedKey, key_type: TypeInformation | None) -> None:
         self._sides = sides
@@ -168,19 +168,19 @@ class Where:
         self._key_type = key_type
 
     def equal_to(self, key_selector: Any, key_type: Any = None) -> EqualTo:
-        """The key of the second stream's values; values with equal keys meet."""
+        """Set the key selector of the second stream. Records with equal keys are joined."""
         key = selected_key(key_selector, self._sides.right.get_type(), "equal_to")
         right_type = to_type_info(key_type) or key.key_type
         if None not in (self._key_type, right_type) and self._key_type != right_type:
             raise refusal(
                 f"{self._sides.operation}: where() selects keys of type {self._key_type!r}, equal_to() of {right_type!r}",
-                "select keys of one type: only equal keys meet",
+                "select keys of one type. Only values with equal keys are joined",
             )
         return EqualTo(self._sides, self._left_key, key, self._key_type or right_type)
 
 
 class EqualTo:
-    """Both streams have their keys."""
+    """Join or co-group with the key selectors of both streams."""
 
     def __init__(
         self, sides: _Sides, left_key: SelectedKey, right_key: SelectedKey, key_type: TypeInformation | None
@@ -190,15 +190,15 @@ class EqualTo:
         self._key_type = key_type
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WithWindow:
-        """The windows in which values meet."""
+        """Set the windows in which records are joined."""
         return WithWindow(self._sides.operation, self._tagged_windows(window_assigner), self._sides)
 
     def apply(self, function: Any, output_type: Any = None, *, ttl: TimeLike | None = None) -> DataStream:
-        """Of a join: every pair of values with equal keys, whenever they come. Both sides are kept in state.
+        """Join every pair of records with equal keys, without windows. State keeps the records of both sides. Only joins have this method.
 
         Args:
             function: a `JoinFunction`, a `FlatJoinFunction` or a callable (first, second) -> result.
-            ttl: how long (processing time) a value waits for partners; for ever if it is not given.
+            ttl: processing time for which a record waits for partners. Default: no limit.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -209,14 +209,14 @@ class EqualTo:
         return self._joined("Join", function, output_type, lambda types: EveryPair(function, types, ttl))
 
     def as_of(self, function: Any, output_type: Any = None, *, tolerance: TimeLike | None = None) -> DataStream:
-        """Of a join: each value of the first stream with the newest of the second that has its event time or an earlier one.
+        """Join each record of the first stream with the newest record of the second stream that is not later. Only joins have this method.
 
-        A result comes when the watermark of both streams has passed the value; values that come behind it are dropped. Of several with
-        one time in the second stream the last to come counts.
+        A result is emitted when the watermark of both streams passes the record. Late records are dropped. If several records of the
+        second stream have the same time, the last one to arrive is used.
 
         Args:
-            function: as `apply` takes it; second is None where there is no such value.
-            tolerance: how much older than first second may be; any if it is not given.
+            function: function that `apply` accepts. Its second argument is None if no record matches.
+            tolerance: maximum age of the second record relative to the first. Default: no limit.
 
         >>> from datetime import timedelta
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -266,7 +266,7 @@ class EqualTo:
 
 
 class WithWindow:
-    """Joined or co-grouped streams in windows, waiting for their function."""
+    """Windowed join or co-group, which waits for its function."""
 
     def __init__(self, operation: str, windows: WindowedStream, sides: _Sides) -> None:
         self._operation = operation
@@ -274,26 +274,27 @@ class WithWindow:
         self._sides = sides
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """When the windows fire. It sees tagged values: (side, left value, right value)."""
+        """Set the trigger of the windows. It receives tagged records: (side, left value, right value)."""
         self._windows.trigger(trigger)
         return self
 
     def evictor(self, evictor: Evictor[Any]) -> Self:
-        """Drops values when the windows fire. It sees tagged values: (side, left value, right value)."""
+        """Set the evictor, which removes records when a window fires. It receives tagged records: (side, left value, right value)."""
         self._windows.evictor(evictor)
         return self
 
     def allowed_lateness(self, time_ms: TimeLike) -> Self:
-        """How long after its end a window still takes late values, firing again for each."""
+        """Set the time for which a window accepts late records after its end. It fires again for each late record."""
         self._windows.allowed_lateness(time_ms)
         return self
 
     def apply(self, function: Any, output_type: Any = None) -> DataStream:
-        """The stream of results.
+        """Apply a function to each pair or group and return the stream of its results.
 
         Args:
-            function: for a join a `JoinFunction`, a `FlatJoinFunction` or a callable (first, second) -> result; for a
-                co-group a `CoGroupFunction` or a callable (list of first, list of second) -> iterable of results.
+            function: function of the pairs or groups. For a join, it is a `JoinFunction`, a `FlatJoinFunction` or a callable
+                (first, second) -> result. For a co-group, it is a `CoGroupFunction` or a callable
+                (list of first, list of second) -> iterable of results.
         """
         declared = to_type_info(output_type)
         wrapped: _GroupFunction

@@ -1,4 +1,4 @@
-"""`KeyedStream`: a stream whose values have a key, and so state, timers, rolling aggregates and windows."""
+"""`KeyedStream`: a partitioned stream with keyed state, timers, rolling aggregates and windows."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from penstock.common.program.user_location import refusal, user_location
 from penstock.common.type_info.type_inference import element_type, holds_objects, to_type_info
 from penstock.common.types import Row
 from penstock.datastream import functions as f
-from penstock.datastream.streams.aggregates import KeyAndAggregates, aggregated_type, all_of
-from penstock.datastream.streams.checks import checked_field, checked_function
+from penstock.datastream.streams.arguments.aggregates import KeyAndAggregates, aggregated_type, all_of
+from penstock.datastream.streams.arguments.checks import checked_field, checked_function
+from penstock.datastream.streams.arguments.key_selectors import Field, FieldOf
+from penstock.datastream.streams.arguments.row_results import with_row_results, with_row_sums
 from penstock.datastream.streams.data_stream import DataStream
 from penstock.datastream.streams.interval_join import IntervalJoin
-from penstock.datastream.streams.key_selectors import Field, FieldOf
-from penstock.datastream.streams.row_results import with_row_results, with_row_sums
 from penstock.datastream.streams.windowed_stream import WindowedStream, count_windows
 from penstock.functions.function import has_life_cycle
 from penstock.functions.state.queryable import KeepQueryable, nothing
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.state import MapStateDescriptor
-    from penstock.datastream.streams.key_selectors import SelectedKey
+    from penstock.datastream.streams.arguments.key_selectors import SelectedKey
     from penstock.datastream.window import FieldAggregate, WindowAssigner
     from penstock.functions.field_reduce import AggregateKind
 
 
 class KeyedStream(DataStream[T], Generic[T, K]):
-    """What `key_by` gives. Operations on it read values by key; their results have no key any more."""
+    """Stream that is partitioned by key, which `key_by` returns. Its operations have the state of the key. Their results have no key."""
 
     class AccumulateType(Enum):
-        """The rolling aggregates."""
+        """Kinds of rolling aggregates."""
 
         MIN = "min"
         MAX = "max"
@@ -59,17 +59,17 @@ class KeyedStream(DataStream[T], Generic[T, K]):
 
     @property
     def key_selector(self) -> Callable[[Any], Any]:
-        """From value to key."""
+        """Return the function from record to key."""
         return self._key.selector
 
     def get_key_type(self) -> TypeInformation | None:
-        """Of the keys; None = unknown."""
+        """Return the type of the keys, or None if it is unknown."""
         return self._key_type
 
     def process(
         self, func: f.KeyedProcessFunction | f.ProcessFunction | Callable[..., Any], output_type: Any = None
     ) -> DataStream:
-        """Values with keyed state, timers and side outputs."""
+        """Apply a process function, which has access to keyed state, timers and side outputs."""
         checked_function(
             func,
             f.KeyedProcessFunction,
@@ -87,11 +87,11 @@ class KeyedStream(DataStream[T], Generic[T, K]):
     def map_with_state(
         self, func: Callable[[T, Any], tuple[U, Any]], state_type: Any = None, output_type: Any = None
     ) -> DataStream[U]:
-        """One value out for each value in, by a function of the value and the state of its key.
+        """Apply a function of the record and the state of its key. It returns one result for each record.
 
         Args:
-            func: `(value, state) -> (result, new state)`; None is no state, before and after.
-            state_type: of the state; what it is decides if it is not given.
+            func: `(value, state) -> (result, new state)`. None means that the key has no state, in the argument and in the result.
+            state_type: type of the state. Default: the type of each value.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -105,20 +105,20 @@ class KeyedStream(DataStream[T], Generic[T, K]):
     def flat_map_with_state(
         self, func: Callable[[Any, Any], tuple[Any, Any]], state_type: Any = None, output_type: Any = None
     ) -> DataStream:
-        """As `map_with_state`, with any number of results: `(value, state) -> (results, new state)`."""
+        """Apply a function as `map_with_state` does, with any number of results: `(value, state) -> (results, new state)`."""
         checked_function(func, operation="flat_map_with_state", arguments=2)
         return self.flat_map(FlatMapWithState(func, to_type_info(state_type)), output_type)
 
     def as_queryable_state(
         self, queryable_state_name: str, state_descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None
     ) -> DataStream:
-        """The newest value of each key, or with a `ReducingStateDescriptor` all of them reduced, to be looked up from outside.
+        """Make the newest record of each key queryable from outside. A `ReducingStateDescriptor` reduces all records of the key instead.
 
-        Returns the operator's stream, for its `name` and `uid`; nothing comes out of it.
+        Return the stream of the operator, on which `name` and `uid` can be set. The stream is empty.
 
         Args:
-            queryable_state_name: of the job; see `docs/state.md`.
-            state_descriptor: of the state; None: a value of the stream's type, called by that name.
+            queryable_state_name: name of the state in the job. See `docs/state.md`.
+            state_descriptor: descriptor of the state. Default: a value of the stream's type, with the same name.
 
         Raises:
             InvalidJob: the descriptor is of another kind.
@@ -127,30 +127,30 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         if not isinstance(descriptor, ValueStateDescriptor | ReducingStateDescriptor):
             raise refusal(
                 f"as_queryable_state cannot keep {descriptor!r}",
-                remedy="give a ValueStateDescriptor or a ReducingStateDescriptor; keep other state in a function, with set_queryable",
+                remedy="pass a ValueStateDescriptor or a ReducingStateDescriptor. Keep other state in a function, with set_queryable",
             )
         descriptor.set_queryable(queryable_state_name)
         kept = self.flat_map(KeepQueryable(descriptor)).name(f"Queryable state: {queryable_state_name}")
-        # What leads to no sink does not run.
+        # An operator that leads to no sink does not run.
         kept.add_sink(nothing).name(f"End of queryable state: {queryable_state_name}").uid(
             f"queryable-{queryable_state_name}-end"
         )
         return kept
 
     def reduce(self, func: f.ReduceFunction[T] | Callable[[T, T], T]) -> DataStream[T]:
-        """Combines each value with the key's result so far, and emits the new result for every value.
+        """Combine each record with the current result of its key, and emit the new result for every record.
 
-        In batch mode it emits the final result of each key only. The result of a key is kept for ever: with keys that
-        come and go, use a window.
+        In batch mode, only the final result of each key is emitted. State keeps the result of a key without a time limit. If the
+        set of keys changes over time, use a window.
         """
         checked_function(func, f.ReduceFunction, operation="reduce", arguments=2, methods=("reduce",))
-        if self._env._gives_final_results(self._inputs):
+        if self._env._emits_only_final_results(self._inputs):
             return self._at_end().reduce(func)
         operation = operations.Reduce(self.key_selector, with_row_sums(func, self._type_info), self._type_info)
         return self._transform("Keyed Reduce", operation, self._type_info, about=func)
 
     def sum(self, position_to_sum: Field = 0) -> DataStream[T]:
-        """The sum of a field so far, in the key's first record; emitted for every value.
+        """Emit the running sum of a field for every record. The other fields are those of the first record of the key.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -160,32 +160,32 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return self._rolling("sum", position_to_sum)
 
     def min(self, position_to_min: Field = 0) -> DataStream[T]:
-        """The least value of a field so far, in the key's first record."""
+        """Emit the smallest value of a field so far for every record. The other fields are those of the first record of the key."""
         return self._rolling("min", position_to_min)
 
     def max(self, position_to_max: Field = 0) -> DataStream[T]:
-        """The greatest value of a field so far, in the key's first record."""
+        """Emit the greatest value of a field so far for every record. The other fields are those of the first record of the key."""
         return self._rolling("max", position_to_max)
 
     def min_by(self, position_to_min_by: Field = 0) -> DataStream[T]:
-        """The record with the least value of a field so far, the first of equals."""
+        """Emit the record with the smallest value of a field so far. If several are equal, the first one is emitted."""
         return self._rolling("min_by", position_to_min_by)
 
     def max_by(self, position_to_max_by: Field = 0) -> DataStream[T]:
-        """The record with the greatest value of a field so far, the first of equals."""
+        """Emit the record with the greatest value of a field so far. If several are equal, the first one is emitted."""
         return self._rolling("max_by", position_to_max_by)
 
     def _rolling(self, kind: AggregateKind, field: Field) -> DataStream:
         checked_field(kind, field)
-        if self._env._gives_final_results(self._inputs):
+        if self._env._emits_only_final_results(self._inputs):
             return self._at_end()._aggregate_field(kind, field)
         operation = operations.RollingAggregate(self.key_selector, kind, field, self._type_info)
         return self._transform(f"Keyed {kind.replace('_', ' ').title()}", operation, self._type_info)
 
     def aggregate(self, aggregate: FieldAggregate, output_type: Any = None) -> DataStream:
-        """Aggregates of fields so far, several in one pass: `(key, *aggregates)` for every value.
+        """Emit running aggregates of fields for every record: `(key, *aggregates)`. Several are computed in one pass.
 
-        The fastest way to count and sum by key: values that come as columns stay columns.
+        It is the fastest way to count and to sum by key, because columns are not converted to records.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import FieldAggregate
@@ -203,7 +203,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
                 "an AggregateFunction needs a window: key_by(…).window(…).aggregate(…)",
             )
         declared = to_type_info(output_type)
-        if self._env._gives_final_results(self._inputs):
+        if self._env._emits_only_final_results(self._inputs):
             return self._at_end().aggregate(
                 aggregate, KeyAndAggregates(several=len(aggregate.parts) > 1), output_type=declared
             )
@@ -211,7 +211,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return self._transform("Keyed Aggregate", operation, declared)
 
     def agg(self, *aggregates: FieldAggregate) -> DataStream[tuple[Any, ...]]:
-        """Aggregates of fields so far: `(key, *aggregates)` for every value. See `penstock.datastream.columns`.
+        """Emit running aggregates of fields for every record: `(key, *aggregates)`. See `penstock.datastream.columns`.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.columns import col, count, mean
@@ -224,13 +224,13 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return self.aggregate(aggregate, aggregated_type(self._key_type, self._type_info, aggregate))
 
     def _at_end(self) -> WindowedStream:
-        """One window that fires when the input ends: how batch mode gives final results."""
+        """Return one window that fires at the end of the input, for the final results of batch mode."""
         from penstock.datastream.window import EventTimeTrigger, GlobalWindows
 
         return self.window(GlobalWindows.create()).trigger(EventTimeTrigger.create())
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[T, K]:
-        """Windows of each key.
+        """Group the records of each key into windows.
 
         >>> from datetime import timedelta
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -244,12 +244,13 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream[T, K]:
-        """Windows of `size` values of each key, a new one every `slide` values (0: every `size`)."""
+        """Group the records of each key into windows of `size` records. A new window starts every `slide` records (0: every `size`)."""
         return self.window(count_windows(size, slide))
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:
-        """Pairs of values with equal keys whose event times lie close together:
-        `a.key_by(k).interval_join(b.key_by(k)).between(lower, upper).process(function)`."""
+        """Join pairs of records with equal keys and close event times:
+        `a.key_by(k).interval_join(b.key_by(k)).between(lower, upper).process(function)`.
+        """
         if not isinstance(other, KeyedStream):
             raise refusal(f"interval_join takes a keyed stream, got {other!r}", "call key_by on it")
         self._check_same_environment(other, "interval_join")
@@ -291,26 +292,26 @@ class KeyedStream(DataStream[T], Generic[T, K]):
     def _collected(self) -> DataStream:
         rows = self._original.map(KeyAndValue(self.key_selector))
         assert rows._transformation is not None
-        rows._transformation.stand_beside_input()
+        rows._transformation.inherit_parallelism()
         return rows
 
     def _without_key(self) -> DataStream[T]:
         return self._original
 
     def _field_selector(self) -> Callable[[Any], Any]:
-        """The key selector; of a plain field one that tells which, for operators that read columns."""
+        """Return the key selector. For a plain field, the selector knows the field, so that operators can read its column."""
         field = self._key.field
         if field is None or field_of(self.key_selector) == field:
             return self.key_selector
         return FieldOf(field)
 
     def _state_key(self, func: Any) -> Callable[[Any], Any] | None:
-        # A plain callable has no way to state; without a key in its operator it runs faster.
+        # A plain callable cannot access state. Its operator is faster without a key.
         return self.key_selector if has_life_cycle(func) else None
 
 
 class KeyAndValue(f.MapFunction):
-    """What PyFlink's `execute_and_collect` gives of a keyed stream."""
+    """Function that adds the key to each record, for `execute_and_collect` of a keyed stream, as in PyFlink."""
 
     def __init__(self, key_selector: Callable[[Any], Any]) -> None:
         self.key_selector = key_selector
@@ -321,7 +322,7 @@ class KeyAndValue(f.MapFunction):
 
 def _has_its_partitioning(operation: str) -> Exception:
     return refusal(
-        f"{operation} on a keyed stream would send its values elsewhere than their key says",
+        f"{operation} on a keyed stream would send values to other subtasks than the subtasks of their keys",
         f"call {operation} on the stream before key_by",
     )
 

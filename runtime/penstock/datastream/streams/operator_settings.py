@@ -1,4 +1,4 @@
-"""What can be set on the operator a stream comes from: its name, uid, parallelism, chaining."""
+"""Settings of the operator that created a stream: its name, uid, parallelism and chaining."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ _UID_HASH = re.compile(r"[0-9a-fA-F]{32}")
 
 
 class OperatorSettings:
-    """Base of streams and sinks. Every setter changes the operator in place and gives the stream back."""
+    """Base class of streams and sinks. Every setter changes the operator in place and returns the stream."""
 
     _transformation: Transformation | None
     _view = ""
-    """What made this stream, where that is no operator: `key_by`, `union`, …."""
+    """Name of the method that created the stream if no operator did: `key_by`, `union`, …."""
 
     def _own(self, setting: str) -> Transformation:
         if self._transformation is None:
             raise refusal(
-                f"{setting}() belongs to an operator, and {self._view} is none",
+                f"{setting}() sets an option of an operator, but {self._view} is not an operator",
                 f"call {setting}() on the stream before {self._view}, or on the operator after it",
             )
         return self._transformation
 
     def name(self, name: str) -> Self:
-        """The name people see: dashboard, metrics, error messages."""
+        """Set the name of the operator for the dashboard, metrics and error messages."""
         self._own("name").name = name
         return self
 
     def uid(self, uid: str) -> Self:
-        """The name under which the operator's state is stored and found again; unique in the job. Set it on every
-        operator that keeps state: it is what lets the program change around the state."""
+        """Set the id of the operator. It must be unique in the job. A restore finds the state of the operator by its uid.
+
+        Set a uid on every stateful operator, so that the program can change without losing state.
+        """
         transformation = self._own("uid")
         if not isinstance(uid, str) or not uid:
             raise refusal(f"a uid must be a text that is not empty, got {uid!r}", operator=transformation.name)
@@ -48,15 +50,15 @@ class OperatorSettings:
         return self
 
     def set_uid_hash(self, uid_hash: str) -> Self:
-        """As `uid`, for one that was generated: 32 hexadecimal digits."""
+        """Set the uid to a generated hash of 32 hexadecimal digits."""
         transformation = self._own("set_uid_hash")
         if not _UID_HASH.fullmatch(uid_hash):
-            raise refusal(f"a uid hash has 32 hexadecimal digits, got {uid_hash!r}", "use uid() for a name of your own")
+            raise refusal(f"a uid hash has 32 hexadecimal digits, got {uid_hash!r}", "use uid() to set your own name")
         transformation.uid = uid_hash
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Number of subtasks. Without it the environment's default counts, and the job can be rescaled as a whole."""
+        """Set the number of subtasks. Without it, the operator has the default of the environment, and is rescaled with the whole job."""
         transformation = self._own("set_parallelism")
         if checked_parallelism(parallelism) != 1 and transformation.non_parallel:
             raise refusal(
@@ -67,14 +69,14 @@ class OperatorSettings:
         if limit is not None and parallelism > limit:
             raise refusal(
                 f"parallelism {parallelism} is above the max parallelism {limit} of {transformation.name!r}",
-                "raise set_max_parallelism before the job has state",
+                "raise set_max_parallelism. It cannot change while the job has state",
                 operator=transformation.name,
             )
         transformation.parallelism = parallelism
         return self
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Number of key groups: the highest parallelism the operator can have, fixed for the life of its state."""
+        """Set the number of key groups, which is the highest parallelism of the operator. It cannot change while its state exists."""
         transformation = self._own("set_max_parallelism")
         checked_parallelism(max_parallelism, "max parallelism")
         if transformation.parallelism is not None and transformation.parallelism > max_parallelism:
@@ -87,17 +89,20 @@ class OperatorSettings:
         return self
 
     def set_description(self, description: str) -> Self:
-        """A longer text than the name, for the execution plan (`get_execution_plan`)."""
+        """Set a description for the execution plan (`get_execution_plan`). It may be longer than the name."""
         self._own("set_description").description = description
         return self
 
     def disable_chaining(self) -> Self:
-        """Fuse the operator with none of its neighbours."""
+        """Do not chain the operator to its neighbors."""
         self._own("disable_chaining").chaining = "never"
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> Self:
-        """Operators of different groups are never fused. What has no group of its own is in that of its inputs, if they have the same."""
+        """Set the slot sharing group. Operators of different groups are never chained.
+
+        An operator without a group has the group of its inputs if all inputs have the same group.
+        """
         transformation = self._own("slot_sharing_group")
         group = slot_sharing_group
         if isinstance(group, SlotSharingGroup) and group.has_resources:

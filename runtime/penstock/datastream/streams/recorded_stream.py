@@ -1,4 +1,4 @@
-"""What a stream is underneath: edges from the operators that made it, and how the next operator is recorded."""
+"""The representation of a stream: edges from the operators that created it, and a method that adds the next operator."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 class RecordedStream(OperatorSettings, ABC):
-    """Base of `DataStream`, which alone makes streams of it.
+    """Base class of `DataStream`, which implements `_new` to create streams.
 
     Args:
-        inputs: edges that whoever reads the stream has.
-        transformation: of the operator the stream is the output of; None for a view such as `union`.
-        view: what made the stream, if no operator did.
+        inputs: edges of every operator that reads the stream.
+        transformation: transformation whose output the stream is, or None for a view such as `union`.
+        view: name of the method that created the stream, if no operator did.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class RecordedStream(OperatorSettings, ABC):
         self._view = view
 
     def get_type(self) -> TypeInformation | None:
-        """Of the values; None = unknown, they are then encoded by what they are."""
+        """Return the type of the records, or None if it is unknown. Records of an unknown type are serialized by their Python class."""
         return self._type_info
 
     def get_execution_environment(self) -> StreamExecutionEnvironment:
@@ -60,7 +60,7 @@ class RecordedStream(OperatorSettings, ABC):
         non_parallel: bool = False,
         about: Any = None,
     ) -> DataStream:
-        """The stream of a new operator that reads this stream, or the inputs given."""
+        """Add an operator that reads this stream, or the given inputs, and return its stream."""
         if operation.is_keyed:
             operation = replace(operation, key_type=self._stored_key_type())
         transformation = Transformation(
@@ -77,22 +77,22 @@ class RecordedStream(OperatorSettings, ABC):
         return self._new([Input(transformation)], output_type, transformation)
 
     def _edges(self, index: int) -> list[Input]:
-        """How an operator reads this stream as its input of that number."""
+        """Return the edges over which an operator reads this stream as its input number `index`."""
         return [replace(edge, index=index) for edge in self._inputs]
 
     def _state_key(self, func: Any) -> Callable[[Any], Any] | None:
-        """The key selector an operator needs whose function object may use keyed state."""
+        """Return the key selector for an operator whose function may use keyed state."""
         return None
 
     def _stored_key_type(self) -> TypeInformation | None:
-        """Type of the keys where the state backend needs to know it."""
+        """Return the type of the keys if the state backend needs it."""
         return None
 
     def _check_same_environment(self, other: Any, operation: str) -> None:
         if not isinstance(other, RecordedStream):
             raise refusal(f"{operation} takes a stream, got {other!r}")
         if other._env is not self._env:
-            raise refusal(f"{operation} was given a stream of another environment", "use one environment for a job")
+            raise refusal(f"{operation} got a stream of another environment", "use one environment for a job")
 
     @abstractmethod
     def _new(
@@ -102,4 +102,4 @@ class RecordedStream(OperatorSettings, ABC):
         transformation: Transformation | None = None,
         view: str = "",
     ) -> DataStream:
-        """A stream of these edges."""
+        """Return a stream of these edges."""

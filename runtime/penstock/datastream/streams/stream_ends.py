@@ -1,4 +1,4 @@
-"""Where a stream ends: sinks, and the program itself."""
+"""The ends of a stream: sinks, and the execution of the program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from penstock.common.program.user_location import refusal, user_location
 from penstock.datastream import functions as f
-from penstock.datastream.streams.checks import checked_function
+from penstock.datastream.streams.arguments.checks import checked_function
 from penstock.datastream.streams.recorded_stream import RecordedStream
 from penstock.functions.function import name_of
 from penstock.graph import operations
@@ -16,64 +16,67 @@ from penstock.graph.transformation import Transformation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from penstock.connectors.sink import Sink
+    from penstock.connectors.core.sink import Sink
     from penstock.datastream.streams.closeable_iterator import CloseableIterator
     from penstock.datastream.streams.data_stream_sink import DataStreamSink
 
 
 class StreamEnds(RecordedStream):
-    """The part of `DataStream` that ends it."""
+    """Base class of `DataStream` with the methods that end a stream."""
 
     def sink_to(self, sink: Sink) -> DataStreamSink:
-        """Writes the stream to a sink of `penstock.connectors`."""
-        from penstock.connectors.sink import Sink as SinkBase
+        """Write the stream to a sink of `penstock.connectors`."""
+        from penstock.connectors.core.sink import Sink as SinkBase
 
         if not isinstance(sink, SinkBase):
             raise refusal(f"sink_to takes a Sink, got {sink!r}", "pass functions to add_sink()")
         return self._sink(f"Sink: {type(sink).__name__.removesuffix('Sink') or 'Writer'}", sink)
 
     def add_sink(self, sink_func: f.SinkFunction | Callable[[Any], Any] | Any) -> DataStreamSink:
-        """Calls the function for every value; after a failure values may come again. A `Sink` is taken as well."""
-        from penstock.connectors.sink import Sink as SinkBase
+        """Call the function for every record. After a failure, records may be repeated. The method also accepts a `Sink`."""
+        from penstock.connectors.core.sink import Sink as SinkBase
 
         if isinstance(sink_func, SinkBase):
             return self.sink_to(sink_func)
-        from penstock.connectors.function import FunctionSink
+        from penstock.connectors.core.function import FunctionSink
 
         checked_function(sink_func, f.SinkFunction, operation="add_sink", arguments=1, methods=("invoke",))
         return self._sink("Sink: Unnamed", FunctionSink(sink_func), about=sink_func)
 
     def print(self, sink_identifier: str | None = None, *, text: Callable[[Any], str] | None = None) -> DataStreamSink:
-        """Prints every value; with more than one subtask the line begins with the subtask's number.
+        """Print every record. If the stream has several subtasks, each line starts with the number of the subtask.
 
-        It runs with the parallelism of the stream, so that values of one subtask stay in order.
+        The sink has the parallelism of the stream, so the records of a subtask keep their order.
 
         Args:
-            sink_identifier: put before the values, to tell streams apart.
-            text: what writes a value, for example `str`. Unless given, Flink's text where the stream's type was declared:
-                `(a,1)`, `true`, of a ROW `+I[a,True]` as PyFlink's `print`; and Python's `str` where it was not.
+            sink_identifier: prefix of the lines, to distinguish streams.
+            text: function that formats a record, for example `str`. The default depends on the type of the stream. For a declared
+                type it is Flink's format: `(a,1)`, `true`, and `+I[a,True]` for a ROW, as PyFlink prints it. Otherwise it is Python's
+                `str`.
         """
-        from penstock.connectors.print import PrintSink
+        from penstock.connectors.simple.print import PrintSink
 
         return self._sink("Print to Std. Out", PrintSink(sink_identifier or "", text=text), beside=True)
 
     def print_to_err(
         self, sink_identifier: str | None = None, *, text: Callable[[Any], str] | None = None
     ) -> DataStreamSink:
-        """As `print`, to the standard error of the process that the subtask runs in, which is in the TaskManager's log.
+        """Print every record to the standard error of the process of the subtask, which is in the log of the TaskManager.
 
         Args:
-            sink_identifier: put before the values, to tell streams apart.
-            text: what writes a value, as for `print`.
+            sink_identifier: prefix of the lines, to distinguish streams.
+            text: function that formats a record, as for `print`.
         """
-        from penstock.connectors.print import PrintSink
+        from penstock.connectors.simple.print import PrintSink
 
         sink = PrintSink(sink_identifier or "", to_stderr=True, text=text)
         return self._sink("Print to Std. Err", sink, beside=True)
 
     def to_spark(self, function: Callable[..., Any]) -> DataStreamSink:
-        """Hands the rows to Spark: `function(data_frame, checkpoint_id)` is called in the JobManager for each completed
-        checkpoint that has rows. After a failure it may be called again with the same id and the same rows."""
+        """Pass the rows to Spark: call `function(data_frame, checkpoint_id)` in the JobManager for each completed checkpoint with rows.
+
+        After a failure, the function may be called again with the same id and the same rows.
+        """
         from penstock.connectors.spark import SparkSink
 
         checked_function(function, operation="to_spark", arguments=2)
@@ -88,15 +91,15 @@ class StreamEnds(RecordedStream):
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
     ) -> CloseableIterator | list[Any]:
-        """Runs the job and gives the stream's values.
+        """Run the job and return the records of the stream.
 
         Args:
-            limit: how many values to wait for, given as a list; None: an iterator over all of them, to be closed.
+            limit: number of records to wait for. Return them as a list. None: return an iterator over all records, which must be closed.
 
         Returns:
-            A `CloseableIterator`; a list if there is a limit.
+            A `CloseableIterator`, or a list if a limit is given.
         """
-        from penstock.connectors.collect import CollectSink
+        from penstock.connectors.simple.collect import CollectSink
         from penstock.datastream.streams.closeable_iterator import CloseableIterator
 
         if limit is not None and (not isinstance(limit, int) or limit < 1):
@@ -109,11 +112,15 @@ class StreamEnds(RecordedStream):
             return [value for value, _ in zip(values, range(limit), strict=False)]
 
     def _collected(self) -> StreamEnds:
-        """The stream whose values `execute_and_collect` gives."""
+        """Return the stream whose records `execute_and_collect` returns."""
         return self
 
     def _sink(self, name: str, sink: Sink, about: Any = None, *, beside: bool = False) -> DataStreamSink:
-        """`beside`: with the parallelism of the operator that it reads, so that no record changes the subtask."""
+        """Add a sink.
+
+        Args:
+            beside: give the sink the parallelism of the operator that it reads, so that no record moves to another subtask.
+        """
         from penstock.datastream.streams.data_stream_sink import DataStreamSink
 
         if self._type_info is not None and not self._type_info.is_inferred:
@@ -127,6 +134,6 @@ class StreamEnds(RecordedStream):
             user_location=user_location(),
         )
         if beside:
-            transformation.stand_beside_input()
+            transformation.inherit_parallelism()
         self._env._add_sink(transformation)
         return DataStreamSink(transformation)

@@ -1,4 +1,4 @@
-"""Which subtask a value goes to."""
+"""Partitioning of a stream: methods that select the subtask for each record."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from penstock.common.program.user_location import user_location
 from penstock.datastream import functions as f
-from penstock.datastream.streams.checks import checked_function
-from penstock.datastream.streams.key_selectors import selected_key
+from penstock.datastream.streams.arguments.checks import checked_function
+from penstock.datastream.streams.arguments.key_selectors import selected_key
 from penstock.datastream.streams.recorded_stream import RecordedStream
 from penstock.functions.type_variables import T
 from penstock.graph.transformation import Exchange, Partitioning
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class StreamRouting(RecordedStream, Generic[T]):
-    """The part of `DataStream` that says where values go; `key_by` and `broadcast` are in `DataStream`."""
+    """Base class of `DataStream` with the methods that partition a stream. `key_by` and `broadcast` are in `DataStream`."""
 
     def partition_custom(
         self,
         partitioner: f.Partitioner | Callable[[Any, int], int],
         key_selector: Callable[[Any], Any] | f.KeySelector | str | int | Sequence[str | int],
     ) -> DataStream[T]:
-        """The partitioner chooses the subtask from the key and the number of subtasks."""
+        """Send each record to the subtask that the partitioner returns for the key and the number of subtasks."""
         checked_function(partitioner, f.Partitioner, operation="partition_custom", arguments=2, methods=("partition",))
         key = selected_key(key_selector, self._type_info, "partition_custom")
         choose: Any = getattr(partitioner, "partition", partitioner)
@@ -35,23 +35,23 @@ class StreamRouting(RecordedStream, Generic[T]):
         return self._partitioned(partitioning, "partition_custom")
 
     def shuffle(self) -> DataStream[T]:
-        """Each value to a random subtask."""
+        """Send each record to a random subtask."""
         return self._partitioned(Partitioning(Exchange.SHUFFLE), "shuffle")
 
     def rebalance(self) -> DataStream[T]:
-        """The values to all subtasks in turn: evens out what a source or a filter left uneven."""
+        """Send records to all subtasks in turn, to correct an uneven distribution after a source or a filter."""
         return self._partitioned(Partitioning(Exchange.REBALANCE), "rebalance")
 
     def rescale(self) -> DataStream[T]:
-        """The values in turn to a part of the subtasks: as `rebalance`, with fewer channels."""
+        """Send records to a subset of the subtasks in turn. It works like `rebalance` with fewer channels."""
         return self._partitioned(Partitioning(Exchange.RESCALE), "rescale")
 
     def forward(self) -> DataStream[T]:
-        """The values to the subtask of the same number; the next operator needs the same parallelism."""
+        """Send records to the subtask with the same index. The next operator must have the same parallelism."""
         return self._partitioned(Partitioning(Exchange.FORWARD), "forward")
 
     def global_(self) -> DataStream[T]:
-        """All values to the first subtask. One subtask then does all the work."""
+        """Send all records to the first subtask, which then processes the whole stream."""
         return self._partitioned(Partitioning(Exchange.GLOBAL), "global_")
 
     def _partitioned(self, partitioning: Partitioning, view: str) -> DataStream[T]:

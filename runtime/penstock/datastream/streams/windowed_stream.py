@@ -1,4 +1,4 @@
-"""`WindowedStream` and `AllWindowedStream`: a stream cut into windows, waiting for the function over them."""
+"""`WindowedStream` and `AllWindowedStream`: streams that are grouped into windows, to which a function is applied."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from penstock.common.time import TimeLike, as_millis
 from penstock.common.type_info.type_inference import element_type, result_type, to_type_info
 from penstock.datastream import functions as f
 from penstock.datastream.output_tag import OutputTag
-from penstock.datastream.streams.aggregates import KeyAndAggregates, OnlyAggregates, aggregated_type, all_of
-from penstock.datastream.streams.checks import checked_field, checked_function
-from penstock.datastream.streams.row_results import with_row_results, with_row_sums
+from penstock.datastream.streams.arguments.aggregates import KeyAndAggregates, OnlyAggregates, aggregated_type, all_of
+from penstock.datastream.streams.arguments.checks import checked_field, checked_function
+from penstock.datastream.streams.arguments.row_results import with_row_results, with_row_sums
 from penstock.functions.type_variables import K, T
 from penstock.graph import operations
 from penstock.graph.transformation import Exchange, Partitioning
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from penstock.datastream.streams.arguments.key_selectors import Field
     from penstock.datastream.streams.data_stream import DataStream
-    from penstock.datastream.streams.key_selectors import Field
     from penstock.datastream.streams.keyed_stream import KeyedStream
     from penstock.datastream.window import Evictor, Trigger, WindowAssigner
     from penstock.functions.field_reduce import AggregateKind
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 
 
 class _Windows(Generic[T]):
-    """What both windowed streams have in common."""
+    """Base class of the two windowed streams."""
 
     _stream: DataStream
     _key_selector: Callable[[Any], Any] | None = None
     _window_functions: tuple[type, type]
-    """Class for `apply`, class for `process`."""
+    """Function classes for `apply` and for `process`."""
     _name: str
 
     def __init__(self, stream: DataStream, window_assigner: WindowAssigner[Any, Any]) -> None:
@@ -60,10 +60,10 @@ class _Windows(Generic[T]):
     def get_input_type(self) -> TypeInformation | None:
         return self._stream.get_type()
 
-    # --- how the windows behave -------------------------------------------------------------------------------
+    # --- settings of the windows ------------------------------------------------------------------------------
 
     def trigger(self, trigger: Trigger[Any, Any]) -> Self:
-        """When the windows fire; replaces the assigner's own trigger."""
+        """Set the trigger, which determines when a window fires. It replaces the default trigger of the assigner."""
         from penstock.datastream.window import MergingWindowAssigner, Trigger
 
         if not isinstance(trigger, Trigger):
@@ -77,7 +77,7 @@ class _Windows(Generic[T]):
         return self
 
     def evictor(self, evictor: Evictor[Any]) -> Self:
-        """Drops records from the windows when they fire. All records of a window are then kept until it is deleted."""
+        """Set the evictor, which removes records when a window fires. State then keeps all records of a window until the window is deleted."""
         from penstock.datastream.window import Evictor
 
         if not isinstance(evictor, Evictor):
@@ -86,37 +86,37 @@ class _Windows(Generic[T]):
         return self
 
     def allowed_lateness(self, time_ms: TimeLike) -> Self:
-        """How long after its end a window still takes late records, firing again for each."""
+        """Set the time for which a window accepts late records after its end. The window fires again for each late record."""
         lateness = as_millis(time_ms, "allowed lateness")
         if lateness < 0:
             raise refusal(f"allowed lateness must not be negative, got {time_ms!r}")
         if lateness and not self._assigner.is_event_time():
             raise refusal(
-                f"the windows of {type(self._assigner).__name__} end by the wall clock, where nothing is late",
-                "leave allowed_lateness away, or use event-time windows",
+                f"the windows of {type(self._assigner).__name__} end by processing time, in which no record is late",
+                "remove allowed_lateness, or use event-time windows",
             )
         self._allowed_lateness_ms = lateness
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Records that are too late go to this side output of the result; without it they are dropped."""
+        """Send records that are too late to this side output of the result. Without it, they are dropped."""
         if not isinstance(output_tag, OutputTag):
             raise refusal(f"side_output_late_data takes an OutputTag, got {output_tag!r}")
         self._late_tag = output_tag
         return self
 
-    # --- what is done with them -------------------------------------------------------------------------------
+    # --- functions of the windows -----------------------------------------------------------------------------
 
     @overload
     def reduce(self, reduce_function: f.ReduceFunction[T] | Callable[[T, T], T]) -> DataStream[T]: ...
     @overload
     def reduce(self, reduce_function: Any, window_function: Any, output_type: Any = None) -> DataStream: ...
     def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream:
-        """Combines the records of a window two by two, as they come; a window keeps one value.
+        """Combine the records of a window in pairs, as they arrive. State keeps one value for each window.
 
         Args:
-            window_function: gets the one value when the window fires, with the key and the window.
-            output_type: of the window function's results.
+            window_function: function that receives the value when the window fires, with the key and the window.
+            output_type: type of the window function's results.
         """
         from penstock.windowing.window_function import WindowFunctionSpec
 
@@ -135,12 +135,12 @@ class _Windows(Generic[T]):
         accumulator_type: Any = None,
         output_type: Any = None,
     ) -> DataStream:
-        """Aggregates the records of a window as they come; a window keeps one accumulator.
+        """Aggregate the records of a window incrementally. State keeps one accumulator for each window.
 
         Args:
-            window_function: gets the one result when the window fires, with the key and the window.
-            accumulator_type: of what the windows keep; the annotation of `create_accumulator` if it is not given.
-            output_type: of the results.
+            window_function: function that receives the result when the window fires, with the key and the window.
+            accumulator_type: type of the accumulator. Default: the annotation of `create_accumulator`.
+            output_type: type of the results.
         """
         from penstock.windowing.window_function import WindowFunctionSpec
 
@@ -166,9 +166,9 @@ class _Windows(Generic[T]):
         return self._windowed("Aggregate", spec, declared or inferred, aggregate_function)
 
     def agg(self, *aggregates: FieldAggregate) -> DataStream[tuple[Any, ...]]:
-        """Aggregates of fields of each window: `(key, *aggregates)`. See `penstock.datastream.columns`.
+        """Emit aggregates of fields for each window: `(key, *aggregates)`. See `penstock.datastream.columns`.
 
-        Without a key, for windows of the whole stream, `(*aggregates,)`.
+        Windows of the whole stream have no key. Their results are `(*aggregates,)`.
         """
         aggregate = all_of(aggregates)
         if self._key_selector is None:
@@ -180,22 +180,22 @@ class _Windows(Generic[T]):
         return None
 
     def _refuse_without_merge(self, function: Any) -> None:
-        """The first record that joins two windows would fail the job, long after its start."""
+        """Refuse a function without `merge` for merging windows, so that the job fails at its start and not at the first merge."""
         from penstock.datastream.window import MergingWindowAssigner
 
         merges = getattr(type(function), "merge", f.AggregateFunction.merge) is not f.AggregateFunction.merge
         if isinstance(self._assigner, MergingWindowAssigner) and not merges:
             raise refusal(
                 f"{type(function).__name__} has no merge, and the windows of {type(self._assigner).__name__} merge",
-                "write merge(acc_a, acc_b), which makes one accumulator of two",
+                "add merge(acc_a, acc_b), which merges two accumulators into one",
             )
 
     def apply(self, window_function: Any, output_type: Any = None) -> DataStream:
-        """All records of a window at once, when it fires."""
+        """Apply a function to all records of a window when it fires."""
         return self._full("apply", self._window_functions[0], window_function, output_type)
 
     def process(self, process_window_function: Any, output_type: Any = None) -> DataStream:
-        """All records of a window at once, when it fires, with its context: window, clocks, state, side outputs."""
+        """Apply a function to all records of a window when it fires. Its context has the window, the time, state and side outputs."""
         return self._full("process", self._window_functions[1], process_window_function, output_type)
 
     def _full(self, method: str, cls: type, function: Any, output_type: Any) -> DataStream:
@@ -209,23 +209,23 @@ class _Windows(Generic[T]):
         return self._windowed(method.title(), spec, declared or element_type(function, method), function)
 
     def sum(self, position_to_sum: Field = 0) -> DataStream[T]:
-        """The sum of a field over the window, in the window's first record."""
+        """Emit the sum of a field over the window. The other fields are those of the first record of the window."""
         return self._aggregate_field("sum", position_to_sum)
 
     def min(self, position_to_min: Field = 0) -> DataStream[T]:
-        """The least value of a field in the window, in the window's first record."""
+        """Emit the smallest value of a field in the window. The other fields are those of the first record of the window."""
         return self._aggregate_field("min", position_to_min)
 
     def max(self, position_to_max: Field = 0) -> DataStream[T]:
-        """The greatest value of a field in the window, in the window's first record."""
+        """Emit the greatest value of a field in the window. The other fields are those of the first record of the window."""
         return self._aggregate_field("max", position_to_max)
 
     def min_by(self, position_to_min_by: Field = 0) -> DataStream[T]:
-        """The record of the window with the least value of a field, the first of equals."""
+        """Emit the record of the window with the smallest value of a field. If several are equal, the first one is emitted."""
         return self._aggregate_field("min_by", position_to_min_by)
 
     def max_by(self, position_to_max_by: Field = 0) -> DataStream[T]:
-        """The record of the window with the greatest value of a field, the first of equals."""
+        """Emit the record of the window with the greatest value of a field. If several are equal, the first one is emitted."""
         return self._aggregate_field("max_by", position_to_max_by)
 
     def _aggregate_field(self, kind: AggregateKind, field: Field) -> DataStream:
@@ -236,7 +236,7 @@ class _Windows(Generic[T]):
         return self._windowed(kind.replace("_", " ").title(), spec, known)
 
     def _checked_window_function(self, function: Any, declared: TypeInformation | None) -> Any:
-        """A window function behind a reduce or an aggregate."""
+        """Return the window function that follows a reduce or an aggregate, after a check of its class and arguments."""
         if function is None:
             return None
         arguments = 2 if self._key_selector is None else 3
@@ -274,7 +274,7 @@ class _Windows(Generic[T]):
 
 
 class WindowedStream(_Windows[T], Generic[T, K]):
-    """Windows of each key. Without `trigger` they fire when their time is over.
+    """Keyed stream that is grouped into windows. Without `trigger`, the default trigger of the assigner determines when a window fires.
 
     >>> from datetime import timedelta
     >>> from penstock.datastream import StreamExecutionEnvironment
@@ -303,7 +303,7 @@ class WindowedStream(_Windows[T], Generic[T, K]):
 
 
 class AllWindowedStream(_Windows[T]):
-    """Windows of the whole stream; one subtask does all the work."""
+    """Stream that is grouped into windows without keys. One subtask processes all records."""
 
     _window_functions = (f.AllWindowFunction, f.ProcessAllWindowFunction)
     _name = "Window All"
@@ -314,7 +314,7 @@ class AllWindowedStream(_Windows[T]):
 
 
 def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
-    """The assigner of windows of `size` records, a new one every `slide` records (0: every `size`)."""
+    """Return an assigner for windows of `size` records. A new window starts every `slide` records (0: every `size`)."""
     from penstock.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
     for what, number in (("size", size), ("slide", slide)):

@@ -1,1 +1,1 @@
-"""Functions that ask a service and do not wait for it."""
+"""Functions that request a service and process other records until the answer arrives."""

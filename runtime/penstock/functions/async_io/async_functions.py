@@ -1,4 +1,4 @@
-"""Async functions: many requests to an outside service under way at once."""
+"""Async functions, which run many requests to an external service at the same time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUT = TypeVar("OUT", default=Any)
 
 
 class AsyncFunction(Function, Generic[IN, OUT]):
-    """Asks an outside service for each value. `async_invoke` must not block: await what takes time.
+    """A function that requests an external service for each value. `async_invoke` must not block: await slow calls.
 
     >>> class Enrich(AsyncFunction):
     ...     async def async_invoke(self, value):
@@ -32,20 +32,20 @@ class AsyncFunction(Function, Generic[IN, OUT]):
 
     @abstractmethod
     async def async_invoke(self, value: IN) -> list[OUT]:
-        """The results for the value, any number."""
+        """Return any number of results for the value."""
 
     def timeout(self, value: IN) -> list[OUT]:
-        """The results for a value whose request took too long; raising fails the job."""
+        """Return the results for a value whose request took too long. An exception fails the job."""
         raise TimeoutError(f"the asynchronous request for {value!r} took longer than its timeout")
 
 
 @dataclass(frozen=True)
 class AsyncFunctionDescriptor:
-    """An async function and how it is run.
+    """An async function and its settings.
 
     Args:
-        timeout: of one value, all its attempts together.
-        capacity: how many requests may be under way at once.
+        timeout: maximum time for one value, including all its attempts.
+        capacity: maximum number of requests at the same time.
     """
 
     class OutputMode(Enum):

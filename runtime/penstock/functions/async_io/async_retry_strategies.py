@@ -1,4 +1,4 @@
-"""When async functions are tried again. Attempts count the first one."""
+"""Retry strategies of async functions. The first attempt counts as an attempt."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
 
 ResultPredicate = Callable[[list[Any]], bool]
-"""True: these results are not good, try again."""
+"""Returns True for results that are not good, to retry the request."""
 ExceptionPredicate = Callable[[BaseException], bool]
-"""True: this failure may pass, try again."""
+"""Returns True for an error that may be temporary, to retry the request."""
 
 
 class AsyncRetryPredicate(ABC):
-    """When an attempt counts as failed."""
+    """The conditions under which an attempt counts as failed."""
 
     @abstractmethod
     def result_predicate(self) -> ResultPredicate | None: ...
@@ -26,11 +26,11 @@ class AsyncRetryPredicate(ABC):
 
 
 class AsyncRetryStrategy(ABC):
-    """How often and after what pause a request is tried again."""
+    """The number of retries and the pauses between them."""
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:
-        """`current_attempts`: how many were made so far, from 1."""
+        """Return whether to retry after `current_attempts` attempts, counted from 1."""
 
     @abstractmethod
     def get_backoff_time_millis(self, current_attempts: int) -> int: ...
@@ -66,7 +66,7 @@ class AsyncRetryStrategy(ABC):
 
 
 class RetryPredicate(AsyncRetryPredicate):
-    """When an attempt counts as failed, by two functions; None: that one never says so."""
+    """The two conditions under which an attempt counts as failed. None never applies."""
 
     def __init__(
         self, result_predicate: ResultPredicate | None = None, exception_predicate: ExceptionPredicate | None = None
@@ -82,7 +82,7 @@ class RetryPredicate(AsyncRetryPredicate):
 
 
 class NoRetryStrategy(AsyncRetryStrategy):
-    """One attempt."""
+    """A strategy with one attempt and no retries."""
 
     def can_retry(self, current_attempts: int) -> bool:
         return False
@@ -95,7 +95,7 @@ class NoRetryStrategy(AsyncRetryStrategy):
 
 
 class FixedDelayRetryStrategy(AsyncRetryStrategy):
-    """At most so many attempts, with the same pause before each.
+    """A strategy with at most `max_attempts` attempts and the same pause before each retry.
 
     >>> strategy = FixedDelayRetryStrategy(3, 100)
     >>> [strategy.can_retry(attempts) for attempts in (1, 2, 3)]
@@ -124,7 +124,7 @@ class FixedDelayRetryStrategy(AsyncRetryStrategy):
 
 
 class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
-    """At most so many attempts, with a pause that grows by a factor up to a limit.
+    """A strategy with at most `max_attempts` attempts and a pause that grows by a factor up to a limit.
 
     >>> strategy = ExponentialBackoffDelayRetryStrategy(5, 100, 1000, 4.0)
     >>> [strategy.get_backoff_time_millis(attempts) for attempts in (1, 2, 3)]
@@ -160,5 +160,5 @@ class ExponentialBackoffDelayRetryStrategy(AsyncRetryStrategy):
 
 def _positive(max_attempts: int) -> int:
     if max_attempts < 1:
-        raise refusal(f"max_attempts must be at least 1, got {max_attempts}", "1 means: no second attempt")
+        raise refusal(f"max_attempts must be at least 1, got {max_attempts}", "1 means no retry")
     return max_attempts

@@ -1,1 +1,1 @@
-"""State in functions besides the descriptors: attributes of a class, an argument, and what a subtask keeps."""
+"""Other ways than descriptors to state in functions: attributes of a class, an argument, and the state of a subtask."""

@@ -1,4 +1,4 @@
-"""Functions that take part in checkpoints: with state of their own subtask, and by hearing what became of them.
+"""Functions that take part in checkpoints: they store state of their subtask, and learn the outcome of checkpoints.
 
     class Buffer(FlatMapFunction, CheckpointedFunction):
         def initialize_state(self, context):
@@ -7,8 +7,8 @@
         def snapshot_state(self, context):
             self.items[:] = self.pending
 
-`initialize_state` is called once, before `open`; `snapshot_state` at every barrier, when no record is in the operator. A
-notification may be missed (the task had failed, or the job ended): a later one stands for those before it.
+The operator calls `initialize_state` once, before `open`. It calls `snapshot_state` at every barrier, when it holds no record. A
+notification may be lost if the task fails or the job ends. A later notification then covers the lost ones.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import PenstockError, UserFunctionError
 from penstock.common.program.user_frames import user_line
 from penstock.functions.function import function_within
-from penstock.functions.runtime_context import RuntimeContextImpl
+from penstock.functions.runtime_context import RuntimeContextImpl, leave_key
 
 if TYPE_CHECKING:
     from penstock.functions.operator_context import OperatorContext
@@ -31,11 +31,11 @@ _LIST = "list-checkpointed-function"
 
 @dataclass(frozen=True)
 class FunctionSnapshotContext:
-    """Of the checkpoint that is being taken."""
+    """The checkpoint that the function takes part in."""
 
     checkpoint_id: int
     checkpoint_timestamp: int
-    """ms since the epoch."""
+    """Time of the checkpoint in ms since the epoch."""
 
     def get_checkpoint_id(self) -> int:
         return self.checkpoint_id
@@ -45,53 +45,56 @@ class FunctionSnapshotContext:
 
 
 class FunctionInitializationContext(RuntimeContextImpl):
-    """Gives `is_restored()`, the operator state of the subtask and, on a keyed stream, keyed state."""
+    """A context with `is_restored()`, the operator state of the subtask and, on a keyed stream, keyed state."""
 
     def get_keyed_state_store(self) -> FunctionInitializationContext:
-        """This context: it has `get_state`, `get_list_state`, …"""
+        """Return this context, which has `get_state`, `get_list_state`, …"""
         return self
 
 
 class CheckpointedFunction(ABC):
-    """A function that keeps state of its subtask: operator list state, which a rescale spreads evenly, union list state, of
-    which every subtask gets everything, or keyed state."""
+    """A function that keeps state of its subtask.
+
+    The state is operator list state, union list state or keyed state. A rescale distributes operator list state evenly. Every subtask
+    gets all of a union list state.
+    """
 
     @abstractmethod
     def initialize_state(self, context: FunctionInitializationContext) -> None:
-        """Ask for states, and take what they hold after a restore."""
+        """Get the states from the context, and read their contents after a restore."""
 
     @abstractmethod
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        """Put into the states what the checkpoint is to hold."""
+        """Write the values for the checkpoint into the states."""
 
 
 class ListCheckpointed(ABC):
-    """A function whose state is a list of values, which a rescale spreads evenly over the subtasks."""
+    """A function whose state is a list of values, which a rescale distributes evenly to the subtasks."""
 
     @abstractmethod
     def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[Any]:
-        """The state; in several parts, if it is to be spread."""
+        """Return the state. A rescale can only distribute a list with several items."""
 
     @abstractmethod
     def restore_state(self, state: list[Any]) -> None:
-        """After a restore, before `open`: this subtask's share, which may be empty."""
+        """Take this subtask's share of the state after a restore, before `open`. The share may be empty."""
 
 
 class CheckpointListener:
-    """A function that hears what became of checkpoints."""
+    """A function that learns the outcome of checkpoints."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """All tasks have stored it, and so those before it need not complete any more."""
+        """Handle a complete checkpoint, which all tasks have stored. Earlier checkpoints are no longer needed."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """It will not complete; a later one may."""
+        """Handle an aborted checkpoint. It will never complete, but a later one may."""
 
 
 class FunctionCheckpoints:
-    """The user's functions of one operator, as checkpoints see them.
+    """The checkpoint calls to the user's functions of one operator.
 
     Raises, from every method:
-        UserFunctionError: a function raised; names it, the operator and the user's line.
+        UserFunctionError: a function raised. The error names the function, the operator and the line of user code.
     """
 
     def __init__(self, functions: Iterator[Any], context: OperatorContext) -> None:
@@ -128,6 +131,7 @@ class FunctionCheckpoints:
                 self._call(function.notify_checkpoint_aborted, checkpoint_id)
 
     def _call(self, method: Callable[..., Any], *arguments: Any) -> Any:
+        leave_key(self._context, method.__name__)
         try:
             return method(*arguments)
         except PenstockError:

@@ -1,4 +1,4 @@
-"""The function of `as_queryable_state`: keeps the newest value of each key, or all of them reduced, and emits nothing."""
+"""The function of `as_queryable_state`. It keeps the latest value of each key, or its reduced values, and emits nothing."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 class KeepQueryable(FlatMapFunction):
-    """
+    """A function that keeps the values of each key in a queryable state and emits nothing.
+
     Args:
-        descriptor: queryable.
+        descriptor: descriptor of the queryable state.
     """
 
     def __init__(self, descriptor: ValueStateDescriptor | ReducingStateDescriptor) -> None:
@@ -35,4 +36,4 @@ class KeepQueryable(FlatMapFunction):
 
 
 def nothing(value: Any) -> None:
-    """Of a sink that gets no records."""
+    """Do nothing, as the function of a sink that gets no records."""

@@ -8,8 +8,8 @@
             self.count += 1
             self.last[reading.sensor] = reading.value
 
-The attribute's name is the state's. A value is read and written as a plain attribute, of the current key; None is no value, and
-`del` clears it. Of lists and maps the attribute is PyFlink's handle; what is assigned to it takes the place of its content.
+The attribute has the name of the state. A value is read and written as a plain attribute, for the current key. None means no value, and
+`del` clears the value. For lists and maps, the attribute is PyFlink's handle. An assignment replaces their content.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _HANDLES = "_state_handles"
 
 
 class StateAttribute:
-    """What the factories put into the class. `getter`: the runtime context's method for such states."""
+    """The attribute that the factories return. `getter`: the runtime context's method for this kind of state."""
 
     getter = ""
 
@@ -51,15 +51,15 @@ class StateAttribute:
         return self._make(self._name, *self._types, **self._options)
 
     def open(self, function: Any, context: RuntimeContext) -> None:
-        """Give this function its handle."""
+        """Create the state handle of this function."""
         vars(function).setdefault(_HANDLES, {})[self._name] = getattr(context, self.getter)(self.descriptor)
 
     def _handle(self, function: Any) -> Any:
         handle = vars(function).get(_HANDLES, {}).get(self._name)
         if handle is None:
             raise KeyedStateNotAvailable(
-                f"state {self._name!r} of {type(function).__qualname__} is there when the function is open",
-                remedy="use it in open() and where records and timers are processed",
+                f"state {self._name!r} of {type(function).__qualname__} is available only after the function is opened",
+                remedy="use it in open(), and in the methods that process records and timers",
             )
         return handle
 
@@ -107,24 +107,24 @@ def value_state(
     of: type[T] | None = None, *, default: None = None, ttl: TimeLike | StateTtlConfig | None = None
 ) -> T | None: ...
 def value_state(of: Any = None, *, default: Any = None, ttl: TimeLike | StateTtlConfig | None = None) -> Any:
-    """One value for each key, as an attribute. `default` is what it reads as before anything was written."""
+    """Return an attribute for one value per key. It reads as `default` before the first write."""
     return _ValueAttribute(ValueStateDescriptor, of, default=default, ttl=ttl)
 
 
 def list_state(of: type[T] | Any = None, *, ttl: TimeLike | StateTtlConfig | None = None) -> ListState[T]:
-    """A list for each key."""
+    """Return an attribute for one list per key."""
     return cast("ListState[T]", _ListAttribute(ListStateDescriptor, of, ttl=ttl))
 
 
 def map_state(
     keys: type[K] | Any = None, values: type[V] | Any = None, *, ttl: TimeLike | StateTtlConfig | None = None
 ) -> MapState[K, V]:
-    """A dict for each key."""
+    """Return an attribute for one dict per key."""
     return cast("MapState[K, V]", _MapAttribute(MapStateDescriptor, keys, values, ttl=ttl))
 
 
 def state_attributes(function: Any) -> Iterator[StateAttribute]:
-    """Those of the function's class and the classes it is of."""
+    """Yield the state attributes of the function's class and its base classes."""
     seen: set[str] = set()
     for cls in type(function).__mro__:
         for name, attribute in vars(cls).items():

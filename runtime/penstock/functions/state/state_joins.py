@@ -1,4 +1,4 @@
-"""Joins without windows: what `a.join(b).where(k).equal_to(k).apply(f)` and `….as_of(f)` are made of."""
+"""Joins without windows, for `a.join(b).where(k).equal_to(k).apply(f)` and `….as_of(f)`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.common.type_info.type_factories import Types
 from penstock.functions.function import has_life_cycle
 from penstock.functions.join_functions import FlatJoinFunction
 from penstock.functions.process_functions import KeyedCoProcessFunction
-from penstock.functions.runtime_context import close_function
+from penstock.functions.runtime_context import close_function, of_library
 from penstock.state.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
 if TYPE_CHECKING:
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
 
 class _StateJoin(KeyedCoProcessFunction):
-    """
+    """The base of joins that keep their values in keyed state.
+
     Args:
-        function: of a left and a right value: a `JoinFunction`, a `FlatJoinFunction` or a callable.
-        types: of the values of either side, for the state.
+        function: a `JoinFunction`, a `FlatJoinFunction` or a callable of a left and a right value.
+        types: types of the left and right values, for the state.
     """
 
     def __init__(self, function: Any, types: Sides) -> None:
@@ -34,7 +35,7 @@ class _StateJoin(KeyedCoProcessFunction):
 
     @property
     def wrapped_function(self) -> Any:
-        """The user's."""
+        """Return the user's function."""
         return self._function
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -55,17 +56,22 @@ class _StateJoin(KeyedCoProcessFunction):
 
 
 class EveryPair(_StateJoin):
-    """Each pair once, when its later value comes. Both sides are kept, for as long as `ttl` says."""
+    """A join that emits each pair once, when its later value arrives. It keeps both sides for the time `ttl`."""
 
     def __init__(self, function: Any, types: Sides, ttl: TimeLike | None) -> None:
         super().__init__(function, types)
         self._ttl = ttl
 
+    def state_meaning(self) -> dict[str, Any]:
+        """Describe the state, for snapshots."""
+        return {"kind": "join of all pairs"}
+
     def open(self, runtime_context: RuntimeContext) -> None:
         super().open(runtime_context)
+        own = of_library(runtime_context)
         left, right = self._types
-        self._left = runtime_context.get_list_state(ListStateDescriptor("left", left, ttl=self._ttl))
-        self._right = runtime_context.get_list_state(ListStateDescriptor("right", right, ttl=self._ttl))
+        self._left = own.get_list_state(ListStateDescriptor("left", left, ttl=self._ttl))
+        self._right = own.get_list_state(ListStateDescriptor("right", right, ttl=self._ttl))
 
     def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
         self._left.add(value)
@@ -79,25 +85,31 @@ class EveryPair(_StateJoin):
 
 
 class AsOf(_StateJoin):
-    """Each left value with the newest right one that is not younger, when the watermark says that no such one can follow.
+    """A join of each left value with the newest right value that is not younger.
 
-    Of the right values a key keeps those that the watermark has not reached, by their times, and by itself the newest that it has;
-    with a tolerance none that no left value can meet any more. Nothing walks what waits: each timer looks up its own time.
+    It emits a pair when the watermark excludes a better right value. A key keeps the right values that the watermark has not
+    reached, by their times, and separately the newest of the reached ones. If a tolerance is set, it drops right values that no left
+    value can match any more. No call scans the waiting values, because each timer looks up its own time.
     """
 
     def __init__(self, function: Any, types: Sides, tolerance_ms: int | None) -> None:
         super().__init__(function, types)
         self._tolerance_ms = tolerance_ms
 
+    def state_meaning(self) -> dict[str, Any]:
+        """Describe the state, for snapshots."""
+        return {"kind": "as-of join", "tolerance_ms": self._tolerance_ms}
+
     def open(self, runtime_context: RuntimeContext) -> None:
         super().open(runtime_context)
+        own = of_library(runtime_context)
         left, right = self._types
         place = Types.TUPLE([Types.LONG(), Types.LONG()])
         timed = None if right is None else Types.TUPLE([Types.LONG(), right])
-        self._left = runtime_context.get_map_state(MapStateDescriptor("left", place, left))
-        self._left_counts = runtime_context.get_map_state(MapStateDescriptor("left-counts", Types.LONG(), Types.LONG()))
-        self._right = runtime_context.get_map_state(MapStateDescriptor("right", Types.LONG(), right))
-        self._newest = runtime_context.get_state(ValueStateDescriptor("newest", timed))
+        self._left = own.get_map_state(MapStateDescriptor("left", place, left))
+        self._left_counts = own.get_map_state(MapStateDescriptor("left-counts", Types.LONG(), Types.LONG()))
+        self._right = own.get_map_state(MapStateDescriptor("right", Types.LONG(), right))
+        self._newest = own.get_state(ValueStateDescriptor("newest", timed))
 
     def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> None:
         at = _time(ctx)
@@ -118,7 +130,7 @@ class AsOf(_StateJoin):
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
         newest = self._newest.value()
         if self._right.contains(timestamp):
-            # One that came behind the watermark may be older than the newest: then nothing meets it any more.
+            # A late right value may be older than the newest one. No left value can match it then.
             if newest is None or newest[0] <= timestamp:
                 newest = (timestamp, self._right.get(timestamp))
                 self._newest.update(newest)
@@ -134,13 +146,16 @@ class AsOf(_StateJoin):
                 value = self._left.get((timestamp, number))
                 self._left.remove((timestamp, number))
                 yield from self._results(value, partner)
+        elif newest is not None and self._tolerance_ms is not None and newest[0] < timestamp:
+            # Either the timer belongs to a shorter tolerance before an upgrade, or the new timer exists already.
+            ctx.timer_service().register_event_time_timer(newest[0] + self._tolerance_ms + 1)
 
 
 def _time(ctx: KeyedCoProcessFunction.Context) -> int:
     at = ctx.timestamp()
     if at is None:
         raise InvalidJob(
-            "as_of joins by event time, and a value has none",
+            "as_of joins by event time, but a value has no timestamp",
             remedy="give both streams timestamps: assign_timestamps_and_watermarks, or a strategy in from_source",
         )
     return at

@@ -1,4 +1,4 @@
-"""What Spark is asked for.
+"""The use of Spark.
 
-Master, workers, slots, settings, secrets, DataFrames. `jvm` is what runs in Spark's JVMs.
+TaskManagers, slots, settings, secrets and DataFrames. `jvm` contains the code that runs in Spark's JVMs.
 """

@@ -1,19 +1,19 @@
-"""What the processes of a cluster prove to each other, and seal what they send with: one secret.
+"""The secret of a cluster. Its processes authenticate with it, and derive the keys of their encryption from it.
 
-A cluster always has one. `python job.py` makes one up; a master and its workers read the same file
-(`security.spark.secret-file`). With it
+Every cluster has a secret. `python job.py` generates one. A master and its workers read the same file
+(`security.spark.secret-file`). The secret has these uses:
 
 * Spark's processes authenticate each other (SASL, `spark.authenticate`): driver, executors, and the pipelined exchanges
-  (`jvm/SealedTransport.java`);
-* TaskManagers and JobManager seal what they say to each other (`registration`);
-* all that Spark's processes send goes through TLS 1.3. Its key and its certificate are derived from the secret, so every process makes
-  the same ones by itself, takes no other, and nothing has to be distributed, or expires.
+  (`jvm/SealedTransport.java`).
+* TaskManagers and the JobManager encrypt their messages to each other (`registration`).
+* Spark's processes send everything through TLS 1.3. Key and certificate are derived from the secret, so every process creates the
+  same ones itself and accepts no others. No certificate needs to be distributed, and none expires.
 
-Why TLS and not Spark's own encryption (`spark.network.crypto`): that runs in Java, and our JVMs compile little
-(`class_archive`): 9 MB/s of AES-GCM for a core. TLS uses BoringSSL, which is among Spark's jars.
+Spark also has its own encryption (`spark.network.crypto`). It runs in Java, and these JVMs compile little code
+(`class_archive`), so it reaches only 9 MB/s of AES-GCM per core. TLS uses BoringSSL, which is among Spark's jars.
 
-The secret is in no command line: the driver has it from a file that only this user can read, executors from their
-environment.
+No command line contains the secret. The driver reads it from a file that only this user can read, and executors read it from
+their environment.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ from cryptography.x509.oid import NameOID
 from penstock.common.errors import ClusterError
 
 SHORTEST_SECRET = 16
-"""Characters. Whoever connects is shown the certificate, and could try short secrets against it."""
+"""Minimum length of the secret, in characters. A client sees the certificate before it authenticates, and could guess a shorter
+secret offline.
+"""
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-"""Of the group of P-256 (SEC 2)."""
-_REMEDY = "let it hold one line of at least 16 random characters, the same for the master and its workers"
+"""Order of the group of the curve P-256 (SEC 2)."""
+_REMEDY = "write one line of at least 16 random characters into the file, the same for the master and its workers"
 
 
 def new_secret() -> str:
@@ -45,10 +47,10 @@ def new_secret() -> str:
 
 
 def read_secret(path: str) -> str:
-    """The secret in a file.
+    """Return the secret in a file.
 
     Raises:
-        ClusterError: it cannot be read, or is too short to be one.
+        ClusterError: the file cannot be read, or its content is too short.
     """
     try:
         secret = Path(path).read_text().strip()
@@ -61,7 +63,7 @@ def read_secret(path: str) -> str:
 
 @dataclass(frozen=True)
 class Credentials:
-    """A cluster's secret, and the files that Spark's TLS reads."""
+    """Secret of a cluster, and the files that Spark's TLS reads."""
 
     secret: str
     private_key: Path
@@ -69,10 +71,10 @@ class Credentials:
 
     @classmethod
     def create(cls, secret: str, folder: str | os.PathLike[str]) -> Credentials:
-        """Write key and certificate into a folder that nobody else can read.
+        """Write key and certificate into a directory that only this user can read.
 
         Args:
-            folder: is made if it is not there; must be this user's.
+            folder: directory, which is created if it does not exist. It must belong to this user.
         """
         home = Path(folder)
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -84,7 +86,7 @@ class Credentials:
         return made
 
     def spark_conf(self) -> dict[str, str]:
-        """Settings of all processes of Spark's; the secret is not among them."""
+        """Return the settings for all Spark processes. They do not contain the secret."""
         return {
             "spark.authenticate": "true",
             "spark.network.crypto.enabled": "false",
@@ -97,12 +99,12 @@ class Credentials:
         }
 
     def environment(self) -> dict[str, str]:
-        """Where an executor finds the secret."""
+        """Return the environment variables from which an executor reads the secret."""
         return {"_SPARK_AUTH_SECRET": self.secret}
 
 
 def derive_tls(secret: str) -> tuple[bytes, bytes]:
-    """Private key and certificate that belong to a secret, in PEM: always the same ones.
+    """Return the private key and the certificate that are derived from a secret, in PEM. The same secret always gives the same ones.
 
     >>> derive_tls("s" * 16) == derive_tls("s" * 16)
     True
@@ -128,7 +130,7 @@ def derive_tls(secret: str) -> tuple[bytes, bytes]:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """A file that only this user can read, also while it is being written."""
+    """Write a file that only this user can read, even while it is being written."""
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as file:
         file.write(content)

@@ -1,9 +1,13 @@
-"""A cluster in one JVM: the driver's, in which all tasks run, too. Their Python workers are processes of their own.
+"""A cluster in one JVM: the driver's JVM runs all tasks. The Python workers are separate processes.
 
-What `python job.py` runs on, unless it has DataFrames, whose tasks Spark runs as many of at once as an executor has cores, or its settings
-speak of TaskManagers as such (`needs_processes`) or want `penstock.local-cluster: processes`: a second JVM would take a third of a
-job's memory and most of its start, to keep apart what ends together anyway. A Python worker that dies is an attempt that
-fails over, as everywhere; with the driver's JVM a job's JobManager has always been lost.
+`python job.py` runs on this cluster, except in these cases (`needs_processes`):
+
+- The job uses DataFrames. Spark runs as many of their tasks at once as an executor has cores.
+- Its settings concern individual TaskManagers.
+- Its settings contain `penstock.local-cluster: processes`.
+
+A second JVM would take a third of a job's memory and most of its start time, only to isolate processes that end together anyway. A
+Python worker that dies fails the attempt, as on every cluster. The loss of the driver's JVM always loses the JobManager of the job.
 """
 
 from __future__ import annotations
@@ -25,15 +29,15 @@ from penstock.jobmanager.cluster.spark_cluster import EMBEDDED_MEMBER, SparkClus
 from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 from penstock.jobmanager.failover.crash import MemoryKill
 
-MOST_SLOTS = 64
-"""As many as the JVM runs tasks of (`jvm/SlotCluster.java`), each of as many levels as there may be."""
+MAX_SLOTS = 64
+"""Maximum number of slots. The JVM runs that many tasks (`jvm/SlotCluster.java`), each with the maximum number of levels."""
 _OF_EXECUTORS = "spark.executor."
 _WATCH_S = 0.5
-"""How often is looked whether the system has killed something for memory."""
+"""Interval of the checks for processes that the system killed because of memory, in seconds."""
 
 
 def needs_processes(settings: Mapping[str, str]) -> bool:
-    """Whether settings want executors of their own: slots for each TaskManager, or what Spark's executors are to have.
+    """Return whether settings require separate executors: slots per TaskManager, or resources of Spark's executors.
 
     >>> needs_processes({"parallelism.default": "2"}), needs_processes({"taskmanager.numberOfTaskSlots": "2"})
     (False, True)
@@ -42,10 +46,10 @@ def needs_processes(settings: Mapping[str, str]) -> bool:
 
 
 class EmbeddedCluster:
-    """Start with `start()`, grow with `ensure_slots`, end with `stop()`.
+    """Cluster in one JVM. Start it with `start()`, add slots with `ensure_slots`, and stop it with `stop()`.
 
     Args:
-        config: of the Spark side; its heap is the driver's and the executor's together.
+        config: settings of the Spark side. Its heap is the sum for the driver and the executor.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -66,15 +70,15 @@ class EmbeddedCluster:
                 self.spark.registry.has_killed(self.spark.config.host, MemoryKill(kills.limit))
 
     def ensure_slots(self, slots: int, timeout_s: float = 0.0, *, least_workers: int = 1) -> None:
-        """There are that many from now on.
+        """Provide `slots` slots.
 
         Raises:
-            NotEnoughSlots: more than one JVM can have.
+            NotEnoughSlots: one JVM cannot have that many slots.
         """
-        if slots > MOST_SLOTS:
+        if slots > MAX_SLOTS:
             raise NotEnoughSlots(
-                f"{slots} slots are more than the {MOST_SLOTS} of one JVM",
-                remedy=f"set {options.TASK_SLOTS.key}: then every TaskManager is a process of its own",
+                f"{slots} slots exceed the limit of {MAX_SLOTS} slots in one JVM",
+                remedy=f"set {options.TASK_SLOTS.key}. Each TaskManager then is a separate process",
             )
         spark = self.spark
         spark.embedded_slots = max(slots, spark.embedded_slots)
@@ -83,20 +87,20 @@ class EmbeddedCluster:
         spark.registry.put(Member(EMBEDDED_MEMBER, executor.host, executor.slots, heap, executor.id, registered=True))
 
     def logs(self, member: str) -> LogFiles:
-        """Of the TaskManager, which is the driver's JVM with its Python workers."""
+        """Return the logs of the TaskManager, which is the driver's JVM with its Python workers."""
         return self.spark.output.files if member == EMBEDDED_MEMBER else LogFiles()
 
     def readings(self, member: str) -> str:
-        """What its JVM says of itself."""
+        """Return the metrics that the JVM reports."""
         return self.spark.readings()
 
     def local_dir(self, member: str) -> str:
-        """Where its slots keep what they have on disk."""
+        """Return the directory for the local files of the slots."""
         return state_folder(self.spark.config.local_dir)
 
     @property
     def workers(self) -> dict[int, int]:
-        """Process id of the executor by number."""
+        """Return the process id of the executor by number."""
         return {0: self.spark.driver_pid}
 
     def stop(self) -> None:

@@ -1,7 +1,8 @@
-"""A cluster of real processes on this machine: the driver and executors beside it, each a TaskManager's.
+"""A cluster of processes on this machine: the driver, and one executor process for each TaskManager.
 
-What `python job.py`, the demo and the tests run on. The JobManager starts executors itself: nothing else is needed of a TaskManager
-here. One that dies is started again, as Kubernetes would do it; one that the driver never had, after a pause that doubles.
+`python job.py`, the demo and the tests use it. The JobManager starts the executors itself, because a TaskManager needs nothing else
+here. An executor that dies is restarted, as Kubernetes would do. An executor that never registered with the driver is restarted after
+a pause that doubles each time.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
 from penstock.jobmanager.cluster.executor.executor_process import kill_session, start_executor, state_folder
-from penstock.jobmanager.cluster.executor.jvm_readings import ask_executor
+from penstock.jobmanager.cluster.executor.jvm_readings import request_readings
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
-from penstock.jobmanager.cluster.executor.start_brake import StartBrake
+from penstock.jobmanager.cluster.executor.start_backoff import StartBackoff
 from penstock.jobmanager.cluster.logs.files import LogFiles
 from penstock.jobmanager.cluster.members.registry import Member
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
@@ -33,18 +34,18 @@ from penstock.jobmanager.failover.crash import MemoryKill
 from penstock.taskmanager.local_state.files import LocalFilesSweeper
 
 WATCH_S = 0.25
-"""How often processes are looked after."""
-LOOK_S = 2.0
-"""How often the driver is asked which executors it has."""
+"""Interval of process checks, in seconds."""
+CHECK_INTERVAL_S = 2.0
+"""Interval of requests to the driver for its executors, in seconds."""
 WAIT_S = 0.5
-"""How often who waits for slots looks whether there is no hope."""
+"""Interval at which a caller that waits for slots checks whether waiting is hopeless, in seconds."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class _Worker:
-    """A TaskManager: its executor's process, and where that works."""
+    """TaskManager: the process of its executor, and its working directory."""
 
     process: subprocess.Popen[bytes]
     folder: OwnedFolder
@@ -52,13 +53,13 @@ class _Worker:
 
 
 class LocalCluster:
-    """Start with `start()`, grow with `ensure_slots`, end with `stop()`.
+    """Cluster of processes. Start it with `start()`, add slots with `ensure_slots`, and stop it with `stop()`.
 
     Args:
-        slots_per_worker: of every TaskManager; None: the first has as many as are asked for first, and so on.
-        config: of the Spark side; None = defaults.
-        restart_workers: start an executor again that has died.
-        heap_mb: of an executor of so many slots; None: the config's.
+        slots_per_worker: number of slots of every TaskManager. None: each new TaskManager gets the number of missing slots.
+        config: settings of the Spark side. None: the defaults.
+        restart_workers: whether an executor that died is restarted.
+        heap_mb: function from a number of slots to the heap of an executor. None: the heap of the config.
     """
 
     def __init__(
@@ -72,7 +73,8 @@ class LocalCluster:
         self._folder = OwnedFolder(tempfile.gettempdir(), "penstock-cluster-")
         self.directory = self._folder.path
         self.state_dir = state_folder(self.directory)
-        """Of all TaskManagers: they are on one disk, so a job that gets a slot of another one finds its local copies there."""
+        """State directory of all TaskManagers. They share a disk, so a job that moves to another TaskManager's slot finds its local copies.
+        """
         self.config = config or ClusterConfig()
         if not self.config.local_dir:
             self.config.local_dir = os.path.join(self.directory, "driver")
@@ -81,11 +83,11 @@ class LocalCluster:
         self._heap_mb = heap_mb or (lambda slots: self.config.executor_memory_mb)
         self._workers: dict[int, _Worker] = {}
         self._sizes: dict[int, int] = {}
-        """Slots by number, of those that are about to start, too."""
+        """Number of slots by number of the TaskManager, including TaskManagers that are being started."""
         self._output: dict[str, ExecutorOutput] = {}
-        """What executors wrote, by TaskManager."""
+        """Output of executors, by TaskManager."""
         self._to_start: list[int] = []
-        self._brakes: dict[int, StartBrake] = {}
+        self._backoffs: dict[int, StartBackoff] = {}
         self._changed = threading.Event()
         self._restart = restart_workers
         self._stopping = threading.Event()
@@ -100,76 +102,76 @@ class LocalCluster:
         self._sweeper.start()
 
     def add_worker(self, slots: int = 1) -> int:
-        """Start one more TaskManager; returns its number."""
+        """Start another TaskManager and return its number."""
         with self._lock:
             number = len(self._sizes)
             self._sizes[number] = self.slots_per_worker or slots
-            self._brakes[number] = StartBrake()
+            self._backoffs[number] = StartBackoff()
             self._to_start.append(number)
         self._changed.set()
-        while number in self._to_start and self._watcher.is_alive() and not self._brakes[number].reason:
+        while number in self._to_start and self._watcher.is_alive() and not self._backoffs[number].reason:
             time.sleep(0.02)
         return number
 
     def kill_worker(self, number: int) -> None:
-        """SIGKILL an executor and everything under it."""
+        """SIGKILL an executor and all its child processes."""
         os.killpg(self._workers[number].process.pid, signal.SIGKILL)
 
     def ensure_slots(self, slots: int, timeout_s: float = 120.0, *, least_workers: int = 1) -> None:
-        """Start TaskManagers until there are that many slots, and wait for their executors.
+        """Start TaskManagers until the cluster has that many slots, and wait for their executors.
 
         Raises:
-            NotEnoughSlots: they did not come in time, or executors do not start; names the workers' logs.
+            NotEnoughSlots: the slots did not appear in time, or executors do not start. The error names the workers' logs.
         """
-        with self._lock:  # who asks anew has three attempts again
-            for brake in self._brakes.values():
-                brake.release()
+        with self._lock:  # a new request allows three more attempts
+            for backoff in self._backoffs.values():
+                backoff.release()
         while (missing := slots - sum(self._sizes.values())) > 0 or len(self._sizes) < least_workers:
             self.add_worker(max(1, math.ceil(missing / max(1, least_workers - len(self._sizes)))))
         wanted, deadline = sum(self._sizes.values()), time.monotonic() + timeout_s
         while True:
             patience = max(0.0, deadline - time.monotonic())
             found = self.spark.wait_for_slots(wanted, min(WAIT_S, patience))
-            why = self._why_hopeless()
+            why = self._hopeless_reason()
             if len(found) >= wanted or why or patience <= WAIT_S:
                 break
         if len(found) < slots:
             raise NotEnoughSlots(
                 f"{len(found)} of {slots} slots came up{f': {why}' if why else f' within {timeout_s:.0f} s'}",
-                remedy=f"look at the workers' logs in {self.directory}",
+                remedy=f"the logs of the workers are in {self.directory}",
             )
 
-    def _why_hopeless(self) -> str:
-        """Why some executor does not start, again and again; empty: all do."""
+    def _hopeless_reason(self) -> str:
+        """Return why an executor repeatedly fails to start, or an empty string if none does."""
         with self._lock:
-            return next((brake.reason for brake in self._brakes.values() if brake.reason), "")
+            return next((backoff.reason for backoff in self._backoffs.values() if backoff.reason), "")
 
     @property
     def workers(self) -> dict[int, int]:
-        """Process id of the executor by number."""
+        """Return the process id of each executor by number."""
         with self._lock:
             return {number: worker.process.pid for number, worker in self._workers.items()}
 
     def logs(self, member: str) -> LogFiles:
-        """Of a TaskManager."""
+        """Return the logs of a TaskManager."""
         output = self._output.get(member)
         return LogFiles() if output is None else output.files
 
     def readings(self, member: str) -> str:
-        """What the executor of a TaskManager says of itself."""
+        """Return the metrics that the executor of a TaskManager reports."""
         with self._lock:
             pid = next((one.process.pid for one in self._workers.values() if one.member == member), 0)
-        return ask_executor(pid) if pid else ""
+        return request_readings(pid) if pid else ""
 
     def local_dir(self, member: str) -> str:
-        """Where a TaskManager keeps what its slots have on disk."""
+        """Return the directory for the local files of a TaskManager's slots."""
         return state_folder(self._work_dir(member))
 
     def _work_dir(self, member: str) -> str:
         return os.path.join(self.directory, member)
 
     def _spawn(self, number: int) -> None:
-        """Start its executor, in the place of the one that it has."""
+        """Start an executor, and replace the current one."""
         before = self._workers.pop(number, None)
         if before is not None:
             _kill(before)
@@ -185,7 +187,7 @@ class LocalCluster:
             credentials=self.spark.credentials,
             state_dir=self.state_dir,
         )
-        # First: whatever fails below, the next attempt ends this one.
+        # Set it first, so that the next attempt ends this executor if a later step fails.
         self._workers[number] = _Worker(process, folder, member)
         assert process.stdout is not None
         output = self._output.setdefault(
@@ -197,7 +199,7 @@ class LocalCluster:
         )
 
     def _watch(self) -> None:
-        """Starts executors, also again. Always from this thread: the system ends them when it is gone."""
+        """Start and restart executors. Only this thread may start them, because the system kills them when the thread ends."""
         looked, kills = 0.0, MemoryKills()
         while not self._stopping.is_set():
             self._changed.wait(WATCH_S)
@@ -205,57 +207,62 @@ class LocalCluster:
             if kills.new():
                 self.spark.registry.has_killed(self.config.host, MemoryKill(kills.limit))
             lost: set[str] = set()
-            if time.monotonic() - looked > LOOK_S:
-                lost = self._look()
+            if time.monotonic() - looked > CHECK_INTERVAL_S:
+                lost = self._removed_task_managers()
                 looked = time.monotonic()
             with self._lock:
-                self._note_lost(lost)
-                self._start_some()
+                self._schedule_restarts(lost)
+                self._start_due()
         self._stopped.wait()
 
-    def _note_lost(self, given_up: set[str]) -> None:
-        """Have those started again that have ended, or that the driver has given up."""
+    def _schedule_restarts(self, given_up: set[str]) -> None:
+        """Schedule a restart of executors that have ended, or that the driver has removed."""
         for number, worker in self._workers.items():
-            brake, member = self._brakes[number], self.spark.registry.get(worker.member)
-            was_there = member is not None and member.registered
-            if was_there:
-                brake.release()
+            backoff, member = self._backoffs[number], self.spark.registry.get(worker.member)
+            was_registered = member is not None and member.registered
+            if was_registered:
+                backoff.release()
             code = worker.process.poll()
             if number in self._to_start or not self._restart or (code is None and worker.member not in given_up):
                 continue
-            if code is not None and not was_there:
-                self._miss(number, f"the executor of {worker.member} ended with code {code} before the driver had it")
+            if code is not None and not was_registered:
+                self._record_failed_start(
+                    number,
+                    f"the executor of {worker.member} ended with code {code} before it was registered with the driver",
+                )
             self._to_start.append(number)
 
-    def _start_some(self) -> None:
-        """Those whose time has come. What fails is tried again: with this thread all other executors would end."""
+    def _start_due(self) -> None:
+        """Start executors whose pause has ended. A failure is retried, because an exception would end this thread and all other executors."""
         for number in list(self._to_start):
-            if self._stopping.is_set() or not self._brakes[number].is_free(time.monotonic()):
+            if self._stopping.is_set() or not self._backoffs[number].may_start(time.monotonic()):
                 continue
             try:
                 self._spawn(number)
             except Exception as error:
-                self._miss(number, f"the executor of worker-{number} cannot be started: {error}")
+                self._record_failed_start(number, f"the executor of worker-{number} cannot be started: {error}")
             else:
                 self._to_start.remove(number)
 
-    def _miss(self, number: int, why: str) -> None:
+    def _record_failed_start(self, number: int, why: str) -> None:
         log.warning("%s", why)
-        self._brakes[number].missed(why, time.monotonic())
+        self._backoffs[number].record_failure(why, time.monotonic())
 
-    def _look(self) -> set[str]:
-        """TaskManagers whose executor the driver has given up, though it may live; the others are well."""
+    def _removed_task_managers(self) -> set[str]:
+        """Return the TaskManagers whose executor the driver has removed, even if its process lives. Refresh the heartbeat of live
+        processes.
+        """
         try:
-            _, lost = self.spark.look()
-        except Exception as error:  # it ends, or has: then the job fails by itself
+            _, lost = self.spark.executor_changes()
+        except Exception as error:  # the driver ends or has ended, so the job fails anyway
             if not self._stopping.is_set():
-                log.warning("the driver does not tell of its executors: %s", error)
+                log.warning("the driver does not report its executors: %s", error)
             return set()
         now_ms = _now_ms()
         with self._lock:
             for worker in self._workers.values():
                 if worker.process.poll() is None:
-                    self.spark.registry.heard_of(worker.member, now_ms)
+                    self.spark.registry.record_heartbeat(worker.member, now_ms)
         return {member.id for member in lost}
 
     def stop(self) -> None:
@@ -278,7 +285,7 @@ def _now_ms() -> int:
 
 
 def _kill(worker: _Worker) -> None:
-    """What is left of it: Python workers are in the executor's session."""
+    """Kill the remaining processes. Python workers are in the executor's session."""
     _signal_group(worker.process, signal.SIGKILL)
     worker.process.wait()
     kill_session(worker.process.pid)
@@ -286,7 +293,7 @@ def _kill(worker: _Worker) -> None:
 
 
 def _end(worker: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to the whole group, SIGKILL after a moment, then to the rest of its session: Python workers."""
+    """Send SIGTERM to the whole group, then SIGKILL after a pause, then SIGKILL to the rest of its session: the Python workers."""
     for sig, patience in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 2.0)):
         if not _signal_group(worker, sig):
             break
@@ -300,7 +307,7 @@ def _end(worker: subprocess.Popen[bytes]) -> None:
 
 
 def _signal_group(worker: subprocess.Popen[bytes], sig: signal.Signals) -> bool:
-    """False: nobody is there any more."""
+    """Send a signal to the process group. Return False if no process is left."""
     try:
         os.killpg(worker.pid, sig)
     except ProcessLookupError:

@@ -1,18 +1,19 @@
-"""The process that Python workers are forked from: PySpark's own daemon, started in less time (`spark.python.daemon.module`).
+"""The process that forks Python workers: PySpark's daemon with a faster start (`spark.python.daemon.module`).
 
-Spark puts PySpark as a zip file in front of a worker's path. Python compiles every module of a zip at every start, seconds
-of processor time for each daemon, of which there is one per executor, and one per slot of the batched runner. The installed package has its modules
-compiled. The engine's modules are imported here once, before workers are forked, which then share them.
+Spark puts PySpark as a zip file first on a worker's path. Python compiles every module of a zip at every start, which takes seconds of
+CPU time per daemon. Each executor has a daemon, and each slot of the batched runner too. The modules of the installed package are
+already compiled. This module imports the engine's modules once before it forks workers, which then share them.
 
-**A warm daemon.** Spark starts the daemon when the first task needs it, and the imports are a second of that. So a daemon is
-started together with the JVM (`beside_a_warm_daemon`), imports, and waits at a socket. The one that Spark starts finds it
-there (`WARM`), gives it its own standard streams, environment and folder, and is from then on nothing but a process that lives as long: Spark talks
-to the warm one. Only the first gets it. A daemon that nobody has asked for ends with the JVM.
+**A warm daemon.** Spark starts the daemon when the first task needs it, and the imports take 1 s of that start. So a daemon is
+started together with the JVM (`start_with_warm_daemon`), imports the modules, and waits at a socket. The daemon that Spark starts
+connects to it (`WARM`) and passes its standard streams, environment and folder. From then on, Spark communicates with the warm daemon,
+and the other process only lives as long as it. Only the first daemon uses the warm one. An unused warm daemon ends with the JVM.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -26,16 +27,20 @@ import zipimport
 from collections.abc import Callable
 from typing import Any
 
-from penstock.common.native_memory import give_back
+from penstock.common.system.native_memory import trim_heap
 
 WARM = "PENSTOCK_WARM_DAEMON"
-"""Environment variable: the socket where a warm daemon waits, or has waited."""
+"""Environment variable: the socket of the warm daemon."""
 STORES = "PENSTOCK_STORES"
-"""Environment variable: schemes of the storage that the cluster's jobs use, separated by commas. What it takes to open them is loaded before workers are forked."""
+"""Environment variable: storage schemes of the cluster's jobs, separated by commas. The daemon loads the modules that open them before it
+forks workers.
+"""
 LONGEST_PATH = 100
-"""Of a Unix domain socket; systems have 104 to 108 bytes."""
+"""Maximum path length of a Unix domain socket. Systems allow 104 to 108 bytes."""
 _BOUND_S = 2.0
-"""After this long a daemon that has been started together with the JVM has its socket, or will not have it."""
+"""Time in seconds within which a daemon that is started with the JVM creates its socket."""
+SPARK_SECRET = "_SPARK_AUTH_SECRET"
+"""Environment variable that contains the cluster's secret for an executor."""
 _WAIT = "--wait"
 _SCRIPT = f'"$0" -u -m penstock.jobmanager.cluster.python_daemon {_WAIT} "$1" "$2" "$3" & shift 3; exec "$@"'
 _STREAMS = 3
@@ -46,8 +51,8 @@ PRELOADED = (
     "penstock.taskmanager.operators.aggregate.reduce",
     "penstock.checkpoint.store.local_store",
     "penstock.taskmanager.operators.simple",
-    "penstock.connectors.collect",
-    "penstock.connectors.collection",
+    "penstock.connectors.simple.collect",
+    "penstock.connectors.simple.collection",
     "encodings.idna",
     "penstock.datastream",
     "penstock.datastream.data_stream",
@@ -57,13 +62,15 @@ PRELOADED = (
     "penstock.datastream.window",
     "penstock.datastream.connectors.file_system",
 )
-"""What nearly every job imports, once for all workers instead of in each. A job's own modules are left to its workers: what a module opens must not be shared."""
+"""Modules that nearly every job imports, loaded once for all workers. Workers load the modules of a job themselves, because they must not
+share resources that a module opens.
+"""
 
 
 class _NoCollection:
-    """Stands for `gc` in PySpark's daemon, which looks at every object of the process after each task: at all state.
+    """Replacement for `gc` in PySpark's daemon. PySpark collects after each task, which scans every object of the process and so all state.
 
-    The collector runs by its thresholds all the same (`taskmanager.worker`).
+    The collector still runs by its thresholds (`taskmanager.worker`).
     """
 
     @staticmethod
@@ -72,7 +79,7 @@ class _NoCollection:
 
 
 def environment_for(storage: str) -> dict[str, str]:
-    """What a daemon is to know of the URL of its jobs' checkpoints.
+    """Return the environment variables for the URL of the jobs' checkpoints.
 
     >>> environment_for("s3a://bucket/checkpoints"), environment_for("")
     ({'PENSTOCK_STORES': 's3'}, {})
@@ -83,7 +90,7 @@ def environment_for(storage: str) -> dict[str, str]:
 
 
 def prefer_installed(path: list[str]) -> list[str]:
-    """The path without PySpark's zip files and Spark's jar, which Spark puts there for what it had in them once.
+    """Return the path without PySpark's zip files and Spark's jar, which are outdated copies of the installed package.
 
     >>> prefer_installed(["/spark/python/lib/pyspark.zip", "/app", "/spark/python/lib/py4j-0.10.9.9-src.zip", "/spark/jars/spark-core_2.13-4.3.0.jar"])
     ['/app']
@@ -96,9 +103,10 @@ def _is_of_spark(entry: str) -> bool:
 
 
 def without_zips() -> None:
-    """No module is looked up in archives of Spark's from now on, and what Python has read of their directories is forgotten.
+    """Exclude Spark's archives from module lookups, and drop Python's cache of their directories.
 
-    Workers forget what they have read of directories before a task (`importlib.invalidate_caches`), and each would read those anew, 6,000 names and 12 MB.
+    Workers invalidate the directory caches before a task (`importlib.invalidate_caches`). Each would read the archives' directories again,
+    6,000 names and 12 MB.
     """
     kept = prefer_installed(sys.path)
     for entry in set(sys.path) - set(kept):
@@ -107,19 +115,19 @@ def without_zips() -> None:
     sys.path[:] = kept
 
 
-def beside_a_warm_daemon(
+def start_with_warm_daemon(
     command: list[str], environment: dict[str, str], folder: str, python: str, start: Callable[..., Any]
 ) -> Any:
-    """Start a JVM whose Python daemon is warm when it is asked for.
+    """Start a JVM whose Python daemon is already warm when it is needed.
 
     Args:
-        folder: for the socket; nobody else may read it.
-        start: `subprocess.Popen` with what else there is to say; the process is the JVM itself.
+        folder: directory for the socket, which only this user can read.
+        start: `subprocess.Popen` with the remaining arguments. The process is the JVM itself.
     """
     path = os.path.join(folder, "daemon.sock")
     if len(os.fsencode(path)) > LONGEST_PATH or not os.path.exists("/bin/sh") or shutil.which(command[0]) is None:
         return start(command, env=environment)
-    # The JVM, which knows nothing of it, keeps the pipe open for as long as it lives.
+    # The JVM inherits the pipe without using it, and so keeps it open as long as it lives.
     reading, writing = os.pipe()
     try:
         return start(
@@ -133,7 +141,7 @@ def beside_a_warm_daemon(
 
 
 def hand_over(path: str) -> socket.socket | None:
-    """Have a warm daemon take this process's place; None: there is none, or it is not like this one."""
+    """Let a warm daemon replace this process. Return None if no warm daemon exists, or if it does not match this process."""
     deadline = time.monotonic() + _BOUND_S
     connection = socket.socket(socket.AF_UNIX)
     while True:
@@ -144,10 +152,10 @@ def hand_over(path: str) -> socket.socket | None:
             if time.monotonic() > deadline:
                 return None
             time.sleep(0.02)
-        except OSError:  # it has got work already
+        except OSError:  # the warm daemon is already in use
             return None
     here = {
-        "like": _likeness(),
+        "like": _inherited_properties(),
         "folder": os.getcwd(),
         "environment": dict(os.environ),
         "path": sys.path,
@@ -162,13 +170,13 @@ def hand_over(path: str) -> socket.socket | None:
         return None
 
 
-def _likeness() -> list[str]:
-    """What a process cannot take over from another one."""
+def _inherited_properties() -> list[str]:
+    """Return the properties that a process cannot take over from another one."""
     return [sys.executable, sys.version, os.environ.get("PYTHONHASHSEED", "")]
 
 
-def _stay(connection: socket.socket) -> None:
-    """Until the daemon has ended, in as little memory as can be: Spark believes that this is the daemon."""
+def _wait_for_daemon_end(connection: socket.socket) -> None:
+    """Wait with little memory until the daemon ends. Spark regards this process as the daemon."""
     os.dup2(connection.fileno(), 0)
     cat = shutil.which("cat")
     if cat is not None:
@@ -178,7 +186,7 @@ def _stay(connection: socket.socket) -> None:
 
 
 def _wait_for_work(path: str, lifeline: int) -> None:
-    """Returns as the daemon that Spark has started; ends the process if the JVM ends first."""
+    """Wait, and return as the daemon that Spark has started. End the process if the JVM ends first."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(1)
@@ -186,16 +194,16 @@ def _wait_for_work(path: str, lifeline: int) -> None:
         while True:
             if lifeline in select.select((listener.fileno(), lifeline), (), ())[0]:
                 sys.exit(0)
-            if _takes_over(listener.accept()[0]):
+            if _accepts_takeover(listener.accept()[0]):
                 break
     os.close(lifeline)
 
 
-def _takes_over(connection: socket.socket) -> bool:
+def _accepts_takeover(connection: socket.socket) -> bool:
     _, streams, _, _ = socket.recv_fds(connection, 1, _STREAMS)
-    with connection.makefile("rb") as said:
-        there = json.loads(said.read() or b"{}")
-    if there.get("like") != _likeness() or len(streams) != _STREAMS:
+    with connection.makefile("rb") as file:
+        setup = json.loads(file.read() or b"{}")
+    if setup.get("like") != _inherited_properties() or len(streams) != _STREAMS:
         for stream in streams:
             os.close(stream)
         connection.close()
@@ -204,12 +212,12 @@ def _takes_over(connection: socket.socket) -> bool:
         os.dup2(stream, number)
         os.close(stream)
     os.environ.clear()
-    os.environ.update(there["environment"])
-    os.chdir(there["folder"])
-    sys.path[:] = there["path"]
-    sys.argv[:] = there["arguments"]
+    os.environ.update(setup["environment"])
+    os.chdir(setup["folder"])
+    sys.path[:] = setup["path"]
+    sys.argv[:] = setup["arguments"]
     connection.send(b"\0")
-    connection.detach()  # open for as long as this process lives
+    connection.detach()  # keep it open as long as this process lives
     return True
 
 
@@ -218,14 +226,28 @@ def _preload() -> None:
         importlib.import_module(name)
     schemes = importlib.import_module("penstock.checkpoint.store.schemes")
     for scheme in filter(None, os.environ.get(STORES, "").split(",")):
-        with contextlib.suppress(Exception):  # a task that opens it will say what is missing
+        with contextlib.suppress(Exception):  # a task that opens it reports the missing module
             schemes.prepare_store(scheme)
     gc.collect()
-    give_back()
+    trim_heap()
     gc.freeze()
 
 
+def forget(name: str) -> None:
+    """Remove a variable from the environment, and from `/proc/self/environ` of this process and its children."""
+    value = os.environ.get(name)
+    if value is None:
+        return
+    libc = ctypes.CDLL(None)
+    libc.getenv.restype = ctypes.c_void_p
+    address = libc.getenv(name.encode())
+    if address:
+        ctypes.memset(address, 0, len(os.fsencode(value)))
+    os.environ.pop(name, None)
+
+
 def main(arguments: list[str]) -> None:
+    forget(SPARK_SECRET)  # the executor reads it from the same environment, but functions of a job must not see it
     without_zips()
     warm = os.environ.get(WARM)
     if arguments[:1] == [_WAIT]:
@@ -233,16 +255,14 @@ def main(arguments: list[str]) -> None:
         os.close(int(writing))
         _wait_for_work(path, int(reading))
     elif warm and (connection := hand_over(warm)) is not None:
-        _stay(connection)
+        _wait_for_daemon_end(connection)
         return
     else:
         _preload()
     os.environ.pop(WARM, None)
-    # `jvm/StreamRunner.java` says both for its own side. A thread that reads ahead would cost switches here.
+    # `jvm/StreamRunner.java` sets both on its side. A thread that reads ahead would cost context switches here.
     os.environ.pop("SPARK_PIPELINED_UDF", None)
     os.environ.pop("SPARK_BUFFER_SIZE", None)
-    # The cluster's secret, which the executor has from here: what a job's functions start or print is not to have it.
-    os.environ.pop("_SPARK_AUTH_SECRET", None)
     daemon = importlib.import_module("pyspark.daemon")
     vars(daemon)["gc"] = _NoCollection
     daemon.manager()

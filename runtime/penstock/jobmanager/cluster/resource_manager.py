@@ -1,6 +1,6 @@
-"""The JobManager's door for TaskManagers: they come, are given executors to start, and count as long as they are connected.
+"""The JobManager's server for TaskManagers. They register, receive executors to start, and are members while they are connected.
 
-It listens on `jobmanager.rpc.port`. Who does not have the cluster's secret gets nothing (`sealed_server`).
+It listens on `jobmanager.rpc.port`. A client without the cluster's secret receives nothing (`sealed_server`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from penstock.common.stacks.sampling import Place, Sample
 from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.logs.files import LogSource
 from penstock.jobmanager.cluster.logs.requests import RemoteLogs
-from penstock.jobmanager.cluster.members.questions import Questions
+from penstock.jobmanager.cluster.members.pending_requests import PendingRequests
 from penstock.jobmanager.cluster.members.registration import (
-    MOST_BYTES,
+    MAX_BYTES,
     PURPOSE,
     AskLog,
     AskReadings,
@@ -43,25 +43,25 @@ from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.failover.crash import MemoryKill
 
 SILENT_S = 20.0
-"""A TaskManager that says nothing for so long is gone: its machine, most likely."""
-LOOK_S = 2.0
-"""How often the driver's executors are looked at."""
-LOOK_SOON_S = 0.2
-"""The same while one is expected."""
+"""Time in seconds without a message after which a TaskManager is considered lost, usually with its machine."""
+CHECK_INTERVAL_S = 2.0
+"""Interval of requests to the driver for its executors, in seconds."""
+SHORT_CHECK_INTERVAL_S = 0.2
+"""The same interval while an executor is expected, in seconds."""
 READINGS_S = 3.0
-"""For a TaskManager to tell what its JVM reads: who scrapes metrics waits for all of them."""
+"""Timeout for the JVM metrics of a TaskManager, in seconds. A scrape of metrics waits for all TaskManagers."""
 _NONE = ""
-"""The executor of a TaskManager that has just come."""
+"""Executor id of a TaskManager that has just registered."""
 
 logger = logging.getLogger(__name__)
 
 
 class ResourceManager(SealedServer):
-    """Serves until `close`.
+    """Server of TaskManagers, which runs until `close`.
 
     Args:
-        spark: started; whose executors they are.
-        on_failure: called with the reason when it can serve no more, though nobody has closed it.
+        spark: the started cluster, to which the executors belong.
+        on_failure: function that is called with the reason if the server stops without `close`.
     """
 
     what = "the resource manager"
@@ -70,24 +70,25 @@ class ResourceManager(SealedServer):
         self, host: str, port: int, spark: SparkCluster, on_failure: Callable[[Exception], object] = lambda why: None
     ) -> None:
         try:
-            super().__init__(host, port, spark.credentials.secret, PURPOSE, MOST_BYTES)
+            super().__init__(host, port, spark.credentials.secret, PURPOSE, MAX_BYTES)
         except OSError as error:
             raise ClusterError(
-                f"workers cannot be waited for at {host}:{port}: {error}",
+                f"the JobManager cannot listen for workers at {host}:{port}: {error}",
                 remedy="set jobmanager.rpc.address to an address of this machine, and jobmanager.rpc.port to a free port",
             ) from error
         self._spark = spark
         self._on_failure = on_failure
         self._peers: dict[str, Peer] = {}
         self._silent: dict[str, float] = {}
-        """Seconds, by TaskManager."""
-        self._logs: Questions[AskLog, LogAnswer] = Questions()
-        self._stacks: Questions[AskStacks, StacksAnswer] = Questions()
-        self._readings: Questions[AskReadings, ReadingsAnswer] = Questions()
+        """Time without a message in seconds, by TaskManager."""
+        self._logs: PendingRequests[AskLog, LogAnswer] = PendingRequests()
+        self._stacks: PendingRequests[AskStacks, StacksAnswer] = PendingRequests()
+        self._readings: PendingRequests[AskReadings, ReadingsAnswer] = PendingRequests()
         self._launches: dict[str, Launch] = {}
-        """What each TaskManager was told last."""
+        """Last launch that each TaskManager received."""
         self._launching = threading.Lock()
-        """Held while a TaskManager's executor is compared, replaced and told of: two threads do that. Comes before `_lock`."""
+        """Lock for comparing and replacing a TaskManager's executor and sending it, because two threads do that. Acquire it before `_lock`.
+        """
         self._watcher = threading.Thread(target=self._watch, name="penstock-resources", daemon=True)
 
     def start(self) -> None:
@@ -104,22 +105,22 @@ class ResourceManager(SealedServer):
                 self._peers[register.id] = peer
                 self._silent[register.id] = 0.0
             member = self._spark.registry.remove(register.id)
-        if before is not None:  # it has come again before its last connection was missed
+        if before is not None:  # the TaskManager has reconnected before its last connection was closed
             before.hang_up()
         if member is not None:
-            self._spark.remove_executor(member.executor, "its worker has come again")
+            self._spark.remove_executor(member.executor, "its worker has registered again")
         return None
 
     def on_admitted(self, peer: Peer) -> None:
         register = _of(peer)
-        logger.info("worker %s on %s has come, with %d slots", register.id, register.host, register.slots)
+        logger.info("worker %s on %s registered with %d slots", register.id, register.host, register.slots)
         member = Member(register.id, register.host, register.slots, register.heap, _NONE, last_heartbeat=_now_ms())
         with self._launching:
             self._spark.registry.put(member)
         self._launch(peer, _NONE)
 
     def _launch(self, peer: Peer, expected_executor: str) -> None:
-        """Have it start another executor in the place of this one, unless it has come again or has another one already."""
+        """Start a new executor in place of the expected one. Skip it if the TaskManager has reconnected or already has another executor."""
         register = _of(peer)
         with self._launching:
             member = self._spark.registry.get(register.id)
@@ -129,45 +130,45 @@ class ResourceManager(SealedServer):
             self._spark.registry.put(replace(member, executor=launch.executor_id, registered=False))
             self.post(peer, msgspec.msgpack.encode(Start(launch)))
 
-    def _tell_again(self, peer: Peer, ended: str) -> None:
-        """It has spoken of an executor that is not the one it was told to start: it may not know that one."""
+    def _send_launch_again(self, peer: Peer, ended: str) -> None:
+        """Send the launch again. The TaskManager reported another executor than the one to start, so it may not have received it."""
         with self._launching:
             launch = self._launches.get(_of(peer).id)
             if launch is not None and launch.executor_id != ended and self._is_current(peer):
                 self.post(peer, msgspec.msgpack.encode(Start(launch)))
 
     def on_frame(self, peer: Peer, frame: bytes) -> None:
-        said: FromTaskManager = msgspec.msgpack.decode(frame, type=FromTaskManager)
+        message: FromTaskManager = msgspec.msgpack.decode(frame, type=FromTaskManager)
         register = _of(peer)
-        if isinstance(said, LogAnswer):
-            self._logs.answered(said.request, said)
+        if isinstance(message, LogAnswer):
+            self._logs.answered(message.request, message)
             return
-        if isinstance(said, StacksAnswer):
-            self._stacks.answered(said.request, said)
+        if isinstance(message, StacksAnswer):
+            self._stacks.answered(message.request, message)
             return
-        if isinstance(said, ReadingsAnswer):
-            self._readings.answered(said.request, said)
+        if isinstance(message, ReadingsAnswer):
+            self._readings.answered(message.request, message)
             return
-        if isinstance(said, Beat):
+        if isinstance(message, Beat):
             with self._lock:
                 self._silent[register.id] = 0.0
-            self._spark.registry.heard_of(register.id, _now_ms())
+            self._spark.registry.record_heartbeat(register.id, _now_ms())
             return
-        if isinstance(said, Killed):
-            kill = MemoryKill(said.limit)
+        if isinstance(message, Killed):
+            kill = MemoryKill(message.limit)
             logger.warning("worker %s on %s: %s", register.id, register.host, kill.why)
             self._spark.registry.has_killed(register.host, kill)
             return
-        logger.warning("executor %s of worker %s has ended (%d)", said.executor_id, register.id, said.code)
-        self._spark.remove_executor(said.executor_id, f"it has ended with code {said.code}")
-        self._tell_again(peer, said.executor_id)
-        self._launch(peer, said.executor_id)
+        logger.warning("executor %s of worker %s has ended (%d)", message.executor_id, register.id, message.code)
+        self._spark.remove_executor(message.executor_id, f"it has ended with code {message.code}")
+        self._send_launch_again(peer, message.executor_id)
+        self._launch(peer, message.executor_id)
 
     def _is_current(self, peer: Peer) -> bool:
         with self._lock:
             return self._peers.get(_of(peer).id) is peer
 
-    def on_gone(self, peer: Peer) -> None:
+    def on_disconnected(self, peer: Peer) -> None:
         register = _of(peer)
         with self._launching:
             with self._lock:
@@ -176,30 +177,30 @@ class ResourceManager(SealedServer):
                 del self._peers[register.id], self._silent[register.id]
             self._launches.pop(register.id, None)
             member = self._spark.registry.remove(register.id)
-        logger.info("worker %s on %s has gone", register.id, register.host)
+        logger.info("worker %s on %s disconnected", register.id, register.host)
         if member is not None and not self._closing.is_set():
-            self._spark.remove_executor(member.executor, "its worker has gone")
+            self._spark.remove_executor(member.executor, "its worker disconnected")
 
-    # --- questions ----------------------------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------------------------
 
     def logs(self, task_manager: str) -> LogSource:
-        """Asks it; from any other thread than the server's."""
+        """Return the logs of a TaskManager. Use them in a thread other than the server's."""
         return RemoteLogs(self._logs, partial(self._post_to, task_manager))
 
     def stacks(self, task_manager: str, question: Question, of: Place) -> list[Sample]:
-        """Asks it, too, and waits for as long as it looks.
+        """Return samples of stacks. Wait while the TaskManager takes them.
 
         Raises:
-            Unavailable: it does not answer.
+            Unavailable: the TaskManager does not respond.
         """
         post = partial(self._post_to, task_manager)
         return self._stacks.ask(post, lambda number: AskStacks(number, question, of), question.seconds).samples
 
     def readings(self, task_manager: str) -> str:
-        """What its executor's JVM says of itself.
+        """Return the metrics that a TaskManager's executor reports.
 
         Raises:
-            Unavailable: it does not answer at once.
+            Unavailable: the TaskManager does not respond in time.
         """
         post = partial(self._post_to, task_manager)
         return self._readings.ask(post, AskReadings, patience_s=READINGS_S).text
@@ -209,40 +210,40 @@ class ResourceManager(SealedServer):
             peer = self._peers.get(task_manager)
         return peer is not None and self.post(peer, msgspec.msgpack.encode(question))
 
-    # --- what the driver knows ----------------------------------------------------------------------------------
+    # --- executors of the driver --------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        pause, looked = LOOK_SOON_S, time.monotonic()
+        pause, looked = SHORT_CHECK_INTERVAL_S, time.monotonic()
         while not self._closing.wait(pause):
             if self.failure is not None:
                 self._on_failure(self.failure)
                 return
             now = time.monotonic()
-            # Of a process that stood still itself only a moment counts: what others said meanwhile waits to be read.
-            self._count_silence(min(now - looked, LOOK_S))
+            # If this process itself was paused, count only a short time, because unread messages may be waiting.
+            self._count_silence(min(now - looked, CHECK_INTERVAL_S))
             looked = now
             try:
-                self._look()
+                self._check_executors()
             except Exception:
                 if not self._closing.is_set():
-                    logger.exception("the driver does not tell of its executors")
+                    logger.exception("the driver does not report its executors")
             expected = any(not member.registered for member in self._spark.registry.members())
-            pause = LOOK_SOON_S if expected else LOOK_S
+            pause = SHORT_CHECK_INTERVAL_S if expected else CHECK_INTERVAL_S
 
-    def _look(self) -> None:
-        come, lost = self._spark.look()
+    def _check_executors(self) -> None:
+        come, lost = self._spark.executor_changes()
         for member in come + lost:
             with self._lock:
                 peer = self._peers.get(member.id)
             if peer is None:
                 continue
             if member in come:
-                self._tell_that_it_runs(peer, member.executor)
+                self._send_running(peer, member.executor)
             else:
                 logger.warning("the driver has lost executor %s of worker %s", member.executor, member.id)
                 self._launch(peer, member.executor)
 
-    def _tell_that_it_runs(self, peer: Peer, executor: str) -> None:
+    def _send_running(self, peer: Peer, executor: str) -> None:
         with self._launching:
             member = self._spark.registry.get(_of(peer).id)
             if member is not None and member.executor == executor:
@@ -254,7 +255,7 @@ class ResourceManager(SealedServer):
                 self._silent[member_id] += seconds
             gone = [self._peers[member_id] for member_id, silent in self._silent.items() if silent > SILENT_S]
         for peer in gone:
-            logger.warning("worker %s has said nothing for %.0f s", _of(peer).id, SILENT_S)
+            logger.warning("worker %s has sent no heartbeat for %.0f s", _of(peer).id, SILENT_S)
             peer.hang_up()
 
 

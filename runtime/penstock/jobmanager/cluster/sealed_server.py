@@ -1,11 +1,11 @@
-"""A server of sealed connections (see `taskmanager.control.sealed_channel`): one thread, one connection for each peer.
+"""A server of encrypted connections (see `taskmanager.control.sealed_channel`): one thread, and one connection for each peer.
 
-Anybody can connect, so whoever has not proved to have the key costs little and gets nothing: some hundred bytes, ten seconds,
-one of a thousand places, of which the oldest is given to who comes next. A peer that does not read holds up nobody: what
-it does not take at once waits here, and if it takes nothing for ten seconds it counts as gone.
+Any client can connect, so an unauthenticated client must cost little. It gets a few hundred bytes, 10 s, and one of 1024 places. If
+all places are taken, a new client replaces the oldest one. A slow peer blocks no other: the server buffers what the peer does not
+read at once. If the peer reads nothing for 10 s, the server closes the connection.
 
-The thread outlives what a connection does to it. Whatever goes wrong with a connection ends that connection, by name in
-the log; should the thread itself end, `failure` says why.
+The thread survives errors of connections. An error of a connection closes only this connection, and the log names it. If the thread
+itself ends, `failure` contains the reason.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 
+from penstock.common.logs.throttle import Throttle
+from penstock.common.system.open_files import max_unauthenticated
 from penstock.taskmanager.control.sealed_channel import (
     CONTROL_CHANNEL,
     HELLO_BYTES,
@@ -34,40 +36,41 @@ from penstock.taskmanager.control.sealed_channel import (
 logger = logging.getLogger(__name__)
 
 GREETING_S = 10.0
-"""Time to prove to have the key."""
-STRANGERS = 1024
-"""Connections that may be about to prove it at the same time: as many as 256 slots of 4 levels make."""
+"""Time in seconds in which a client must authenticate."""
+MAX_UNAUTHENTICATED = 1024
+"""Maximum number of clients that authenticate at the same time. 256 slots of 4 levels need that many. The number is lower if the
+process may open only few files.
+"""
 STALLED_S = 10.0
-"""A peer that takes nothing of what is there for it for so long is gone."""
+"""Time in seconds without progress after which a peer with pending data is disconnected."""
 _GREETING_BYTES = 512
-"""Of the frame that says hello."""
+"""Maximum size of the first frame, in bytes."""
 _RECEIVE_BYTES = 1 << 20
 _TURN_S = 0.2
-_TELL_EVERY_S = 60.0
 
 
 class Peer:
-    """One connection. `post` may be called by any thread, the rest by the server's."""
+    """One connection. Any thread may call `post`. Only the server's thread may call the other methods."""
 
     def __init__(self, connection: socket.socket, address: str) -> None:
         self.socket = connection
         self.address = address
         self.name: object = None
-        """Who it is, once that is known."""
+        """Identity of the peer, after it is known."""
         self.since = time.monotonic()
         self.server_random = secrets.token_bytes(HELLO_BYTES)
         self.opener: Opener | None = None
         self.sealer: Sealer | None = None
         self.unread = b""
-        """What came of the client's random bytes."""
+        """Part of the client's random bytes that was received so far."""
         self._lock = threading.Lock()
         self._outgoing = bytearray()
         self._progress = 0.0
-        """When some of `_outgoing` last left; meaningless without any."""
+        """Time at which some of `_outgoing` was last sent. It has no meaning if `_outgoing` is empty."""
         self._closed = False
 
     def post(self, body: bytes) -> bool:
-        """Send, or keep what cannot be sent at once; False: the connection is gone."""
+        """Send, or buffer the part that cannot be sent at once. Return False if the connection is closed."""
         assert self.sealer is not None
         with self._lock:
             if self._closed:
@@ -78,7 +81,7 @@ class Peer:
             return self._push()
 
     def flush(self) -> bool:
-        """Send more of what waits; False: the connection is gone."""
+        """Send more of the buffer. Return False if the connection is closed."""
         with self._lock:
             return not self._closed and self._push()
 
@@ -97,7 +100,7 @@ class Peer:
 
     @property
     def waits(self) -> bool:
-        """There is something that could not be sent yet."""
+        """Return whether the buffer contains unsent data."""
         return bool(self._outgoing)
 
     def stalled_s(self, now: float) -> float:
@@ -105,7 +108,7 @@ class Peer:
             return now - self._progress if self._outgoing else 0.0
 
     def hang_up(self) -> None:
-        """From any thread: the server's then finds that the connection has ended."""
+        """Shut down the connection. Any thread may call it. The server's thread then sees the end of the connection."""
         with contextlib.suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
 
@@ -117,26 +120,26 @@ class Peer:
 
 
 class SealedServer(ABC):
-    """Listens until `close`.
+    """Server that listens until `close`.
 
     Args:
-        host: address that peers reach this process at.
-        port: 0: any that is free.
-        key: what peers must have.
-        purpose: what the key is used for here.
-        most: bytes of a frame of a peer that is known.
+        host: address at which peers reach this process.
+        port: port. 0: any free port.
+        key: key that peers must have.
+        purpose: use of the key in this server.
+        most: maximum size of a frame of an authenticated peer, in bytes.
     """
 
     what = "the sealed channel"
-    """Its name in the log."""
+    """Name of the server in the log."""
 
     def __init__(self, host: str, port: int, key: str, purpose: bytes = CONTROL_CHANNEL, most: int = MAX_FRAME) -> None:
         self.token = key
         self.failure: Exception | None = None
-        """What ended the thread before `close` did."""
+        """Exception that ended the thread before `close`."""
         self._purpose = purpose
         self._most = most
-        self._listener = socket.create_server((host, port), backlog=STRANGERS)
+        self._listener = socket.create_server((host, port), backlog=MAX_UNAUTHENTICATED)
         self._listener.setblocking(False)
         self.address = f"{host}:{self._listener.getsockname()[1]}"
         self._selector = selectors.DefaultSelector()
@@ -145,12 +148,13 @@ class SealedServer(ABC):
         self._wake_up.setblocking(False)
         self._woken.setblocking(False)
         self._selector.register(self._woken, selectors.EVENT_READ)
-        self._strangers: dict[Peer, None] = {}
-        """Those that have not said who they are, in the order in which they came."""
+        self._unauthenticated: dict[Peer, None] = {}
+        """Unauthenticated peers, in the order of their arrival."""
         self._stuck: set[Peer] = set()
-        """Those that have not taken all that is there for them."""
-        self._refused = 0
-        self._told = -_TELL_EVERY_S
+        """Peers that have not yet read all data."""
+        self._refusals = Throttle()
+        self._accept_failures = Throttle()
+        self._max_unauthenticated = max_unauthenticated(MAX_UNAUTHENTICATED)
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="penstock-sealed", daemon=True)
@@ -158,27 +162,29 @@ class SealedServer(ABC):
     def start(self) -> None:
         self._thread.start()
 
-    # --- what the owner of the server says, from its thread -----------------------------------------------------
+    # --- methods of the subclass, which the server's thread calls -------------------------------------------------
 
     @abstractmethod
     def admit(self, peer: Peer, frame: bytes) -> str | None:
-        """The first frame of a peer that has the key. None: it is known now, by `peer.name`; else why it is refused."""
+        """Handle the first frame of a peer that has the key. Return None and set `peer.name` to admit it, or return the reason of the
+        refusal.
+        """
 
     def on_admitted(self, peer: Peer) -> None:  # noqa: B027 - most have nothing to say
-        """It has been told so, and may be sent something."""
+        """Handle the admission of a peer, which has been notified. Messages can now be sent to it."""
 
     @abstractmethod
     def on_frame(self, peer: Peer, frame: bytes) -> None:
-        """What it raises ends the connection."""
+        """Handle a frame. An exception closes the connection."""
 
     @abstractmethod
-    def on_gone(self, peer: Peer) -> None:
-        """The connection of a peer that was admitted has ended."""
+    def on_disconnected(self, peer: Peer) -> None:
+        """Handle the end of an admitted peer's connection."""
 
     # ------------------------------------------------------------------------------------------------------------
 
     def post(self, peer: Peer, body: bytes) -> bool:
-        """Send; does not wait for the peer to read. False: the connection is gone."""
+        """Send without waiting for the peer to read. Return False if the connection is closed."""
         if self.failure is not None or not peer.post(body):
             return False
         if peer.waits:
@@ -191,7 +197,7 @@ class SealedServer(ABC):
         try:
             self._wake_up.send(b"\0")
         except OSError:
-            return  # it has been woken already, or has ended
+            return  # the thread was already woken, or has ended
 
     def _serve(self) -> None:
         try:
@@ -215,20 +221,20 @@ class SealedServer(ABC):
             elif key.fileobj is self._woken:
                 self._woken.recv(4096)
             elif key.data.socket.fileno() >= 0:
-                self._carefully(key.data, partial(self._serve_peer, key.data, events))
+                self._guarded(key.data, partial(self._serve_peer, key.data, events))
         now = time.monotonic()
-        for peer in list(self._strangers):
+        for peer in list(self._unauthenticated):
             if now - peer.since < GREETING_S:
                 break
-            self._carefully(peer, partial(self._refuse, peer, "said nothing for too long"))
+            self._guarded(peer, partial(self._refuse, peer, "sent no data for too long"))
         with self._lock:
             stuck = list(self._stuck)
         for peer in stuck:
-            self._carefully(peer, partial(self._look_after_stuck, peer, now))
+            self._guarded(peer, partial(self._check_stuck, peer, now))
 
-    def _look_after_stuck(self, peer: Peer, now: float) -> None:
+    def _check_stuck(self, peer: Peer, now: float) -> None:
         if peer.stalled_s(now) > STALLED_S:
-            logger.warning("%s reads nothing: it counts as gone", peer.name)
+            logger.warning("%s does not read its data. Its connection is closed", peer.name)
             self._drop(peer)
         elif peer.waits and peer.socket.fileno() >= 0:
             self._selector.modify(peer.socket, selectors.EVENT_READ | selectors.EVENT_WRITE, peer)
@@ -238,10 +244,11 @@ class SealedServer(ABC):
             connection, address = self._listener.accept()
         except BlockingIOError:
             return
-        except OSError as error:  # too many files are open, most likely: a stranger less is one less
-            logger.warning("%s cannot take a connection: %s", self.what, error)
-            if self._strangers:
-                self._refuse(next(iter(self._strangers)), "others wait")
+        except OSError as error:  # probably too many open files, so close one unauthenticated connection
+            if self._accept_failures.due():
+                logger.warning("%s cannot take a connection: %s", self.what, error)
+            if self._unauthenticated:
+                self._refuse(next(iter(self._unauthenticated)), "others wait")
             else:
                 self._closing.wait(_TURN_S)
             return
@@ -253,9 +260,9 @@ class SealedServer(ABC):
         except OSError:
             connection.close()
             return
-        if len(self._strangers) >= STRANGERS:
-            self._refuse(next(iter(self._strangers)), "others wait")
-        self._strangers[peer] = None
+        if len(self._unauthenticated) >= self._max_unauthenticated:
+            self._refuse(next(iter(self._unauthenticated)), "others wait")
+        self._unauthenticated[peer] = None
         self._selector.register(connection, selectors.EVENT_READ, peer)
 
     def _serve_peer(self, peer: Peer, events: int) -> None:
@@ -264,8 +271,8 @@ class SealedServer(ABC):
         if events & selectors.EVENT_READ and peer.socket.fileno() >= 0:
             self._receive(peer)
 
-    def _carefully(self, peer: Peer, act: Callable[[], None]) -> None:
-        """Nothing that one connection brings may end the thread that serves all."""
+    def _guarded(self, peer: Peer, act: Callable[[], None]) -> None:
+        """Run an action on a connection. An exception must not end the thread, because it serves all connections."""
         try:
             act()
         except NotAuthentic as error:
@@ -276,7 +283,7 @@ class SealedServer(ABC):
 
     def _flush(self, peer: Peer) -> None:
         with self._lock:
-            self._stuck.discard(peer)  # first: who posts meanwhile puts it back
+            self._stuck.discard(peer)  # discard first, so that a concurrent `post` can add the peer again
         if not peer.flush():
             self._drop(peer)
         elif peer.waits:
@@ -308,7 +315,7 @@ class SealedServer(ABC):
                 return
 
     def _begin(self, peer: Peer, received: bytes) -> bytes:
-        """Make the keys as soon as the client's random bytes are there; returns what came behind them."""
+        """Derive the keys when the client's random bytes have arrived. Return the bytes that follow them."""
         peer.unread += received
         if len(peer.unread) < HELLO_BYTES:
             return b""
@@ -318,7 +325,7 @@ class SealedServer(ABC):
         return rest
 
     def _greet(self, peer: Peer, frame: bytes) -> bool:
-        """The peer has the key."""
+        """Admit a peer that has the key."""
         why = self.admit(peer, frame)
         if why is not None:
             logger.warning("%s refuses %s: it %s", self.what, peer.name or peer.address, why)
@@ -327,29 +334,27 @@ class SealedServer(ABC):
             return False
         assert peer.opener is not None
         peer.opener.limit = self._most
-        del self._strangers[peer]
+        del self._unauthenticated[peer]
         if not peer.post(b""):
             return False
         self.on_admitted(peer)
         return True
 
     def _refuse(self, peer: Peer, why: str) -> None:
-        """Drop a stranger. Said at most once a minute: strangers do not fill the log either."""
-        self._refused += 1
-        now = time.monotonic()
-        if peer.name is not None or now - self._told >= _TELL_EVERY_S:
-            self._told = now
+        """Close an unauthenticated connection. Log it at most once a minute, so that clients cannot fill the log."""
+        is_due = self._refusals.due() > 0
+        if peer.name is not None or is_due:
             logger.warning(
                 "%s refuses %s: %s (%d refused so far)",
                 self.what,
                 peer.name or peer.address,
                 why,
-                self._refused,
+                self._refusals.count,
             )
         self._drop(peer)
 
     def _drop(self, peer: Peer) -> None:
-        self._strangers.pop(peer, None)
+        self._unauthenticated.pop(peer, None)
         if peer.socket.fileno() >= 0:
             self._selector.unregister(peer.socket)
         peer.close()
@@ -358,7 +363,7 @@ class SealedServer(ABC):
         with self._lock:
             self._stuck.discard(peer)
         try:
-            self.on_gone(peer)
+            self.on_disconnected(peer)
         except Exception:
             logger.exception("%s has not come to terms with the end of %s", self.what, peer.name)
 

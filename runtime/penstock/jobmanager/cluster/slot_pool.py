@@ -1,4 +1,4 @@
-"""Which job holds which slots. A slot is held by one job at a time; slots of several jobs may be in one TaskManager."""
+"""The assignment of slots to jobs. One job holds a slot at a time. A TaskManager may have slots of several jobs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from penstock.common.errors import NotEnoughSlots
 
 
 class SlotPool:
-    """The slots of a cluster, by name, as far as jobs hold them. What slots there are is for the callers to say. Thread-safe.
+    """Slots that jobs hold, by name. The callers pass the slots that exist. Thread-safe.
 
     >>> pool = SlotPool()
     >>> pool.place("a", 2, ["0", "1", "2"]), pool.place("b", 1, ["0", "1", "2"])
@@ -21,69 +21,72 @@ class SlotPool:
     """
 
     def __init__(self) -> None:
-        self._held: dict[object, list[str]] = {}
+        self._assigned: dict[object, list[str]] = {}
         self._needed: dict[object, int] = {}
         self._homes: dict[object, list[str]] = {}
-        """Where the slots are that a job holds, or were, if they are gone."""
+        """Machines of the slots that a job holds or held."""
         self._lock = threading.Lock()
 
     def need(self, job: object, count: int) -> int:
-        """Note how many slots a job is going to hold; returns how many all jobs need together."""
+        """Record the number of slots that a job is going to hold. Return the number that all jobs need together."""
         with self._lock:
             self._needed[job] = count
             return sum(self._needed.values())
 
-    def need_no_more(self, job: object) -> None:
-        """The job goes on with the slots that it holds."""
+    def cancel_request(self, job: object) -> None:
+        """Record that the job needs no more slots than it holds."""
         with self._lock:
-            self._needed[job] = len(self._held.get(job, ()))
+            self._needed[job] = len(self._assigned.get(job, ()))
 
     def available(self, job: object, slots: Sequence[str]) -> list[str]:
-        """Those of `slots` that the job holds or could have."""
+        """Return the elements of `slots` that the job holds or could get."""
         with self._lock:
             return self._available(job, slots)
 
     def _available(self, job: object, slots: Sequence[str]) -> list[str]:
-        others = {slot for other, held in self._held.items() if other != job for slot in held}
+        others = {slot for other, assigned in self._assigned.items() if other != job for slot in assigned}
         return [slot for slot in slots if slot not in others]
 
     def place(
         self, job: object, count: int, slots: Sequence[str], machines: Mapping[str, str] | None = None
     ) -> list[str]:
-        """Give the job so many slots, in the order of its subtasks. What it holds stays where it is: what is warm is of use. In the
-        place of one that was lost comes one of the same machine, if there is any: its disk has what is warm there.
+        """Assign slots to the job, in the order of its subtasks.
+
+        The job keeps the slots that it holds, because their workers and local copies are warm. A lost slot is replaced by one of the same
+        machine
+        if possible, because its disk has the local copies.
 
         Args:
-            machines: by slot.
+            machines: machine of each slot.
 
         Raises:
-            NotEnoughSlots: fewer are left; the job holds what it held.
+            NotEnoughSlots: fewer slots are available. The job keeps the slots that it held.
         """
         with self._lock:
             available = self._available(job, slots)
             if len(available) < count:
                 raise NotEnoughSlots(
-                    f"the job needs {count} slots, {len(available)} of {len(slots)} are there for it",
+                    f"the job needs {count} slots, but only {len(available)} of {len(slots)} slots are available",
                     remedy="add workers or slots per worker, or lower the parallelism",
                 )
-            before = self._held.get(job, [])[:count]
+            before = self._assigned.get(job, [])[:count]
             free = dict.fromkeys(slot for slot in available if slot not in before)
-            there = set(available)
-            found = [slot if slot in there else None for slot in before] + [None] * (count - len(before))
+            still_available = set(available)
+            found = [slot if slot in still_available else None for slot in before] + [None] * (count - len(before))
             for index, home in enumerate(self._homes.get(job, [])[:count]):
                 at_home = (slot for slot in free if machines and machines.get(slot) == home)
                 if found[index] is None and (slot := next(at_home, None)) is not None:
                     del free[slot]
                     found[index] = slot
             rest = iter(free)
-            held = [next(rest) if slot is None else slot for slot in found]
-            self._homes[job] = [(machines or {}).get(slot, "") for slot in held]
-            self._held[job] = held
+            assigned = [next(rest) if slot is None else slot for slot in found]
+            self._homes[job] = [(machines or {}).get(slot, "") for slot in assigned]
+            self._assigned[job] = assigned
             self._needed[job] = count
-            return list(held)
+            return list(assigned)
 
     def release(self, job: object) -> None:
         with self._lock:
-            self._held.pop(job, None)
+            self._assigned.pop(job, None)
             self._homes.pop(job, None)
             self._needed.pop(job, None)

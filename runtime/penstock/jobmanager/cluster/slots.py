@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_PIPELINED_LEVELS = 16
-"""Tasks that may run in a slot at once: the pipelined runner has one for each level. An executor has so many cores per slot."""
+"""Maximum number of tasks that run in a slot at once. The pipelined runner has one for each level. An executor has that many cores for
+each slot.
+"""
 
 
 @dataclass(frozen=True)
 class ExecutorInfo:
-    """An executor that is registered with the driver."""
+    """Executor that is registered with the driver."""
 
     id: str
     host: str
@@ -19,13 +21,13 @@ class ExecutorInfo:
 
     @property
     def location(self) -> str:
-        """Spark's name for a task location on exactly this executor."""
+        """Return Spark's name for a task location on exactly this executor."""
         return f"executor_{self.host}_{self.id}"
 
 
 @dataclass(frozen=True)
 class Slot:
-    """A place in an executor.
+    """Slot of an executor.
 
     >>> Slot(ExecutorInfo("7", "10.0.0.1", 7079, slots=2), 1).id
     '7.1'
@@ -40,7 +42,7 @@ class Slot:
 
 
 def slots_of(executors: list[ExecutorInfo]) -> dict[str, Slot]:
-    """By id, in order.
+    """Return the slots by id, in order.
 
     >>> list(slots_of([ExecutorInfo("0", "a", 1, slots=2), ExecutorInfo("1", "a", 2)]))
     ['0.0', '0.1', '1.0']

@@ -1,9 +1,9 @@
-"""The cluster as Spark's driver sees it, in this process's JVM: executors that TaskManagers start register with it.
+"""The cluster of Spark's driver, in this process's JVM. Executors that TaskManagers start register with it.
 
-Spark has no cluster manager of its own here (`jvm/SlotCluster.java`): who starts executors is the owner's affair, `LocalCluster`
-for those of this machine, `ResourceManager` for deployed TaskManagers. So the JobManager is one process with one JVM under it.
-One executor has all slots of its TaskManager. Spark's own recovery is off (`spark.task.maxFailures=1`, no speculation): recovery
-is the JobMaster's.
+Spark uses no cluster manager of its kind here (`jvm/SlotCluster.java`). The owner of this object starts executors: `LocalCluster` on
+this machine, `ResourceManager` for deployed TaskManagers. So the JobManager is one process with one JVM as its child.
+One executor has all slots of its TaskManager. Spark's recovery is disabled (`spark.task.maxFailures=1`, no speculation), because the
+JobMaster recovers jobs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from penstock.jobmanager.cluster.spark_settings import (
     ClusterConfig,
     escaped,
     executor_environment,
-    is_for_the_start,
+    is_startup_setting,
     spark_settings,
 )
 from penstock.jobmanager.cluster.spark_sql import SparkSql
@@ -47,19 +47,19 @@ from penstock.jobmanager.failover.crash import TaskEnd
 from penstock.taskmanager.local_state.folders import LOCAL_DIR
 
 _EMBEDDED_EXECUTOR = "driver"
-"""Spark's name for the executor that is in the driver's JVM."""
+"""Spark's name for the executor in the driver's JVM."""
 EMBEDDED_MEMBER = "worker-0"
-"""The TaskManager of a cluster whose tasks run in the driver's JVM."""
-_MOST_TASKS = 4096
-"""Of a stage, which has one for each slot of its job."""
+"""TaskManager of a cluster whose tasks run in the driver's JVM."""
+_MAX_TASKS = 4096
+"""Maximum number of tasks of a stage, which has one task for each slot of its job."""
 _LOOPBACK = "127.0.0.1"
 _SHOWN = 2000
-"""Characters of what a JVM wrote that could not be started."""
+"""Number of characters to show of the output of a JVM that failed to start."""
 logger = logging.getLogger(__name__)
 
 
 class SparkCluster:
-    """The SparkContext of one JobManager, and who runs executors for it."""
+    """SparkContext of one JobManager, and the executors that run for it."""
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config
@@ -78,27 +78,27 @@ class SparkCluster:
         self._private_dir = tempfile.mkdtemp(prefix="private-", dir=config.local_dir)
         self.credentials = Credentials.create(config.secret, self._private_dir)
         self.output = ExecutorOutput(config.local_dir, EMBEDDED_MEMBER, config.log, config.redaction)
-        """What Python workers write, and the JVM, where tasks run in this one's."""
+        """Output of Python workers. If tasks run in the driver's JVM, it also contains the output of the JVM."""
         self.context: Any = None
         self.registry = Registry()
-        """The TaskManagers."""
+        """Registry of the TaskManagers."""
         self.embedded_slots = 0
-        """Of a cluster whose tasks run in the driver's JVM: as many as its owner says."""
+        """Number of slots, set by the owner, of a cluster whose tasks run in the driver's JVM."""
         self._launch: Launch | None = None
         self._epochs: Any = None
         self._executors: Any = None
         self._manager: Any = None
         self._failures: Any = None
         self.slots = SlotPool()
-        """Which job holds which, by id (see `slots.Slot`)."""
+        """Assignment of slots to jobs, by id (see `slots.Slot`)."""
         self.sql = SparkSql(self)
         """DataFrames on this cluster."""
 
     def start(self) -> None:
-        """Start JVM and SparkContext.
+        """Start the JVM and the SparkContext.
 
         Raises:
-            ClusterError: no usable Java, or the JVM did not start; with the end of its output.
+            ClusterError: no usable Java was found, or the JVM did not start. The error contains the end of its output.
         """
         java_home = find_java()
         os.environ["JAVA_HOME"] = java_home
@@ -123,14 +123,14 @@ class SparkCluster:
             )
         except Exception as error:
             raise ClusterError(
-                f"Spark's JVM could not be started with {java_home}: {error}{self._said()}",
-                remedy="see the lines above",
+                f"Spark's JVM could not be started with {java_home}: {error}{self._last_output()}",
+                remedy="the lines above have the output of the JVM",
             ) from error
         jvm = gateway.jvm
         self._quiet(jvm)
         jar = jvm_package.build_jar(gateway)
         jvm_package.add_to_driver(gateway, jar)
-        # The launcher has looked up what `spark.jars` and `spark.jars.packages` name.
+        # The launcher has resolved `spark.jars` and `spark.jars.packages`.
         given = jvm.java.lang.System.getProperty("spark.jars") or ""
         settings["spark.jars"] = ",".join(filter(None, [str(jar), given]))
         conf = SparkConf(loadDefaults=False).setMaster("penstock-embedded" if self.config.embedded else "penstock")
@@ -152,8 +152,8 @@ class SparkCluster:
     def _keep_output(self, output: IO[bytes]) -> None:
         copy_output(output, "", self.output.take)
 
-    def _said(self) -> str:
-        """What a JVM wrote that could not be started."""
+    def _last_output(self) -> str:
+        """Return the output of a JVM that failed to start."""
         written = b"".join(log.read(-_SHOWN, _SHOWN).data for log in (self.output.log, self.output.stdout))
         return f"\n{written.decode(errors='replace')}" if written else ""
 
@@ -170,18 +170,18 @@ class SparkCluster:
                 if option != class_archive.INCUBATING
             ],
             class_path=settings.get("spark.executor.extraClassPath", ""),
-            properties={key: value for key, value in settings.items() if is_for_the_start(key)},
+            properties={key: value for key, value in settings.items() if is_startup_setting(key)},
             environment=executor_environment(settings) | {"SPARK_USER": self.context.sparkUser()},
             python=self.config.python,
             library_path=settings.get("spark.executor.extraLibraryPath", ""),
         )
 
     def readings(self) -> str:
-        """What the driver's JVM says of itself, for `JvmReadings.parse`; empty: it does not run."""
+        """Return the metrics of the driver's JVM, for `JvmReadings.parse`. Empty: it does not run."""
         return "" if self.context is None else str(self._readings.text())
 
     def launch(self) -> Launch:
-        """Another executor, to be started by a TaskManager."""
+        """Return the settings of a new executor that a TaskManager starts."""
         assert self._launch is not None
         return msgspec.structs.replace(self._launch, executor_id=self.registry.new_executor_id())
 
@@ -191,20 +191,23 @@ class SparkCluster:
         jvm.org.apache.logging.log4j.core.config.Configurator.setRootLevel(level)
 
     def _silence(self) -> None:
-        """What Spark's threads cannot do any more as their pools go down is printed by Scala, past every logger."""
+        """Silence the JVM's standard error. Scala prints errors of threads whose pools shut down there, past every logger."""
         jvm = self._gateway.jvm
         jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
 
-    def _let_accumulators_go(self) -> None:
-        """PySpark's server for them looks once a second whether it is to end, and `stop` would wait for that. Until it looks the JVM may
-        have gone, which the server would print a traceback of."""
+    def _stop_accumulator_server(self) -> None:
+        """Shut down PySpark's server for accumulators without waiting for it.
+
+        The server checks once a second whether it must stop, and `stop` would wait for that check. The JVM may have ended before the check,
+        and the server would then print a traceback.
+        """
         server, self.context._accumulatorServer = self.context._accumulatorServer, None
         server.handle_error = _say_nothing
         server.server_shutdown = True
         threading.Thread(target=server.shutdown, name="accumulators-end", daemon=True).start()
 
     def _launch_environment(self, settings: dict[str, str]) -> dict[str, str]:
-        """Of the driver's JVM. Its settings are in a file, because anybody can read a command line."""
+        """Return the environment of the driver's JVM. A file contains the settings, because other users can read a command line."""
         path = Path(self._private_dir, "spark.properties")
         lines = (f"{escaped(key)}={escaped(value)}\n" for key, value in settings.items())
         write_private(path, "".join(lines).encode("ascii"))
@@ -214,13 +217,13 @@ class SparkCluster:
             of_workers = {LOCAL_DIR: state_folder(self.config.local_dir)} | executor_environment(settings)
         return of_workers | {
             "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(path))} --load-spark-defaults {given}",
-            # Else Spark looks for the machine's addresses.
+            # Without it, Spark looks up the machine's addresses.
             "SPARK_LOCAL_IP": _LOOPBACK,
             "SPARK_LOCAL_HOSTNAME": self.config.host,
         }
 
     def executors(self) -> list[ExecutorInfo]:
-        """Executors that are registered now, by id."""
+        """Return the registered executors, by id."""
         if self.config.embedded:
             return [ExecutorInfo(_EMBEDDED_EXECUTOR, self.config.host, 0, self.embedded_slots)]
         found = []
@@ -230,30 +233,30 @@ class SparkCluster:
         return sorted(found, key=lambda e: int(e.id) if e.id.isdigit() else -1)
 
     def all_slots(self) -> dict[str, Slot]:
-        """Slots of the executors that are registered now, by id."""
+        """Return the slots of the registered executors, by id."""
         return slots_of(self.executors())
 
     def workers(self) -> list[Worker]:
-        """TaskManagers that are there now, each with the slots that can take a task."""
+        """Return the connected TaskManagers, each with the slots that can take a task."""
         executors = {executor.id: executor for executor in self.executors()}
         found = []
         for member in self.registry.members():
             executor = executors.get(member.executor)
             port, slots = (0, ()) if executor is None else (executor.port, tuple(slots_of([executor])))
-            heard = int(time.time() * 1000) if self.config.embedded else member.last_heartbeat
-            found.append(Worker(member.id, member.host, port, slots, heard, member.heap))
+            last_heartbeat = int(time.time() * 1000) if self.config.embedded else member.last_heartbeat
+            found.append(Worker(member.id, member.host, port, slots, last_heartbeat, member.heap))
         return found
 
-    def look(self) -> tuple[list[Member], list[Member]]:
-        """TaskManagers whose executor the driver has now, and had not before; and those whose executor it has lost."""
-        return self.registry.seen({executor.id for executor in self.executors()})
+    def executor_changes(self) -> tuple[list[Member], list[Member]]:
+        """Return the TaskManagers whose executor has registered with the driver since the last call, and those whose executor was removed."""
+        return self.registry.compare_executors({executor.id for executor in self.executors()})
 
     def remove_executor(self, executor_id: str, why: str) -> None:
-        """It is known to have ended; the driver would notice it later, if the machine has gone with it."""
+        """Remove an executor that has ended. If its machine is lost, the driver would notice it only later."""
         self._manager.remove(self.context._jsc.sc(), executor_id, why)
 
     def wait_for_slots(self, count: int, timeout_s: float) -> dict[str, Slot]:
-        """Wait until there are `count` slots, at most `timeout_s`; returns those that are there."""
+        """Wait until `count` slots exist, at most `timeout_s` seconds. Return the existing slots."""
         deadline = time.monotonic() + timeout_s
         while True:
             slots = self.all_slots()
@@ -264,7 +267,7 @@ class SparkCluster:
     def run_epoch(
         self, commands: bytes, placement: list[Slot], functions: Any, *, job_id: str, pipelined: bool, group: str
     ) -> bytes:
-        """One epoch as one Spark job; see `jvm/Epoch.java`."""
+        """Run an epoch as one Spark job. See `jvm/Epoch.java`."""
         context = self.context._jsc.sc()
         locations = self._strings([slot.executor.location for slot in placement])
         slots = self._strings([slot.id for slot in placement])
@@ -272,7 +275,7 @@ class SparkCluster:
         return bytes(rows)
 
     def release_workers(self, job_id: str, locations: list[str]) -> None:
-        """Executors need no longer keep the Python workers of the job; see `jvm/HeldWorkers.java`. Does not wait."""
+        """Allow executors to end the Python workers of the job. See `jvm/HeldWorkers.java`. The call does not wait."""
         self._epochs.release(self.context._jsc.sc(), self._strings(locations), job_id)
 
     def _strings(self, values: list[str]) -> Any:
@@ -288,13 +291,13 @@ class SparkCluster:
         return array
 
     def running_tasks(self, group: str) -> list[tuple[int, int]]:
-        """Partition and stage (counted from 0 within its job) of the tasks of this group's job that run now."""
+        """Return partition and stage (counted from 0 within its job) of the running tasks of this group's job."""
         tracker, store = self.context.statusTracker(), self.context._jsc.sc().statusStore()
         found = []
         for job_id in tracker.getJobIdsForGroup(group):
             job = tracker.getJobInfo(job_id)
             for level, stage_id in enumerate(sorted(job.stageIds) if job is not None else ()):
-                tasks = store.taskList(stage_id, 0, _MOST_TASKS)
+                tasks = store.taskList(stage_id, 0, _MAX_TASKS)
                 for index in range(tasks.size()):
                     task = tasks.apply(index)
                     if task.status() == "RUNNING":
@@ -302,7 +305,7 @@ class SparkCluster:
         return sorted(found)
 
     def failures(self, group: str) -> list[TaskEnd]:
-        """What the tasks of this group's jobs have failed with so far, as far as Spark has told it already."""
+        """Return the failures of the tasks of this group's jobs that Spark has reported so far."""
         return [TaskEnd.parse(lines) for lines in self._failures.of(group)]
 
     def cancel(self, group: str) -> None:
@@ -310,7 +313,7 @@ class SparkCluster:
 
     @property
     def driver_pid(self) -> int:
-        """Process id of the driver's JVM."""
+        """Return the process id of the driver's JVM."""
         return int(self._gateway.jvm.java.lang.ProcessHandle.current().pid())
 
     def wait_for_driver(self) -> int:
@@ -320,7 +323,7 @@ class SparkCluster:
     def stop(self) -> None:
         if self.context is not None:
             self._silence()
-            self._let_accumulators_go()
+            self._stop_accumulator_server()
             self.context.stop()
             gateway, self.context = self._gateway, None
             gateway.shutdown()
@@ -343,7 +346,7 @@ def _say_nothing(*_: object) -> None: ...
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """Return a port that was free at the time of the call."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""What Spark is told: the settings of driver and executors, and which of them an executor gets before it can ask."""
+"""The settings of Spark's driver and executors, and the subset that an executor gets before it can request the others."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from penstock.taskmanager.exchange.segments import SEGMENT_BYTES
 
 HEAP = "spark.executor.memory"
 EXCHANGE_BYTES = 2 * 2**20
-"""What waits between two levels in the buffers of a sender, and as much in those of a receiver; at least two segments for
-each slot. With little a slow task slows its senders soon, and a barrier has little to wait for."""
+"""Size in bytes of a sender's buffers between two levels, and of a receiver's. Each slot has at least two segments. Small buffers slow down
+the senders of a slow task soon, so less data is ahead of a barrier.
+"""
 _ENVIRONMENT = "spark.executorEnv."
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
-"""Else the driver writes its settings before anything can be set."""
+"""Log level of the driver. Without it, the driver logs its settings before the level can be set."""
 _STARTUP = ("spark.auth", "spark.rpc", "spark.network", "spark.ssl", "spark.port.")
-"""Settings that begin so an executor needs before it can ask for the others, as those that end with `.port`. They are on its command
-line, which anybody can read: passwords and the secret are not among them."""
+"""Prefixes of settings that an executor needs before it can request the others, in addition to those that end with `.port`. They are on its
+command line, which other users can read, so they must not include passwords or the secret.
+"""
 _ALWAYS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -51,12 +53,12 @@ _ALWAYS = {
     "spark.storage.blockManagerHeartbeatTimeoutMs": "20000",
     "spark.rpc.askTimeout": "30s",
     "spark.python.worker.reuse": "true",
-    # Of several idle workers Spark would take the one that waits the longest, not the one that holds the state.
+    # If several workers are idle, Spark would use the one that is idle longest, and not the one that has the state.
     "spark.python.factory.idleWorkerMaxPoolSize": "1",
     "spark.python.daemon.module": "penstock.jobmanager.cluster.python_daemon",
     "spark.python.worker.faulthandler.enabled": "true",
     "spark.cleaner.periodicGC.interval": "10min",
-    # Rows are sent as they are written (jvm/PromptWriter.java): nothing has to look for those that wait.
+    # Rows are sent when they are written (jvm/PromptWriter.java), so no thread needs to search for waiting rows.
     "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "60000",
     "spark.shuffle.streaming.networkBufferSize": str(2 * SEGMENT_BYTES),
     "spark.shuffle.streaming.writerMaxMemory": str(EXCHANGE_BYTES),
@@ -65,27 +67,27 @@ _ALWAYS = {
     "spark.executorEnv.OMP_NUM_THREADS": "1",
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
 }
-"""Recovery, placement and the exchange are ours; nothing of Spark's own is shown or noted."""
+"""Settings that disable Spark's recovery, placement, UI and event log, because Penstock has its own."""
 _PROTECTION = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.ui.killEnabled": "false",
     "spark.shuffle.manager.incremental": "penstock.SealedShuffleManager",
 }
-"""Of driver and executors; stronger than settings of a job."""
+"""Settings of driver and executors that protect the cluster. They override settings of a job."""
 
 
 @dataclass
 class ClusterConfig:
-    """How the cluster is laid out."""
+    """Layout of the cluster."""
 
     host: str = "127.0.0.1"
     driver_port: int = 0
     block_manager_port: int = 0
     executor_memory_mb: int = DEFAULT_HEAP // MIB
-    """Heap of an executor, where its TaskManager does not say another."""
+    """Heap of an executor in MB, if its TaskManager does not set another."""
     driver_memory_mb: int = DEFAULT_DRIVER_HEAP // MIB
     secret: str = field(default_factory=new_secret)
-    """What the processes of the cluster prove to each other; see `credentials`."""
+    """Secret with which the processes of the cluster authenticate. See `credentials`."""
     local_dir: str = ""
     python: str = sys.executable
     python_path: list[str] = field(default_factory=list)
@@ -94,13 +96,13 @@ class ClusterConfig:
     extra_conf: dict[str, str] = field(default_factory=dict)
     app_name: str = "penstock"
     log: LogSettings = field(default_factory=LogSettings)
-    """How much of what executors write is kept, where this process starts them."""
+    """Limits of the log files of executors that this process starts."""
     redaction: Redaction = field(default_factory=Redaction)
     embedded: bool = False
-    """Tasks run in the driver's own JVM: it is the executor of all slots, and no other comes."""
+    """Whether tasks run in the driver's JVM. It is then the only executor and has all slots."""
 
-    def is_as_good_as(self, wanted: ClusterConfig) -> bool:
-        """A cluster that was started with this one does for the other, too."""
+    def satisfies(self, wanted: ClusterConfig) -> bool:
+        """Return whether a cluster with this config also satisfies the other config."""
         same = (
             *("host", "driver_port", "block_manager_port", "executor_memory_mb", "driver_memory_mb"),
             *("secret", "python", "environment", "extra_conf", "embedded"),
@@ -110,7 +112,10 @@ class ClusterConfig:
 
 
 def spark_settings(config: ClusterConfig, credentials: Credentials) -> dict[str, str]:
-    """All settings of the driver, by which executors go, too. Those of a job are stronger than ours, but for what protects the cluster."""
+    """Return all settings of the driver, which also apply to executors.
+
+    A job's settings override Penstock's, except those that protect the cluster.
+    """
     java_home = find_java()
     small = [] if config.embedded else class_archive.SMALL
     settings = _ALWAYS | {
@@ -127,7 +132,7 @@ def spark_settings(config: ClusterConfig, credentials: Credentials) -> dict[str,
     if extra_class_path:
         settings["spark.driver.extraClassPath"] = extra_class_path
     if config.embedded:
-        # Of DataFrames. Else there were as many tasks at once, with a Python worker for each, as there may be of jobs.
+        # Limit the tasks of DataFrames. Otherwise Spark would run as many at once as there are task slots, each with a Python worker.
         settings["spark.default.parallelism"] = str(max(2, os.cpu_count() or 1))
         settings["spark.sql.shuffle.partitions"] = str(4 * max(2, os.cpu_count() or 1))
     if config.driver_port:
@@ -157,14 +162,14 @@ def executor_environment(settings: dict[str, str]) -> dict[str, str]:
     return {key.removeprefix(_ENVIRONMENT): value for key, value in settings.items() if key.startswith(_ENVIRONMENT)}
 
 
-def is_for_the_start(key: str) -> bool:
+def is_startup_setting(key: str) -> bool:
     if key == "spark.authenticate.secret" or "password" in key.lower():
         return False
     return key.startswith(_STARTUP) or key.endswith(".port")
 
 
 def escaped(text: str) -> str:
-    r"""As a key or a value of a Java properties file.
+    r"""Return the text, escaped as a key or a value of a Java properties file.
 
     >>> print(escaped("=é"))
     \u003d\u00e9

@@ -1,8 +1,8 @@
-"""DataFrames beside epochs on one cluster: the session, and whose turn it is.
+"""DataFrames and epochs on one cluster: the session, and a lock that schedules them.
 
-An epoch's task must run where its state is. If tasks of a DataFrame had taken all of its executor's cores, it would be
-sent elsewhere after the locality wait. So they take turns: epochs share the cluster with each other (`shared`), a DataFrame
-has it alone (`exclusive`). Whoever waits for it alone goes first, or a job of short epochs would never let it in.
+A task of an epoch must run on the executor with its state. If DataFrame tasks occupied all cores of the executor, Spark would send the
+task to another one after the locality wait. So they take turns: epochs share the cluster with each other (`shared`), and a DataFrame
+has it exclusively (`exclusive`). An exclusive request takes precedence, otherwise a job of short epochs would never let it run.
 """
 
 from __future__ import annotations
@@ -10,23 +10,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.cluster.spark_cluster import SparkCluster
+    from collections.abc import Sized
+
+    from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 
 POLL_S = 0.5
-"""How often one who waits looks whether it is still wanted."""
+"""Interval at which a waiting caller checks whether its request is still needed, in seconds."""
 
 
-class Turns:
-    """A lock with many sharers or one owner; owners that wait go before new sharers.
+class SharedLock:
+    """Lock with many sharers or one owner. A waiting owner takes precedence over new sharers.
 
-    >>> turns = Turns()
-    >>> with turns.shared(), turns.shared(): pass
-    >>> with turns.exclusive() as leave:
+    >>> access_lock = SharedLock()
+    >>> with access_lock.shared(), access_lock.shared(): pass
+    >>> with access_lock.exclusive() as leave:
     ...     leave()
-    ...     with turns.shared() as holds:
+    ...     with access_lock.shared() as holds:
     ...         print(holds)
     True
     """
@@ -39,7 +41,7 @@ class Turns:
 
     @contextmanager
     def shared(self, is_wanted: Callable[[], bool] = lambda: True) -> Iterator[bool]:
-        """Gives True when it holds; False when `is_wanted` said no before its turn came."""
+        """Acquire the lock shared. Yield True, or False if `is_wanted` returned False before the lock was acquired."""
         with self._condition:
             while (self._owner or self._owners_waiting) and is_wanted():
                 self._condition.wait(POLL_S)
@@ -54,7 +56,9 @@ class Turns:
 
     @contextmanager
     def exclusive(self) -> Iterator[Callable[[], None]]:
-        """Gives what ends it before its block does, from any thread: one who does not come back must not keep all others out."""
+        """Acquire the lock exclusively. Yield a function that releases it early from any thread, so that a stuck owner does not block
+        others.
+        """
         turn = object()
         with self._condition:
             self._owners_waiting += 1
@@ -74,17 +78,28 @@ class Turns:
                 self._condition.notify_all()
 
 
-class SparkSql:
-    """One per cluster; made when the first job needs it. Thread-safe."""
+class SqlCluster(Protocol):
+    """The part of a `SparkCluster` that its SparkSession needs."""
 
-    def __init__(self, cluster: SparkCluster) -> None:
+    config: ClusterConfig
+
+    context: Any
+    """The SparkContext. It exists as soon as the cluster has started."""
+
+    def all_slots(self) -> Sized: ...
+
+
+class SparkSql:
+    """SparkSession of a cluster, which the first job that needs it creates. Thread-safe."""
+
+    def __init__(self, cluster: SqlCluster) -> None:
         self._cluster = cluster
         self._session: Any = None
         self._lock = threading.Lock()
-        self.turns = Turns()
+        self.access_lock = SharedLock()
 
     def session(self) -> Any:
-        """The SparkSession over the cluster's context."""
+        """Return the SparkSession of the cluster's context."""
         with self._lock:
             if self._session is None:
                 from pyspark.sql import SparkSession
@@ -102,11 +117,11 @@ class SparkSql:
             "spark.sql.shuffle.partitions": slots,
             "spark.sql.leafNodeDefaultParallelism": slots,
             "spark.sql.streaming.stopTimeout": "20s",
-            # Listing files is the driver's work: it must not take a slot while an epoch runs.
+            # List files in the driver, so that listing takes no slot while an epoch runs.
             "spark.sql.sources.parallelPartitionDiscovery.threshold": str(2**31 - 1),
         }
 
     @contextmanager
     def exclusive(self) -> Iterator[Callable[[], None]]:
-        with self.turns.exclusive() as leave:
+        with self.access_lock.exclusive() as leave:
             yield leave

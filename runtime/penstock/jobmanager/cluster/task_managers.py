@@ -1,8 +1,8 @@
-"""TaskManagers as REST shows them: what the cluster knows of its workers, put together with what jobs say of their slots.
+"""TaskManagers in the REST API: the cluster's data about workers, joined with the slots of jobs.
 
-A TaskManager is a Spark worker with its executor, in which all its slots are. Spark knows which there are and when they were last
-heard of; what their machine has is told by the Python workers with their acks, so it is known of machines that a job has
-run on.
+A TaskManager has one executor, which has all its slots. The registry (`members.registry`) contains the TaskManagers and their last
+heartbeats. The Python workers report the hardware of their machine with their acknowledgements, so it is known only for machines on
+which a job has run.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from penstock.taskmanager.hardware import Hardware
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker that is registered.
+    """Worker that is registered.
 
     Attributes:
-        port: of its RPC.
-        slots: their names in the cluster; those that can take a task now.
+        port: port of its RPC.
+        slots: names, in the cluster, of the slots that can take a task now.
         last_heartbeat: ms since the epoch.
-        heap: memory of its executor (bytes); 0: it has none.
+        heap: memory of its executor in bytes, or 0 if it has none.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class SlotUse:
-    """A slot of a job: where it is, and what its Python workers said last; `memory_used` (bytes) and `cpu_seconds` are theirs."""
+    """Slot of a job: its worker, and the last report of its Python workers. `memory_used` (bytes) and `cpu_seconds` are their sums."""
 
     job_id: str
     task_manager: str
@@ -46,7 +46,7 @@ class SlotUse:
 
 
 def hardware_of(workers: Sequence[Worker], uses: Sequence[SlotUse]) -> dict[str, Hardware]:
-    """What is known of machines, by host."""
+    """Return the known hardware of machines, by host."""
     host_of = {worker.id: worker.host for worker in workers}
     return {
         host_of[use.task_manager]: use.hardware
@@ -61,11 +61,12 @@ def describe_cluster(
     machines: Mapping[str, Hardware],
     memory: Mapping[str, int] | None = None,
 ) -> facts.Cluster:
-    """
+    """Return the cluster with its TaskManagers.
+
     Args:
-        uses: the slots of all jobs; those in workers that are gone count for nothing.
+        uses: slots of all jobs. Slots in workers that no longer exist are ignored.
         machines: hardware by host.
-        memory: how the memory of each worker is shared out.
+        memory: memory parts of each worker.
 
     >>> workers = [Worker("w1", "10.0.0.1", 7079, ("0", "1")), Worker("w2", "10.0.0.2", 7079, ("2",))]
     >>> cluster = describe_cluster(workers, [SlotUse("a", "w1"), SlotUse("b", "w1")], {})

@@ -1,7 +1,7 @@
-"""Whether a deployed worker is alive and of use, for whoever restarts and counts workers: `/healthz` and `/readyz`.
+"""Health checks of a deployed worker, for Kubernetes and the operator: `/healthz` and `/readyz`.
 
-Answers are of one line and need no secret. A connection has two seconds, however slowly it sends; nothing is read beyond the
-request's head.
+Responses have one line and need no secret. A connection ends after 2 s, even if the client sends slowly. The server reads only the
+head of a request.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ import socket
 import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 from penstock.common.config import options
 from penstock.common.configuration import Configuration
 
 PATIENCE_S = 2.0
+MAX_CONNECTIONS = 64
+"""Maximum number of simultaneous connections. Others are closed at once. Each has a thread for at most `PATIENCE_S` seconds."""
 PORT_VARIABLE = "PENSTOCK_WORKER_HEALTH_PORT"
-"""By it the operator tells engines where to answer: those that do not know it yet would refuse a key."""
+"""Environment variable in which the operator sets the port. Older engines would refuse a setting that they do not know."""
 
 
 def health_port(settings: Configuration) -> int:
-    """Where a worker answers; -1: nowhere.
+    """Return the port of a worker's health checks, or -1 if they are disabled.
 
     Raises:
-        InvalidJob: what is set is no port.
+        InvalidJob: the setting is not a valid port.
     """
     option, given = options.WORKER_HEALTH_PORT, os.environ.get(PORT_VARIABLE)
     if given and not settings.contains_key(option.key):
@@ -34,12 +37,12 @@ def health_port(settings: Configuration) -> int:
 
 
 class WorkerHealth:
-    """Answers until the process ends.
+    """Server of health checks, which runs until the process ends.
 
     Args:
-        port: on all addresses; 0: any that is free.
-        is_alive: the worker's loop turns.
-        is_ready: it is registered with a master.
+        port: port on all addresses. 0: any free port.
+        is_alive: function that returns whether the worker's loop runs.
+        is_ready: function that returns whether the worker is registered with a master.
     """
 
     def __init__(self, port: int, is_alive: Callable[[], bool], is_ready: Callable[[], bool]) -> None:
@@ -72,11 +75,26 @@ class WorkerHealth:
             def log_message(self, format: str, *args: object) -> None:
                 pass
 
+        places = threading.BoundedSemaphore(MAX_CONNECTIONS)
+
         class Server(ThreadingHTTPServer):
             daemon_threads = True
+            request_queue_size = MAX_CONNECTIONS  # a probe that does not fit into the queue is delayed by a second
+
+            def process_request(self, request: Any, client_address: Any) -> None:
+                if places.acquire(blocking=False):
+                    super().process_request(request, client_address)
+                else:
+                    self.shutdown_request(request)
+
+            def process_request_thread(self, request: Any, client_address: Any) -> None:
+                try:
+                    super().process_request_thread(request, client_address)
+                finally:
+                    places.release()
 
             def handle_error(self, request: object, client_address: object) -> None:
-                pass  # who hangs up or sends what is no HTTP is of no interest
+                pass  # ignore a client that closes the connection or does not send HTTP
 
         self._server = Server(("", port), Handler)
 

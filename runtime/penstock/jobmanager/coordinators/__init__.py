@@ -1,1 +1,1 @@
-"""The JobManager's half of sources and sinks: splits, watermark alignment, commits. They call the user's code."""
+"""The JobManager's part of sources and sinks: splits, watermark alignment and commits. This package calls the user's code."""

@@ -1,13 +1,17 @@
-"""Calls of sinks' committers, which are the user's and run in the JobManager: none of them holds the job for ever.
+"""Calls of sinks' committers, which are user code and run in the JobManager. A call that hangs does not block the job forever.
 
-The problem. As with enumerators (`enumerator_calls`): a thread that hangs cannot be killed. But commits run beside the epochs, and
-such a thread may come back much later, when the next attempt has committed what was promised and goes on. The commit that it
-is in the middle of does no harm, for commits are idempotent; those that it would go on with must not follow.
+Problem. A thread that hangs cannot be killed (see `enumerator_calls`). In addition, commits run in parallel with the
+epochs. A hanging thread may return much later, after the next attempt has made the promised commits and continues. The commit that it
+is executing is harmless, because commits are idempotent. It must not start the commits after it.
 
-The way. The committers of an attempt form a crew with a thread of its own. When a call is past its limit, which fails the attempt with the stack of
-that thread, or the job must end, the crew is given up as a whole: its committers are fenced off (`Committer.give_up`, looked at between two
-committables), what waits for its thread is cancelled, what it does on the cluster is interrupted. The next attempt makes
-another crew.
+Solution. The committers of an attempt form a crew with its own thread. A crew is abandoned as a whole if a call exceeds its time
+limit, or if the job must end. A call over its limit fails the attempt with the stack of the thread. Abandoning a crew has these steps:
+
+- Its committers are fenced (`Committer.give_up`). They check this between two committables.
+- The work that waits for its thread is cancelled.
+- Its operations on the cluster are interrupted.
+
+The next attempt creates a new crew.
 """
 
 from __future__ import annotations
@@ -20,12 +24,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from penstock.common.errors import EpochFailed
-from penstock.connectors.sink import Committer
+from penstock.connectors.core.sink import Committer
 from penstock.jobmanager.coordinators.work_thread import WorkThread
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.taskmanager.watching.watchdog import timeout_failure, whereabouts
 
-_REMEDY = "see why this line does not return, or raise penstock.sink.commit-timeout; the next attempt commits once more"
+_REMEDY = "check why this line does not return, or raise penstock.sink.commit-timeout. The next attempt commits again"
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
@@ -33,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Target:
-    """A sink, for messages."""
+    """Sink, for messages."""
 
     name: str
     location: str
@@ -44,14 +48,14 @@ class _Call:
     target: Target
     step: str
     since: float
-    """On the monotonic clock, s."""
+    """Start on the monotonic clock, in seconds."""
 
 
 class CommitterCalls:
-    """One crew.
+    """Crew of committers with one thread.
 
     Args:
-        limit_s: how long a call may take, s; 0: for ever.
+        limit_s: time limit of a call, in seconds. 0: no limit.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -60,52 +64,52 @@ class CommitterCalls:
         self._call: _Call | None = None
         self._futures: list[Future[None]] = []
         self.committers: dict[str, Committer] = {}
-        """By uid."""
+        """Committers by uid."""
         self.is_given_up = False
 
     @property
     def calling(self) -> str:
-        """Name of the sink whose committer is being called now; empty: none is. From any thread."""
+        """Return the name of the sink whose committer is being called, or an empty string. Any thread may call it."""
         call = self._call
         return "" if call is None else call.target.name
 
     def submit(self, work: Callable[[], None]) -> Future[None]:
-        """Have the thread do it, after what it was given before."""
+        """Run the work in the thread, after the work that was submitted before."""
         future = self._thread.submit(work)
         self._futures = [*(other for other in self._futures if not other.done()), future]
         return future
 
     def call(self, target: Target, step: str, call: Callable[[], T]) -> T:
-        """What `call` gives; on the thread. `step`: what it does, in words.
+        """Return the result of `call`, in the crew's thread. `step` describes the call for messages.
 
         Raises:
-            EpochFailed: the crew is given up.
+            EpochFailed: the crew is abandoned.
         """
         if self.is_given_up:
-            raise EpochFailed(f"{step} was not begun: the attempt is over")
+            raise EpochFailed(f"{step} did not start, because the attempt has ended")
         self._call = _Call(target, step, time.monotonic())
         try:
             return call()
         finally:
             self._call = None
 
-    def look(self) -> None:
-        """From the JobMaster's thread, every now and then.
+    def check_time_limit(self) -> None:
+        """Check the time limit. The JobMaster's thread calls it regularly.
 
         Raises:
-            JobFailed: the call that runs has taken too long; the crew is given up.
+            JobFailed: the running call exceeded its limit. The crew is abandoned.
         """
         call = self._call
         if call is None or not self._limit_s or time.monotonic() - call.since < self._limit_s:
             return
         where = whereabouts(self._thread.ident, call.step, self._limit_s, call.target.name, call.target.location)
-        if self._call is not call:  # it has come back meanwhile
+        if self._call is not call:  # the call returned in the meantime
             return
         self.give_up()
         raise JobFailed(timeout_failure(where, self._limit_s, _REMEDY))
 
     def give_up(self) -> None:
-        """Leave the thread behind where it stands; nothing more is begun on it."""
+        """Abandon the thread, and start no more work on it."""
         self.is_given_up = True
         name = self.calling
         for committer in self.committers.values():
@@ -116,14 +120,14 @@ class CommitterCalls:
         for committer in self.committers.values():
             try:
                 committer.interrupt()
-            except Exception as error:  # the cluster has gone before
+            except Exception as error:  # the cluster stopped before
                 logger.info("a commit could not be interrupted: %s", error)
         self._thread.close()
 
     def close(self) -> None:
-        """The thread ends after what it was given; there is another one for what comes yet."""
+        """End the thread after its pending work. Later work gets a new thread."""
         for committer in self.committers.values():
-            closing = getattr(committer, "close", None)  # a committer may have the methods without the class
+            closing = getattr(committer, "close", None)  # a committer may implement the methods without the base class
             if closing is not None:
                 self._thread.submit(closing)
         self._thread.close()
@@ -131,7 +135,7 @@ class CommitterCalls:
 
 
 def _log_return(name: str, done: Future[None]) -> None:
-    """Nobody asks for its result any more."""
+    """Log the result of an abandoned call, which has no waiting caller."""
     error = done.exception()
-    came = "has been carried out after all" if error is None else f"has come back: {error}"
-    logger.warning("the commit of sink %r that was given up %s", name, came)
+    came = "completed later" if error is None else f"failed later: {error}"
+    logger.warning("the abandoned commit of sink %r %s", name, came)

@@ -1,11 +1,11 @@
-"""Calls of a source's enumerator, which is the user's and runs in the JobManager: none of them holds the job for ever.
+"""Calls of a source's enumerator, which is user code and runs in the JobManager. A call that hangs does not block the job forever.
 
-The problem. A listing that does not come back, or a lock in somebody's client, would keep the JobMaster's thread: no checkpoint,
-no failure, no request answered. A thread cannot be killed.
+Problem. A listing that does not return, or a deadlock in a client library, would block the JobMaster's thread. It could then take no
+checkpoint, handle no failure and respond to no request. A thread cannot be killed.
 
-The way. The calls run one after the other on a thread of their own, and the JobMaster waits for each of them: until its
-time is over, which fails the attempt with the stack of that thread, or until the job must end. Then the thread is left
-behind, and the enumerator with it; the next attempt makes another one.
+Solution. The calls run one after the other in a separate thread, and the JobMaster waits for each. It stops waiting in two cases. A call
+that exceeds its time limit fails the attempt with the stack of the thread. The other case is that the job must end. The JobMaster then
+abandons the thread and the enumerator, and the next attempt creates a new enumerator.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from penstock.jobmanager.failover.failures import JobFailed
 from penstock.taskmanager.watching.watchdog import timeout_failure, whereabouts
 
 POLL_S = 0.2
-_REMEDY = "see why this line does not return, or raise penstock.source.enumerator-timeout"
+_REMEDY = "check why this line does not return, or raise penstock.source.enumerator-timeout"
 
 T = TypeVar("T")
 
 
 class EnumeratorCalls:
-    """Of one source.
+    """Calls of one source's enumerator.
 
     Args:
-        name: of the source, with `location` for messages.
-        limit_s: how long a call may take, s; 0: for ever.
+        name: name of the source, for messages, as is `location`.
+        limit_s: time limit of a call, in seconds. 0: no limit.
     """
 
     def __init__(self, name: str, location: str, limit_s: float) -> None:
@@ -43,19 +43,19 @@ class EnumeratorCalls:
         self._current: Future[Any] | None = None
         self._given_up: Future[Any] | None = None
         self.is_stuck = False
-        """The last call has not come back: its enumerator must not be used any more."""
+        """Whether the last call has not returned. Its enumerator must not be used any more."""
 
     def __call__(self, call: Callable[[], T], step: str, limit_s: float | None = None) -> T:
-        """What `call` gives; from the JobMaster's thread.
+        """Return the result of `call`. The JobMaster's thread calls it.
 
         Args:
-            step: what it does, in words, for messages.
-            limit_s: None: that of all.
+            step: description of the call, for messages.
+            limit_s: time limit in seconds. None: the limit of all calls.
 
         Raises:
-            UserFunctionError: the enumerator raised.
-            JobFailed: it has not come back in its time.
-            EpochFailed: the job must end and it does not come back.
+            UserFunctionError: the enumerator raised an exception.
+            JobFailed: the call exceeded its limit.
+            EpochFailed: the job must end, and the call does not return.
         """
         if self.is_stuck:
             self._thread, self.is_stuck = WorkThread("penstock-enumerator"), False
@@ -77,7 +77,7 @@ class EnumeratorCalls:
             return future.result()
 
     def give_up(self) -> None:
-        """Wait no longer for the call there is now, if there is one: the job must end (from another thread)."""
+        """Stop waiting for the current call, because the job must end. Another thread calls it."""
         self._given_up = self._current
 
     def close(self) -> None:

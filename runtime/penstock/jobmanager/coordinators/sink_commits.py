@@ -1,7 +1,8 @@
-"""Carries out the commits of transactional sinks (K6, K7). What must be committed when, the checkpoint package says.
+"""The execution of the commits of transactional sinks. The checkpoint package decides what must be committed and when.
 
-Commits run on a thread of their own, in the order of their checkpoints; every one is idempotent, and a failed one fails
-the job over, which commits again from the manifest that promised it. So does one that does not return (`committer_calls`).
+Commits run in a separate thread, in the order of their checkpoints. Every commit is idempotent. A failed commit fails the job over,
+and the next attempt commits again from the manifest that promised it. A commit that does not return has the same effect
+(`committer_calls`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 
 from penstock.common.errors import EpochFailed, SinkError
 from penstock.common.program.user_frames import naming, raised
-from penstock.connectors.sink import CommitEnvironment, Sink
+from penstock.connectors.core.sink import CommitEnvironment, Sink
 from penstock.graph.job_graph import JobGraph
 from penstock.jobmanager.coordinators.committer_calls import CommitterCalls, Target
 
@@ -24,17 +25,17 @@ Committables = Mapping[str, list[Any]]
 
 POLL_S = 0.2
 INTERRUPT_S = 2.0
-"""How long a commit that was interrupted may take to give up."""
+"""Time in seconds that an interrupted commit has to stop."""
 
 logger = logging.getLogger(__name__)
 
 
 class SinkCommits:
-    """One per job; called from the JobMaster's thread.
+    """Commits of one job. The JobMaster's thread calls it.
 
     Args:
-        object_store_options: fsspec's, of the job's settings.
-        limit_s: how long one call of a committer may take, s; 0: for ever.
+        object_store_options: fsspec options from the job's settings.
+        limit_s: time limit of a call of a committer, in seconds. 0: no limit.
     """
 
     def __init__(self, job_id: str, object_store_options: dict[str, Any], limit_s: float = 0.0) -> None:
@@ -56,19 +57,19 @@ class SinkCommits:
         environment: CommitEnvironment,
         restored: CommitEnvironment | None = None,
     ) -> None:
-        """Commit once more what the restored manifest promised, and discard what no snapshot names.
+        """Repeat the commits that the restored manifest promised, and discard output that no snapshot references.
 
         Args:
             promised: committables of the restored manifest, by uid.
             referenced: committables of every snapshot that may still be restored.
-            attempt: leader epoch of the attempt that begins; pieces of later ones are not ours to remove.
-            environment: for the commits of this attempt.
-            restored: for what is promised, whose files lie with the restored manifest.
+            attempt: leader epoch of the attempt that begins. Output of later attempts must not be removed.
+            environment: environment for the commits of this attempt.
+            restored: environment for the promised commits, whose files are in the directory of the restored manifest.
 
         Raises:
-            SinkError: a promised commit cannot be carried out.
-            JobFailed: a call has not come back in its time.
-            EpochFailed: it was given up.
+            SinkError: a promised commit failed.
+            JobFailed: a call exceeded its time limit.
+            EpochFailed: the calls were abandoned.
         """
         self.wait()
         for node in graph.operators:
@@ -81,7 +82,7 @@ class SinkCommits:
         self._discard(referenced, attempt)
 
     def _make_committers(self) -> None:
-        """Those there are not yet: none, after a crew was given up."""
+        """Create the missing committers. An abandoned crew is replaced, so all its committers are missing."""
         if self._calls.is_given_up:
             self._calls = CommitterCalls(self._limit_s)
         for uid, (sink, target) in self._sinks.items():
@@ -99,27 +100,27 @@ class SinkCommits:
             calls.committers[uid] = committer
 
     def warn_of_repeats(self) -> None:
-        """Once: barriers do not hold records back, and what commits by checkpoints promises more than the job can keep."""
+        """Warn once that at-least-once checkpoints do not hold records back, so an exactly-once sink cannot keep its guarantee."""
         if not self._has_warned:
             self._has_warned = True
             for uid in self._calls.committers:
                 logger.warning(
-                    "sink %r is exactly-once, and execution.checkpointing.mode is AT_LEAST_ONCE: after a failure records "
-                    "come again that it has committed",
+                    "sink %r is exactly-once, but execution.checkpointing.mode is AT_LEAST_ONCE. After a failure, the job can write "
+                    "records again that the sink has committed",
                     self._sinks[uid][1].name,
                 )
 
     def end(self, unconfirmed: Committables, needed: Committables, attempt: int) -> None:
-        """The job is over, its tasks are gone: remove what it wrote and no snapshot can make visible any more.
+        """Remove output that no snapshot can make visible any more. The job has ended, and so have its tasks.
 
         Args:
-            unconfirmed: what was pre-committed and may not have been committed.
+            unconfirmed: committables that were pre-committed and may not have been committed.
             needed: committables of every snapshot that may still be restored.
-            attempt: the last one.
+            attempt: number of the last attempt.
 
         Raises:
             SinkError: a target cannot be written to.
-            JobFailed, EpochFailed: as `begin_attempt`.
+            JobFailed, EpochFailed: as in `begin_attempt`.
         """
         self._given_up.clear()
         self._make_committers()
@@ -143,7 +144,7 @@ class SinkCommits:
             except BaseException as error:
                 raise SinkError(
                     f"unfinished pieces of sink {target.name!r} cannot be removed: {raised(error)}",
-                    remedy="check that the target can be written",
+                    remedy="check that the target is writable",
                     operator=target.name,
                     location=target.location,
                 ) from error
@@ -153,7 +154,7 @@ class SinkCommits:
             committer.environment = environment
 
     def commit(self, checkpoint_id: int, commits: Committables) -> None:
-        """Commit in the background what a completed checkpoint promised."""
+        """Commit in the background the committables that a completed checkpoint promised."""
         calls = self._calls
         self._running.append((checkpoint_id, calls.submit(lambda: self._commit(calls, commits))))
 
@@ -179,38 +180,38 @@ class SinkCommits:
 
     @property
     def committing(self) -> str:
-        """Name of the sink whose commit is being carried out now; empty: none is. From any thread."""
+        """Return the name of the sink whose commit is running, or an empty string. Any thread may call it."""
         return self._calls.calling
 
     @property
     def is_idle(self) -> bool:
-        """Nothing is left to be committed, and `take_confirmed` has told of all of it."""
+        """Return whether no commits are pending and `take_confirmed` has returned all of them."""
         return not self._running
 
     def take_confirmed(self) -> list[int]:
-        """Checkpoints whose commits have been carried out since the last call.
+        """Return the checkpoints whose commits have succeeded since the last call.
 
         Raises:
-            SinkError: one could not.
-            JobFailed: one has not come back in its time.
+            SinkError: a commit failed.
+            JobFailed: a commit exceeded its time limit.
         """
         done = [(checkpoint_id, future) for checkpoint_id, future in self._running if future.done()]
         for _, future in done:
             future.result()
         self._running = [entry for entry in self._running if entry not in done]
-        self._look()
+        self._check_time_limit()
         return [checkpoint_id for checkpoint_id, _ in done]
 
-    def _look(self) -> None:
-        """A crew that is given up leaves nothing to wait for: the next attempt commits what its manifest promises."""
+    def _check_time_limit(self) -> None:
+        """Check the time limit. If the crew is abandoned, drop its commits, because the next attempt commits what its manifest promises."""
         try:
-            self._calls.look()
+            self._calls.check_time_limit()
         finally:
             if self._calls.is_given_up:
                 self._running = []
 
     def abort(self, unconfirmed: Committables, promised: Committables) -> None:
-        """An attempt has ended: what it pre-committed and no manifest promised will never be committed."""
+        """Abort the pre-committed output of an attempt that ended, except the output that a manifest promised."""
         for uid, items in unconfirmed.items():
             kept = list(promised.get(uid, ()))
             lost = [item for item in items if item not in kept]
@@ -227,23 +228,23 @@ class SinkCommits:
             )
 
     def wait(self) -> None:
-        """Wait for running commits; failures are left to whoever looks (a failover commits again).
+        """Wait for running commits. Ignore their failures, because a failover commits again.
 
         Raises:
-            JobFailed: one has not come back in its time.
-            EpochFailed: they were given up.
+            JobFailed: a commit exceeded its time limit.
+            EpochFailed: the commits were abandoned.
         """
         self._await([future for _, future in self._running])
         self._running = []
 
     def drain(self) -> None:
-        """Wait for running commits; raises what one failed with, and as `wait`."""
+        """Wait for running commits. Raise the error of a failed one, or the errors of `wait`."""
         self._await([future for _, future in self._running])
         for _, future in self._running:
             future.result()
 
     def _do(self, work: Callable[[CommitterCalls], None]) -> None:
-        """On the thread, and wait for it; raises what it raises, and as `wait`."""
+        """Run the work in the thread and wait for it. Raise its error, or the errors of `wait`."""
         calls = self._calls
         future = calls.submit(lambda: work(calls))
         self._await([future])
@@ -253,16 +254,16 @@ class SinkCommits:
         while wait(futures, POLL_S).not_done:
             if self._given_up.is_set():
                 raise EpochFailed(f"the commit of sink {self.committing!r} was given up")
-            self._look()
+            self._check_time_limit()
 
     def give_up(self) -> None:
-        """Wait for no commit any longer: the job must end (from another thread)."""
+        """Stop waiting for commits, because the job must end. Another thread calls it."""
         self._given_up.set()
 
     def close(self, patience_s: float = 30.0) -> list[int]:
-        """Wait for running commits, but not for ever; the checkpoints whose commits have been carried out.
+        """Wait for running commits for a limited time. Return the checkpoints whose commits have succeeded.
 
-        What is not confirmed keeps its checkpoint.
+        Checkpoints with unconfirmed commits are kept.
         """
         running, self._running = self._running, []
         futures = [future for _, future in running]
@@ -271,8 +272,8 @@ class SinkCommits:
             pass
         if self.committing:
             logger.warning(
-                "the job is over and the commit of sink %r does not return: its Spark jobs are cancelled; what it does in this "
-                "process cannot be ended but with the process. Its checkpoint stays, so that it can be carried out once more",
+                "the job has ended, but the commit of sink %r does not return. Its Spark jobs are cancelled, and its other work "
+                "ends only with this process. Its checkpoint is kept, so that the commit can be repeated",
                 self.committing,
             )
             self._calls.give_up()

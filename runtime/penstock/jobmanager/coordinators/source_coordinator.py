@@ -1,11 +1,11 @@
-"""Splits of one source: discovery, assignment to subtasks, positions. The JobManager's half of a source (FLIP-27).
+"""The splits of one source: discovery, assignment to subtasks, and positions. It is the JobManager's part of a source (FLIP-27).
 
-Positions live here and in checkpoints only. An ack of an epoch brings the position each reader reached; a checkpoint
-takes them as they are after the epoch that ended with its barrier, so they agree with the operators' state. A new attempt
-assigns every unfinished split anew, from its position, at whatever parallelism the source then has.
+Positions exist only here and in checkpoints. The acknowledgement of an epoch contains the position that each reader reached. A
+checkpoint stores the positions after the epoch that its barrier ended, so they match the state of the operators. A new attempt assigns
+every unfinished split again, from its position, with the current parallelism of the source.
 
-A split that was read to its end is dropped, unless the enumerator could find it again and does not say that it remembers by
-itself (`SplitEnumerator.forgets_finished`): of such a split the id is kept. No epoch looks at more than what changed in it.
+A split that was read to its end is removed. The coordinator keeps its id if the enumerator could discover it again and does not
+remember it itself (`SplitEnumerator.forgets_finished`). The work of an epoch depends only on the splits that changed in it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from penstock.checkpoint.files.manifest import SourceState, SplitPosition
 from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.checkpoint.store.object_store import join_url
 from penstock.common.watermark_strategy import WatermarkAlignment
-from penstock.connectors.feedback import FeedbackEnumerator, FeedbackSource
-from penstock.connectors.source import EnumeratorContext, Source, Split, SplitEnumerator
+from penstock.connectors.core.source import EnumeratorContext, Source, Split, SplitEnumerator
+from penstock.connectors.simple.feedback import FeedbackEnumerator, FeedbackSource
 from penstock.jobmanager.coordinators.enumerator_calls import EnumeratorCalls
 from penstock.jobmanager.coordinators.watermark_alignment import AlignedSource
 from penstock.records.batch import MIN_TIMESTAMP
@@ -33,7 +33,9 @@ DISCOVERING = "discovering splits"
 NOTING = "noting a split that is finished"
 SNAPSHOTTING = "taking a snapshot"
 CLOSING = "closing"
-TAKING_ROWS = "taking what goes round"
+_LONG_AGO = -(1 << 62)
+"""Time on the monotonic clock before any other time, because the clock may have started just now."""
+TAKING_ROWS = "taking feedback records"
 
 
 @dataclass
@@ -52,10 +54,10 @@ class _Tracked:
 
 
 class SourceCoordinator:
-    """One per source of the job; called from the JobMaster's thread.
+    """Coordinator of one source. The JobMaster's thread calls it.
 
     Args:
-        call_limit_s: how long a call of the enumerator may take, s; 0: for ever.
+        call_limit_s: time limit of a call of the enumerator, in seconds. 0: no limit.
     """
 
     def __init__(
@@ -75,10 +77,10 @@ class SourceCoordinator:
         self._call = EnumeratorCalls(name, location, call_limit_s)
         self.source = source.with_object_store_options(object_store_options or {})
         self._enumerator: SplitEnumerator
-        """Of the attempt, which begins before anything is asked of it."""
+        """Enumerator of the attempt. `start_attempt` sets it before its first use."""
         self._is_open = False
         self._splits: dict[str, _Tracked] = {}
-        """Those not read to their end."""
+        """Splits that are not read to their end."""
         self._unassigned: list[_Tracked] = []
         self._finished: dict[str, None] = {}
         self._discovered_at: int | None = None
@@ -88,10 +90,10 @@ class SourceCoordinator:
         self._root = ""
         self._subtasks: dict[int, SourceProgress] = {}
 
-    # --- for people -------------------------------------------------------------------------------------------
+    # --- reports ----------------------------------------------------------------------------------------------
 
     def describe(self, most: int) -> SourceFacts:
-        """Up to so many splits. From any thread: what it tells may be older in parts than in others."""
+        """Return at most `most` splits. Any thread may call it, so parts of the result may be older than others."""
         splits = list(self._splits.values())
         lags = [progress.lag for progress in list(self._subtasks.values()) if progress.lag is not None]
         return SourceFacts(
@@ -122,11 +124,11 @@ class SourceCoordinator:
         context: EnumeratorContext | None = None,
         restored_root: str = "",
     ) -> None:
-        """All unfinished splits are to be assigned again, from the positions given.
+        """Schedule all unfinished splits for assignment, from the given positions.
 
         Args:
-            restored: from the manifest; None: from the beginning.
-            restored_root: URL that the manifest's paths are relative to.
+            restored: state from the manifest. None: start from the beginning.
+            restored_root: URL to which the paths in the manifest are relative.
         """
         self._root = context.storage.url if context is not None else ""
         self._parallelism = parallelism
@@ -145,7 +147,7 @@ class SourceCoordinator:
         enumerator = restored.enumerator or {}
         self._call(lambda: self._enumerator.restore(enumerator.get("state")), BEGINNING)
         if enumerator.get("discovered"):
-            self._discovered_at = 0
+            self._discovered_at = _LONG_AGO
         for position in restored.splits:
             if position.finished:
                 self._remember_finished(position.id)
@@ -186,7 +188,7 @@ class SourceCoordinator:
             self._finished[split_id] = None
 
     def discover(self, now_ms: int) -> None:
-        """Ask the enumerator for new splits, when it is due."""
+        """Request new splits from the enumerator if the discovery interval has passed."""
         interval = self._enumerator.discovery_interval_ms
         if self._discovered_at is not None and (interval is None or now_ms < self._discovered_at + interval):
             return
@@ -201,11 +203,11 @@ class SourceCoordinator:
 
     @property
     def loop_id(self) -> str:
-        """Of the iteration whose rows it reads; empty: it is another source."""
+        """Return the id of the iteration whose rows it reads, or an empty string for other sources."""
         return self.source.loop.id if isinstance(self.source, FeedbackSource) else ""
 
     def feed(self, pieces: list[bytes], now_ms: int) -> None:
-        """What a subtask has sent round; it is read in the next epoch, and part of every checkpoint until then."""
+        """Add rows that a subtask sent back. The next epoch reads them, and every checkpoint contains them until then."""
         enumerator = self._enumerator
         assert isinstance(enumerator, FeedbackEnumerator)
         split = self._call(lambda: enumerator.split_of(pieces), TAKING_ROWS)
@@ -214,7 +216,7 @@ class SourceCoordinator:
 
     @property
     def was_fed(self) -> bool:
-        """Something has come round that no epoch has read from yet."""
+        """Return whether fed rows exist that no epoch has read from yet."""
         return bool(self._unassigned) and self._fed_at is not None
 
     @property
@@ -222,7 +224,7 @@ class SourceCoordinator:
         return bool(self._splits)
 
     def end_loop(self) -> None:
-        """Nothing goes round any more, and no other source has anything."""
+        """End the iteration, because no rows remain in it and no other source has any."""
         assert isinstance(self._enumerator, FeedbackEnumerator)
         self._enumerator.end()
 
@@ -236,10 +238,20 @@ class SourceCoordinator:
 
     @property
     def no_more_splits(self) -> bool:
+        """Return whether the enumerator finds no more splits. An unbounded source may still read from its splits without end."""
         return self._discovered_at is not None and self._enumerator.is_finished()
 
+    @property
+    def ends_without_splits(self) -> bool:
+        """Return whether a subtask without a split has ended, in contrast to one that only has nothing to read.
+
+        It is True for a bounded source whose splits are all known. An unbounded source ends only as a whole, when every split was read to
+        its end and no more splits appear.
+        """
+        return self.no_more_splits and (self.source.bounded or not self._splits)
+
     def take_assignments(self) -> dict[int, list[SplitAssignment]]:
-        """Assign what has no owner: to the subtask with the least to read."""
+        """Assign each split without an owner to the subtask with the smallest load."""
         assignments: dict[int, list[SplitAssignment]] = {}
         unassigned, self._unassigned = self._unassigned, []
         loads = [(load, subtask) for subtask, load in enumerate(self._load)]
@@ -281,17 +293,17 @@ class SourceCoordinator:
             self._call(partial(self._enumerator.on_split_ended, finished.split, finished.position), NOTING)
 
     def aligned(self) -> AlignedSource | None:
-        """What its group must know of it; None: it is in none."""
+        """Return the data for the source's alignment group, or None if it has no group."""
         if self._alignment is None:
             return None
         marks = tuple(p.watermark for p in self._subtasks.values() if p.watermark is not None)
         if not self._subtasks:
-            marks = (MIN_TIMESTAMP,)  # nothing was read yet: a first batch of each split, and no more
+            marks = (MIN_TIMESTAMP,)  # nothing was read yet, so let each split read a first batch and no more
         return AlignedSource(self.uid, self._alignment.group, self._alignment.max_drift_ms, marks)
 
     @property
     def exhausted(self) -> bool:
-        """Nothing is left: discovery has ended and every split was read to its end."""
+        """Return whether discovery has ended and every split was read to its end."""
         return self.no_more_splits and not self._splits
 
     @property
@@ -308,7 +320,7 @@ class SourceCoordinator:
         return min(times, default=None)
 
     def snapshot(self) -> SourceState:
-        """As of the last epoch's acks."""
+        """Return the state after the acknowledgements of the last epoch."""
         enumerator = self._call(self._enumerator.snapshot, SNAPSHOTTING)
         return SourceState(
             splits=[
@@ -328,14 +340,14 @@ class SourceCoordinator:
         )
 
     def give_up(self) -> None:
-        """Wait no longer for what the enumerator does now: the job must end (from another thread)."""
+        """Stop waiting for the enumerator, because the job must end. Another thread calls it."""
         self._call.give_up()
 
     def close(self, limit_s: float | None = None) -> None:
-        """An enumerator that hangs is left behind.
+        """Close the enumerator. If it hangs, abandon it.
 
         Args:
-            limit_s: for the enumerator to close; None: that of all its calls.
+            limit_s: time limit for closing it, in seconds. None: the limit of all its calls.
         """
         self._close_enumerator(limit_s)
         self._call.close()
@@ -347,7 +359,7 @@ class SourceCoordinator:
 
 
 def _adopted(files: list[dict[str, Any]], storage: CheckpointStorage, root: str) -> list[dict[str, Any]]:
-    """Copies of a savepoint's files, or another job's: no checkpoint of this job may refer to what is not its own."""
+    """Copy the files of a savepoint or of another job. A checkpoint of this job must reference only files of this job."""
     adopted = []
     for file in files:
         path = new_shared_path()

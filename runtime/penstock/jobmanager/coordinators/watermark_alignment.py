@@ -1,9 +1,9 @@
-"""Watermark alignment: sources of a group wait for the one that is furthest behind (`with_watermark_alignment`).
+"""Watermark alignment: the sources of a group wait for the slowest source (`with_watermark_alignment`).
 
-A source that is far ahead fills the state behind it with records whose windows cannot close, because the clock is the
-minimum over all of them. So each epoch's command says how far a split may be: the lowest watermark of any subtask of the
-group, plus the allowed drift. Subtasks that are idle or have nothing left do not count; one that has no watermark yet holds
-the group, as in Flink, so give sources that may stay silent an idleness.
+The event-time clock is the minimum over all sources. If one source is far ahead, its records fill the state of downstream operators,
+because their windows cannot close. So the command of each epoch contains a limit for each split. The limit is the lowest watermark of
+any subtask of the group, plus the allowed drift. Subtasks that are idle or have ended are ignored. A subtask without a watermark
+holds the group, as in Flink, so configure an idleness for sources without a steady input.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from penstock.records.batch import MAX_TIMESTAMP
 
 @dataclass(frozen=True)
 class AlignedSource:
-    """What is known of a source of a group. `watermarks`: of its subtasks that count, ms."""
+    """Source of an alignment group. `watermarks` are those of its active subtasks, in ms."""
 
     uid: str
     group: str
@@ -25,7 +25,7 @@ class AlignedSource:
 
 
 def limits(sources: Iterable[AlignedSource]) -> dict[str, int]:
-    """Uid -> watermark (ms) past which its splits wait; sources that need not wait are not in it.
+    """Return the watermark (ms) beyond which the splits of a source wait, by uid. Sources that need not wait are left out.
 
     >>> ahead, behind = AlignedSource("a", "g", 100, (900, 950)), AlignedSource("b", "g", 50, (300,))
     >>> limits([ahead, behind, AlignedSource("c", "other", 10, ())])

@@ -1,4 +1,4 @@
-"""A thread that does one thing after the other, for work that may never return."""
+"""A thread that runs one task after the other, for work that may never return."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ T = TypeVar("T")
 
 
 class WorkThread:
-    """It starts with its first work. A thread that does not end by itself, in the middle of a user's function or of a call
-    to the JVM, keeps no process from ending, which those of an executor would.
+    """Thread that starts with its first work.
+
+    A thread that does not end, in a user's function or in a call to the JVM, does not prevent the end of the process. The
+    threads of an executor of the standard library would prevent it.
 
     >>> WorkThread("sums").submit(lambda: 1 + 1).result()
     2
@@ -26,7 +28,7 @@ class WorkThread:
 
     @property
     def ident(self) -> int:
-        """0: it has not started."""
+        """Return the thread's id, or 0 if it has not started."""
         return 0 if self._thread is None else self._thread.ident or 0
 
     def submit(self, work: Callable[[], T]) -> Future[T]:
@@ -44,11 +46,11 @@ class WorkThread:
                 continue
             try:
                 result = work()
-            except BaseException as error:  # belongs to whoever asks for the result
+            except BaseException as error:  # the caller that requests the result handles it
                 future.set_exception(error)
             else:
                 future.set_result(result)
 
     def close(self) -> None:
-        """It ends after what it was given."""
+        """End the thread after its pending work."""
         self._work.put(None)

@@ -1,4 +1,4 @@
-"""What a job can fail with, what a dead worker died of, and whether the job is restarted.
+"""The failures of a job, the cause of a worker's death, and the decision to restart the job.
 
-How a program asks for a restart strategy, and how one is configured, is in `common.restart_strategy`.
+`common.restart_strategy` contains the API and the configuration of restart strategies.
 """

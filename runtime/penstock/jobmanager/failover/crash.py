@@ -1,10 +1,13 @@
-"""What a Python worker died of, from what Spark heard of it: the faulthandler's dump, told as any other failure of the user's.
+"""The cause of a Python worker's death, derived from Spark's report: the dump of faulthandler, reported like any other failure of user
+code.
 
-A worker that crashes in C code, or is killed, can say nothing in an ack. Python's faulthandler writes the stack of the crash
-to a file (`spark.python.worker.faulthandler.enabled`), which the executor reads when the worker is gone, and which comes here
-as the failure of its Spark task. The dump has files, lines and names of functions; whose operator they belong to is looked
-for in the job graph. Chained operators call each other, so the innermost call of one is the one that has crashed; of which
-operators that call can be, and which of them have a function with a line below it, tells the operator.
+A worker that crashes in C code, or is killed, cannot send an acknowledgement. Python's faulthandler writes the stack of the crash to a
+file (`spark.python.worker.faulthandler.enabled`). The executor reads the file when the worker has ended, and reports it as the
+failure of the Spark task.
+
+The dump contains files, lines and function names. The job graph shows to which operator they belong. Chained operators call each
+other, so the innermost call of an operator belongs to the one that crashed. Several operators may run the same code in this call. The
+functions that the call has called usually belong to only one of them, and so identify the operator.
 """
 
 from __future__ import annotations
@@ -27,24 +30,27 @@ from penstock.taskmanager.operators.factory import create_operator
 from penstock.taskmanager.protocol import TaskFailure
 
 DIED = "Python worker exited unexpectedly"
-"""Spark's words for a worker whose connection ended."""
+"""Spark's message for a worker whose connection ended."""
 _FATAL = re.compile(r"Fatal Python error: (.+)|(Timeout \([\d:.]+\)!)")
 _FRAME = re.compile(r'^\s*File "(.*)", line (\d+) in (.*)$')
 _DEPTH = 4
-"""How far below an operator its functions are looked for."""
+"""Depth to which functions are searched in the attributes of an operator."""
 _RAISE = (
-    f"raise {options.TASKMANAGER_PROCESS_SIZE.key}, or lower {options.TASK_SLOTS.key}; if it should not need so much, look for "
-    "what the functions of these operators keep"
+    f"raise {options.TASKMANAGER_PROCESS_SIZE.key}, or lower {options.TASK_SLOTS.key}. If this use of memory is "
+    "unexpected, check what the functions of these operators keep in memory"
 )
-_REMEDY = "look at the memory of the worker (the limit of its pod) and at what ends processes; its log may say more"
+_REMEDY = (
+    "check the memory of the worker (the limit of its pod), and what ends processes on this machine. The log of the "
+    "worker may have details"
+)
 
 
 @dataclass(frozen=True)
 class MemoryKill:
-    """The system has killed processes of a container for memory."""
+    """Out-of-memory kill of processes of a container."""
 
     limit: int
-    """Bytes that the container may use; 0: nobody has set a limit, its machine had no more."""
+    """Memory limit of the container in bytes. 0: no limit is set, so the machine had no more memory."""
 
     @property
     def why(self) -> str:
@@ -57,33 +63,33 @@ class MemoryKill:
         return _RAISE
 
 
-def epoch_lost(told: str, kill: MemoryKill | None) -> EpochFailed:
-    """What was seen, with what was killed at that moment, if anything was."""
-    return EpochFailed(told) if kill is None else EpochFailed(f"{told}: {kill.why}", remedy=kill.remedy)
+def epoch_lost(message: str, kill: MemoryKill | None) -> EpochFailed:
+    """Return the error for a lost epoch, with the out-of-memory kill that happened at that moment, if any."""
+    return EpochFailed(message) if kill is None else EpochFailed(f"{message}: {kill.why}", remedy=kill.remedy)
 
 
-def not_heard_of(host: str) -> MemoryKill | None:
-    """Nobody has told of anything that was killed there."""
+def no_memory_kill(host: str) -> MemoryKill | None:
+    """Return None, for a cluster that does not report kills."""
     return None
 
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """A Spark task that failed."""
+    """Spark task that failed."""
 
     slot: int
     level: int
     host: str
-    told: str
+    message: str
 
     @staticmethod
     def parse(lines: str) -> TaskEnd:
-        slot, level, host, told = lines.split("\n", 3)
-        return TaskEnd(int(slot), int(level), host, told)
+        slot, level, host, message = lines.split("\n", 3)
+        return TaskEnd(int(slot), int(level), host, message)
 
     @property
     def is_crash(self) -> bool:
-        return DIED in self.told
+        return DIED in self.message
 
 
 def crash_of(
@@ -91,21 +97,21 @@ def crash_of(
     graph: JobGraph,
     *,
     closing: bool = False,
-    killed: Callable[[str], MemoryKill | None] = not_heard_of,
+    killed: Callable[[str], MemoryKill | None] = no_memory_kill,
 ) -> JobFailed | EpochFailed | None:
-    """The first worker that has died, for the author of the job; None: none has.
+    """Return the error for the first worker that died, for the author of the job, or None if no worker died.
 
-    A stack tells whose code it was: that is the job's failure. Without one nobody knows, and the epoch is lost.
+    If the report has a stack, it identifies the code that crashed, and the job has failed. Without a stack, the cause is unknown and the epoch is lost.
 
     Args:
-        closing: the tasks are those that close the functions of all levels of a slot.
-        killed: what the system has killed a moment ago in the container at an address.
+        closing: whether the tasks close the functions of all levels of a slot.
+        killed: function that returns the recent out-of-memory kill in the container at an address.
     """
     crashed = [end for end in ends if end.is_crash]
     if not crashed:
         return None
-    end = next((end for end in crashed if _FATAL.search(end.told)), crashed[0])
-    fatal = _FATAL.search(end.told)
+    end = next((end for end in crashed if _FATAL.search(end.message)), crashed[0])
+    fatal = _FATAL.search(end.message)
     levels = range(graph.levels) if closing else range(end.level, end.level + 1)
     where = f"slot {end.slot} on {end.host}" if closing else f"slot {end.slot}, level {end.level} on {end.host}"
     if fatal is None:
@@ -114,34 +120,34 @@ def crash_of(
         if kill is not None:
             return EpochFailed(f"{who} was killed: {kill.why}", remedy=kill.remedy)
         return EpochFailed(
-            f"{who} has ended without a word: it was killed, for memory as a rule, or ended itself (os._exit)",
+            f"{who} ended without an error message. It was killed, usually for its memory, or it ended itself (os._exit)",
             remedy=_REMEDY,
         )
     what = fatal.group(1) or fatal.group(2)
-    frames = frames_of(end.told)
+    frames = frames_of(end.message)
     nodes = operators_at(graph, levels, frames)
     line = user_frame(frames)
     at = f" (at {line.filename}:{line.lineno} in {line.name})" if line is not None else ""
     detail = f"the Python worker of {where} has crashed: {what}{at}"
     first = next((i for i, frame in enumerate(frames) if is_user(frame.filename)), 0)
-    told = "".join(traceback.format_list(frames[first:]))
+    message = "".join(traceback.format_list(frames[first:]))
     return JobFailed(
         TaskFailure(
             kind="WorkerCrashed",
             message=detail,
             detail=detail,
-            traceback=f"Traceback (most recent call last):\n{told}{what}\n",
+            traceback=f"Traceback (most recent call last):\n{message}{what}\n",
             name=" or ".join(node.name for node in nodes),
             location=nodes[0].user_location if len(nodes) == 1 else "",
             code="USER_CODE",
-            remedy="the crash is in native code that this line calls, or in what it was given",
+            remedy="the crash is in native code that this line calls. Check this code and its arguments",
         ),
         end.host,
     )
 
 
 def frames_of(dump: str) -> list[traceback.FrameSummary]:
-    """The stack of the thread that ran the task, the outermost frame first."""
+    """Return the stack of the thread that ran the task, the outermost frame first."""
     threads: list[tuple[str, list[traceback.FrameSummary]]] = []
     for line in dump.splitlines():
         found = _FRAME.match(line)
@@ -156,9 +162,10 @@ def frames_of(dump: str) -> list[traceback.FrameSummary]:
 
 
 def operators_at(graph: JobGraph, levels: Iterable[int], frames: list[traceback.FrameSummary]) -> list[OperatorNode]:
-    """Operators of these levels that have crashed, by the frame that belongs to the fewest, the innermost of those.
+    """Return the operators of these levels that crashed. The frame that belongs to the fewest operators identifies them. If several
+    frames belong to equally few, the innermost is used.
 
-    What is above the innermost call of an operator is of those that are chained in front of it.
+    Frames outside the innermost call of an operator belong to the operators that are chained before it.
     """
     stages = [stage for level in levels for stage in graph.stages_on(level)]
     here = [graph.operators[index] for stage in stages for index in stage.operators]
@@ -171,12 +178,12 @@ def operators_at(graph: JobGraph, levels: Iterable[int], frames: list[traceback.
         for node in here
     }
     own = {node.index: calls[node.index] + list(_codes(plain(node.operation), _DEPTH, set())) for node in here}
-    call = max((at for at, frame in enumerate(frames) if _those_with(calls, frame)), default=0)
-    found = [_those_with(own, frame) for frame in reversed(frames[call:])]
+    call = max((at for at, frame in enumerate(frames) if _operators_containing(calls, frame)), default=0)
+    found = [_operators_containing(own, frame) for frame in reversed(frames[call:])]
     return [graph.operators[index] for index in min(filter(None, found), key=len, default=[])]
 
 
-def _those_with(codes: dict[int, list[CodeType]], frame: traceback.FrameSummary) -> list[int]:
+def _operators_containing(codes: dict[int, list[CodeType]], frame: traceback.FrameSummary) -> list[int]:
     return [index for index, own in codes.items() if any(_contains(code, frame) for code in own)]
 
 
@@ -188,7 +195,7 @@ def _contains(code: CodeType, frame: traceback.FrameSummary) -> bool:
 
 
 def _codes(thing: Any, depth: int, seen: set[int]) -> Iterator[CodeType]:
-    """Of all functions of the user's that hang below a thing."""
+    """Yield the code of all user functions that an object references."""
     if id(thing) in seen or depth < 0:
         return
     seen.add(id(thing))

@@ -1,27 +1,38 @@
-"""Failover: what a job can fail with, which failures end it, and what they are told as.
+"""Failover: the failures of a job, which of them end it, and their reports.
 
-The problem. State is spread over Python workers, positions are in the JobManager, output is half written, and any process
-may be gone at any moment, or only seem to be. Mending the one task that failed would need to know what every other one has
-done since; Flink restarts the connected region for that, and here everything that exchanges records is one region anyway.
+Problem. State is distributed over Python workers, the JobManager has the positions, and output is half written. Any process may
+disappear at any moment, or only seem to disappear. A repair of the failed task alone would need to know what every other task has done since.
+Flink restarts the connected region for this reason. In Penstock, everything that exchanges records is one region.
 
-The way. Nothing is mended. Whatever goes wrong in an epoch becomes one exception in the JobMaster's thread: a failure in an
-ack (`JobFailed`), a Spark job, executor or connection that is gone (`EpochFailed`), too many failed checkpoints, storage or a
-commit that does not work. `JobMaster.fail_over` records it, asks the restart strategy (`restart`, pure) for a pause, and voids
-the attempt: requests that need it fail, unfinished checkpoints are given up. After the pause the job begins as at its first
-start: wait for slots (`scheduler`), claim the next leader epoch, take the newest complete checkpoint, commit what its manifest
-promised, discard output that no manifest names, rewind the sources, run.
+Solution. Nothing is repaired. Every failure of an epoch becomes one exception in the JobMaster's thread:
 
-What holds.
-- State of a failed attempt is never used again. The attempt's number is the leader epoch, so no two share one; a task that
-  is asked for another attempt's state, or for another epoch's, has none (`StateNotLocal`), and acks of an older one are dropped.
-- An exception never leaves a task: Spark would retry it, elsewhere, without its state. Spark's own recovery is off.
-- A failure that the next attempt would meet again (`_FATAL`, a failed import) ends the job at once, whatever the strategy says; so does a lack
-  of slots before the first attempt. Other exceptions of a user's are not among them: the record may come out otherwise, or the service be back.
-- Who finds that somebody else has taken over (`Fenced`) does not fail over but stops, and touches nothing.
-- Counting is in memory: a JobManager that is started anew begins with fresh attempts. A rescale is no failure.
+- a failure in an acknowledgement (`JobFailed`)
+- the loss of a Spark job, executor or connection (`EpochFailed`)
+- too many failed checkpoints
+- a failure of storage or of a commit
 
-The whole table, from the outside, is docs/failover.md. Prior art: Flink's ExecutionFailureHandler, RestartBackoffTimeStrategy
-and RestartAllFailoverStrategy.
+`JobMaster.fail_over` records it, requests a delay from the restart strategy (`restart_strategies`, pure), and ends the attempt. It fails
+requests that need the attempt, and abandons unfinished checkpoints. After the delay, the job starts as at its first start:
+
+1. Wait for slots (`scheduler`).
+2. Claim the next leader epoch.
+3. Load the newest complete checkpoint.
+4. Commit what its manifest promised, and discard output that no manifest references.
+5. Rewind the sources, and run.
+
+Invariants.
+- State of a failed attempt is never used again. The number of an attempt is its leader epoch, so no two attempts share one. A task
+  refuses a command that needs the state of another attempt or epoch (`StateNotLocal`). Acknowledgements of older attempts are
+  dropped.
+- An exception never leaves a task, because Spark would retry the task elsewhere without its state. Spark's recovery is disabled.
+- A failure that the next attempt would repeat (`_FATAL`, a failed import) ends the job at once, whatever the strategy is. A lack of
+  slots before the first attempt ends it too. Other exceptions of user code do not. The record may be processed without an error the next
+  time, or a service may be available again.
+- If a JobManager finds that another one has taken over (`Fenced`), it does not fail over. It stops and changes nothing.
+- Counters are in memory, so a restarted JobManager begins with fresh attempts. A rescale is not a failure.
+
+docs/failover.md has the whole table of failures. Prior art: Flink's ExecutionFailureHandler, RestartBackoffTimeStrategy and
+RestartAllFailoverStrategy.
 """
 
 from __future__ import annotations
@@ -50,12 +61,12 @@ _FATAL = frozenset(
         "FINAL_CHECKPOINT_REFUSED",
     }
 )
-"""Codes of failures that another attempt would meet again."""
+"""Codes of failures that another attempt would repeat."""
 _DAMAGED = ("CORRUPT_STATE_FILE", "SNAPSHOT_TORN")
 
 
 class JobFailed(Exception):
-    """A task reported a failure."""
+    """Error that a task reported."""
 
     def __init__(self, failure: TaskFailure, host: str = "") -> None:
         self.failure = failure
@@ -64,16 +75,16 @@ class JobFailed(Exception):
 
 
 def is_fatal(error: Exception, attempt: int) -> bool:
-    """Another attempt would fail alike. `attempt`: number of the one that failed; 0: none had begun."""
+    """Return whether another attempt would fail in the same way. `attempt` is the number of the failed attempt, or 0 before the first one."""
     code = error.failure.code if isinstance(error, JobFailed) else getattr(error, "code", "")
-    if isinstance(error, JobFailed) and error.failure.comes_again:
+    if isinstance(error, JobFailed) and error.failure.recurs:
         return True
-    # A job that has never had its slots is not started again and again: it waited for them long enough.
+    # A job that has never had its slots is not restarted repeatedly, because it has already waited for them long enough.
     return code in _FATAL or (isinstance(error, NotEnoughSlots) and attempt == 0)
 
 
 def hanging(where: Whereabouts, slot: int, level: int, seen: str) -> JobFailed:
-    """A task does not come back, and has said where it is; `seen`: what is amiss because of it."""
+    """Return the error for a task that does not return and has reported its location. `seen` describes the effect."""
     at = f" (at {where.line})" if where.line else ""
     detail = f"{seen}: slot {slot}, level {level} has been {where.step} for more than {where.seconds:.0f} s{at}"
     return JobFailed(
@@ -85,21 +96,27 @@ def hanging(where: Whereabouts, slot: int, level: int, seen: str) -> JobFailed:
             name=where.operator,
             location=where.location,
             code="USER_CODE",
-            remedy="see why this line does not return, or give checkpoints and steps more time",
+            remedy="check why this line does not return, or raise the timeouts of checkpoints and steps",
         )
     )
 
 
-def offer_instead(error: Exception, earlier: list[str]) -> None:
-    """A state file is damaged: add what else the job could be restored from."""
+def name_alternatives(error: Exception, restored: str, earlier: list[str]) -> None:
+    """Add the restored snapshot and the possible alternatives to the error of damaged state.
+
+    Args:
+        restored: URL of the snapshot. Empty if the attempt started without state.
+    """
     if isinstance(error, JobFailed) and error.failure.code in _DAMAGED:
-        told = f". Earlier checkpoints of this job: {', '.join(earlier) or 'none'}"
-        error.failure.remedy += told
-        error.failure.message += told
+        origin = f". The job was restored from {restored}" if restored else ""
+        others = f". Earlier checkpoints of this job: {', '.join(earlier) or 'none'}"
+        error.failure.detail += origin
+        error.failure.remedy += others
+        error.failure.message += origin + others
 
 
 def failure_of(error: BaseException | None) -> PenstockError:
-    """What made a job fail, for its author: the user's frames first."""
+    """Return the cause of a job's failure for its author, with the user's frames first."""
     if isinstance(error, JobFailed):
         failure = error.failure
         kind = _error_classes(PenstockError).get(failure.code)
@@ -110,34 +127,34 @@ def failure_of(error: BaseException | None) -> PenstockError:
                 operator=failure.name,
                 location=failure.location,
             )
-        told = UserFunctionError(
+        user_error = UserFunctionError(
             f"the job failed: {failure.detail or failure.message}",
             remedy=failure.remedy,
             operator=failure.name,
             location=failure.location,
         )
-        # What the engine says after it repeats the cause.
+        # The part after `_CAUSED` only repeats the cause in the engine's words.
         is_ours = failure.code != "USER_CODE"
-        told.trace = failure.traceback.split(_CAUSED)[0].rstrip() if is_ours else failure.traceback
-        return told
+        user_error.trace = failure.traceback.split(_CAUSED)[0].rstrip() if is_ours else failure.traceback
+        return user_error
     return error if isinstance(error, PenstockError) else ClusterError(f"the job failed: {error!r}")
 
 
 def entry_of(error: BaseException, now_ms: int) -> Failure:
-    """The entry of the job's exception history."""
+    """Return the entry for the job's exception history."""
     if isinstance(error, JobFailed):
         failure = error.failure
         return Failure(
             now_ms, failure.kind, failure.message, failure.traceback, failure.name, failure.location, error.host
         )
     if isinstance(error, PenstockError):
-        told = user_traceback(error)
-        return Failure(now_ms, type(error).__name__, str(error), told, error.operator, error.location)
+        trace = user_traceback(error)
+        return Failure(now_ms, type(error).__name__, str(error), trace, error.operator, error.location)
     return Failure(now_ms, type(error).__name__, str(error), "".join(traceback.format_exception(error)))
 
 
 def _error_classes(root: type[PenstockError]) -> dict[str, type[PenstockError]]:
-    """Every class of errors by its code."""
+    """Return every class of errors by its code."""
     found = {root.code: root}
     for below in root.__subclasses__():
         found |= _error_classes(below)

@@ -1,6 +1,6 @@
-"""Restart strategies (S37): whether a failed job is restarted, and after how long. Pure; time comes as an argument.
+"""Restart strategies: whether a failed job is restarted, and after which delay. Pure; the time is an argument.
 
-The protocol around them heads `failures`.
+`failures` describes the protocol around them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from penstock.common.time import as_millis
 
 
 class RestartStrategy(Protocol):
-    """Decides after each failure."""
+    """Policy that decides after each failure."""
 
     def on_failure(self, now_ms: int) -> int | None:
-        """Delay in ms before the next attempt; None: no further attempt."""
+        """Return the delay in ms before the next attempt, or None for no further attempt."""
         ...
 
     def describe(self) -> str: ...
@@ -42,7 +42,7 @@ class NoRestart:
 
 @dataclass
 class FixedDelay:
-    """`fixed-delay`: a number of attempts, always the same pause."""
+    """`fixed-delay`: a number of attempts with a constant delay."""
 
     attempts: int
     delay_ms: int
@@ -60,7 +60,7 @@ class FixedDelay:
 
 @dataclass
 class FailureRate:
-    """`failure-rate`: at most so many failures within an interval, both of its ends included."""
+    """`failure-rate`: a maximum number of failures within an interval. The interval includes both of its ends."""
 
     max_failures: int
     interval_ms: int
@@ -79,16 +79,16 @@ class FailureRate:
 
 @dataclass
 class ExponentialDelay:
-    """`exponential-delay`: the pause grows with every failure and falls back after a quiet time.
+    """`exponential-delay`: the delay grows with every failure, and resets after a quiet time.
 
-    Quiet is how long the job ran, so it is counted from the end of the last pause, not from the failure before it:
-    otherwise a job that waits longer than the threshold would never have its pause grow further. The jitter keeps
-    jobs that failed together from coming back together; it takes no pause below the initial or above the maximum.
+    The quiet time is the time for which the job ran. It starts at the end of the last delay and not at the last failure. Otherwise
+    the delay of a job that waits longer than the threshold would never grow further. The jitter prevents jobs that failed together from
+    restarting together. It never moves the delay below the initial or above the maximum value.
 
     Defaults are Flink's (1 s, 1 min, factor 1.5, reset after 1 h, jitter 10 %).
 
     Args:
-        attempts: restarts without a quiet time between them; None: it never gives up.
+        attempts: number of restarts without a quiet time between them. None: no limit.
     """
 
     initial_ms: int = 1_000
@@ -99,10 +99,10 @@ class ExponentialDelay:
     attempts: int | None = None
     random: random.Random = field(default_factory=random.Random)
     _delay_ms: float = 0.0
-    """The last pause before its jitter."""
+    """Last delay before its jitter, in ms."""
     _restarted_ms: int = 0
     _used: int = 0
-    """Restarts since the job last ran quietly."""
+    """Restarts since the last quiet time."""
 
     def on_failure(self, now_ms: int) -> int | None:
         if now_ms - self._restarted_ms >= self.reset_after_ms:
@@ -123,7 +123,7 @@ class ExponentialDelay:
 
 
 def create_restart_strategy(configuration: RestartStrategyConfiguration) -> RestartStrategy:
-    """The strategy a program or its configuration asks for."""
+    """Return the strategy that a program or its configuration selects."""
     match configuration:
         case FixedDelayRestartStrategyConfiguration():
             return FixedDelay(

@@ -1,1 +1,1 @@
-"""What is left of jobs that have ended: an archive of each, and REST and the dashboard on top of a folder of them."""
+"""The history of ended jobs: an archive of each job, and REST and the dashboard for a folder of archives."""

@@ -1,8 +1,12 @@
-"""The archive of a job: all that REST tells of it when it has ended, in one compressed file of a few kilobytes.
+"""The archive of a job: the REST data of an ended job, in one compressed file of a few kilobytes.
 
-`<jobmanager.archive.fs.dir>/<job id>-<start, ms>.json.gz`, as Flink's JobManager writes one for its history server. It holds what the
-seam between REST and the engine gives (`rest.facts`), so that the same pages are shown from it. Secrets are taken out before it is
-written, and nothing of a job's state is in it. Fields that are unknown are ignored, and those that are missing have their defaults: archives outlive versions.
+The file is `<jobmanager.archive.fs.dir>/<job id>-<start, ms>.json.gz`. Flink's JobManager writes a similar file for its history server.
+It contains the data of the interface between REST and the engine (`rest.facts`), so the same pages can show it. Secrets are removed
+before it is written, and it contains no state of the job. Archives outlive versions, so a reader ignores unknown fields, and missing
+fields have their defaults.
+
+Names and contents come from every writer of the folder, so both are checked before they are used. A hostile archive must not
+prevent the history server from showing the others.
 """
 
 from __future__ import annotations
@@ -12,14 +16,16 @@ import gzip
 import json
 import logging
 import math
+import re
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from penstock.checkpoint.store.object_store import ObjectMissing, base_name, join_url, normalize_url
 from penstock.checkpoint.store.retrying_store import RetryPolicy, Stores
 from penstock.common.errors import PenstockError, StorageError
+from penstock.common.folders.storage_names import is_segment
 from penstock.common.logs.redaction import Redaction, without_secrets
 from penstock.metrics.reading import JobScope, SubtaskScope
 from penstock.rest import facts
@@ -31,17 +37,27 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 SUFFIX = ".json.gz"
-MOST_BYTES = 64 * 2**20
-"""Of an archive, unpacked; what is larger is none of ours."""
+MAX_BYTES = 64 * 2**20
+"""Limit of an unpacked archive. A larger file is not an archive of Penstock."""
+MAX_PACKED_BYTES = 16 * 2**20
+MAX_VALUES = 1_000_000
+"""Limit of the values in an archive. A value takes two bytes in JSON, and up to 100 bytes and 1 µs when it is decoded."""
+VALUE_BYTES = 100
+MAX_PARALLELISM = 2**15
 
 RETRY_S = 10.0
-"""A job's end waits no longer for a storage that does not answer."""
+"""Time in seconds for which the end of a job waits for a storage that does not respond."""
+
+_OPTIONAL: tuple[tuple[str, Any], ...] = (("subtasks", []), ("metrics", {}), ("details", {}), ("", None))
+"""Parts of an archive that `Archives.write` leaves out of a large one, in this order, and what is there instead. Nothing follows the last."""
+_REMEDY = "move it out of the folder"
+_START = re.compile(rf"-([0-9]{{1,19}}){re.escape(SUFFIX)}\Z")
 
 logger = logging.getLogger(__name__)
 
 
 class SubtaskNumbers(msgspec.Struct):
-    """What a subtask counted and measured in its last attempt, by REST's names."""
+    """Counters and measurements of a subtask in its last attempt, under REST's names."""
 
     vertex: str
     subtask: int
@@ -49,7 +65,7 @@ class SubtaskNumbers(msgspec.Struct):
 
 
 class Plots(msgspec.Struct):
-    """Samples of the last hour. None: not known, as JSON has no NaN."""
+    """Samples of the last hour. None means unknown, because JSON has no NaN."""
 
     times: list[int] = []
     series: dict[str, list[float | None]] = {}
@@ -72,7 +88,10 @@ class Plots(msgspec.Struct):
 
 
 class JobArchive(msgspec.Struct):
-    """`checkpoints` and `details`: REST's shapes; the latter by checkpoint. `metrics`: the last hour, by vertex, of the job under the empty name."""
+    """Archive of a job. `checkpoints` and `details` have REST's shapes, and `details` has checkpoint ids as keys. `metrics` contains the
+    last
+    hour by vertex, with the job's own metrics under the empty name.
+    """
 
     job: facts.Job
     settings: facts.CheckpointSettings
@@ -87,14 +106,14 @@ class JobArchive(msgspec.Struct):
 
 
 def archive_of(gateway: ClusterGateway, job_id: str) -> JobArchive:
-    """Of a job that the gateway knows, without secrets."""
+    """Return the archive of a job that the gateway knows, without secrets."""
     job = gateway.job(job_id)
     statistics = gateway.checkpoints(job_id)
     details = {}
     for entry in statistics.history:
         try:
             details[entry.id] = gateway.checkpoint(job_id, entry.id).model_dump(mode="json", by_alias=True)
-        except PenstockError:  # it has just left the history
+        except PenstockError:  # the checkpoint has just left the history
             continue
     archive = JobArchive(
         job,
@@ -116,13 +135,13 @@ def archive_of(gateway: ClusterGateway, job_id: str) -> JobArchive:
         ],
         _plain(gateway.metrics.values(JobScope(job_id))),
     )
-    return without_secrets_of_the_job(archive)
+    return without_job_secrets(archive)
 
 
-def without_secrets_of_the_job(archive: JobArchive) -> JobArchive:
-    """What its configuration, or this process's environment, keeps secret is nowhere in it, neither there nor in texts of failures.
+def without_job_secrets(archive: JobArchive) -> JobArchive:
+    """Remove the secrets of the job's configuration and of this process's environment from all values, including texts of failures.
 
-    Texts are cleaned one by one: as JSON a secret may be written otherwise, and a field's name or a number may be one by chance.
+    Texts are cleaned one by one. JSON may encode a secret differently, and a field name or a number may equal a secret by chance.
     """
     configuration = archive.job.configuration
     redaction = Redaction.of(configuration)
@@ -152,19 +171,75 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decoded(data: bytes) -> JobArchive:
-    """
+    """Read an archive. All its pages can be shown.
+
     Raises:
-        msgspec.DecodeError: it is no archive.
+        ValueError: it is not an archive, or a value in it is not possible.
+        RecursionError: it is nested too deeply.
     """
-    return msgspec.json.decode(data, type=JobArchive)
+    archive = msgspec.json.decode(data, type=JobArchive)
+    _refuse_impossible_values(archive)
+    return archive
+
+
+def values_of(data: bytes) -> int:
+    """Return an upper bound of the number of values in JSON, from its bytes alone."""
+    return data.count(b",") + data.count(b"[") + data.count(b"{")
+
+
+def _refuse_impossible_values(archive: JobArchive) -> None:
+    """Refuse values that would break a page or escape from their place in it.
+
+    Raises:
+        ValueError: a value has the right type but is not possible.
+    """
+    from penstock.rest import models  # REST's shapes, whose import would slow down a small job
+
+    job = archive.job
+    if not is_segment(job.id):
+        raise ValueError("its job id is not a plain name")
+    widths = [(job.parallelism, job.max_parallelism), *((one.parallelism, one.max_parallelism) for one in job.vertices)]
+    if any(not 0 < width <= MAX_PARALLELISM for pair in widths for width in pair):
+        raise ValueError(f"it has a parallelism that is not between 1 and {MAX_PARALLELISM}")
+    models.CheckpointingStatistics.model_validate(archive.checkpoints)
+    for details in archive.details.values():
+        models.CheckpointStatistics.model_validate(details)
+    _refuse_impossible_numbers(msgspec.to_builtins(archive))
+
+
+def _refuse_impossible_numbers(value: Any) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_impossible_numbers(key)
+            _refuse_impossible_numbers(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _refuse_impossible_numbers(item)
+    elif isinstance(value, int) and abs(value) > 2**63:
+        raise ValueError("it has an integer of more than 64 bits")
+
+
+class ArchiveTooLarge(StorageError):
+    """Error for an archive that has more bytes than the reader currently allows."""
+
+
+class _TooLarge(ValueError):
+    pass
+
+
+class SizedArchive(NamedTuple):
+    """Archive, and an upper bound of its memory in bytes."""
+
+    archive: JobArchive
+    size: int
 
 
 class Archives:
-    """A folder of archives.
+    """Folder of archives.
 
     Args:
-        url: of the folder, on any storage that checkpoints can be on.
-        options: for the storage driver; else the environment decides.
+        url: URL of the folder, on any storage that supports checkpoints.
+        options: options of the storage driver. Default: from the environment.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
@@ -172,39 +247,63 @@ class Archives:
         self._store = Stores(options, RetryPolicy(retry_for=RETRY_S)).for_url(self.url)
 
     def write(self, archive: JobArchive) -> str:
-        """Returns where it is.
+        """Store an archive and return its URL. The archive of a very large job is stored without its largest parts.
 
         Raises:
             StorageError: it cannot be stored.
         """
         path = join_url(self.url, f"{archive.job.id}-{archive.job.start}{SUFFIX}")
-        self._store.put(path, gzip.compress(msgspec.json.encode(archive), 6, mtime=0))
+        self._store.put(path, _packed(archive))
         return path
 
     def names(self) -> list[str]:
-        """Of the archives that are there now, the newest first.
+        """Return the names of the files that have the suffix of an archive, the newest first. `read` checks them.
 
         Raises:
             StorageError: the folder cannot be listed.
         """
-        found = [base_name(entry.url) for entry in self._store.list_objects(f"{self.url}/")]
-        return sorted((name for name in found if name.endswith(SUFFIX)), key=_start_of, reverse=True)
+        found = {base_name(entry.url) for entry in self._store.list_objects(f"{self.url}/")}
+        return sorted((name for name in found if name.endswith(SUFFIX)), key=start_of, reverse=True)
 
     def read(self, name: str) -> JobArchive:
-        """
+        """Read one archive, within the limits of its size.
+
         Raises:
-            StorageError: it is not there, or no archive.
+            StorageError: it does not exist, it is not an archive, or its name is not that of an archive.
         """
+        return self.read_sized(name).archive
+
+    def read_sized(self, name: str, max_bytes: int = MAX_BYTES, max_values: int = MAX_VALUES) -> SizedArchive:
+        """Read one archive and return it with its memory.
+
+        Raises:
+            ArchiveTooLarge: it has more than `max_bytes` unpacked, or more than `max_values`. Only the data up to the limit was unpacked,
+                and nothing was decoded.
+            StorageError: as in `read`.
+        """
+        if not is_segment(name):
+            raise StorageError(
+                f"{name!r:.200} in {self.url} is not the name of an archive", remedy="move the file out of the folder"
+            )
         path = join_url(self.url, name)
         try:
-            return decoded(_unpacked(self._store.get(path)))
+            max_packed_bytes = min(MAX_PACKED_BYTES, max_bytes)
+            data = _unpacked(self._store.get_range(path, 0, max_packed_bytes + 1), max_packed_bytes, max_bytes)
+            count = values_of(data)
+            if count > max_values:
+                raise _TooLarge(f"it has up to {count} values, and an archive has at most {max_values}")
+            return SizedArchive(decoded(data), len(data) + VALUE_BYTES * count)
         except ObjectMissing:
-            raise StorageError(f"there is no {path}", remedy="it was removed; list the folder again") from None
-        except (ValueError, zlib.error, msgspec.MsgspecError) as error:
-            raise StorageError(f"{path} is no archive of a job: {error}", remedy="move it out of the folder") from error
+            raise StorageError(
+                f"{path} does not exist", remedy="the archive was removed. List the folder again"
+            ) from None
+        except _TooLarge as error:
+            raise ArchiveTooLarge(f"{path} is not an archive of a job: {error}", remedy=_REMEDY) from error
+        except (ValueError, RecursionError, zlib.error, msgspec.MsgspecError) as error:
+            raise StorageError(f"{path} is not an archive of a job: {error}", remedy=_REMEDY) from error
 
     def all(self) -> Iterator[JobArchive]:
-        """Those that can be read, the newest first; others are logged."""
+        """Yield the readable archives, the newest first. Log the others."""
         for name in self.names():
             try:
                 yield self.read(name)
@@ -212,16 +311,38 @@ class Archives:
                 logger.warning("%s", error.message)
 
 
-def _start_of(name: str) -> int:
-    digits = name.removesuffix(SUFFIX).rpartition("-")[2]
-    return int(digits) if digits.isdigit() else 0
+def start_of(name: str) -> int:
+    found = _START.search(name)
+    return int(found[1]) if found else 0
 
 
-def _unpacked(data: bytes) -> bytes:
+def _packed(archive: JobArchive) -> bytes:
+    """Return the bytes of an archive. Parts that a reader can do without are left out until it is within the limits of a reader."""
+    left_out: list[str] = []
+    for part, nothing in _OPTIONAL:
+        data = msgspec.json.encode(archive)
+        if len(data) <= MAX_BYTES and values_of(data) <= MAX_VALUES:
+            packed = gzip.compress(data, 6, mtime=0)
+            if len(packed) <= MAX_PACKED_BYTES:
+                break
+        if part:
+            left_out.append(part)
+            archive = msgspec.structs.replace(archive, **{part: nothing})
+    else:
+        packed = gzip.compress(data, 6, mtime=0)
+        logger.warning("the archive of job %s is too large for the history server", archive.job.id)
+    if left_out:
+        logger.warning("the archive of job %s is large, so it has no %s", archive.job.id, ", ".join(left_out))
+    return packed
+
+
+def _unpacked(data: bytes, max_packed_bytes: int, max_bytes: int) -> bytes:
+    if len(data) > max_packed_bytes:
+        raise _TooLarge(f"it is larger than {max_packed_bytes >> 20} MiB")
     unpacking = zlib.decompressobj(31)
-    found = unpacking.decompress(data, MOST_BYTES)
+    found = unpacking.decompress(data, max_bytes)
     if unpacking.unconsumed_tail:
-        raise ValueError(f"it is larger than {MOST_BYTES >> 20} MiB")
+        raise _TooLarge(f"it is larger than {max_bytes >> 20} MiB")
     if not unpacking.eof:
         raise ValueError("it ends in the middle")
     return found

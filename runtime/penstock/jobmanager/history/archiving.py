@@ -1,4 +1,4 @@
-"""Writes a job's archive when it has ended."""
+"""Write a job's archive when it has ended."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from penstock.jobmanager.job.settings import object_store_options
 
 if TYPE_CHECKING:
     from penstock.jobmanager.job.job_master import JobMaster
-    from penstock.jobmanager.process.dispatcher import Dispatcher
+    from penstock.jobmanager.process.session.dispatcher import Dispatcher
 
 logger = logging.getLogger(__name__)
 
 
 def archive_job(dispatcher: Dispatcher, job: JobMaster) -> None:
-    """If its configuration names a folder (`jobmanager.archive.fs.dir`). What fails is logged: the job's outcome stands."""
-    from penstock.jobmanager.process.gateway import (
-        DispatcherGateway,  # REST's shapes, which a small job has no time for
+    """Write the archive if the job's configuration names a folder (`jobmanager.archive.fs.dir`). Failures are only logged."""
+    from penstock.jobmanager.process.session.gateway import (
+        DispatcherGateway,  # REST's shapes, whose import would slow down a small job
     )
 
     settings = Configuration(job.settings.configuration)

@@ -1,4 +1,4 @@
-"""A folder of archives as REST sees it (`rest.gateway.ClusterGateway`): jobs that have ended, and nothing to be done with them."""
+"""A folder of archives as a `rest.gateway.ClusterGateway`: it shows ended jobs and refuses actions on them."""
 
 from __future__ import annotations
 
@@ -11,64 +11,129 @@ from typing import NoReturn
 from penstock.common.errors import StorageError
 from penstock.common.logs.log_file import LogPart
 from penstock.common.stacks.sampling import Place, Sample
-from penstock.jobmanager.history.archive import Archives, JobArchive, Plots
+from penstock.jobmanager.history.archive import (
+    Archives,
+    ArchiveTooLarge,
+    JobArchive,
+    Plots,
+    SizedArchive,
+    start_of,
+)
 from penstock.metrics.reading import JobScope
 from penstock.metrics.series import PER_SECOND
 from penstock.metrics.store import MetricStore, SubtaskReport
 from penstock.rest import facts, models
 from penstock.rest.errors import Conflict, NotFound
 
-LOOK_S = 10.0
-"""Between two looks into the folder, while somebody asks."""
-MOST_JOBS = 10_000
-"""The newest ones; the pages of more could not be read."""
+SCAN_INTERVAL_S = 10.0
+"""Interval between two scans of the folder while clients send requests, in seconds."""
+MAX_JOBS = 10_000
+"""Maximum number of jobs. The newest ones are shown, because pages with more jobs would be unreadable."""
+SCAN_BUDGET_S = 2.0
+"""Time in seconds for which one scan reads archives, plus one archive. The next request reads more small archives, and the next scan
+reads large ones.
+"""
+SMALL_BYTES, SMALL_VALUES = 2**20, 50_000
+"""Unpacked size up to which archives are read first. The archive of a typical job has tens of kilobytes."""
+MAX_MEMORY = 512 * 2**20
+"""Limit of the memory of all archives, in bytes. Beyond it, the largest archives are left out."""
 
 logger = logging.getLogger(__name__)
 
 
 class ArchiveGateway:
-    """See `ClusterGateway` for what each method promises. Of several archives of one job id the newest counts."""
+    """Gateway to archives. `ClusterGateway` describes the methods. If several archives have the same job id, the newest is used."""
 
     def __init__(self, archives: Archives) -> None:
         self._archives = archives
         self._metrics = MetricStore()
         self._jobs: dict[str, JobArchive] = {}
+        self._shown: dict[str, str] = {}
+        """Name of the archive that is shown, by job id."""
         self._read: dict[str, str] = {}
-        """Job ids by the name of the archive; empty: it cannot be read."""
-        self._looked_at = float("-inf")
+        """Job ids by the name of the archive. Empty: the archive cannot be read."""
+        self._large: dict[str, None] = {}
+        """Names of archives that are read after all small ones, in order."""
+        self._sizes: dict[str, int] = {}
+        """Memory of the archives that are shown, by job id."""
+        self._scanned_at = float("-inf")
         self._lock = threading.Lock()
 
     def _known(self) -> dict[str, JobArchive]:
-        """With what has come, and without what has gone, since the last look."""
+        """Return the archives. Scan the folder for added and removed archives first if the interval has passed."""
         with self._lock:
-            if time.monotonic() - self._looked_at > LOOK_S:
-                self._looked_at = time.monotonic()
+            if time.monotonic() - self._scanned_at > SCAN_INTERVAL_S:
+                self._scanned_at = time.monotonic()
                 try:
-                    self._look(self._archives.names()[:MOST_JOBS])
+                    is_whole = self._scan(self._archives.names()[:MAX_JOBS])
                 except StorageError as error:
                     if not self._jobs:
                         raise
-                    logger.warning("%s; what was read before is shown", error.message)
+                    logger.warning("%s; the archives that were read before are shown", error.message)
+                else:
+                    if not is_whole:
+                        self._scanned_at = float("-inf")
             return dict(self._jobs)
 
-    def _look(self, names: Sequence[str]) -> None:
-        for gone in set(self._read) - set(names):
-            job_id = self._read.pop(gone)
-            if job_id not in self._read.values():
-                self._jobs.pop(job_id, None)
-                self._metrics.remove_job(job_id)
-        for name in reversed(names):  # the newest of a job id is taken last
-            if name in self._read:
+    def _scan(self, names: Sequence[str]) -> bool:
+        """Read new archives, small ones and the newest first, for a limited time. Return whether no small one is left."""
+        dropped = set()
+        for gone in (self._read.keys() | self._large.keys()) - set(names):
+            self._large.pop(gone, None)
+            job_id = self._read.pop(gone, "")
+            if self._shown.get(job_id) == gone:
+                self._drop(job_id)
+                dropped.add(job_id)
+        for name in [name for name, job_id in self._read.items() if job_id in dropped]:
+            del self._read[name]  # an older archive of the job is shown instead
+        end = time.monotonic() + SCAN_BUDGET_S
+        for name in names:
+            if name in self._read or name in self._large:
                 continue
+            if time.monotonic() > end:
+                return False
             try:
-                archive = self._archives.read(name)
+                self._take(name, self._archives.read_sized(name, SMALL_BYTES, SMALL_VALUES))
+            except ArchiveTooLarge:
+                self._large[name] = None
             except StorageError as error:
-                logger.warning("%s", error.message)
-                self._read[name] = ""
-                continue
-            self._read[name] = archive.job.id
-            self._jobs[archive.job.id] = archive
-            self._take_metrics(archive)
+                self._refuse_archive(name, error)
+        for name in [name for name in names if name in self._large]:
+            if time.monotonic() > end:
+                break
+            try:
+                self._take(name, self._archives.read_sized(name))
+            except StorageError as error:
+                self._refuse_archive(name, error)
+        return True
+
+    def _take(self, name: str, found: SizedArchive) -> None:
+        archive, size = found
+        self._large.pop(name, None)
+        job_id = archive.job.id
+        self._read[name] = job_id
+        if job_id in self._shown and start_of(name) <= start_of(self._shown[job_id]):
+            return
+        self._jobs[job_id], self._shown[job_id], self._sizes[job_id] = archive, name, size
+        self._take_metrics(archive)
+        while sum(self._sizes.values()) > MAX_MEMORY:
+            largest = max(self._sizes, key=self._sizes.__getitem__)
+            logger.warning(
+                "the archives take more than %d MiB; the largest, %s, is not shown",
+                MAX_MEMORY >> 20,
+                self._shown[largest],
+            )
+            self._drop(largest)
+
+    def _refuse_archive(self, name: str, error: StorageError) -> None:
+        logger.warning("%s", error.message)
+        self._large.pop(name, None)
+        self._read[name] = ""
+
+    def _drop(self, job_id: str) -> None:
+        for of_jobs in (self._jobs, self._shown, self._sizes):
+            of_jobs.pop(job_id, None)
+        self._metrics.remove_job(job_id)
 
     def _take_metrics(self, archive: JobArchive) -> None:
         job = archive.job
@@ -91,7 +156,7 @@ class ArchiveGateway:
     def _find(self, job_id: str) -> JobArchive:
         found = self._known().get(job_id)
         if found is None:
-            raise NotFound(f"there is no archive of job {job_id} in {self._archives.url}")
+            raise NotFound(f"{self._archives.url} has no archive of job {job_id}")
         return found
 
     # --- the cluster ------------------------------------------------------------------------------------------
@@ -117,7 +182,9 @@ class ArchiveGateway:
         return []
 
     def read_log(self, task_manager: str | None, name: str, start: int, most: int) -> LogPart:
-        raise NotFound("logs are not archived", remedy="look where your pods' logs are collected")
+        raise NotFound(
+            "logs are not archived", remedy="read the logs in the system that collects the logs of your pods"
+        )
 
     def measurements(self) -> facts.Measurements:
         return facts.Measurements()
@@ -126,7 +193,10 @@ class ArchiveGateway:
         return []
 
     def shut_down(self) -> NoReturn:
-        raise Conflict("this is the history of jobs, and no cluster", remedy="end its process")
+        raise Conflict(
+            "this server shows the history of jobs and is not a cluster",
+            remedy="stop the process of the history server",
+        )
 
     # --- jobs -------------------------------------------------------------------------------------------------
 
@@ -146,7 +216,7 @@ class ArchiveGateway:
         return models.CheckpointStatistics.model_validate(details)
 
     def checkpoint_subtasks(self, job_id: str, checkpoint_id: int, vertex_id: str) -> models.TaskCheckpointDetails:
-        raise NotFound(f"what the subtasks had of checkpoint {checkpoint_id} is not archived")
+        raise NotFound(f"the subtasks' part of checkpoint {checkpoint_id} is not archived")
 
     def checkpoint_settings(self, job_id: str) -> facts.CheckpointSettings:
         return self._find(job_id).settings
@@ -163,13 +233,15 @@ class ArchiveGateway:
         return self._find(job_id).connectors
 
     def states(self, job_id: str) -> NoReturn:
-        raise NotFound("state is not archived", remedy="read it in a savepoint: penstock state read")
+        raise NotFound("state is not archived", remedy="read the state in a savepoint with `penstock state read`")
 
     def state_entries(self, job_id: str, name: str, uid: str | None, key: str | None, limit: int) -> NoReturn:
-        raise NotFound("state is not archived", remedy="read it in a savepoint: penstock state read")
+        raise NotFound("state is not archived", remedy="read the state in a savepoint with `penstock state read`")
 
     def live_entries(self, job_id: str, name: str, uid: str | None, key: str) -> NoReturn:
-        raise NotFound("the job has ended, and has no tasks", remedy="read it in a savepoint: penstock state read")
+        raise NotFound(
+            "the job has ended and has no tasks", remedy="read the state in a savepoint with `penstock state read`"
+        )
 
     # --- actions ----------------------------------------------------------------------------------------------
 
@@ -195,8 +267,9 @@ class ArchiveGateway:
 
     def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> NoReturn:
         raise Conflict(
-            "this is the history of jobs, and no cluster", remedy="penstock savepoint -d, with -m of a JobManager"
+            "this server shows the history of jobs and is not a cluster",
+            remedy="penstock savepoint -d, with -m of a JobManager",
         )
 
     def operation(self, request_id: str) -> NoReturn:
-        raise NotFound(f"nothing is known of request {request_id}")
+        raise NotFound(f"request {request_id} does not exist")

@@ -1,1 +1,1 @@
-"""One job from its start to its end: the JobMaster, its epochs, what is asked of it, how parallel it runs."""
+"""One job from its start to its end: the JobMaster, its epochs, its requests, and its parallelism."""

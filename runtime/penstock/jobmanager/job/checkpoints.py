@@ -1,4 +1,4 @@
-"""The JobMaster's side of the checkpoint package: storage, coordinator, what each attempt starts from."""
+"""The JobMaster's use of the checkpoint package: storage, coordinator, and the restore of each attempt."""
 
 from __future__ import annotations
 
@@ -21,29 +21,31 @@ from penstock.checkpoint.leadership.fencing import Candidate
 from penstock.checkpoint.leadership.probe import probe
 from penstock.checkpoint.leadership.release import read_release
 from penstock.checkpoint.recovery.restore import RestorePlan, plan_restore
-from penstock.checkpoint.recovery.takeover import Recovery, foresee, take_over
+from penstock.checkpoint.recovery.takeover import Recovery, preview_recovery, take_over
 from penstock.checkpoint.store.retrying_store import RetryPolicy
 from penstock.common.errors import RestoreRefused, StorageError
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
-from penstock.jobmanager.job.job_result import ResultRecord, keep_result, read_result
+from penstock.graph.state_meaning.describe import meaning_of
+from penstock.jobmanager.job.job_result import ResultRecord, read_result, store_result
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.validation.declared_state import check_stored_states
 from penstock.jobmanager.validation.runtime_mode import check_runtime_mode
+from penstock.jobmanager.validation.state_meaning import StateChange, check_state_meaning
 from penstock.taskmanager.protocol import RestoreCommand, SubtaskRestore
 
 BACKGROUND_THREADS = 4
 _IMPATIENT = RetryPolicy(retry_for=1.0)
-"""Somebody waits for what is looked up so, and can be told that there is no answer."""
+"""Retry policy of lookups for which a caller waits. The caller can handle a failure."""
 CLOSE_PATIENCE_S = 10.0
-"""How long the end of a job waits for what it still has under way in storage; a copy that does not return is left alone."""
+"""Time in seconds for which the end of a job waits for pending storage operations. A copy that does not return is abandoned."""
 
 
 class JobCheckpoints:
-    """One per job; `coordinator` is driven by the JobMaster.
+    """Checkpoints of one job. The JobMaster drives `coordinator`.
 
-    Without a configured folder the checkpoints lie in a temporary one that goes with the job: rescaling and restarts
-    still work, a restart of the JobManager does not.
+    Without a configured directory, checkpoints are in a temporary one that is deleted with the job. Rescaling and restarts of the job
+    then work, but a restart of the JobManager does not.
     """
 
     def __init__(self, job_id: str, settings: JobSettings, restore_path: str = "") -> None:
@@ -63,7 +65,7 @@ class JobCheckpoints:
                 min_pause_ms=settings.checkpoint_min_pause_ms,
                 timeout_ms=settings.checkpoint_timeout_ms,
                 tolerable_failures=settings.tolerable_failures,
-                most_uncommitted=settings.most_uncommitted,
+                max_uncommitted=settings.max_uncommitted,
                 retained=settings.retained,
                 retention="NO_EXTERNALIZED_CHECKPOINTS" if self._temporary else settings.retention,
                 savepoint_directory=settings.savepoint_dir or (f"{root}/savepoints" if self._temporary else None),
@@ -71,29 +73,33 @@ class JobCheckpoints:
             self._pool,
         )
         self._plan: RestorePlan | None = None
+        self.changes: list[StateChange] = []
+        """State that the last `plan` restores in a changed form."""
         self._candidate = Candidate(self.storage, job_id)
         self._recovery: Recovery | None = None
         self._unconfirmed: dict[str, list[Any]] = {}
 
     @property
     def url(self) -> str:
-        """Folder under which subtasks write their files."""
+        """Return the directory into which subtasks write their files."""
         return self.storage.url
 
     def open(self, graph: JobGraph, allow_non_restored: bool | list[str] = False, *, fresh: bool) -> None:
-        """See whether the job can start, before anything of it is touched: what it would restore, then the store.
+        """Check whether the job can start, before anything of it is changed: first the snapshot to restore, then the store.
 
         Raises:
-            RestoreRefused: the snapshot does not fit the job; or `fresh` was asked for and the job has checkpoints.
-            StateSchemaIncompatible: a state is declared as another type than the snapshot has it, as far as that can be seen.
-            SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: the snapshot that was named cannot be read.
-            StorageError: the store cannot be used. ConditionalWritesUnsupported: not in HA mode.
+            RestoreRefused: the snapshot does not fit the job, or `fresh` is set and the job has checkpoints.
+            StateSchemaIncompatible: a state is declared with another type than in the snapshot, as far as this can be detected.
+            SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: the requested snapshot cannot be read.
+            StorageError: the store cannot be used.
+            ConditionalWritesUnsupported: the store cannot be used in HA mode.
         """
         try:
-            snapshot = foresee(self.storage, restore_path=self._restore_path or None)
+            snapshot = preview_recovery(self.storage, restore_path=self._restore_path or None)
             if snapshot is not None:
                 plan_restore(snapshot.manifest, operator_infos(graph), allow_non_restored)
                 check_runtime_mode(graph, snapshot.manifest)
+                check_state_meaning(graph, snapshot.manifest)
                 check_stored_states(graph, snapshot.manifest)
             probe(self.storage, high_availability=self._settings.ha != "none")
         except StorageError as error:
@@ -104,15 +110,16 @@ class JobCheckpoints:
             ids = self.storage.checkpoint_ids()
             if ids:
                 raise RestoreRefused(
-                    f"the job is to start fresh, but {self.storage.url} holds checkpoint {ids[-1]} of it",
-                    remedy="start it with --restore-latest, or under another job id",
+                    f"the job was started with --fresh, but {self.storage.url} has its checkpoint {ids[-1]}",
+                    remedy="start the job with --restore-latest, or with another job id",
                 )
 
     def is_released(self) -> bool:
-        """Somebody has said where a job that was started ahead of time starts from; from here on it does.
+        """Return whether a prepared job has been released, so that its starting point is known.
 
         Raises:
-            StorageError: the store does not answer. SnapshotTorn: the record cannot be read.
+            StorageError: the store does not respond.
+            SnapshotTorn: the record cannot be read.
         """
         record = read_release(self.storage)
         if record is not None:
@@ -120,32 +127,37 @@ class JobCheckpoints:
         return record is not None
 
     def result(self) -> ResultRecord | None:
-        """How the job ended, if it has."""
+        """Return the result of the job, or None if it has not ended."""
         return read_result(self.storage)
 
-    def keep_result(self, record: ResultRecord) -> None:
-        """Note how it ended; before `close`."""
-        keep_result(self.storage, record)
+    def store_result(self, record: ResultRecord) -> None:
+        """Store the result of the job. Call it before `close`."""
+        store_result(self.storage, record)
 
     def take_over(self) -> Recovery:
-        """Claim the next epoch of leadership and find what the attempt starts from; nothing else is touched."""
+        """Claim the next leader epoch and find the snapshot from which the attempt starts. Nothing else is changed."""
         recovery = take_over(self.storage, restore_path=self._restore_path or None, candidate=self._candidate)
         self._recovery = recovery
         return recovery
 
     def check_leads(self) -> None:
-        """One listing, which does not wait for a store that is away; from any thread.
+        """Check the leadership with one listing, without waiting for a store that is unavailable. Any thread may call it.
 
         Raises:
             Fenced: another JobManager has taken over.
-            StorageError: the store does not answer.
+            StorageError: the store does not respond.
         """
         recovery = self._recovery
         if recovery is not None:
             recovery.leadership.check(self.storage.with_policy(_IMPATIENT))
 
+    def restored(self) -> str:
+        """Return the URL of the snapshot from which this attempt started, or an empty string if it started without state."""
+        recovery = self._recovery
+        return "" if recovery is None or recovery.snapshot is None else recovery.snapshot.url
+
     def earlier(self) -> list[str]:
-        """Checkpoints that could be restored instead of the one this attempt started from, newest first."""
+        """Return other checkpoints that could be restored, newest first."""
         recovery = self._recovery
         if recovery is None or recovery.snapshot is None:
             return []
@@ -153,15 +165,18 @@ class JobCheckpoints:
         return [self.location(checkpoint_id) for checkpoint_id in reversed(ids)]
 
     def plan(self, graph: JobGraph, recovery: Recovery, allow_non_restored: bool | list[str]) -> list[RestoreCommand]:
-        """What each slot restores.
+        """Return the state that each slot restores.
 
         Raises:
-            RestoreRefused: the snapshot does not fit the job; shows both sides.
+            RestoreRefused: the snapshot does not fit the job. The error shows both sides.
         """
         if recovery.snapshot is None:
-            self._plan = None
+            self._plan, self.changes = None, []
             return [RestoreCommand("") for _ in range(graph.slots)]
-        plan = self._plan = plan_restore(recovery.snapshot.manifest, operator_infos(graph), allow_non_restored)
+        manifest = recovery.snapshot.manifest
+        plan = self._plan = plan_restore(manifest, operator_infos(graph), allow_non_restored)
+        self.changes = check_state_meaning(graph, manifest)
+        meanings = {info.uid: info.meaning for info in manifest.operators}
         root = recovery.snapshot.base_url
         commands = []
         for slot in range(graph.slots):
@@ -170,7 +185,7 @@ class JobCheckpoints:
                 if slot < node.parallelism:
                     state = plan.of(node.uid, slot)
                     if not state.is_empty:
-                        subtasks[node.uid] = SubtaskRestore(state.keyed, state.operator)
+                        subtasks[node.uid] = SubtaskRestore(state.keyed, state.operator, meanings.get(node.uid, {}))
             commands.append(RestoreCommand(root, subtasks, is_foreign=recovery.is_foreign))
         return commands
 
@@ -179,7 +194,7 @@ class JobCheckpoints:
 
     @staticmethod
     def referenced(recovery: Recovery) -> dict[str, list[Any]]:
-        """Committables of every snapshot that may still be restored."""
+        """Return the committables of every snapshot that may still be restored."""
         found: dict[str, list[Any]] = {}
         manifests = list(recovery.retained)
         if recovery.snapshot is not None:
@@ -190,7 +205,7 @@ class JobCheckpoints:
         return found
 
     def take_unconfirmed(self) -> dict[str, list[Any]]:
-        """What the attempt before pre-committed and was not confirmed."""
+        """Return and clear the unconfirmed committables of the previous attempt."""
         unconfirmed, self._unconfirmed = self._unconfirmed, {}
         return unconfirmed
 
@@ -198,12 +213,12 @@ class JobCheckpoints:
         self.coordinator.begin(recovery, describe(self.storage.job_id, graph), now_ms)
 
     def end_attempt(self, reason: str, now_ms: int) -> list[Event]:
-        """Give up what is in progress; the events tell whose requests failed with it."""
+        """Abort the checkpoints in progress. The events contain the requests that failed with them."""
         self._unconfirmed = self.coordinator.end_attempt(reason, now_ms)
         return self.coordinator.tick(now_ms)
 
     def next_due(self, now_ms: int) -> int | None:
-        """ms until the next checkpoint is to be triggered; None: none is planned."""
+        """Return the time in ms until the next checkpoint is triggered, or None if none is planned."""
         at = self.coordinator.next_action_at()
         return None if at is None else max(0, at - now_ms)
 
@@ -229,11 +244,14 @@ class JobCheckpoints:
 
 
 def operator_infos(graph: JobGraph) -> list[OperatorInfo]:
-    return [OperatorInfo(node.uid, node.name, node.parallelism, node.max_parallelism) for node in graph.operators]
+    return [
+        OperatorInfo(node.uid, node.name, node.parallelism, node.max_parallelism, meaning=meaning_of(node.operation))
+        for node in graph.operators
+    ]
 
 
 def describe(job_id: str, graph: JobGraph) -> JobDescription:
-    """The graph as the coordinator sees it."""
+    """Return the description of the graph for the coordinator."""
     shape = [(node.uid, [(e.side_tag, e.target, e.exchange) for e in node.outputs]) for node in graph.operators]
     return JobDescription(
         job_id=job_id,

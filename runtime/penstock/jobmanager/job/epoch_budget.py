@@ -1,33 +1,34 @@
-"""How many records an epoch may read, so that a barrier is never long in coming.
+"""The maximum number of records of an epoch, which limits the delay of a barrier.
 
-All that was read before a barrier must be processed before it is through, and a source cannot know how fast the operators
-levels away are. So the budget follows what epochs took: the next one may read what takes `LONGEST_S` at the pace of the last.
-The first is small, for it has a limit (`start_steps`) that a slow function must not run into; with fast operators the third
-is bounded by nothing but the job's settings. What the buffers on the way hold is bounded in bytes, but small records behind a
-slow sink would be minutes of work even so; with a budget it is seconds. (Flink's answer to the same is to make buffers
-smaller, "buffer debloating".)
+All records that were read before a barrier must be processed before it completes. A source cannot know the speed of operators that are
+several levels away. So the budget follows the duration of previous epochs: at the pace of the last epoch, the next one may read for
+`LONGEST_S`.
 
-Not all that an epoch takes is its records': a Spark job has to be started. So the pace is that of the tasks, as long as the
-epoch is short. On a busy machine or a large cluster the start takes seconds, too. What did not get shorter with fewer records, or longer with more, is not made shorter by reading less: then a
-job would read next to nothing and pay for starting all the same. Two epochs that read differently tell the one from the other.
+The first budget is small, because the first epoch has a time limit (`start_steps`) that a slow function must not exceed. If operators are
+fast, only the job's settings limit the third epoch. The buffers between operators are limited in bytes. Even so, small records before
+a slow sink could be minutes of work. The budget reduces this to seconds. (Flink shrinks the buffers instead, "buffer debloating".)
 
-A job of one level needs no budget: what its sources read is processed before they look at the clock again.
+Records do not use all of the time of an epoch, because a Spark job has to be started. So the pace of a short epoch is calculated from the time of its tasks.
+On a busy machine or a large cluster, the start also takes seconds. Fewer records do not shorten this fixed part. If the budget shrank for
+it, the job would read next to nothing and still pay for the start. Two epochs with different numbers of records show the fixed part.
+
+A job of one level needs no budget, because its sources process what they read before they check the clock again.
 """
 
 from __future__ import annotations
 
 LONGEST_S = 4.0
-"""What an epoch of the batched runner, or a barrier of the pipelined one, should take at most."""
+"""Target of the duration of an epoch of the batched runner, or of a barrier of the pipelined one, in seconds."""
 FIRST_RECORDS = 64
-"""Of the first epoch, when nobody knows how slow the operators are: nine seconds each still fit into its ten minutes."""
+"""Records of the first epoch, when the speed of operators is unknown. Even at 9 s per record they fit into its limit of ten minutes."""
 
 
 class EpochBudget:
-    """Of one attempt.
+    """Budget of one attempt.
 
     Args:
-        most: records a source subtask may read in an epoch however fast it goes.
-        levels: of the job's graph.
+        most: maximum number of records that a source subtask may read in an epoch.
+        levels: number of levels of the job graph.
 
     >>> budget = EpochBudget(1_000_000, levels=2)
     >>> budget.on_epoch(1_000, took_s=0.5, busy_s=0.1)
@@ -45,22 +46,22 @@ class EpochBudget:
         self._most = most
         self._levels = levels
         self._last: tuple[int, float] | None = None
-        """Records and seconds of the epoch before."""
+        """Records and seconds of the previous epoch."""
         self.records = min(most, FIRST_RECORDS) if levels > 1 else most
-        """What a source subtask may read in the next epoch."""
+        """Number of records that a source subtask may read in the next epoch."""
 
     @property
     def is_bound(self) -> bool:
-        """Less than the most may be read: a source that has used it up waits for the next epoch."""
+        """Return whether the budget is below the maximum. A source that uses it up waits for the next epoch."""
         return self.records < self._most
 
     def on_epoch(self, read: int, *, took_s: float, busy_s: float) -> None:
-        """An epoch is over.
+        """Update the budget after an epoch.
 
         Args:
-            read: records of the source subtask that read the most.
-            took_s: until everything was processed that had been read.
-            busy_s: of that, what the tasks spent on records, one level after the other.
+            read: number of records of the source subtask that read the most.
+            took_s: time in seconds until all these records were processed.
+            busy_s: part of that time that the tasks spent on records, one level after the other.
         """
         if not read or self._levels == 1:
             return
@@ -75,6 +76,6 @@ class EpochBudget:
 
 
 def _is_fixed(one: tuple[int, float], other: tuple[int, float]) -> bool:
-    """Whether most of what the longer of two epochs took was not for its records."""
+    """Return whether most of the longer epoch's time does not depend on its records."""
     (few, short_s), (many, long_s) = sorted((one, other))
     return few < many and (long_s - short_s) / (many - few) * many < long_s / 2

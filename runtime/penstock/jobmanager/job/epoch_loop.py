@@ -1,9 +1,8 @@
-"""The epochs of one attempt: plan one, have it run, take in the acks, see what the coordinator says.
+"""The epochs of one attempt: plan an epoch, run it, process the acknowledgements, and handle the coordinator's events.
 
-Everything a job can be interrupted for happens between two epochs, because no record is in flight there. `step` runs one
-epoch, or takes in what goes on while the attempt stands still after its last snapshot; it raises `Stopped` when the job is to
-end, `BegunAnew` when another attempt should start, and whatever made the attempt fail. Which of it, `attempt_end` says. `pace`
-waits until the next step has something to do.
+All interruptions of a job happen between two epochs, because no record is in flight then. `step` runs one epoch, or handles events while
+the attempt waits after its last snapshot. It raises `Stopped` if the job must end, `AttemptRestarted` if another attempt must start, and the
+error that made the attempt fail. `attempt_end` decides between them. `pace` waits until the next step has work to do.
 """
 
 from __future__ import annotations
@@ -35,26 +34,27 @@ from penstock.taskmanager.protocol import EpochCommand, LevelAck, RestoreCommand
 logger = logging.getLogger(__name__)
 
 STREAM_EPOCH_MS = 1_000
-"""Pipelined runner: a barrier at least that often, for positions, metrics and printed lines."""
+"""Pipelined runner: maximum interval of barriers in ms, for positions, metrics and printed lines."""
 ROUND_MS = 50
-"""Pipelined runner: as `STREAM_EPOCH_MS`, while there is something that may go round in an iteration."""
+"""Pipelined runner: the same interval in ms while an iteration may send records back."""
 STANDSTILL_S = 0.002
-"""Between two looks at how far the last snapshot, its savepoint and its commits have come."""
-WORK_OFF_EPOCHS = 5
-"""Batched runner: tasks that work off what they hold take so much more time than sources. Nobody waits for what they read, and each
-epoch is a Spark job."""
+"""Interval in seconds of checks of the last snapshot, its savepoint and its commits."""
+MAX_REMAINING_WORK_EPOCHS = 5
+"""Batched runner: factor of the epoch time for tasks that process remaining records after the end of their input. No task waits for their
+output, and each epoch is a Spark job.
+"""
 NEWS_S = 0.02
-"""Pipelined runner: while a checkpoint uploads, what the tasks have told of it is looked at so often."""
+"""Pipelined runner: interval in seconds of checks for the tasks' reports while a checkpoint uploads."""
 
 
 class EpochLoop:
-    """One attempt.
+    """Epochs of one attempt.
 
     Args:
-        parts: of the job.
-        requests: of the job, with what ends the attempt.
-        runner: has been started for the attempt.
-        plans: what each slot restores in its first epoch.
+        parts: parts of the job.
+        requests: requests of the job, with the state machine that ends the attempt.
+        runner: runner, which is started for the attempt.
+        plans: state that each slot restores in its first epoch.
     """
 
     def __init__(
@@ -77,32 +77,36 @@ class EpochLoop:
         self._aborted: list[int] = []
         self._committed: list[int] = []
         self._budget = EpochBudget(parts.settings.epoch_max_records, graph.levels)
+        self.emits_watermarks = False
+        """Whether the next epoch emits periodic watermarks before their time (for tests on a manual clock)."""
         self._next_timer: int | None = None
-        self._works_off = False
-        """A task still has something to do because its input has ended."""
-        self._goes_round = False
-        """In an iteration, or it may soon."""
+        self._has_remaining_work = False
+        """Whether a task still processes remaining records because its input has ended."""
+        self._loop_is_active = False
+        """Whether an iteration contains records, or may soon contain some."""
         self._began_at = 0
-        """When the epoch that runs was begun, ms."""
-        self._rests_until = 0.0
-        """On the monotonic clock, s. Batched runner: a trickle of input must not keep the cluster busy all the time."""
+        """Start of the running epoch, in ms."""
+        self._sleeps_until = 0.0
+        """End of the pause on the monotonic clock, in seconds. Batched runner: it prevents a trickle of input from using the cluster all
+        the time.
+        """
 
     @property
     def exhausted(self) -> bool:
-        """Every source was read to its end, and what tasks do because of that is done."""
-        return not self._works_off and all(source.exhausted for source in self._parts.sources.values())
+        """Return whether every source was read to its end and tasks have processed the remaining records."""
+        return not self._has_remaining_work and all(source.exhausted for source in self._parts.sources.values())
 
     def step(self) -> None:
-        """Run one epoch, or none while the attempt stands still.
+        """Run one epoch, or none while the attempt waits after its last snapshot.
 
         Raises:
-            Stopped, BegunAnew: the attempt is over.
+            Stopped, AttemptRestarted: the attempt is over.
         """
         if self.epoch > 0 and self.exhausted and not self._requests.state.input_ended:
             self._requests.feed(events.InputEnded())
         self._requests.settle()
-        if self._requests.state.stands_still or self._only_waits_for_storage:
-            self._stand_still()
+        if self._requests.state.is_paused or self._only_waits_for_storage:
+            self._wait_for_outcome()
         else:
             request = self._next_request()
             is_last = self._is_last(request)
@@ -116,61 +120,63 @@ class EpochLoop:
 
     @property
     def _only_waits_for_storage(self) -> bool:
-        """The input has ended, and what keeps the last snapshot from being triggered is a manifest on its way to storage.
+        """Return whether the input has ended, and only a manifest that is being stored delays the trigger of the last snapshot.
 
-        An epoch of the batched runner is a Spark job; one without input would do nothing for it.
+        An epoch of the batched runner is a Spark job, which would have no effect without input.
         """
         return not self._runner.streaming and self.exhausted and self._parts.checkpoints.coordinator.is_storing
 
-    def _stand_still(self) -> None:
-        """Until the outcome of a snapshot is known. After the last one nothing may be read: it would have to be read again."""
-        self._rest(STANDSTILL_S)
+    def _wait_for_outcome(self) -> None:
+        """Wait for the outcome of a snapshot. Nothing may be read after the last one, because it would have to be read again."""
+        self._sleep(STANDSTILL_S)
         self._requests.take()
         self._handle_events()
         if self._requests.state.stage is Stage.COMMITTING and self._parts.commits.is_idle:
-            self._tell_of_the_end()
+            self._notify_end()
             self._requests.feed(events.CommitsDone())
 
-    def _tell_of_the_end(self) -> None:
-        """Tell the tasks that their last snapshot is complete and committed: functions may commit by that themselves, and queues are
-        told what was read.
+    def _notify_end(self) -> None:
+        """Notify the tasks that their last snapshot is complete and committed. Functions may commit on it, and sources acknowledge messages
+        to queues.
 
         Raises:
-            JobFailed, EpochFailed: at the end of the input; the next attempt comes to its end once more, and tells again. A stop has
-                its savepoint, and whoever restores it can do what was not done.
+            JobFailed, EpochFailed: the notification at the end of the input failed. The next attempt reaches its end again and repeats it.
+            A
+                failure in a stop is only logged, because a restore of its savepoint can do the missing work.
         """
         self._handle_events()
         if not (self._completed or self._committed):
             return
         self._began_at = self._now()
-        last = EpochCommand(self._attempt, self.epoch, max_ms=0, tells=True)
+        last = EpochCommand(self._attempt, self.epoch, max_ms=0, only_notifies=True)
         last.completed, last.aborted, last.committed = self._completed, self._aborted, self._committed
         self._completed, self._aborted, self._committed = [], [], []
         self.epoch += 1
         try:
-            self._raise_failure(self._runner.run_epoch([last] * self._graph.slots, self._watch_the_end))
+            self._raise_failure(self._runner.run_epoch([last] * self._graph.slots, self._check_end_timeout))
         except (JobFailed, EpochFailed) as error:
-            if self._input_ends_it:
+            if self._is_ended_by_input:
                 raise
-            logger.warning("tasks were not told that their last snapshot is complete: %s", error)
+            logger.warning("tasks could not be notified that their last snapshot is complete: %s", error)
 
     @property
-    def _input_ends_it(self) -> bool:
+    def _is_ended_by_input(self) -> bool:
         ending = self._requests.state.ending
         return ending is not None and ending.cause is Cause.INPUT
 
-    def _watch_the_end(self) -> None:
-        """Who commits when it is told, at the end of the input, has as much time as in any other epoch; a stop is not kept waiting."""
+    def _check_end_timeout(self) -> None:
+        """Check the time limit of the notification. At the end of the input, it has the time of a checkpoint. A stop has only the
+        cancellation
+        timeout.
+        """
         self._requests.take()
         settings = self._parts.settings
         took = self._now() - self._began_at
-        if took > (settings.checkpoint_timeout_ms if self._input_ends_it else settings.cancellation_timeout_ms):
-            raise self._hanging(
-                EpochFailed(f"tasks that were told of their last snapshot have not answered for {took} ms")
-            )
+        if took > (settings.checkpoint_timeout_ms if self._is_ended_by_input else settings.cancellation_timeout_ms):
+            raise self._hanging(EpochFailed(f"tasks have not acknowledged their last snapshot for {took} ms"))
 
     def _next_request(self) -> SnapshotRequest | None:
-        """The last snapshot of a bounded job is triggered as soon as no other checkpoint is in progress."""
+        """Return the next snapshot to take. The last snapshot of a bounded job is triggered when no other checkpoint is in progress."""
         coordinator, state = self._parts.checkpoints.coordinator, self._requests.state
         ends = state.stage is Stage.SNAPSHOT and state.ending is not None and state.ending.cause is Cause.INPUT
         request = coordinator.final_checkpoint(self._now()) if ends else None
@@ -204,32 +210,32 @@ class EpochLoop:
                 self._parts.checkpoints.coordinator.on_failed(request.checkpoint_id, "the epoch failed", self._now())
             raise
         took = time.monotonic() - started
-        self._rests_until = started + min(2 * took, self._parts.settings.epoch_target_ms / 1e3)
-        self._take_in(acks, took * 1e3)
+        self._sleeps_until = started + min(2 * took, self._parts.settings.epoch_target_ms / 1e3)
+        self._apply_acks(acks, took * 1e3)
         if finish and any(source.loop_id and source.has_splits for source in self._parts.sources.values()):
-            raise EpochFailed("rows went round in an iteration while the job came to its end: they are worked on first")
+            raise EpochFailed("rows were still in an iteration at the end of the job. The job processes them first")
         self._budget.on_epoch(
-            self._most_read(acks), took_s=took, busy_s=took if self._runner.streaming else _busy_s(acks)
+            self._max_read(acks), took_s=took, busy_s=took if self._runner.streaming else _busy_s(acks)
         )
         if request is not None:
             self._parts.results.barrier(request.checkpoint_id)
             self._parts.checkpoints.coordinator.on_barrier(
                 request.checkpoint_id, {uid: source.snapshot() for uid, source in self._parts.sources.items()}
             )
-        self._take_in_snapshots([snapshot for ack in acks for snapshot in ack.snapshots])
+        self._apply_snapshots([snapshot for ack in acks for snapshot in ack.snapshots])
         self._release(self._parts.results.end_of_epoch())
         self.epoch += 1
 
     def _watch(self) -> None:
-        """Time passes also for an epoch that does not end: checkpoints fall due, expire, and are more than is tolerated.
+        """Handle events during an epoch: checkpoints become due or expire, and too many failures end the attempt.
 
-        Not for the first one, in which state is restored: until the job runs it takes no checkpoints.
+        The first epoch, which restores state, takes no checkpoints.
         """
         self._requests.take()
         if self.epoch > 0:
             self._parts.checkpoints.coordinator.trigger_due(self._now())
         else:
-            self._parts.steps.look(self._runner.whereabouts(), self._runner.unanswered)
+            self._parts.steps.check(self._runner.whereabouts(), self._runner.unanswered)
         try:
             self._handle_events()
         except EpochFailed as error:
@@ -238,7 +244,7 @@ class EpochLoop:
         self._requests.settle_lost()
 
     def _hanging(self, error: EpochFailed) -> Exception:
-        """The failure of the task that keeps the epoch from ending, if it has said where it is."""
+        """Return the failure of the task that blocks the epoch if it has reported its location, else the given error."""
         whereabouts = self._runner.whereabouts()
         stuck = min(((level, slot) for slot, level in whereabouts), default=None)
         if stuck is None:
@@ -247,7 +253,7 @@ class EpochLoop:
         return hanging(whereabouts[slot, level], slot, level, error.message)
 
     def _unanswered(self) -> str:
-        """Who keeps the epoch from ending: the level nearest to the sources; those behind it only wait for it."""
+        """Describe the tasks that block the epoch. The level nearest to the sources is the cause, because later levels wait for it."""
         took = self._now() - self._began_at
         if took < self._parts.settings.checkpoint_timeout_ms // 2:
             return ""  # the checkpoint expired for another reason
@@ -259,7 +265,7 @@ class EpochLoop:
 
     def _commands(self, request: SnapshotRequest | None, *, exclusive: bool, finish: bool) -> list[EpochCommand]:
         assignments = {uid: source.take_assignments() for uid, source in self._parts.sources.items()}
-        no_more = [uid for uid, source in self._parts.sources.items() if source.no_more_splits]
+        ended = [uid for uid, source in self._parts.sources.items() if source.ends_without_splits]
         aligned = limits(a for source in self._parts.sources.values() if (a := source.aligned()) is not None)
         completed, self._completed = self._completed, []
         aborted, self._aborted = self._aborted, []
@@ -269,18 +275,19 @@ class EpochLoop:
         if request is not None:
             snapshot = SnapshotCommand(request.checkpoint_id, self._parts.checkpoints.url, synchronous=exclusive)
         max_ms = 0 if exclusive else self._read_ms()
-        # Behind the last barrier of an attempt nothing is read, so waiting costs nothing and repeats nothing.
+        # Nothing is read after the last barrier of an attempt, so alignment costs nothing and repeats nothing.
         aligns = exclusive or finish or not self.epoch or self._parts.settings.aligns(batch=self._graph.is_batch)
         max_records = self._max_records()
         max_bytes = 0 if self._runner.streaming else self._parts.settings.epoch_max_bytes
         processing_time = self._parts.clock.now_ms() if hasattr(self._parts.clock, "set") else None
+        emits_watermarks, self.emits_watermarks = self.emits_watermarks, False
         return [
             EpochCommand(
                 attempt=self._attempt,
                 epoch=self.epoch,
                 assignments={uid: splits[slot] for uid, splits in assignments.items() if slot in splits},
                 aligned=aligned,
-                finished_discovery=no_more,
+                ended=ended,
                 max_ms=max_ms,
                 max_records=max_records,
                 max_bytes=max_bytes,
@@ -292,19 +299,20 @@ class EpochLoop:
                 finish=finish or drain,
                 aligns=aligns or drain,
                 processing_time=processing_time,
+                emits_watermarks=emits_watermarks,
             )
             for slot in range(self._graph.slots)
         ]
 
     def _max_records(self) -> int:
-        """Of a source subtask, until the next barrier; 0 = without bound."""
+        """Return the maximum number of records of a source subtask until the next barrier. 0: no limit."""
         return 0 if self._runner.streaming and not self._budget.is_bound else self._budget.records
 
     def _read_ms(self) -> int:
-        """How long the sources read, and what they have ended is worked off: the target, but not past the next checkpoint."""
+        """Return the time in ms for which sources read and remaining records are processed: the target, but not beyond the next checkpoint."""
         target = self._parts.settings.epoch_target_ms
-        if self._works_off:
-            target *= WORK_OFF_EPOCHS
+        if self._has_remaining_work:
+            target *= MAX_REMAINING_WORK_EPOCHS
         due = self._parts.checkpoints.next_due(self._now())
         return max(1, target if due is None else min(target, due))
 
@@ -312,12 +320,12 @@ class EpochLoop:
     def _raise_failure(acks: list[LevelAck]) -> None:
         failed = [ack for ack in acks if ack.failure is not None]
         if failed:
-            # The first level's failure is the cause; what deeper levels say follows from it.
+            # The failure of the first level is the cause. Failures of later levels follow from it.
             first = min(failed, key=lambda ack: (ack.level, ack.slot))
             assert first.failure is not None
             raise JobFailed(first.failure, first.host)
 
-    def _take_in(self, acks: list[LevelAck], duration_ms: float) -> None:
+    def _apply_acks(self, acks: list[LevelAck], duration_ms: float) -> None:
         timers = []
         now = self._now()
         loops = {source.loop_id: source for source in self._parts.sources.values() if source.loop_id}
@@ -333,30 +341,30 @@ class EpochLoop:
                 if uid in loops:
                     loops[uid].feed(values, now)
                 else:
-                    self._parts.results.hold(uid, values)
+                    self._parts.results.add(uid, values)
         self._next_timer = min(timers, default=None)
-        self._works_off = any(ack.works_off for ack in acks)
+        self._has_remaining_work = any(ack.has_remaining_work for ack in acks)
         if loops:
-            holds_records = self._works_off or any(ack.holds_records for ack in acks)
-            self._goes_round = holds_records or any(source.had_input for source in self._parts.sources.values())
+            holds_records = self._has_remaining_work or any(ack.holds_records for ack in acks)
+            self._loop_is_active = holds_records or any(source.had_input for source in self._parts.sources.values())
             if not holds_records:
                 self._end_loops(list(loops.values()))
         self._parts.metrics.on_epoch(self.epoch, acks, duration_ms, self._lag())
 
     def _end_loops(self, loops: list[SourceCoordinator]) -> None:
-        """What goes round comes to its end when nothing does, in no loop, and no other source has anything."""
+        """End the iterations if none contains records and no other source has any."""
         others = (source for source in self._parts.sources.values() if not source.loop_id)
         if all(source.exhausted for source in others) and not any(loop.has_splits for loop in loops):
             for loop in loops:
                 loop.end_loop()
 
-    def _most_read(self, acks: list[LevelAck]) -> int:
-        """Records of the source subtask that read the most."""
+    def _max_read(self, acks: list[LevelAck]) -> int:
+        """Return the number of records of the source subtask that read the most."""
         stages = self._graph.stages
         read = (v.records_in for ack in acks for id, v in ack.vertices.items() if stages[id].level == 0)
         return max(read, default=0)
 
-    def _take_in_snapshots(self, snapshots: list[SnapshotAck]) -> None:
+    def _apply_snapshots(self, snapshots: list[SnapshotAck]) -> None:
         for snapshot in snapshots:
             self._parts.checkpoints.coordinator.on_ack(snapshot, self._now())
 
@@ -364,16 +372,16 @@ class EpochLoop:
         known = [lag for lag in (source.lag for source in self._parts.sources.values()) if lag is not None]
         return sum(known) if known else None
 
-    # --- what the coordinator says ----------------------------------------------------------------------------
+    # --- events of the coordinator ------------------------------------------------------------------------------
 
     def _handle_events(self) -> None:
         for checkpoint_id in self._parts.commits.take_confirmed():
             self._parts.checkpoints.coordinator.on_committed(checkpoint_id)
             self._committed.append(checkpoint_id)
-        told = self._parts.checkpoints.coordinator.tick(self._now())
-        for event in told:
+        coordinator_events = self._parts.checkpoints.coordinator.tick(self._now())
+        for event in coordinator_events:
             self._on_event(event)
-        self._requests.take_in(told)
+        self._requests.handle_coordinator_events(coordinator_events)
 
     def _on_event(self, event: Event) -> None:
         match event:
@@ -383,12 +391,12 @@ class EpochLoop:
                 self._parts.commits.commit(event.checkpoint_id, event.commits)
                 self._release(self._parts.results.completed(event.checkpoint_id))
             case CheckpointAborted():
-                logger.warning("checkpoint %d is given up: %s", event.checkpoint_id, event.reason)
+                logger.warning("checkpoint %d failed: %s", event.checkpoint_id, event.reason)
                 self._aborted.append(event.checkpoint_id)
             case SavepointCompleted():
                 logger.info("savepoint %s is complete", event.url)
             case SavepointFailed():
-                logger.warning("a savepoint failed, the job goes on: %s", event.error)
+                logger.warning("a savepoint failed, and the job continues: %s", event.error)
 
     def _release(self, results: list[tuple[str, list[bytes]]]) -> None:
         for uid, values in results:
@@ -396,81 +404,95 @@ class EpochLoop:
                 self._parts.sink.on_results(uid, values)
 
     @property
+    def had_input(self) -> bool:
+        """Return whether the last epoch has read records."""
+        return any(source.had_input for source in self._parts.sources.values())
+
+    @property
     def is_settled(self) -> bool:
-        """Nothing is left to do: another epoch at the same time and without new input would change nothing."""
+        """Return whether another epoch at the same time and without new input would change nothing."""
         return not (
             self.epoch == 0
             or self._completed
             or self._aborted
             or not self._requests.state.is_idle
             or self._parts.checkpoints.coordinator.is_in_progress
-            or any(source.had_input or source.was_fed for source in self._parts.sources.values())
-            or self._works_off
+            or self.had_input
+            or any(source.was_fed for source in self._parts.sources.values())
+            or self._has_remaining_work
             or self.exhausted
         )
 
     def next_due(self) -> int | None:
-        """When there is something to do even without new input (ms): a timer, a record, a discovery, a checkpoint."""
-        times = [] if self._next_timer is None else [self._next_timer]
+        """Return when the next work without new input is due (monotonic ms): a timer, a record, a discovery or a checkpoint."""
+        times = [] if self._next_timer is None else [self._monotonic(self._next_timer)]
         for source in self._parts.sources.values():
-            times += [at for at in (source.next_record_at(), source.next_discovery()) if at is not None]
+            record, discovery = source.next_record_at(), source.next_discovery()
+            times += [] if record is None else [self._monotonic(record)]
+            times += [] if discovery is None else [discovery]
         due = self._parts.checkpoints.next_due(self._now())
         if due is not None:
             times.append(self._now() + due)
         return min(times, default=None)
 
     def pace(self) -> None:
-        """Wait until there is something to do: input, a timer, a checkpoint, a request.
+        """Wait until there is work to do: input, a timer, a checkpoint or a request.
 
-        Batched epochs that are shorter than the target rest for as long as they took, at most until the target is over.
+        After a batched epoch that is shorter than the target, pause for the duration of the epoch, at most until the target has passed.
         """
-        if self._requests.state.stands_still:
+        if self._requests.state.is_paused:
             return
         now = self._now()
         in_progress = self._parts.checkpoints.coordinator.is_in_progress
         if self.exhausted:
             left_ms = 2 if in_progress else self._parts.checkpoints.coordinator.final_checkpoint_at() - now
-            self._rest(min(max(left_ms, 0), STREAM_EPOCH_MS) / 1000)
+            self._sleep(min(max(left_ms, 0), STREAM_EPOCH_MS) / 1000)
             return
         if self._runner.streaming:
-            times = [now + (ROUND_MS if self._goes_round else STREAM_EPOCH_MS)]
+            times = [now + (ROUND_MS if self._loop_is_active else STREAM_EPOCH_MS)]
         elif in_progress:
             times = [now + 5]
-        elif self._works_off or any(source.had_input for source in self._parts.sources.values()):
+        elif self._has_remaining_work or any(source.had_input for source in self._parts.sources.values()):
             times = [now]
         else:
             times = [now + self._parts.settings.epoch_target_ms]
         if not self._runner.streaming:
-            times += [at for source in self._parts.sources.values() if (at := source.next_record_at()) is not None]
+            records = (source.next_record_at() for source in self._parts.sources.values())
+            times += [self._monotonic(at) for at in records if at is not None]
             if self._next_timer is not None:
-                times.append(self._next_timer)
+                times.append(self._monotonic(self._next_timer))
         times += [at for source in self._parts.sources.values() if (at := source.next_discovery()) is not None]
         seconds = (min(times) - now) / 1000
         if not self._runner.streaming:
-            seconds = max(seconds, self._rests_until - time.monotonic())
+            seconds = max(seconds, self._sleeps_until - time.monotonic())
         due = None if in_progress else self._parts.checkpoints.next_due(now)
         if due is not None:
             seconds = min(seconds, due / 1000)
-        self._rest(max(0.0, seconds))
+        self._sleep(max(0.0, seconds))
 
-    def _rest(self, seconds: float) -> None:
-        """Until that long is over, somebody asks for something, or a checkpoint in progress is none any more."""
+    def _sleep(self, seconds: float) -> None:
+        """Wait for this time. A request ends the wait, and the end of a checkpoint in progress ends it too."""
         uploads = self._runner.streaming and self._parts.checkpoints.coordinator.is_in_progress
         if not uploads:
             self._parts.wake.wait(seconds)
         until = time.monotonic() + seconds
         while uploads and (left := until - time.monotonic()) > 0 and not self._parts.wake.wait(min(left, NEWS_S)):
-            self._take_in_snapshots(self._runner.take_news())
+            self._apply_snapshots(self._runner.take_news())
             self._handle_events()
             uploads = self._parts.checkpoints.coordinator.is_in_progress
         self._parts.wake.clear()
 
     def _now(self) -> int:
-        return self._parts.clock.now_ms()
+        """Return the time of the monotonic clock in ms. Nothing here may depend on changes of the wall clock."""
+        return self._parts.clock.monotonic_ms()
+
+    def _monotonic(self, moment_ms: int) -> int:
+        """Convert a processing time in ms since the epoch to the monotonic clock."""
+        return moment_ms - self._parts.clock.now_ms() + self._now()
 
 
 def _busy_s(acks: list[LevelAck]) -> float:
-    """What the slowest task of each level spent on records; with the batched runner levels run one after the other."""
+    """Return the sum over the levels of the slowest task's busy time. The batched runner runs levels one after the other."""
     by_level: dict[int, float] = {}
     for ack in acks:
         busy_ms = sum(vertex.busy_ms for vertex in ack.vertices.values())

@@ -1,4 +1,4 @@
-"""What happened to a job: its states with their times, failures, rescales, events."""
+"""The history of a job: its states with their times, failures, rescales and events."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class JobHistory:
-    """Bounded lists for REST and the dashboard."""
+    """History for REST and the dashboard, in lists of limited length."""
 
     status: JobStatus = JobStatus.CREATED
     timestamps: dict[str, int] = field(default_factory=dict)
-    """ms by state; the last time it was entered."""
+    """Time in ms by state, at which the job last entered it."""
     states: deque[StateChange] = field(default_factory=lambda: deque(maxlen=512))
-    """The last of them, the oldest first."""
+    """Latest state changes, the oldest first."""
     failures: deque[Failure] = field(default_factory=lambda: deque(maxlen=32))
     rescales: deque[Rescale] = field(default_factory=lambda: deque(maxlen=32))
     starts: deque[JobStart] = field(default_factory=lambda: deque(maxlen=64))
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=256))
     restarts: int = 0
     rescale_count: int = 0
-    """Since the job was started; `rescales` are the last of them."""
+    """Number of rescales since the start of the job. `rescales` contains the latest ones."""
     started_at: int = 0
-    """ms; of the first attempt."""
+    """Start of the first attempt, in ms."""
     end_of_input: bool = False
-    """The job has FINISHED because all of its input was read, and not because it was asked to stop."""
+    """Whether the job has FINISHED because all of its input was read, and not because of a stop request."""
 
     def move(self, status: JobStatus, now_ms: int) -> None:
         self.status = status
@@ -45,6 +45,6 @@ class JobHistory:
         self.rescales.append(rescale)
 
     def event(self, now_ms: int, text: str) -> None:
-        """For REST, the live view and the log: what a person should know of."""
+        """Add an event that users should know, for REST, the live view and the log."""
         logger.info("%s", text)
         self.events.append(Event(now_ms, text))

@@ -1,4 +1,4 @@
-"""What the acks of a job say about its progress, for REST, Prometheus and the live view."""
+"""The progress of a job according to its acknowledgements, for REST, Prometheus and the live view."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.taskmanager.protocol import LevelAck
 
 @dataclass
 class SubtaskProgress:
-    """Latest of one subtask; counts since the start of the attempt."""
+    """Latest values of one subtask. Counters start with the attempt."""
 
     records_in: int = 0
     records_out: int = 0
@@ -36,17 +36,17 @@ class SubtaskProgress:
 
 @dataclass(frozen=True)
 class EpochStat:
-    """One epoch, for rates over the last seconds."""
+    """Numbers of one epoch, for rates over the last seconds."""
 
     at: float
-    """monotonic seconds"""
+    """monotonic time in seconds"""
     duration_ms: float
     records: int
 
 
 @dataclass
 class WorkerProgress:
-    """A Python worker as its acks describe it."""
+    """Latest values of a Python worker, from its acknowledgements."""
 
     slot: int
     pid: int
@@ -58,7 +58,7 @@ class WorkerProgress:
 
 
 class JobMetrics:
-    """Written by the JobMaster's thread, read by REST's."""
+    """Metrics of a job. The JobMaster's thread writes them, and REST's threads read them."""
 
     def __init__(self, job_id: str, job_name: str, store: MetricStore | None = None) -> None:
         self.job_id = job_id
@@ -80,9 +80,10 @@ class JobMetrics:
         self._lock = threading.Lock()
 
     def begin_attempt(self, graph: JobGraph, attempt: int, task_managers: Sequence[str]) -> None:
-        """
+        """Reset the metrics for a new attempt.
+
         Args:
-            task_managers: id of that of every slot.
+            task_managers: id of the TaskManager of every slot.
         """
         with self._lock:
             self._task_managers = list(task_managers)
@@ -130,7 +131,7 @@ class JobMetrics:
         self._remember(duration_ms)
 
     def _remember(self, duration_ms: float) -> None:
-        now_ms = int(time.time() * 1000)
+        now_ms = int(time.monotonic() * 1000)
         if self._graph is None or not self.past.is_due(now_ms):
             return
         vertices: dict[int, VertexTotals] = {}
@@ -139,7 +140,8 @@ class JobMetrics:
                 progress.records_in, progress.records_out, progress.busy_ms, progress.blocked_ms, progress.watermark
             )
         job = JobTotals(self.records_total, NOT_KNOWN if self.lag is None else self.lag, duration_ms)
-        self.past.note(now_ms, job, vertices, self._graph.parallelism)
+        offset = int(time.time() * 1000) - now_ms
+        self.past.add_sample(now_ms, job, vertices, self._graph.parallelism, offset)
 
     def _report(self, acks: list[LevelAck], duration_ms: float) -> None:
         for ack in acks:
@@ -171,7 +173,7 @@ class JobMetrics:
         self.store.set_facts(JobScope(self.job_id), facts)
 
     def usage_by_slot(self) -> dict[int, tuple[int, Hardware | None, float]]:
-        """Resident bytes of all Python workers, what their machine has, and their CPU time (s), by slot."""
+        """Return for each slot the resident bytes of all Python workers, the hardware of their machine, and their CPU time (s)."""
         with self._lock:
             found: dict[int, tuple[int, Hardware | None, float]] = {}
             for worker in self.workers.values():
@@ -180,16 +182,16 @@ class JobMetrics:
             return found
 
     def task_manager_of(self, slot: int) -> str:
-        """Id of the TaskManager the slot was in when the attempt began; empty: there is no such slot."""
+        """Return the id of the slot's TaskManager at the start of the attempt, or an empty string if the slot does not exist."""
         return self._task_managers[slot] if slot < len(self._task_managers) else ""
 
     def queryable(self) -> dict[str, list[tuple[str, str]]]:
-        """Operators (uids) and their states, by the names that these are looked up by; of all attempts."""
+        """Return the operators (uids) and their states by queryable name, over all attempts."""
         with self._lock:
             return {name: sorted(owners) for name, owners in self._queryable.items()}
 
     def accumulators(self) -> dict[str, tuple[str, Any]]:
-        """Kind and result of all subtasks of this attempt, by name."""
+        """Return the kind and the total of each accumulator of this attempt, by name."""
         with self._lock:
             return {
                 name: (kind, merge_accumulators(kind, by_subtask.values()))
@@ -197,7 +199,7 @@ class JobMetrics:
             }
 
     def accumulators_of(self, stage_id: int) -> dict[int, dict[str, tuple[str, Any]]]:
-        """The same of the subtasks of a stage that have added to any."""
+        """Return the accumulators of the subtasks of a stage, without subtasks that have none."""
         found: dict[int, dict[str, tuple[str, Any]]] = {}
         with self._lock:
             for name, (kind, by_subtask) in sorted(self._accumulators.items()):
@@ -207,12 +209,12 @@ class JobMetrics:
         return found
 
     def of_stage(self, stage_id: int) -> dict[int, SubtaskProgress]:
-        """By subtask."""
+        """Return the values of a stage by subtask."""
         with self._lock:
             return {slot: progress for (stage, slot), progress in self.subtasks.items() if stage == stage_id}
 
     def records_per_second(self, seconds: float = 5.0) -> float:
-        """Records read by the sources, over the last seconds."""
+        """Return the rate at which sources read records, over the last `seconds` seconds."""
         now = time.monotonic()
         with self._lock:
             recent = [stat for stat in self._recent if stat.at >= now - seconds]
@@ -222,13 +224,13 @@ class JobMetrics:
         return sum(stat.records for stat in recent) / span
 
     def epoch_ms(self) -> float | None:
-        """Median duration of recent epochs."""
+        """Return the median duration of recent epochs."""
         with self._lock:
             durations = sorted(stat.duration_ms for stat in self._recent)
         return durations[len(durations) // 2] if durations else None
 
     def watermark(self) -> int | None:
-        """The lowest watermark of any subtask that has one, ms."""
+        """Return the lowest watermark of all subtasks in ms, or None if no subtask has one."""
         with self._lock:
             marks = [p.watermark for p in self.subtasks.values() if p.watermark is not None]
         return min(marks, default=None)

@@ -1,4 +1,4 @@
-"""The shell around `attempt_end`: takes requests from other threads, feeds the machine, carries out what it says."""
+"""The shell around `attempt_end`: it receives requests from other threads, feeds the state machine, and executes its effects."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ logger = logging.getLogger(__name__)
 
 
 class Stopped(Exception):
-    """Leave the job for good with a status."""
+    """Signal that the job must end with a status."""
 
     def __init__(self, status: JobStatus) -> None:
         self.status = status
         super().__init__(status.value)
 
 
-class BegunAnew(Exception):
-    """The attempt is over; another is to start at once from its last checkpoint. Nothing failed.
+class AttemptRestarted(Exception):
+    """Signal that the attempt is over and another must start at once from its last checkpoint, without a failure.
 
     Args:
-        rescaled: as was asked for; otherwise the attempt was drained in vain.
+        rescaled: whether a rescale is the reason. Otherwise a drain failed.
     """
 
     def __init__(self, reason: str, *, rescaled: bool) -> None:
@@ -50,10 +50,10 @@ class BegunAnew(Exception):
 
 
 class JobRequests:
-    """The requests of one job that are not answered, and the machine that says what becomes of them.
+    """Unanswered requests of one job, and the state machine that handles them.
 
     Args:
-        done: set when the job has ended.
+        done: event that is set when the job has ended.
     """
 
     runner: Runner
@@ -69,34 +69,34 @@ class JobRequests:
         self._done = done
         self._queue: queue.SimpleQueue[Operation] = queue.SimpleQueue()
         self._operations: dict[str, Operation] = {}
-        """Those that were fed to the machine and are not answered."""
-        self._begin_anew: events.BeginAnew | None = None
-        self._insisting: threading.Thread | None = None
+        """Requests that the state machine received and has not answered."""
+        self._restart_attempt: events.RestartAttempt | None = None
+        self._enforcing: threading.Thread | None = None
 
     # --- from other threads -----------------------------------------------------------------------------------
 
-    def ask(self, operation: Operation) -> None:
-        """Refused at once when the job has ended."""
+    def submit(self, operation: Operation) -> None:
+        """Queue a request. It fails at once if the job has ended."""
         if self._history.status.is_globally_terminal_state() or self._done.is_set():
             operation.fail(f"job {self._job_id} is {self._history.status.value}")
         elif operation.kind == "rescale" and self.runner.available_slots() < int(operation.arguments["parallelism"]):
-            threading.Thread(target=self._ask_with_slots, args=(operation,), daemon=True).start()
+            threading.Thread(target=self._submit_with_slots, args=(operation,), daemon=True).start()
         else:
             self._enqueue(operation)
 
     def suspend(self) -> None:
-        """Leave the job as it is, with its checkpoints: another JobManager will go on."""
+        """Leave the job with its checkpoints, because another JobManager will continue it."""
         self._queue.put(Operation("suspend"))
         self._parts.wake.set()
-        self._insist()
+        self._enforce_end()
 
-    def _ask_with_slots(self, operation: Operation) -> None:
-        """A local cluster starts the workers that a rescale needs, while the job runs on; none for what is refused."""
+    def _submit_with_slots(self, operation: Operation) -> None:
+        """Let a local cluster start the workers for a rescale while the job runs. It starts none for a rescale that is refused."""
         parallelism = int(operation.arguments["parallelism"])
         try:
             if self._scheduler.refuse_graph(parallelism) is None:
                 self.runner.ensure_slots(parallelism)
-        except Exception as error:  # the cluster may be gone; whoever asks gets an answer all the same
+        except Exception as error:  # the cluster may have stopped, but the caller must get an answer
             operation.fail(str(error))
             return
         self._enqueue(operation)
@@ -107,12 +107,12 @@ class JobRequests:
             self._parts.wake.set()
             self.runner.request_barrier()
             if operation.kind == "cancel":
-                self._insist()
-        if self._done.is_set() and not operation.is_done:  # also if it ended between the look and the put
+                self._enforce_end()
+        if self._done.is_set() and not operation.is_done:  # also if the job ended between the first check and the put
             operation.fail(f"job {self._job_id} is {self._history.status.value}")
 
-    def _insist(self) -> None:
-        """A user's function that never returns must not keep its job alive: end the epoch, and its Python workers."""
+    def _enforce_end(self) -> None:
+        """End the epoch and its Python workers by force after a timeout, because a user's function may never return."""
 
         def run() -> None:
             patience_ms = self._parts.settings.cancellation_timeout_ms
@@ -123,26 +123,26 @@ class JobRequests:
                 patience_ms = self._parts.settings.cancellation_interval_ms
                 try:
                     self.runner.cancel()
-                except Exception as error:  # the cluster is going down as well
+                except Exception as error:  # the cluster is shutting down too
                     logger.info("job %s could not be ended by force: %s", self._job_id, error)
 
-        if self._insisting is None:
-            self._insisting = threading.Thread(target=run, name="penstock-cancel", daemon=True)
-            self._insisting.start()
+        if self._enforcing is None:
+            self._enforcing = threading.Thread(target=run, name="penstock-cancel", daemon=True)
+            self._enforcing.start()
 
     def _use_force(self, waited_ms: int, *, last_chance: bool) -> None:
-        """A commit runs in this process, where nothing can be killed: it gets another round, then nobody waits for it."""
+        """Kill the tasks. A commit runs in this process and cannot be killed, so it gets one more interval and is then abandoned."""
         commits = self._parts.commits
         committing = ""
         if commits.committing and last_chance:
-            committing = f"; the commit of sink {commits.committing!r} runs in this process and cannot be killed: it is waited for"
+            committing = f"; the commit of sink {commits.committing!r} runs in this process and cannot be killed, so the job waits for it"
         elif commits.committing:
-            committing = f"; the commit of sink {commits.committing!r} is given up"
+            committing = f"; the commit of sink {commits.committing!r} is abandoned"
             commits.give_up()
         for source in list(self._parts.sources.values()):
             source.give_up()
         logger.warning(
-            "job %s has not ended, %d ms after it was told to: its tasks are killed%s",
+            "job %s has not ended %d ms after the request: its tasks are killed%s",
             self._job_id,
             waited_ms,
             committing,
@@ -151,7 +151,7 @@ class JobRequests:
     # --- from the JobMaster's thread: events ------------------------------------------------------------------
 
     def take(self) -> None:
-        """Feed the machine what was asked for since the last call; at any time, also while an epoch runs."""
+        """Feed the state machine the requests since the last call. It may be called at any time, even while an epoch runs."""
         while not self._queue.empty():
             self._take(self._queue.get())
 
@@ -167,17 +167,17 @@ class JobRequests:
         self._operations[operation.id] = operation
         try:
             refusal = self._refusal(operation)
-        except Exception as error:  # as above
+        except Exception as error:  # the caller must get an answer
             refusal = str(error)
         if operation.is_done:
             del self._operations[operation.id]
             return
         if request.drain and not refusal and not self._parts.settings.checkpointing:
-            self._take(Operation("checkpoint"))  # what to go back to if the stop fails
+            self._take(Operation("checkpoint"))  # a checkpoint to restart from if the stop fails
         self.feed(events.Requested(request, refusal))
 
     def _refusal(self, operation: Operation) -> str:
-        """Why it cannot be, in what the machine does not know of; a rescale that changes nothing is done at once."""
+        """Return the reason to refuse a request that the state machine cannot know. Complete a rescale at once if it changes nothing."""
         match operation.kind:
             case "savepoint" | "stop":
                 self._parts.checkpoints.coordinator.check_savepoint_directory(
@@ -194,20 +194,20 @@ class JobRequests:
     def _refuse_rescale(self, operation: Operation) -> str:
         parallelism = int(operation.arguments["parallelism"])
         is_running = self.state.stage is Stage.RUNNING and self.state.ending is None
-        # With slots that came back, operators that set a parallelism of their own may grow beyond the job's.
+        # If slots came back, operators with their own parallelism may grow beyond that of the job.
         if is_running and parallelism == self._scheduler.parallelism and operation.arguments.get("trigger") != "slots":
-            self._set_wanted(operation)
+            self._set_wanted_parallelism(operation)
             operation.complete(result=parallelism)
         return self._scheduler.refuse(parallelism, self.runner) or ""
 
-    def take_in(self, told: Iterable[Event]) -> None:
-        """What the coordinator says of checkpoints and savepoints.
+    def handle_coordinator_events(self, coordinator_events: Iterable[Event]) -> None:
+        """Handle the coordinator's events of checkpoints and savepoints.
 
         Raises:
-            PenstockError: more checkpoints failed than are tolerated, or somebody else leads. All events were taken in.
+            PenstockError: more checkpoints failed than are tolerated, or another JobManager leads. All events were handled first.
         """
         failure: PenstockError | None = None
-        for event in told:
+        for event in coordinator_events:
             match event:
                 case CheckpointCompleted():
                     self.feed(events.SnapshotComplete(event.checkpoint_id, event.requests))
@@ -223,10 +223,10 @@ class JobRequests:
             raise failure
 
     def feed(self, event: events.Event) -> None:
-        """Let the machine react, and carry out what it says; what ends the attempt waits for `settle`."""
+        """Feed the state machine an event and execute its effects. An effect that ends the attempt waits for `settle`."""
         before = self.state.describe()
         if isinstance(event, events.AttemptFailed):
-            self._begin_anew = None
+            self._restart_attempt = None
         self.state, effects = attempt_end.react(self.state, event)
         now = self.state.describe()
         if now and now != before:
@@ -238,16 +238,16 @@ class JobRequests:
         match effect:
             case events.Answer():
                 self._answer(effect)
-            case events.Ask():
-                self._ask_coordinator(effect.request)
-            case events.AskAgain():
+            case events.RequestSnapshot():
+                self._trigger_snapshot(effect.request)
+            case events.RetryRequests():
                 for request in effect.requests:
                     self._queue.put(self._operations.pop(request.id))
                 self._parts.wake.set()
-            case events.NoteParallelism():
-                self._set_wanted(self._operations[effect.id])
-            case events.BeginAnew():
-                self._begin_anew = effect
+            case events.SetParallelism():
+                self._set_wanted_parallelism(self._operations[effect.id])
+            case events.RestartAttempt():
+                self._restart_attempt = effect
             case events.EndJob():
                 if effect.status is JobStatus.CANCELED and not self._history.status.is_terminal_state():
                     self._history.move(JobStatus.CANCELLING, self._now())
@@ -261,7 +261,7 @@ class JobRequests:
         else:
             operation.complete(location=answer.location or None, result=answer.result)
 
-    def _ask_coordinator(self, request: Request) -> None:
+    def _trigger_snapshot(self, request: Request) -> None:
         coordinator, operation = self._parts.checkpoints.coordinator, self._operations[request.id]
         if request.kind in ("savepoint", "stop"):
             coordinator.trigger_savepoint(
@@ -272,11 +272,11 @@ class JobRequests:
             )
             return
         if request.kind == "rescale":
-            operation.arguments |= {"old": self._scheduler.parallelism, "started": self._now()}
+            operation.arguments |= {"old": self._scheduler.parallelism, "started": self._parts.clock.monotonic_ms()}
         coordinator.trigger_checkpoint(request.id)
 
-    def _set_wanted(self, operation: Operation) -> None:
-        """A rescale has been asked for by somebody, not by slots that came back."""
+    def _set_wanted_parallelism(self, operation: Operation) -> None:
+        """Set the wanted parallelism if a user requested the rescale, and not slots that came back."""
         if operation.arguments.get("trigger") != "slots":
             self._scheduler.wanted = int(operation.arguments["parallelism"])
 
@@ -284,70 +284,70 @@ class JobRequests:
 
     @property
     def is_ending(self) -> bool:
-        """The job was asked to end, and will be by force."""
-        return self._insisting is not None
+        """Return whether a request to end the job is pending, which is enforced after a timeout."""
+        return self._enforcing is not None
 
     @property
     def is_at_end_of_input(self) -> bool:
-        """Nobody asked for the end of the job: its input is over."""
+        """Return whether the job is ending because of its input and without a request."""
         return self.state.ending is None or self.state.ending.cause is Cause.INPUT
 
     @property
-    def has_ended_with_its_input(self) -> bool:
-        """The end of its input has ended the job."""
+    def is_ended_by_input(self) -> bool:
+        """Return whether the end of its input has ended the job."""
         ending = self.state.ending
         return self.state.stage is Stage.ENDED and ending is not None and ending.cause is Cause.INPUT
 
     @property
     def rescale(self) -> Operation | None:
-        """That the attempt to come was begun for."""
+        """Return the rescale that begins the next attempt."""
         ending = self.state.ending
-        if self.state.stage in (Stage.DOWN, Stage.STARTING) and ending is not None:
+        if self.state.stage in (Stage.DOWN, Stage.STARTING) and ending is not None and ending.cause is Cause.RESCALE:
             return self._operations.get(ending.id)
         return None
 
     def settle(self) -> None:
-        """Between two epochs, or when one was lost: see whether the attempt is over.
+        """Check between two epochs, or after a lost one, whether the attempt is over.
 
         Raises:
-            Stopped: the job is to end.
-            BegunAnew: another attempt is to start at once.
+            Stopped: the job must end.
+            AttemptRestarted: another attempt must start at once.
         """
         if self.state.stage is Stage.ENDED and self.state.status is not None:
             raise Stopped(self.state.status)
-        anew, self._begin_anew = self._begin_anew, None
-        if anew is not None:
-            raise BegunAnew(anew.reason, rescaled=anew.rescaled)
+        restart, self._restart_attempt = self._restart_attempt, None
+        if restart is not None:
+            raise AttemptRestarted(restart.reason, rescaled=restart.rescaled)
 
     def settle_lost(self) -> None:
-        """While the epoch runs: it is of no use any more, and need not be waited for.
+        """Check while the epoch runs whether its result is no longer needed, so that waiting can stop.
 
         Raises:
-            BegunAnew: another attempt is to start at once.
+            AttemptRestarted: another attempt must start at once.
         """
-        if self._begin_anew is not None and self.state.stage is not Stage.ENDED:
+        if self._restart_attempt is not None and self.state.stage is not Stage.ENDED:
             self.settle()
 
     def handle_while_down(self) -> None:
-        """Between attempts there are no tasks.
+        """Handle requests between attempts, when no tasks exist.
 
         Raises:
-            Stopped: the job is to end.
+            Stopped: the job must end.
         """
         self.take()
         if self.state.stage is Stage.ENDED:
             self.settle()
 
     def grow(self, parallelism: int) -> None:
-        """Slots have come back: rescale to this parallelism."""
+        """Rescale to this parallelism, because slots came back."""
         self._take(Operation("rescale", {"parallelism": parallelism, "trigger": "slots"}))
 
     def fail_all(self, status: JobStatus) -> None:
-        """The job has ended: nobody waits in vain."""
+        """Fail all pending requests, because the job has ended."""
         self._done.set()
         self.take()
         self.feed(events.JobOver(status))
-        self.take()  # also who came just now
+        self.take()  # includes the requests that arrived just now
 
     def _now(self) -> int:
         return self._parts.clock.now_ms()

@@ -1,8 +1,8 @@
-"""How a job ended, kept beside its checkpoints: a master that starts again must not run a job that is over.
+"""The result of a job, stored beside its checkpoints, so that a restarted master does not run a job that is over.
 
-The checkpoints of a job that ended may be gone, and the arguments of its pod still say how it was first started. Only a
-record tells the two apart: *not yet run* and *over* (a job stopped with a savepoint is over, too: another incarnation goes
-on from it, and what this one would write after it would be written twice).
+The checkpoints of an ended job may be deleted, and the arguments of its pod still describe its first start. Only a record distinguishes
+*not yet run* from *over*. A job that was stopped with a savepoint is over too. Another incarnation continues from the savepoint, and
+output that this one wrote after it would be duplicated.
 """
 
 from __future__ import annotations
@@ -28,36 +28,36 @@ RESULT = "result"
 
 
 class ResultRecord(msgspec.Struct, frozen=True):
-    """Content of `<root>/<job-id>/result`. `ended_at` in ms since the epoch."""
+    """Content of `<root>/<job-id>/result`. `ended_at` is in ms since the epoch."""
 
     status: JobStatus
     ended_at: int
     end_of_input: bool = False
-    """It has read all of its input; False also where a version wrote it that did not say."""
+    """Whether the job has read all of its input. It is False if an older version without this field wrote the record."""
 
 
-def keep_result(storage: CheckpointStorage, record: ResultRecord) -> None:
-    """Note how the job ended, before its checkpoints are deleted. The first word counts.
+def store_result(storage: CheckpointStorage, record: ResultRecord) -> None:
+    """Store the result of the job before its checkpoints are deleted. The first result is final.
 
     >>> storage = CheckpointStorage("memory://doc/result", "job-1")
-    >>> keep_result(storage, ResultRecord(JobStatus.FINISHED, 7, end_of_input=True))
-    >>> keep_result(storage, ResultRecord(JobStatus.CANCELED, 8))
+    >>> store_result(storage, ResultRecord(JobStatus.FINISHED, 7, end_of_input=True))
+    >>> store_result(storage, ResultRecord(JobStatus.CANCELED, 8))
     >>> read_result(storage)
     ResultRecord(status=<JobStatus.FINISHED: 'FINISHED'>, ended_at=7, end_of_input=True)
 
     Raises:
-        StorageError: it is not known whether the record was stored.
+        StorageError: it is unknown whether the record was stored.
     """
     storage.put_if_absent(RESULT, msgspec.json.encode(record))
 
 
-def keep_trying(end: Callable[[], None], *, first_pause_s: float = 1.0, longest_pause_s: float = 60.0) -> None:
-    """In the background, until it works or the process ends: what ends the job on storage that did not let it be ended.
+def retry_in_background(end: Callable[[], None], *, first_pause_s: float = 1.0, longest_pause_s: float = 60.0) -> None:
+    """Retry `end` in the background until it succeeds or the process ends, after storage prevented the end of a job.
 
-    A deployed master outlives its job, and would else leave one that runs again when its pod is replaced.
+    A deployed master outlives its job. Without the result, the job would run again when the pod is replaced.
 
     Args:
-        end: raises `PenstockError` while storage refuses or does not answer.
+        end: function that ends the job. It raises `PenstockError` while storage refuses or does not respond.
     """
 
     def run() -> None:
@@ -68,25 +68,27 @@ def keep_trying(end: Callable[[], None], *, first_pause_s: float = 1.0, longest_
             try:
                 end()
             except PenstockError as error:
-                logger.warning("how the job ended is not noted yet; tried again in %.0f s: %s", pause, error.message)
+                logger.warning(
+                    "the result of the job could not be stored; next attempt in %.0f s: %s", pause, error.message
+                )
             else:
-                logger.info("how the job ended is noted")
+                logger.info("the result of the job is stored")
                 return
 
     threading.Thread(target=run, name="penstock-result", daemon=True).start()
 
 
 def read_result(storage: CheckpointStorage) -> ResultRecord | None:
-    """How the job ended; None: it has not.
+    """Return the result of the job, or None if it has not ended.
 
     >>> read_result(CheckpointStorage("memory://doc/result", "job-2")) is None
     True
 
     Raises:
         SnapshotTorn: the record cannot be read.
-        StorageError: the store does not answer.
+        StorageError: the store does not respond.
     """
-    remedy = "it says how the job ended; remove it only if the job is to run again under this id"
+    remedy = "this record has the result of the job. Remove it only to run the job again with this id"
     try:
         return read_record(storage, RESULT, ResultRecord, remedy)
     except ObjectMissing:

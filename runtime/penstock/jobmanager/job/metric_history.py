@@ -1,7 +1,7 @@
-"""How a job and its vertices did over the last hour, for plots: a sample every few seconds, taken when an epoch ends.
+"""Metrics of a job and its vertices over the last hour, for plots: a sample every few seconds, taken at the end of an epoch.
 
-Bounded: as many samples as an hour has, of a few numbers for each vertex; subtasks are summed up. Nothing wakes up for it: a
-job that does nothing takes no sample, and its plots show a gap.
+The size is limited to the samples of an hour, with a few numbers for each vertex. Subtasks are added up. No thread wakes up for it:
+an idle job takes no sample, and its plots have a gap.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from dataclasses import dataclass
 
 SAMPLE_MS = 5_000
 SAMPLES = 720
-"""An hour of them."""
+"""Samples of an hour."""
 NOT_KNOWN = float("nan")
 
 
 @dataclass
 class VertexTotals:
-    """Of all subtasks of a vertex since the attempt began: counts, ms. `watermark`: the lowest, ms since the epoch."""
+    """Totals of all subtasks of a vertex since the attempt began: counts and ms. `watermark` is the lowest one, in ms since the epoch."""
 
     records_in: float = 0.0
     records_out: float = 0.0
     busy_ms: float = 0.0
     busiest_ms: float = 0.0
-    """Of the subtask that was busy for the longest time."""
+    """Busy time in ms of the busiest subtask."""
     blocked_ms: float = 0.0
     subtasks: int = 0
     watermark: float = NOT_KNOWN
 
     def add(self, records_in: int, records_out: int, busy_ms: float, blocked_ms: float, watermark: int | None) -> None:
-        """One more subtask."""
+        """Add a subtask."""
         self.records_in += records_in
         self.records_out += records_out
         self.busy_ms += busy_ms
@@ -44,7 +44,7 @@ class VertexTotals:
 
 @dataclass
 class JobTotals:
-    """Of the job: records that sources have read since it began, records not yet read, ms of an epoch."""
+    """Totals of the job: records read since its start, records not yet read, and the duration of an epoch in ms."""
 
     records: float = 0.0
     lag: float = NOT_KNOWN
@@ -57,11 +57,11 @@ _JOB = -1
 
 
 class MetricHistory:
-    """Written by the JobMaster's thread, read by REST's.
+    """History of metrics. The JobMaster's thread writes it, and REST's threads read it.
 
     >>> history = MetricHistory()
-    >>> history.note(0, JobTotals(), {0: VertexTotals()}, 1)
-    >>> history.note(10_000, JobTotals(records=500), {0: VertexTotals(records_in=500, busy_ms=2_500)}, 1)
+    >>> history.add_sample(0, JobTotals(), {0: VertexTotals()}, 1)
+    >>> history.add_sample(10_000, JobTotals(records=500), {0: VertexTotals(records_in=500, busy_ms=2_500)}, 1)
     >>> history.of_job()[1]["recordsPerSecond"], history.of_vertex(0)[1]["busy"]
     ([50.0], [0.25])
     """
@@ -75,19 +75,37 @@ class MetricHistory:
         self._lock = threading.Lock()
 
     def begin_attempt(self) -> None:
-        """Counts start from zero; what was seen stays. Vertices keep their numbers, as the program is the same."""
+        """Reset the counters and keep the samples. Vertices keep their numbers, because the program is the same."""
         self._before = None
 
     def is_due(self, now_ms: int) -> bool:
+        """Return whether a sample is due.
+
+        Args:
+            now_ms: time on the monotonic clock.
+        """
         return self._before is None or now_ms - self._before[0] >= self._sample_ms
 
-    def note(self, now_ms: int, job: JobTotals, vertices: Mapping[int, VertexTotals], parallelism: int) -> None:
-        """Take in what has been counted so far; the first of an attempt is only where the next counts from."""
+    def add_sample(
+        self,
+        now_ms: int,
+        job: JobTotals,
+        vertices: Mapping[int, VertexTotals],
+        parallelism: int,
+        wall_offset_ms: int = 0,
+    ) -> None:
+        """Add a sample of the counters. The first one of an attempt is only the base of the next one.
+
+        Args:
+            now_ms: time on the monotonic clock.
+            wall_offset_ms: difference between the time since the epoch, which samples show, and `now_ms`.
+        """
         before, self._before = self._before, (now_ms, job, vertices)
         if before is None or now_ms <= before[0]:
             return
         at, job_before, vertices_before = before
         seconds = (now_ms - at) / 1e3
+        now_ms += wall_offset_ms
         lags = []
         with self._lock:
             for vertex, totals in vertices.items():
@@ -121,7 +139,7 @@ class MetricHistory:
                 del column[0]
 
     def of_job(self) -> tuple[list[int], dict[str, list[float]]]:
-        """Times (ms) and series by name; NaN: not known."""
+        """Return the times (ms) and the series by name. NaN: unknown."""
         return self._of(_JOB)
 
     def of_vertex(self, stage_id: int) -> tuple[list[int], dict[str, list[float]]]:

@@ -1,6 +1,6 @@
-"""What may be asked of a running job from other threads; carried out by the JobMaster at the next barrier.
+"""Requests to a running job from other threads. The JobMaster executes them at the next barrier.
 
-Long actions return at once; their outcome is polled by request id (O13).
+Long actions return at once, and clients poll their outcome by request id.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 @dataclass
 class Operation:
-    """A request and, when it is done, its outcome. `wait` is for callers in the same process."""
+    """Request and, after completion, its outcome. `wait` is for callers in the same process."""
 
     kind: str
-    """`savepoint`, `checkpoint`, `stop`, `cancel`, `rescale`."""
+    """`savepoint`, `checkpoint`, `stop`, `cancel` or `rescale`."""
     arguments: dict[str, Any] = field(default_factory=dict)
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
     location: str | None = None

@@ -1,26 +1,27 @@
-"""Rescaling: how parallel a job runs, what it wants, what there are slots for, and how it gets from one to the other.
+"""Rescaling: the current parallelism of a job, the wanted one, the available slots, and the transition between them.
 
-The problem. With another parallelism every key group, split and operator state may belong to another subtask, and each record
-has to find its key's state where it now is. Handing state from task to task while records flow (Megaphone, Rhino) needs a
-protocol between all pairs; stopping the job with a savepoint and starting it again costs the start of every process.
+Problem. After a change of the parallelism, every key group, split and operator state may belong to another subtask. Each record must
+reach the subtask with the state of its key. Moving state between tasks while records flow (Megaphone, Rhino) needs a protocol between
+all pairs. A stop with a savepoint and a new start costs the start of every process.
 
-The way lies between them. An attempt is cheap to begin while its processes stay, so a rescale is: one last snapshot, and
-another attempt from it with another graph.
-1. `JobRequests` refuses what cannot be (`refuse`) before anything is given up; then the rescale is what ends the attempt
-   (`attempt_end`), with a checkpoint as its last snapshot. A savepoint that is being taken comes first.
-2. The epoch that takes this checkpoint reads no input and its uploads are waited for. The job stands still until the manifest
-   is stored and `EpochLoop` raises `BegunAnew`: from here on the new parallelism is the wanted one.
-3. `JobMaster.begin_anew` begins anew as after a failure, without a pause and without counting one: `place`,
-   next leader epoch, restore by key group, sources and operator state redistributed, commits of the snapshot carried out.
+Solution. A rescale is a compromise between these two. An attempt is cheap to start while its processes stay alive. So a rescale takes one last
+snapshot and starts another attempt from it with another graph.
+1. `JobRequests` refuses an impossible rescale (`refuse`) before anything ends. Otherwise the rescale ends the attempt (`attempt_end`) with
+   a checkpoint as its last snapshot. A savepoint in progress is completed first.
+2. The epoch that takes this checkpoint reads no input, and it waits for its uploads. The job pauses until the manifest is stored and
+   `EpochLoop` raises `AttemptRestarted`. The new parallelism is now the wanted one.
+3. `JobMaster.restart_attempt` starts another attempt as after a failure, but without a delay and without counting a failure. The attempt
+   has the usual steps: `place`, next leader epoch, restore by key group, redistribution of sources and operator state, commits of
+   the snapshot.
 4. When the first epoch has run, the request is answered.
 
-What holds. Until the manifest is stored the job can go on as it was, and does if the snapshot fails. After it everything is
-durable, and a failure is an ordinary one: the next attempt has the new parallelism. Only operators that set no parallelism of
-their own follow; key groups (the max parallelism) never change. Slots that stay keep their executor, not their state.
+Invariants. Until the manifest is stored, the job can continue unchanged, and does so if the snapshot fails. After it, everything is
+durable and a failure is an ordinary one: the next attempt has the new parallelism. Only operators without their own parallelism
+change. Key groups (the max parallelism) never change. Slots that the job keeps have the same executor, but not the same state.
 
-`default` waits for the slots that the wanted parallelism needs. `adaptive` goes on with those that are there after a moment,
-and rescales itself when slots come back, at a barrier like any other. From the outside: docs/rescaling.md. Prior art: Flink's
-AdaptiveScheduler and its declarative resources, key groups as in Carbone et al., "State Management in Apache Flink" (2017).
+The `default` scheduler waits for the slots that the wanted parallelism needs. The `adaptive` one continues with the available slots after a short time, and
+rescales at a barrier when slots come back. docs/rescaling.md has the user's view. Prior art: Flink's AdaptiveScheduler and its
+declarative resources, and key groups as in Carbone et al., "State Management in Apache Flink" (2017).
 """
 
 from __future__ import annotations
@@ -38,19 +39,18 @@ from penstock.jobmanager.runners.runner import Runner
 from penstock.jobmanager.validation.declared_state import check_declared_states
 
 PAUSE_S = 0.1
-"""Between two looks at the slots."""
+"""Interval in seconds of checks of the slots."""
 HOME_S = 10.0
-"""How long a job with local copies of its state waits for an executor to come back where they are, though there are slots elsewhere. An
-executor takes two or three seconds to start; state that is worth to be kept on disk takes longer to be fetched."""
+"""Time in seconds for which a job with local copies of its state waits for an executor on their machine. It waits even if other slots are free. An
+executor takes 2 to 3 s to start. The download of state that is large enough for local copies takes longer.
+"""
 
 
 class JobScheduler:
-    """One per job; called from the JobMaster's thread.
-
-    Making one builds the job graph.
+    """Scheduler of one job. The JobMaster's thread calls it. The constructor builds the job graph.
 
     Raises:
-        InvalidJob: it cannot be built.
+        InvalidJob: the graph cannot be built.
         KeyedStateNotAvailable, StateNameConflict, StateTypeError: a function declares a state that it cannot have.
     """
 
@@ -59,10 +59,10 @@ class JobScheduler:
         self._settings = settings
         self._options = options
         self.parallelism = options.parallelism or program.parallelism
-        """Of the attempt that runs."""
+        """Parallelism of the current attempt."""
         self.wanted = self.parallelism
         self._limit: int | None = None
-        """Adaptive: the slots the attempt makes do with, fewer than it needs; None: it has what it needs."""
+        """Adaptive scheduler: number of slots that the attempt has, if it is less than it needs. None: it has all slots."""
         self.graph: JobGraph = self._build_graph(self.wanted)
         check_declared_states(self.graph)
 
@@ -70,21 +70,21 @@ class JobScheduler:
     def is_adaptive(self) -> bool:
         return self._settings.scheduler == "adaptive"
 
-    def place(self, runner: Runner, pause: Callable[[float], None], tell: Callable[[str], None]) -> JobGraph:
-        """Settle on a parallelism for which there are slots, and hold them; wait if need be. Returns the job graph.
+    def place(self, runner: Runner, pause: Callable[[float], None], report: Callable[[str], None]) -> JobGraph:
+        """Choose a parallelism with available slots and hold the slots. Wait for them if necessary. Return the job graph.
 
         Args:
-            pause: waits so many seconds, and handles requests meanwhile.
-            tell: takes a line for the job's events.
+            pause: function that waits for a number of seconds and handles requests during the wait.
+            tell: function that adds a line to the job's events.
 
         Raises:
-            NotEnoughSlots: they did not come in time.
+            NotEnoughSlots: the slots were not available in time.
         """
         started = time.monotonic()
         patience = self._options.slot_timeout_s
         if patience is None:
             patience = self._settings.slot_timeout_s
-        told = False
+        is_logged = False
         pause(0)
         while True:
             self.parallelism = self.wanted
@@ -96,30 +96,30 @@ class JobScheduler:
             if self.is_adaptive and 1 <= available < needed and waited >= self._options.stabilization_s:
                 narrowed = self._build_graph(self.wanted, available)
                 if _hold(runner, narrowed.slots):
-                    tell(f"{available} of {needed} slots: going on with parallelism {available}")
+                    report(f"{available} of {needed} slots: continuing with parallelism {available}")
                     return self._settle(narrowed, available)
             if waited >= patience:
                 raise NotEnoughSlots(
-                    f"job {self._program.name!r} needs {needed} slots, the cluster has {available} for it, "
-                    f"after waiting {int(waited)} s",
+                    f"job {self._program.name!r} needs {needed} slots, but the cluster has {available} available slots after "
+                    f"{int(waited)} s",
                     remedy="add workers or slots per worker, lower the parallelism, or set jobmanager.scheduler: adaptive",
                 )
-            if not told:
-                told = True
+            if not is_logged:
+                is_logged = True
                 where = " where its state is" if available >= needed else ""
-                tell(f"waiting for slots{where}: {available} of {needed}")
+                report(f"waiting for slots{where}: {available} of {needed}")
             pause(PAUSE_S)
 
     def _is_early(self, runner: Runner, waited: float, patience: float) -> bool:
-        """The job's state may be on a disk whose slots are about to come back."""
-        return self._settings.keeps_local_copies and waited < min(HOME_S, patience) and runner.expects_home()
+        """Return whether to wait longer, because the slots of a machine with local copies of the state may come back soon."""
+        return self._settings.keeps_local_copies and waited < min(HOME_S, patience) and runner.expects_returning_slots()
 
     def _settle(self, graph: JobGraph, limit: int | None) -> JobGraph:
         self.graph, self.parallelism, self._limit = graph, graph.parallelism, limit
         return graph
 
     def can_grow_to(self, runner: Runner) -> int | None:
-        """Adaptive: slots have come back; the parallelism nearest to the wanted one. None: there is nothing to gain."""
+        """Return the parallelism nearest to the wanted one that the available slots allow (adaptive scheduler). None: it would not grow."""
         if self._limit is None:
             return None
         available = runner.available_slots()
@@ -128,20 +128,20 @@ class JobScheduler:
         return min(available, self.wanted)
 
     def refuse(self, parallelism: int, runner: Runner) -> str | None:
-        """Why the job cannot run with this parallelism; None: it can."""
+        """Return the reason why the job cannot run with this parallelism, or None if it can."""
         refusal = self.refuse_graph(parallelism)
         if refusal is not None:
             return refusal
         available = runner.available_slots()
         if available < parallelism and parallelism > self.parallelism and not self.is_adaptive:
             return (
-                f"parallelism {parallelism} needs {parallelism} slots, the cluster has {available} for it: add workers, or set "
-                "jobmanager.scheduler to adaptive"
+                f"parallelism {parallelism} needs {parallelism} slots, but the cluster has {available} available slots: add "
+                "workers, or set jobmanager.scheduler to adaptive"
             )
         return None
 
     def refuse_graph(self, parallelism: int) -> str | None:
-        """Why there is no job graph of this parallelism, on whatever cluster; None: there is. From any thread."""
+        """Return the reason why no job graph of this parallelism is possible on any cluster, or None. Any thread may call it."""
         if not 1 <= parallelism <= self.graph.max_parallelism:
             return f"parallelism {parallelism} is not in 1..{self.graph.max_parallelism} (the max parallelism)"
         try:
@@ -151,10 +151,11 @@ class JobScheduler:
         return None
 
     def _build_graph(self, wanted: int, available: int | None = None) -> JobGraph:
-        """
+        """Build the job graph.
+
         Args:
             wanted: parallelism of operators that set none.
-            available: no operator gets more slots than these; None: as many as it wants.
+            available: maximum number of slots of an operator. None: no limit.
 
         Raises:
             InvalidJob: an operator cannot run with this parallelism.
@@ -176,7 +177,7 @@ class JobScheduler:
 
 
 def _hold(runner: Runner, slots: int) -> bool:
-    """False: another job was faster."""
+    """Hold the slots. Return False if another job took them first."""
     try:
         runner.place(slots)
     except NotEnoughSlots:

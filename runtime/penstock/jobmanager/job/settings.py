@@ -1,4 +1,4 @@
-"""What a job's configuration means for the JobMaster: typed, with defaults, in ms."""
+"""The settings of a job for the JobMaster: typed, with defaults, in ms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _ms(value: timedelta) -> int:
 
 @dataclass(frozen=True)
 class JobSettings:
-    """Read once per job from its flat configuration."""
+    """Settings that are read once per job from its flat configuration."""
 
     configuration: dict[str, str]
     checkpoint_interval_ms: int
@@ -35,7 +35,7 @@ class JobSettings:
     checkpoint_min_pause_ms: int
     checkpoint_timeout_ms: int
     tolerable_failures: int
-    most_uncommitted: int
+    max_uncommitted: int
     retained: int
     retention: Literal["DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"]
     checkpoint_dir: str
@@ -43,7 +43,7 @@ class JobSettings:
     backend: str
     backend_options: dict[str, Any]
     managed_memory: int | None
-    """Of the backend in a slot, bytes; None: not bounded."""
+    """Memory of the state backend in a slot, in bytes. None: no limit."""
     scheduler: str
     runner: str
     """`batched`, `pipelined` or `auto`."""
@@ -51,10 +51,10 @@ class JobSettings:
     epoch_max_records: int
     epoch_max_bytes: int
     buffer_timeout_s: float = 0.0
-    """Infinite: buffers wait until they are full."""
+    """Time in seconds. Infinite: only full buffers are sent."""
     object_store_options: dict[str, Any] = field(default_factory=dict)
     merged_file_bytes: int = 0
-    """Largest object that small state files are put together in; 0: they are not."""
+    """Maximum size in bytes of an object that merges small state files. 0: files are not merged."""
     allow_dropped: list[str] = field(default_factory=list)
     ignore_unclaimed: bool = False
     recovery_path: str = ""
@@ -64,7 +64,7 @@ class JobSettings:
     runtime_mode: str = "STREAMING"
     work_dir: str = ""
     from_local: bool = True
-    """State is restored from copies on the disks of the TaskManagers, where there are any."""
+    """Whether state is restored from copies on the disks of the TaskManagers if they exist."""
     metric_scopes: ScopeFormats | None = None
     latency_interval_ms: int = 0
     latency_granularity: str = "operator"
@@ -72,16 +72,16 @@ class JobSettings:
     cancellation_interval_ms: int = 30_000
     ha: str = "none"
     step_limits: dict[str, float] = field(default_factory=dict)
-    """Seconds that steps of a task may take (`taskmanager.watching.watchdog`)."""
+    """Time limits in seconds of the steps of a task (`taskmanager.watching.watchdog`)."""
     first_epoch_timeout_s: float = 600.0
     enumerator_timeout_s: float = 600.0
     commit_timeout_s: float = 600.0
     slot_timeout_s: float = 300.0
     log: LogSettings = field(default_factory=LogSettings)
     python_path: list[str] = field(default_factory=list)
-    """Folders and files that the program's own modules are in; for the Python workers."""
+    """Directories and files with the program's modules, for the Python workers."""
     working_folder: str = ""
-    """With links to the program's archives, as functions find them where they work; empty: there are none."""
+    """Directory with links to the program's archives, for the working directory of functions. Empty: there are none."""
 
     @property
     def checkpointing(self) -> bool:
@@ -98,14 +98,14 @@ class JobSettings:
             checkpoint_min_pause_ms=_ms(conf.get(options.CHECKPOINT_MIN_PAUSE)),
             checkpoint_timeout_ms=_ms(conf.get(options.CHECKPOINT_TIMEOUT)),
             tolerable_failures=conf.get(options.TOLERABLE_FAILED_CHECKPOINTS),
-            most_uncommitted=conf.get(options.MAX_UNCOMMITTED_CHECKPOINTS),
+            max_uncommitted=conf.get(options.MAX_UNCOMMITTED_CHECKPOINTS),
             retained=conf.get(options.RETAINED_CHECKPOINTS),
             retention=cast("Any", conf.get(options.CHECKPOINT_RETENTION)),
             checkpoint_dir=conf.get(options.CHECKPOINT_DIRECTORY) or "",
             savepoint_dir=conf.get(options.SAVEPOINT_DIRECTORY) or "",
             backend=conf.get(options.STATE_BACKEND),
             backend_options=_backend_options(conf),
-            managed_memory=task_manager_memory(conf).managed_of_slot,
+            managed_memory=task_manager_memory(conf).managed_per_slot,
             scheduler=conf.get(options.SCHEDULER),
             runner=conf.get(options.RUNNER),
             epoch_target_ms=_ms(conf.get(options.EPOCH_TARGET)),
@@ -144,33 +144,33 @@ class JobSettings:
 
     @property
     def backend_options_of_slot(self) -> dict[str, Any]:
-        """With what all operators of a slot have together of the backend's memory."""
+        """Return the options of the backend, with the memory that all operators of a slot share."""
         if self.managed_memory is None:
             return self.backend_options
         return {**self.backend_options, MEMORY: self.managed_memory}
 
     @property
     def keeps_local_copies(self) -> bool:
-        """The disks of TaskManagers have files of the newest checkpoint (`taskmanager.local_state.files`)."""
+        """Return whether the disks of TaskManagers keep the files of the newest checkpoint (`taskmanager.local_state.files`)."""
         return self.from_local and self.backend == "rocksdb"
 
     def aligns(self, *, batch: bool) -> bool:
-        """Whether barriers hold back what comes behind them. In batch mode always: of a key whose result is made nothing may come again."""
+        """Return whether barriers hold back later records. Batch mode always does it, because no record of a key may follow its result."""
         return batch or self.checkpoint_mode == "EXACTLY_ONCE"
 
     def uses_pipelined(self, *, dataframes: bool) -> bool:
-        """`auto`: the pipelined runner, but for jobs with DataFrames, which need slots that an epoch gives back at its end."""
+        """Return whether the pipelined runner is used. `auto` uses it except for jobs with DataFrames, which need slots between epochs."""
         return self.runner == "pipelined" or (self.runner == "auto" and not dataframes)
 
     def restart_strategy(self) -> RestartStrategy:
-        """A fresh strategy, counting from zero."""
+        """Return a new strategy, whose counters are zero."""
         return create_restart_strategy(
             restart_strategy_of(Configuration(self.configuration), checkpointing=self.checkpointing)
         )
 
 
 def object_store_options(conf: Configuration) -> dict[str, Any]:
-    """fsspec options of S3: what `s3.*` keys say; the rest is the environment's.
+    """Return the fsspec options of S3 from the `s3.*` keys. All other options come from the environment.
 
     >>> object_store_options(Configuration({"s3.endpoint": "http://minio:9000", "s3.path.style.access": "true"}))
     {'endpoint_url': 'http://minio:9000', 'config_kwargs': {'s3': {'addressing_style': 'path'}}}
@@ -203,7 +203,7 @@ def _backend_options(conf: Configuration) -> dict[str, Any]:
 
 
 def _step_limits(conf: Configuration) -> dict[str, float]:
-    """Seconds that a step of a start or an end may take."""
+    """Return the time limits in seconds of the steps of a start or an end."""
     return {
         LOADING: conf.get(options.LOAD_TIMEOUT).total_seconds(),
         RESTORING: conf.get(options.RESTORE_TIMEOUT).total_seconds(),

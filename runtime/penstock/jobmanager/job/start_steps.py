@@ -1,9 +1,12 @@
-"""What an attempt that starts is doing, by name, and how long its first epoch may stand still.
+"""The steps of a starting attempt, and the time limit of its first epoch.
 
-A start is a line of steps: slots, the checkpoints' claim and plan, commits that are owed, the tasks; and in every task
-loading the job, restoring, opening functions; then the first epoch runs to its end. Each has a limit of its own: slots in
-the scheduler, storage in its retries, the steps of a task in its watchdog. What is left is a task that is never started, or
-that says nothing: for that there is a limit on the first epoch, whose clock stands while a task tells of a step of its own.
+A start is a sequence of steps: slots, the claim and the restore plan of the checkpoints, pending commits, and the tasks. Every task loads
+the job, restores state and opens functions. Then the first epoch runs to its end.
+
+Each step has its own limit. The scheduler limits the wait for slots, the retries limit storage, and the watchdog limits the steps of a task. One case
+is
+left: a task that never starts, or that reports nothing. For this case, the first epoch has a limit. Its clock pauses while a task
+reports a step.
 """
 
 from __future__ import annotations
@@ -16,70 +19,70 @@ from penstock.jobmanager.failover.failures import hanging
 from penstock.taskmanager.protocol import Whereabouts
 from penstock.taskmanager.watching.watchdog import LOADING, OPENING, RESTORING
 
-STANDING_BY = "standing by until it is said where the job starts from"
+WAITING_FOR_RELEASE = "waiting for the record that states where the job starts from"
 WAITING = "waiting for slots"
 TAKING_OVER = "taking over the job's checkpoints"
-PLANNING = "planning what is restored"
-COMMITTING = "committing what the restored checkpoint promised"
-BEGINNING_SOURCES = "beginning the sources"
+PLANNING = "planning the restore"
+COMMITTING = "committing the pending commits of the restored checkpoint"
+BEGINNING_SOURCES = "starting the sources"
 SENDING = "sending the job to its slots"
 FIRST_EPOCH = "first epoch"
 
-MOST_STEPS = 100
-"""That are noted of a start."""
+MAX_STEPS = 100
+"""Maximum number of recorded steps of a start."""
 _OF_TASKS = (LOADING, RESTORING, OPENING)
 
 Where = Mapping[tuple[int, int], Whereabouts]
-"""By slot and level."""
+"""Location by slot and level."""
 
 
 class StartSteps:
-    """Of one job; used by its JobMaster's thread, `step` is read by any.
+    """Steps of one job's start. Its JobMaster's thread uses it. Any thread may read `step`.
 
     Args:
-        told: called with each step that a task has said it takes long for.
-        timeout_s: of a first epoch in which no task tells of a step.
+        told: function that is called with each step that a task reports as slow.
+        timeout_s: time limit in seconds of a first epoch in which no task reports a step.
     """
 
     def __init__(
-        self, told: Callable[[str], None], timeout_s: float, clock: Callable[[], float] = time.monotonic
+        self, on_step: Callable[[str], None], timeout_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.step = ""
-        """In words; empty: the job runs, or is over."""
+        """Description of the step. Empty: the job runs or is over."""
         self.restores = ""
-        """Folder of what the attempt restores."""
+        """Directory of the snapshot that the attempt restores."""
         self._taken: list[tuple[str, int]] = []
-        self._told = told
+        self._on_step = on_step
         self._timeout_s = timeout_s
         self._clock = clock
         self._still_since = 0.0
 
     def begin(self, step: str) -> None:
         self._still_since = self._clock()
-        if step != self.step and len(self._taken) < MOST_STEPS:
+        if step != self.step and len(self._taken) < MAX_STEPS:
             self._taken.append((step, int(time.time() * 1000)))
         self.step = step
 
     def end(self) -> list[tuple[str, int]]:
-        """The start is over. Its steps, each with when it began (ms since the epoch)."""
+        """End the start. Return its steps, each with its start time (ms since the epoch)."""
         self.step = ""
         taken, self._taken = self._taken, []
         return taken
 
-    def look(self, where: Where, unanswered: Callable[[], list[tuple[int, int]]]) -> None:
-        """While the first epoch runs.
+    def check(self, where: Where, unanswered: Callable[[], list[tuple[int, int]]]) -> None:
+        """Check the first epoch while it runs.
 
         Raises:
-            JobFailed: a task that has said where it is keeps the epoch from its end.
-            EpochFailed: one that has said nothing does.
+            JobFailed: a task that reported its location blocks the epoch.
+            EpochFailed: a task that reported nothing blocks it.
         """
         at_start = {task: of for task, of in where.items() if of.step in _OF_TASKS}
         if at_start:
             (slot, level), slowest = max(at_start.items(), key=lambda entry: entry[1].seconds)
             before = self.step
-            self.begin(_words(slowest, slot, level))
+            self.begin(_describe_step(slowest, slot, level))
             if self.step != before:
-                self._told(self.step)
+                self._on_step(self.step)
             return
         if self.step != FIRST_EPOCH:
             self.begin(FIRST_EPOCH)
@@ -89,16 +92,17 @@ class StartSteps:
         if where:
             level, slot = min((level, slot) for slot, level in where)
             raise hanging(where[slot, level], slot, level, seen)
-        missing = ", ".join(f"slot {slot} level {level}" for slot, level in unanswered()) or "none that is known"
+        missing = ", ".join(f"slot {slot} level {level}" for slot, level in unanswered()) or "unknown"
         raise EpochFailed(
             f"{seen}; tasks without an answer: {missing}",
-            remedy="look at the workers' logs: a task was not started, or its process does nothing at all",
+            remedy="check the logs of the workers: a task did not start, or its process hangs",
         )
 
 
-def _words(where: Whereabouts, slot: int, level: int) -> str:
-    """
-    >>> _words(Whereabouts("opening functions", 3.0, "lookup", line="job.py:12 in open"), 3, 1)
+def _describe_step(where: Whereabouts, slot: int, level: int) -> str:
+    """Return the description of a step.
+
+    >>> _describe_step(Whereabouts("opening functions", 3.0, "lookup", line="job.py:12 in open"), 3, 1)
     "opening functions: slot 3, level 1, operator 'lookup' (job.py:12 in open)"
     """
     operator = f", operator {where.operator!r}" if where.operator else ""

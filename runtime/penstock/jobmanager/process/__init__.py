@@ -1,1 +1,1 @@
-"""The processes: `python job.py`, `penstock master`, `penstock worker`; the jobs they hold, and REST's way to them."""
+"""The processes (`python job.py`, `penstock master`, `penstock worker`), their jobs, and REST's access to them."""

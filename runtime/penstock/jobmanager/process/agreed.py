@@ -1,4 +1,4 @@
-"""What a master and its workers read of the same configuration, each for itself. Imports little: a worker's process is small."""
+"""Settings that a master and its workers each read from the same configuration. It imports little to keep a worker's process small."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from penstock.jobmanager.cluster.credentials import read_secret
 
 
 def executor_memory_mb(settings: Configuration, slots: int | None = None) -> int:
-    """Heap of an executor, MB; None: of as many slots as configured."""
+    """Return the heap of an executor with that many slots, in MB. None: the configured number of slots."""
     return jvm_heap(task_manager_memory(settings, slots).heap) // MIB
 
 
 def spark_secret(settings: Configuration) -> str:
-    """What a master and its workers prove to each other, from the file that the settings name.
+    """Return the secret with which a master and its workers authenticate, from the file that the settings name.
 
     Raises:
-        ClusterError: they name none. Whoever reaches a master without one could run code in it.
+        ClusterError: the settings name no file. Without a secret, every client of the master could run code in it.
     """
     path = settings.get(options.SPARK_SECRET_FILE)
     if not path:
         raise ClusterError(
-            f"{options.SPARK_SECRET_FILE.key} is not set: a master and its workers must prove to each other who they are",
+            f"{options.SPARK_SECRET_FILE.key} is not set, but a master and its workers must authenticate each other",
             remedy=(
                 "write one line of random characters into a file that only you can read "
                 "(umask 077; openssl rand -hex 32 > FILE), copy it to the workers' machines, and set "

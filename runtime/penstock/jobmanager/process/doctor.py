@@ -1,4 +1,4 @@
-"""Whether jobs can run here: what they need of the machine, of the installation and of the storage, looked at before one is started."""
+"""Checks of whether jobs can run here: the requirements on the machine, the installation and the storage."""
 
 from __future__ import annotations
 
@@ -14,31 +14,37 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from penstock.common.config import options
-from penstock.common.config.memory import MIB, job_manager_memory, least_job_manager, least_task_manager, shortages
+from penstock.common.config.memory import (
+    MIB,
+    job_manager_memory,
+    min_job_manager_memory,
+    min_task_manager_memory,
+    shortages,
+)
 from penstock.common.configuration import Configuration
 from penstock.common.errors import PenstockError
 from penstock.taskmanager.hardware import Machine
 
 OLDEST_PYTHON = (3, 11)
-LEAST_DISK = 2**30
-LEAST_FILES = 4096
-"""Open files of a process: RocksDB keeps many, and so does a JVM with exchanges."""
+MIN_DISK = 2**30
+MIN_FILES = 4096
+"""Minimum limit of open files of a process. RocksDB keeps many files open, and so does a JVM with exchanges."""
 _LEVELS = 3
-"""Of a job that nobody has described."""
+"""Assumed number of levels of a job."""
 _EXTRAS = {"s3fs": "S3", "rocksdict": "RocksDB", "confluent_kafka": "Kafka", "pyarrow": "columns and Parquet"}
 
 
 class Health(StrEnum):
     GOOD = "good"
     DOUBTFUL = "doubtful"
-    """Jobs run, but not all, or not well."""
+    """Some jobs run, but not all, or not well."""
     BAD = "bad"
     """No job runs."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`subject`: what was looked at; `remedy`: what to do, where it is not good."""
+    """Result of a check. `subject` is the checked item, and `remedy` is the required action for a bad result."""
 
     subject: str
     health: Health
@@ -47,7 +53,7 @@ class Finding:
 
 
 def examine(conf: Configuration, machine: Machine | None = None) -> Iterator[Finding]:
-    """One after the other, as they are found; what cannot be found out is doubtful, never an error."""
+    """Yield the findings one after the other. A check that fails to determine a value reports doubtful and raises no error."""
     examinations: list[Callable[[], Iterator[Finding]]] = [
         _python,
         _java,
@@ -77,32 +83,32 @@ def _python() -> Iterator[Finding]:
     wanted = [need for need in importlib.metadata.requires("penstock") or () if need.startswith("pyspark")]
     pinned = wanted[0].partition("==")[2].partition(";")[0].strip() if wanted else ""
     if pinned and found != pinned:
-        yield Finding("PySpark", Health.BAD, f"{found}, made for {pinned}", f"pip install pyspark=={pinned}")
+        yield Finding("PySpark", Health.BAD, f"{found}, but Penstock needs {pinned}", f"pip install pyspark=={pinned}")
     else:
         yield Finding("PySpark", Health.GOOD, found)
 
 
 def _java() -> Iterator[Finding]:
-    from penstock.jobmanager.cluster.jvm.java import find_java  # says what is wrong, and where it looked
+    from penstock.jobmanager.cluster.jvm.java import find_java  # its error lists the searched locations
 
     yield Finding("Java", Health.GOOD, find_java())
 
 
 def _extras() -> Iterator[Finding]:
-    missing = {module: what for module, what in _EXTRAS.items() if not _is_there(module)}
+    missing = {module: what for module, what in _EXTRAS.items() if not _is_installed(module)}
     if missing:
         text = ", ".join(f"{what} ({module})" for module, what in missing.items())
         yield Finding(
             "extras",
             Health.DOUBTFUL,
             f"not installed: {text}",
-            "pip install 'penstock[runtime,kafka]' s3fs, as far as jobs need them",
+            "pip install 'penstock[runtime,kafka]' s3fs (only the packages that your jobs need)",
         )
     else:
         yield Finding("extras", Health.GOOD, ", ".join(_EXTRAS.values()))
 
 
-def _is_there(module: str) -> bool:
+def _is_installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
 
 
@@ -111,10 +117,13 @@ def _memory(conf: Configuration, machine: Machine) -> Iterator[Finding]:
     for short in shortages(conf, _LEVELS):
         yield Finding("memory", Health.DOUBTFUL, short.message, short.remedy)
     slots = conf.get(options.TASK_SLOTS)
-    need = (job_manager_memory(conf).process or least_job_manager()) + least_task_manager(slots, _LEVELS)
+    need = (job_manager_memory(conf).process or min_job_manager_memory()) + min_task_manager_memory(slots, _LEVELS)
     text = f"{hardware.memory // MIB} MiB, {hardware.memory_free // MIB} MiB free, {hardware.cpu_cores} cores"
     if 0 < hardware.memory < need:
-        remedy = f"a JobManager and a TaskManager of {slots} slots take {need // MIB} MiB: give the container more, or use fewer slots"
+        remedy = (
+            f"a JobManager and a TaskManager of {slots} slots need {need // MIB} MiB: raise the memory of the container, or "
+            "use fewer slots"
+        )
         yield Finding("machine", Health.DOUBTFUL, text, remedy)
     else:
         yield Finding("machine", Health.GOOD, text)
@@ -127,10 +136,12 @@ def _disk(conf: Configuration) -> Iterator[Finding]:
             with tempfile.TemporaryFile(dir=folder):
                 free = shutil.disk_usage(folder).free
         except OSError as error:
-            yield Finding(subject, Health.BAD, f"nothing can be written: {error}", f"set {options.TMP_DIRECTORIES.key}")
+            yield Finding(
+                subject, Health.BAD, f"the folder is not writable: {error}", f"set {options.TMP_DIRECTORIES.key}"
+            )
             continue
-        if free < LEAST_DISK:
-            remedy = f"make room, or set {options.TMP_DIRECTORIES.key} to another disk"
+        if free < MIN_DISK:
+            remedy = f"free disk space, or set {options.TMP_DIRECTORIES.key} to a folder on another disk"
             yield Finding(subject, Health.DOUBTFUL, f"{free // MIB} MiB free", remedy)
         else:
             yield Finding(subject, Health.GOOD, f"{free // MIB} MiB free")
@@ -138,7 +149,7 @@ def _disk(conf: Configuration) -> Iterator[Finding]:
 
 def _open_files() -> Iterator[Finding]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if 0 <= soft < LEAST_FILES:
+    if 0 <= soft < MIN_FILES:
         yield Finding(
             "open files", Health.DOUBTFUL, f"{soft} at most", f"ulimit -n {min(hard, 65536) if hard > 0 else 65536}"
         )
@@ -168,26 +179,29 @@ def _ports(conf: Configuration) -> Iterator[Finding]:
                 probe.bind(("127.0.0.1", port))
             except OSError as error:
                 yield Finding(
-                    option.key, Health.BAD, f"port {port} cannot be had: {error}", "end who has it, or set another"
+                    option.key,
+                    Health.BAD,
+                    f"port {port} is not available: {error}",
+                    "stop the process that uses the port, or set another port",
                 )
             else:
                 yield Finding(option.key, Health.GOOD, f"port {port} is free")
 
 
 def _storage(conf: Configuration) -> Iterator[Finding]:
-    """As a job that starts does: it writes, reads, and asks for a conditional write; nothing stays."""
+    """Check the storage as a starting job does: write, read and try a conditional write. Everything is deleted afterwards."""
     from penstock.checkpoint.files.storage import CheckpointStorage
     from penstock.checkpoint.leadership.probe import probe
     from penstock.jobmanager.job.settings import object_store_options
 
     directory = conf.get(options.CHECKPOINT_DIRECTORY)
     if not directory:
-        remedy = f"set {options.CHECKPOINT_DIRECTORY.key}; else checkpoints end with the process"
+        remedy = f"set {options.CHECKPOINT_DIRECTORY.key}. Without it, checkpoints are lost when the process ends"
         yield Finding("checkpoint storage", Health.DOUBTFUL, "none is configured", remedy)
         return
     report = probe(CheckpointStorage(directory, "penstock-doctor", object_store_options(conf)), high_availability=False)
     if report.conditional_writes:
         yield Finding("checkpoint storage", Health.GOOD, f"{directory}, with conditional writes")
     else:
-        remedy = "let only one JobManager run for a job, or use a store with conditional writes"
+        remedy = "run only one JobManager for a job, or use a store with conditional writes"
         yield Finding("checkpoint storage", Health.DOUBTFUL, f"{directory}: {report.problem}", remedy)

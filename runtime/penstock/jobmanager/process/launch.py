@@ -1,4 +1,4 @@
-"""How processes are started: a script on an embedded cluster, a master, a check; a worker: `worker_launch`. Called by the command line."""
+"""The start of processes: a script on an embedded cluster, a master, a check. `worker_launch` starts a worker. The command line calls it."""
 
 from __future__ import annotations
 
@@ -45,17 +45,18 @@ from penstock.jobmanager.job.checkpoints import operator_infos
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.settings import JobSettings, object_store_options
 from penstock.jobmanager.process.agreed import spark_secret
-from penstock.jobmanager.process.embedded import EmbeddedExecutor, LocalClusterProvider
-from penstock.jobmanager.process.master_cluster import MasterClusterProvider
-from penstock.jobmanager.process.master_process import run_master_process
-from penstock.jobmanager.process.session import Session, SubmitOptions
-from penstock.jobmanager.process.session_cluster import run_session_cluster
+from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
+from penstock.jobmanager.process.master.master_process import run_master_process
+from penstock.jobmanager.process.master.session_cluster import run_session_cluster
+from penstock.jobmanager.process.session.embedded import EmbeddedExecutor, LocalClusterProvider
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.validation.declared_state import check_declared_states, check_stored_states, unseen_states
 from penstock.jobmanager.validation.runtime_mode import check_runtime_mode
 from penstock.jobmanager.validation.sink_settings import check_borders
+from penstock.jobmanager.validation.state_meaning import check_state_meaning
 
 CHECK_STORAGE_SECONDS = 20.0
-"""How long a check tries to write to storage that does not answer."""
+"""Time in seconds for which a check retries writes to storage that does not respond."""
 
 
 def run_script(
@@ -68,13 +69,13 @@ def run_script(
     configuration: Mapping[str, str],
     on_submitted: Callable[[str, str, str], None],
 ) -> None:
-    """Run a program here as `__main__` on an embedded cluster; returns when it has ended."""
+    """Run a program in this process as `__main__` on an embedded cluster, and return when it has ended."""
     submit = SubmitOptions(restore_path=savepoint_path or "", allow_non_restored=list(allow_non_restored_state))
     executor = EmbeddedExecutor(submit)
     session = executor.session
 
     def started(master: JobMaster) -> None:
-        # What the command line says of a start is said of the first job.
+        # The command line's options of a start apply to the first job only.
         session.submit_options = SubmitOptions()
 
     session.on_started = started
@@ -86,11 +87,11 @@ def run_script(
 
 
 def run_script_on(executor: Executor, entry: str, args: Sequence[str], settings: Mapping[str, str]) -> None:
-    """Run a program here as `__main__`; its jobs go to the executor.
+    """Run a program in this process as `__main__`. Its jobs go to the executor.
 
     Args:
         entry: `script.py` or `package.module:function`.
-        settings: what the command line set; the program's own settings are stronger (A34, D64).
+        settings: settings of the command line. The program's settings override them.
     """
     token = set_command_line(settings)
     try:
@@ -101,7 +102,7 @@ def run_script_on(executor: Executor, entry: str, args: Sequence[str], settings:
 
 
 def command_line(configuration: Mapping[str, str], parallelism: int | None) -> dict[str, str]:
-    """`-D` and `-p` as settings."""
+    """Return `-D` and `-p` as settings."""
     settings = dict(configuration)
     if parallelism is not None:
         settings[options.PARALLELISM.key] = str(parallelism)
@@ -121,9 +122,9 @@ def run_master(
     parallelism: int | None,
     configuration: Mapping[str, str],
 ) -> int:
-    """Be the JobManager of one job until it ends; returns the exit code (0: finished or cancelled)."""
+    """Run as the JobManager of one job until it ends. Return the exit code (0: finished or cancelled)."""
     settings = Configuration({**load_configuration().to_dict(), **configuration})
-    spark_secret(settings)  # now, and not when the first job asks for the cluster
+    spark_secret(settings)  # fail now, and not when the first job needs the cluster
     submit = SubmitOptions(
         job_id=job_id or JobID.generate().digits,
         restore_path=restore or "",
@@ -141,7 +142,7 @@ def run_master(
 
 
 def run_session(*, configuration: Mapping[str, str], local: bool) -> int:
-    """Be a session cluster until the process is told to leave; returns the exit code."""
+    """Run as a session cluster until the process receives a stop signal. Return the exit code."""
     settings = Configuration({**load_configuration().to_dict(), **configuration})
     if local:
         return run_session_cluster(LocalClusterProvider(), settings)
@@ -160,12 +161,13 @@ def check(
     configuration: Mapping[str, str],
     allow_non_restored_state: Sequence[str] = (),
 ) -> Mapping[str, Any]:
-    """Write to the job's storage, build the program's graph without running it, and hold it against a snapshot if one is named.
+    """Check a job: write to its storage, build the program's graph without running it, and compare it with a snapshot if one is given.
 
-    The storage comes first: programs reach for it as they are built, with the same keys, and would fail in their own words.
+    The storage check is first. A program may access the storage with the same keys while it builds the graph, and would then fail with a
+    less helpful message.
     """
     collector = _Collector()
-    beside = _Beside()
+    beside = _Comparison()
     try:
         settings = Configuration({**load_configuration().to_dict(), **configuration})
         stores = object_store_options(settings)
@@ -184,18 +186,21 @@ def check(
         "problems": [] if problem is None else [problem],
         "warnings": _memory_warnings(collector, beside.state_bytes),
         "not_looked_at": beside.unseen,
+        "state_changes": beside.changes,
         "graph": None if collector.graph is None else collector.graph.to_json(),
     }
 
 
 @dataclass
-class _Beside:
-    """What is found while a snapshot is held against the graph, besides problems."""
+class _Comparison:
+    """Additional results of the comparison of a snapshot with the graph."""
 
     unseen: list[dict[str, str]] = field(default_factory=list)
-    """Places where states may be declared that were not looked at."""
+    """Locations that may declare states and were not checked."""
     state_bytes: int = 0
-    """Of the snapshot."""
+    """Size of the snapshot's state, in bytes."""
+    changes: list[dict[str, str]] = field(default_factory=list)
+    """Changes that a restore makes for operators that can use their state."""
 
 
 def _check_against(
@@ -203,9 +208,9 @@ def _check_against(
     against: str | None,
     allowed: Sequence[str],
     stores: Mapping[str, Any],
-    beside: _Beside,
+    beside: _Comparison,
 ) -> dict[str, str] | None:
-    """What keeps the snapshot from being restored into the graph; None: nothing that was looked at. `beside` takes the rest."""
+    """Return the reason why the snapshot cannot be restored into the graph, or None if no reason was found. Add other results to `beside`."""
     if graph is None or against is None:
         return None
     try:
@@ -213,6 +218,9 @@ def _check_against(
         beside.state_bytes = manifest.state_bytes
         plan_restore(manifest, operator_infos(graph), list(allowed))
         check_runtime_mode(graph, manifest)
+        beside.changes += [
+            {"operator": change.operator, "message": change.message} for change in check_state_meaning(graph, manifest)
+        ]
         check_stored_states(graph, manifest)
         beside.unseen += unseen_states(graph, manifest)
     except PenstockError as error:
@@ -221,7 +229,7 @@ def _check_against(
 
 
 def _check_storage(settings: Configuration, stores: Mapping[str, Any]) -> dict[str, str] | None:
-    """What keeps checkpoints or savepoints from being written where they are to go; None: nothing, or no place is set."""
+    """Return the reason why the checkpoint or savepoint directory is not writable, or None if it is writable or not configured."""
     for option in (options.CHECKPOINT_DIRECTORY, options.SAVEPOINT_DIRECTORY):
         folder = settings.get(option)
         if folder is None:
@@ -238,7 +246,7 @@ def _check_storage(settings: Configuration, stores: Mapping[str, Any]) -> dict[s
 
 
 def _manifest(against: str, stores: Mapping[str, Any]) -> Manifest:
-    """Of a running job's checkpoint that has been followed by others since it was named, the newest of those."""
+    """Return the manifest. If newer checkpoints of a running job have replaced the given one, return the newest."""
     try:
         return resolve(against, stores, check_files=False).manifest
     except SnapshotNotFound:
@@ -253,24 +261,24 @@ def _manifest(against: str, stores: Mapping[str, Any]) -> Manifest:
 
 
 def _problem(error: PenstockError) -> dict[str, str]:
-    # Who reads a report knows one code for storage that cannot be used, whether it refuses or does not answer.
+    # Reports have one code for unusable storage, for a refusal as well as for no response.
     code = StorageError.code if isinstance(error, StorageRefused) else error.code
     return {"code": code, "message": error.message, "remedy": error.remedy, "operator": error.operator}
 
 
 def _memory_warnings(collector: _Collector, state_bytes: int) -> list[dict[str, str]]:
-    """Containers that would be killed with this job; the limits are known where the operator has written them down."""
+    """Return warnings for containers that this job would exceed. The limits are known if the operator has written them to the settings."""
     graph = collector.graph
     found = [] if graph is None else shortages(collector.settings, graph.levels, state_bytes // graph.slots)
     return [{"code": "MEMORY_TIGHT", "message": short.message, "remedy": short.remedy} for short in found]
 
 
 class _Built(BaseException):
-    """The program has reached execute(): its graph is all that is wanted. Not an Exception: programs catch those."""
+    """Signal that the program has reached execute(), so that its graph is complete. It is not an Exception, because programs catch those."""
 
 
 class _Collector:
-    """An executor that builds the graph of the first program and stops there."""
+    """Executor that builds the graph of the first program and then stops the program."""
 
     def __init__(self) -> None:
         self.graph: JobGraph | None = None
@@ -311,7 +319,7 @@ def _run_entry(entry: str, args: Sequence[str]) -> None:
         if entry.endswith(".py") or os.sep in entry:
             path = Path(entry)
             if not path.is_file():
-                raise InvalidJob(f"there is no program {entry}", remedy="name the file of the job")
+                raise InvalidJob(f"the program {entry} does not exist", remedy="pass the path of the job's file")
             sys.path.insert(0, str(path.resolve().parent))
             runpy.run_path(str(path), run_name="__main__")
             return
@@ -320,7 +328,7 @@ def _run_entry(entry: str, args: Sequence[str]) -> None:
             module = import_module(module_name)
         except ModuleNotFoundError as error:
             raise InvalidJob(
-                f"module {error.name!r} of entry {entry!r} cannot be imported", remedy="put it into the image"
+                f"module {error.name!r} of entry {entry!r} cannot be imported", remedy="add the module to the image"
             ) from error
         target = getattr(module, function or "main", None)
         if not callable(target):

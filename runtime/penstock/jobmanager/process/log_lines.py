@@ -1,4 +1,4 @@
-"""Where a deployed process logs to: stdout, which `kubectl logs` shows, and a file that REST shows."""
+"""The log outputs of a deployed process: stdout, which `kubectl logs` shows, and a file that REST shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.common.logs.redaction import Redaction
 
 
 def log_here(settings: LogSettings, redaction: Redaction, file: LogFile, find_place: FindPlace = nowhere) -> None:
-    """From now on this process logs to its stdout and to the file, and nowhere else."""
+    """Send all logs of this process to its stdout and to the file, and to no other output."""
     form = record_format(settings.format, redaction, find_place)
     handlers: list[logging.Handler] = [logging.StreamHandler(sys.stdout), LogFileHandler(file)]
     for handler in handlers:

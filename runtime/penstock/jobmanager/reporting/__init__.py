@@ -1,1 +1,1 @@
-"""Metrics and traces on their way to reporters: which there are, what they get, and when."""
+"""Reporters of metrics and traces: their selection, their data and their schedule."""

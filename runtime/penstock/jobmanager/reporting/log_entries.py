@@ -1,4 +1,4 @@
-"""Lines of logs as records: of both forms of ours (`common.logs.log_format`), and of JVMs. Pure."""
+"""Log lines as records: in both formats of Penstock (`common.logs.log_format`), and in that of JVMs. Pure."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ _LABELS = {
     "operator": "operator_name",
     "uid": "operator_id",
 }
-"""Of JSON."""
+"""Labels by JSON field."""
 
 
 def entries(text: str, labels: Mapping[str, str]) -> Iterator[LogEntry]:
-    """Records of whole lines; lines before the first one that begins a record are left out.
+    """Yield the records of whole lines. Lines before the first record are skipped.
 
     Args:
-        labels: of all of them.
+        labels: labels of all records.
     """
     current: LogEntry | None = None
     below: list[str] = []
     for line in text.splitlines():
-        found = begun(line, labels)
+        found = started_entry(line, labels)
         if found is None:
             below.append(line)
             continue
         if current is not None:
-            yield _whole(current, below)
+            yield _complete(current, below)
         current, below = found, []
     if current is not None:
-        yield _whole(current, below)
+        yield _complete(current, below)
 
 
-def begins(line: str) -> bool:
-    """Whether a record begins with this line."""
-    return begun(line, {}) is not None
+def starts_entry(line: str) -> bool:
+    """Return whether a record begins with this line."""
+    return started_entry(line, {}) is not None
 
 
-def begun(line: str, labels: Mapping[str, str]) -> LogEntry | None:
-    """The record that begins with this line, without what comes below; None: none does."""
+def started_entry(line: str, labels: Mapping[str, str]) -> LogEntry | None:
+    """Return the record that begins with this line, without its continuation lines. None: no record begins here."""
     if line.startswith("{"):
         return _of_json(line, labels)
     if (found := _TEXT.fullmatch(line)) is not None:
@@ -94,7 +94,7 @@ def _of_json(line: str, labels: Mapping[str, str]) -> LogEntry | None:
         return None
 
 
-def _whole(entry: LogEntry, below: list[str]) -> LogEntry:
+def _complete(entry: LogEntry, below: list[str]) -> LogEntry:
     if not below:
         return entry
     details = "\n".join((entry.details, *below)) if entry.details else "\n".join(below)

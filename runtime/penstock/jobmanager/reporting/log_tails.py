@@ -1,7 +1,7 @@
-"""What has come into the logs of a cluster since somebody looked last: of the JobManager's process and of each TaskManager.
+"""New records in the logs of a cluster since the last call: of the JobManager's process and of each TaskManager.
 
-The files are those that REST shows, so levels, form and masked secrets are as there, and workers have nothing to do for it. What a file that
-is full has let go of before it was looked at is lost.
+It reads the same files as REST, so log levels, format and masked secrets are the same, and workers need no additional work. Records
+that a full file drops before they are read are lost.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from penstock.common.errors import PenstockError
-from penstock.jobmanager.reporting.log_entries import begins, entries
+from penstock.jobmanager.reporting.log_entries import entries, starts_entry
 from penstock.metrics.reporter import LogEntry
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from penstock.rest import facts
 
 _PART = 1 << 20
-_MOST_PARTS = 8
-"""Of one file, at a time."""
+_MAX_PARTS = 8
+"""Maximum number of parts of one file that are read in a call."""
 _SUFFIX = ".log"
 
 logger = logging.getLogger(__name__)
 
 
 class Logs(Protocol):
-    """As `rest.gateway.ClusterGateway` has them; None: the JobManager's."""
+    """Function that returns logs, as `rest.gateway.ClusterGateway` does. None: the JobManager's."""
 
     def logs(self, task_manager: str | None) -> Sequence[facts.LogFile]: ...
 
@@ -41,15 +41,15 @@ class Logs(Protocol):
 class _Tail:
     at: int = 0
     rest: str = ""
-    """The record that has come last: more of it may follow."""
+    """Last record so far. More lines of it may follow."""
 
 
 class LogTails:
-    """Used from one thread.
+    """Readers of all logs. One thread uses it.
 
     Args:
-        task_managers: gives the ids of those that there are.
-        job_ids: of jobs, by name: text does not have them.
+        task_managers: function that returns the ids of the TaskManagers.
+        job_ids: function that returns job ids by name, because text logs do not contain the ids.
     """
 
     def __init__(
@@ -61,27 +61,27 @@ class LogTails:
         self._tails: dict[tuple[str | None, str], _Tail] = {}
 
     def new(self, *, last: bool = False) -> list[LogEntry]:
-        """In order of their times. A record that a file ends with comes when nothing has followed it until the next look.
+        """Return new records in order of their times. The last record of a file is delayed by one call, because lines may follow.
 
         Args:
-            last: there is no other look.
+            last: whether no other call follows.
         """
         found: list[LogEntry] = []
-        for task_manager in (None, *self._those_there()):
+        for task_manager in (None, *self._registered_task_managers()):
             try:
                 for file in self._logs.logs(task_manager):
                     if file.name.endswith(_SUFFIX):
                         found += self._new_in(task_manager, file.name, last=last)
-            except PenstockError as error:  # it is gone, or does not answer now
-                logger.debug("logs of %s are not read: %s", task_manager, error)
+            except PenstockError as error:  # the TaskManager is lost, or does not respond now
+                logger.debug("logs of %s cannot be read: %s", task_manager, error)
         ids = self._job_ids()
         return [_identified(entry, ids) for entry in sorted(found, key=lambda entry: entry.time)]
 
-    def _those_there(self) -> Sequence[str]:
+    def _registered_task_managers(self) -> Sequence[str]:
         try:
             return self._task_managers()
-        except Exception as error:  # a cluster that is starting or has gone has none
-            logger.debug("TaskManagers are not known: %s", error)
+        except Exception as error:  # a cluster that is starting or has stopped has no TaskManagers
+            logger.debug("TaskManagers cannot be listed: %s", error)
             return ()
 
     def _new_in(self, task_manager: str | None, name: str, *, last: bool) -> Iterator[LogEntry]:
@@ -93,7 +93,7 @@ class LogTails:
         return entries(whole, labels)
 
     def _parts(self, task_manager: str | None, name: str, tail: _Tail) -> Iterator[bytes]:
-        for _ in range(_MOST_PARTS):
+        for _ in range(_MAX_PARTS):
             part = self._logs.read_log(task_manager, name, tail.at, _PART)
             tail.at = part.end
             yield part.data
@@ -102,10 +102,10 @@ class LogTails:
 
 
 def _cut(text: str) -> tuple[str, str]:
-    """In front of the last record."""
+    """Split the text before its last record."""
     lines = text.splitlines(keepends=True)
     for index in range(len(lines) - 1, -1, -1):
-        if begins(lines[index].rstrip("\n")):
+        if starts_entry(lines[index].rstrip("\n")):
             return "".join(lines[:index]), "".join(lines[index:])
     return "", text
 

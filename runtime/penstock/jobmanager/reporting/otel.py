@@ -1,8 +1,8 @@
-"""Metrics and traces to an OpenTelemetry collector, by OTLP over HTTP: reporters called `otel`.
+"""Metrics and traces for an OpenTelemetry collector, by OTLP over HTTP: the reporters named `otel`.
 
-Metrics are `penstock.<scope>.<groups>.<name>`, with all variables as attributes, as Prometheus has them; a distribution is a gauge
-with an attribute `quantile`, and its `.count` and `.sum`. What OpenTelemetry's own environment variables say (`OTEL_EXPORTER_OTLP_HEADERS`
-for a token, `…_CERTIFICATE`, `OTEL_RESOURCE_ATTRIBUTES`) counts where no setting does.
+The name of a metric is `penstock.<scope>.<groups>.<name>`, with all variables as attributes, as in Prometheus. A distribution is a
+gauge with an attribute `quantile`, and its `.count` and `.sum`. If a setting is missing, OpenTelemetry's environment variables apply
+(`OTEL_EXPORTER_OTLP_HEADERS` for a token, `…_CERTIFICATE`, `OTEL_RESOURCE_ATTRIBUTES`).
 """
 
 from __future__ import annotations
@@ -47,7 +47,9 @@ _TIMEOUT_S = 10.0
 
 
 class OtelMetricReporter(MetricReporter):
-    """Settings: `exporter.endpoint` (`http://localhost:4318`), `exporter.timeout` (10 s), `service.name`, `service.version`."""
+    """Reporter of metrics. Settings: `exporter.endpoint` (`http://localhost:4318`), `exporter.timeout` (10 s), `service.name`,
+    `service.version`.
+    """
 
     def open(self, settings: Mapping[str, str]) -> None:
         endpoint, timeout_s = exporter_settings(settings, "v1/metrics")
@@ -67,7 +69,7 @@ class OtelMetricReporter(MetricReporter):
         ]
         within = ResourceMetrics(self._resource, [ScopeMetrics(_SCOPE, metrics, "")], "")
         if self._exporter.export(MetricsData([within])) is not MetricExportResult.SUCCESS:
-            raise ConnectionError("the collector has not taken the metrics; opentelemetry has logged why")
+            raise ConnectionError("the collector did not accept the metrics. The log of opentelemetry has the reason")
 
     def close(self) -> None:
         self._exporter.shutdown()
@@ -78,7 +80,7 @@ def _first(entry: tuple[tuple[str, bool], Any]) -> tuple[str, bool]:
 
 
 def _values(scope: ScopeReadings) -> Iterator[tuple[str, bool, dict[str, str], float]]:
-    """Name, whether it only grows, attributes, value. What is no number is left out."""
+    """Yield the name, whether the value only grows, the attributes and the value. Values that are not numbers are left out."""
     for reading in scope.readings:
         labels = labels_of(scope, reading)
         parts = ("penstock", *scope_parts(scope, reading), *(g for g, _ in reading.key.groups), reading.key.name)
@@ -97,7 +99,7 @@ _WHOLE = range(-(2**63), 2**63)
 
 
 def _number(value: float) -> float:
-    """As protobuf takes it: one that it refuses would keep back all others. A bool is 1 or 0.
+    """Convert a number for protobuf, because an invalid value would make the whole report fail. A bool is 1 or 0.
 
     >>> _number(True), _number(2**63)
     (1, 9.223372036854776e+18)
@@ -108,7 +110,7 @@ def _number(value: float) -> float:
 
 
 def plain_text(text: str) -> str:
-    """The same of a text: names of files may hold what is no Unicode."""
+    """Convert a text in the same way, because file names may contain invalid Unicode."""
     return text.encode(errors="replace").decode()
 
 
@@ -117,7 +119,7 @@ def _data(points: Sequence[NumberDataPoint], *, is_count: bool) -> Gauge | Sum:
 
 
 class OtelTraceReporter(TraceReporter):
-    """Settings as those of `OtelMetricReporter`. A span with its steps is a trace of its own."""
+    """Reporter of traces, with the settings of `OtelMetricReporter`. A span with its steps is one trace."""
 
     def open(self, settings: Mapping[str, str]) -> None:
         endpoint, timeout_s = exporter_settings(settings, "v1/traces")
@@ -128,7 +130,7 @@ class OtelTraceReporter(TraceReporter):
     def report(self, spans: Sequence[Span]) -> None:
         made = [one for span in spans for one in self._made(span, self._ids.generate_trace_id(), None)]
         if self._exporter.export(made) is not SpanExportResult.SUCCESS:
-            raise ConnectionError("the collector has not taken the traces; opentelemetry has logged why")
+            raise ConnectionError("the collector did not accept the traces. The log of opentelemetry has the reason")
 
     def _made(self, span: Span, trace: int, parent: SpanContext | None) -> Iterator[ReadableSpan]:
         context = SpanContext(
@@ -159,12 +161,12 @@ def resource_of(settings: Mapping[str, str]) -> Resource:
 
 
 def exporter_settings(settings: Mapping[str, str], path: str) -> tuple[str | None, float]:
-    """Where to, None: as the environment says; and how long to try (s)."""
+    """Return the endpoint (None: from the environment) and the timeout in seconds."""
     protocol = settings.get("exporter.protocol", "http").lower()
     if protocol not in ("http", "http/protobuf"):
         raise InvalidJob(
             f"exporter.protocol of the reporter otel is {protocol!r}",
-            remedy="write http, and the collector's port for it, 4318",
+            remedy="use http, and the collector's port for it, 4318",
         )
     text = settings.get("exporter.timeout", "")
     try:

@@ -1,4 +1,4 @@
-"""Logs to an OpenTelemetry collector, by OTLP over HTTP: the reporter of logs called `otel`. Settings as those of `reporting.otel`."""
+"""Logs for an OpenTelemetry collector, by OTLP over HTTP: the reporter of logs named `otel`. Its settings are those of `reporting.otel`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 
 class OtelLogReporter(LogReporter):
-    """The logger is the scope; a traceback is the attribute `exception.stacktrace`."""
+    """Reporter of logs. The logger is the scope. A traceback is the attribute `exception.stacktrace`."""
 
     def open(self, settings: Mapping[str, str]) -> None:
         endpoint, timeout_s = exporter_settings(settings, "v1/logs")
@@ -37,7 +37,7 @@ class OtelLogReporter(LogReporter):
 
     def report(self, entries: Sequence[LogEntry]) -> None:
         if self._exporter.export([self._made(entry) for entry in entries]) is not LogRecordExportResult.SUCCESS:
-            raise ConnectionError("the collector has not taken the logs; opentelemetry has logged why")
+            raise ConnectionError("the collector did not accept the logs. The log of opentelemetry has the reason")
 
     def _made(self, entry: LogEntry) -> ReadableLogRecord:
         attributes = {name: plain_text(value) for name, value in entry.labels.items()}

@@ -1,4 +1,4 @@
-"""Reporters by configuration, as Flink has it: names, then settings below each name."""
+"""The configuration of reporters, as in Flink: names, then settings below each name."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _OURS = {
     TRACES_GROUP: {"otel": "penstock.jobmanager.reporting.otel:OtelTraceReporter"},
     LOGS_GROUP: {"otel": "penstock.jobmanager.reporting.otel_logs:OtelLogReporter"},
 }
-"""Those that come with the engine."""
+"""Reporters that are included in Penstock."""
 _FLINKS = {
     "org.apache.flink.metrics.otel.OpenTelemetryMetricReporterFactory": "otel",
     "org.apache.flink.traces.otel.OpenTelemetryTraceReporterFactory": "otel",
 }
 _SERVED = ("prometheus", "prom", "promgateway", "prometheusreporter", "prometheusreporterfactory")
-"""Named in Flink's configurations; `GET /metrics` has it without being asked."""
+"""Names of Prometheus reporters in Flink's configurations. `GET /metrics` is always available, so they are ignored."""
 _INTERVAL = timedelta(seconds=10)
 _CLASS = ("class", "factory.class")
 
 
 @dataclass(frozen=True)
 class Chosen(Generic[R]):
-    """A reporter that is open. `interval_s`: between two reports."""
+    """Reporter that is open. `interval_s` is the time between two reports in seconds."""
 
     name: str
     reporter: R
@@ -54,10 +54,10 @@ class Chosen(Generic[R]):
 
 
 def metric_reporters(conf: Configuration) -> list[Chosen[MetricReporter]]:
-    """Open.
+    """Open the configured reporters of metrics.
 
     Raises:
-        InvalidJob: there is no such reporter, or a setting makes no sense.
+        InvalidJob: a reporter does not exist, or a setting is invalid.
     """
     names = _names(conf.get(options.METRICS_REPORTERS))
     found = (_opened(MetricReporter, METRICS_GROUP, f"metrics.reporter.{name}.", name, conf) for name in names)
@@ -65,21 +65,22 @@ def metric_reporters(conf: Configuration) -> list[Chosen[MetricReporter]]:
 
 
 def trace_reporters(conf: Configuration) -> list[Chosen[TraceReporter]]:
-    """The same of those for traces."""
+    """Open the configured reporters of traces, with the same errors."""
     names = _names(conf.get(options.TRACES_REPORTERS))
     found = (_opened(TraceReporter, TRACES_GROUP, f"traces.reporter.{name}.", name, conf) for name in names)
     return [chosen for chosen in found if chosen is not None]
 
 
 def log_reporters(conf: Configuration) -> list[Chosen[LogReporter]]:
-    """The same of those for logs."""
+    """Open the configured reporters of logs, with the same errors."""
     names = _names(conf.get(options.LOGS_REPORTERS))
     found = (_opened(LogReporter, LOGS_GROUP, f"logs.reporter.{name}.", name, conf) for name in names)
     return [chosen for chosen in found if chosen is not None]
 
 
 def _names(text: str | None) -> list[str]:
-    """
+    """Return the names of reporters in a setting, without those of Prometheus.
+
     >>> _names("otel, mine;Prom")
     ['otel', 'mine']
     """
@@ -88,7 +89,7 @@ def _names(text: str | None) -> list[str]:
 
 
 def _opened(kind: type[Any], group: str, prefix: str, name: str, conf: Configuration) -> Chosen[Any] | None:
-    """None: it cannot be opened, for a reason that is not the job's."""
+    """Open a reporter. Return None if it cannot be opened for a reason that the job did not cause."""
     settings = {k.removeprefix(prefix): v for k, v in conf.to_dict().items() if k.startswith(prefix)}
     key, given = next(
         ((f"{prefix}{k}", settings[k]) for k in _CLASS if settings.get(k)), (options.METRICS_REPORTERS.key, name)
@@ -97,7 +98,7 @@ def _opened(kind: type[Any], group: str, prefix: str, name: str, conf: Configura
     if not isinstance(made, kind):
         raise InvalidJob(
             f"{key} names {given}, which makes a {type(made).__name__}",
-            remedy=f"name a class that inherits penstock.metrics.reporter.{kind.__name__}",
+            remedy=f"use a class that inherits penstock.metrics.reporter.{kind.__name__}",
         )
     interval = _interval(f"{prefix}interval", settings.pop("interval", ""))
     try:
@@ -105,7 +106,7 @@ def _opened(kind: type[Any], group: str, prefix: str, name: str, conf: Configura
     except InvalidJob:
         raise
     except Exception:
-        logger.warning("reporter %s cannot be opened; nothing is reported to it", name, exc_info=True)
+        logger.warning("reporter %s cannot be opened and gets no data", name, exc_info=True)
         return None
     return Chosen(name, made, interval)
 
@@ -121,7 +122,7 @@ def _interval(key: str, text: str) -> float:
 
 
 def _made(group: str, given: str, key: str) -> object:
-    """By the name of an entry point, or as `module:Class`."""
+    """Create a reporter by the name of an entry point, or from `module:Class`."""
     found = {point.name: point for point in entry_points(group=group)}
     known = {name: EntryPoint(name, where, group) for name, where in _OURS[group].items()} | found
     try:
@@ -136,6 +137,7 @@ def _made(group: str, given: str, key: str) -> object:
             remedy="install its package where the JobManager runs, also in the image of the job; otel's: pip install 'penstock[otel]'",
         ) from error
     raise InvalidJob(
-        f"{key}: there is no reporter {given}",
-        remedy=f"there are {', '.join(sorted(known))}; one of your own is named by its entry point in {group}, or as module:Class",
+        f"{key}: the reporter {given} does not exist",
+        remedy=f"existing reporters: {', '.join(sorted(known))}. Name your own reporter by its entry point in {group}, or as "
+        "module:Class",
     )

@@ -1,4 +1,4 @@
-"""Calls reporters, each from a thread of its own, for as long as the JobManager's process has jobs."""
+"""Threads that call the reporters, one for each reporter, while the JobManager's process has jobs."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from penstock.jobmanager.reporting.spans import JobSpans
 from penstock.metrics.reporter import LogEntry, LogReporter, MetricReporter, Span, TraceReporter
 from penstock.metrics.store import ScopeReadings
 
-MOST_WAITING = 1000
-"""Spans that could not be reported are kept for the next time: so many."""
-MOST_ENTRIES = 10_000
-"""The same of records of logs."""
+MAX_WAITING = 1000
+"""Maximum number of spans that are kept for the next report after a failure."""
+MAX_ENTRIES = 10_000
+"""Maximum number of log records that are kept for the next report after a failure."""
 AT_ONCE = 1000
-"""Records of logs in one report."""
+"""Maximum number of log records in one report."""
 PATIENCE_S = 5.0
-"""For the last reports of all reporters, when all ends."""
+"""Timeout in seconds for the last reports of all reporters at the end."""
 
 logger = logging.getLogger(__name__)
 
 
 class Reporting:
-    """Begins at once.
+    """Reporters, which start with the creation of the object.
 
     Args:
-        collect: gives all metrics as they are now.
-        jobs: gives those that run or have ended lately.
-        tails: makes what follows the logs, for each reporter of logs.
+        collect: function that returns the current metrics.
+        jobs: function that returns the running and recently ended jobs.
+        tails: function that creates a follower of the logs for each reporter of logs.
 
     Raises:
         InvalidJob: a reporter cannot be opened.
@@ -57,7 +57,7 @@ class Reporting:
         self._threads += [self._thread(self._report_logs, chosen) for chosen in logs]
 
     def close(self) -> None:
-        """A last report, then the end; waits for it."""
+        """Make a last report, then stop. Wait for both."""
         self._ended.set()
         until = time.monotonic() + PATIENCE_S
         for thread in self._threads:
@@ -69,7 +69,7 @@ class Reporting:
         return thread
 
     def _report_metrics(self, chosen: Chosen[MetricReporter]) -> None:
-        self._turn(chosen, lambda: chosen.reporter.report(self._collect()))
+        self._report_once(chosen, lambda: chosen.reporter.report(self._collect()))
 
     def _report_traces(self, chosen: Chosen[TraceReporter]) -> None:
         known: dict[str, JobSpans] = {}
@@ -82,11 +82,11 @@ class Reporting:
             for job_id, job in jobs.items():
                 waiting.extend(known.setdefault(job_id, JobSpans(job)).new())
             if waiting:
-                del waiting[:-MOST_WAITING]
+                del waiting[:-MAX_WAITING]
                 chosen.reporter.report(tuple(waiting))
                 waiting.clear()
 
-        self._turn(chosen, report)
+        self._report_once(chosen, report)
 
     def _report_logs(self, chosen: Chosen[LogReporter]) -> None:
         tails = self._tails()
@@ -94,15 +94,15 @@ class Reporting:
 
         def report() -> None:
             waiting.extend(tails.new(last=self._ended.is_set()))
-            del waiting[:-MOST_ENTRIES]
+            del waiting[:-MAX_ENTRIES]
             while waiting:
                 chosen.reporter.report(tuple(waiting[:AT_ONCE]))
                 del waiting[:AT_ONCE]
 
-        self._turn(chosen, report)
+        self._report_once(chosen, report)
 
-    def _turn(self, chosen: Chosen[Any], report: Callable[[], None]) -> None:
-        """What fails again and again is logged when it begins and when it is over."""
+    def _report_once(self, chosen: Chosen[Any], report: Callable[[], None]) -> None:
+        """Report once. A repeated failure is logged only when it begins and when it ends."""
         fails = False
         last = False
         while not last:
@@ -111,7 +111,7 @@ class Reporting:
                 report()
             except Exception:
                 if not fails:
-                    logger.warning("reporter %s cannot report; it is tried again", chosen.name, exc_info=True)
+                    logger.warning("reporter %s cannot report; it retries", chosen.name, exc_info=True)
                 fails = True
             else:
                 if fails:

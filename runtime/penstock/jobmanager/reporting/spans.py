@@ -1,22 +1,23 @@
-"""What a job's history has of spans: checkpoints, starts, rescales; each is told once, when it has ended."""
+"""Spans of a job's history: checkpoints, starts and rescales. Each is reported once, after its end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from penstock.common.logs.redaction import Redaction
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.metrics.reporter import Span
 from penstock.rest.facts import JobStart, Rescale
 
 CHECKPOINT, START, RESCALE = "Checkpoint", "JobInitialization", "Rescale"
-"""The first two as Flink calls them."""
+"""Names of spans. The first two are Flink's."""
 BEFORE_START = "last snapshot, and end of the attempt"
-"""Step of a rescale."""
+"""Name of a step of a rescale."""
 
 
 class JobSpans:
-    """Those of one job that have not been told yet. Used from one thread."""
+    """Spans of one job that were not yet reported. One thread uses it."""
 
     def __init__(self, job: JobMaster) -> None:
         self._job = job
@@ -25,7 +26,7 @@ class JobSpans:
         self._rescales: set[int] = set()
 
     def new(self) -> list[Span]:
-        """In order of their ends."""
+        """Return the new spans in order of their ends."""
         spans = [*self._new_checkpoints(), *self._new_starts(), *self._new_rescales()]
         return sorted(spans, key=lambda span: span.end)
 
@@ -46,12 +47,17 @@ class JobSpans:
             details = history.details(entry.id)
             steps = [] if details is None else list(self._of_vertices(entry.trigger_timestamp, details))
             yield Span(
-                CHECKPOINT, entry.trigger_timestamp, entry.end_timestamp, attributes, steps, entry.failure_message
+                CHECKPOINT,
+                entry.trigger_timestamp,
+                entry.end_timestamp,
+                attributes,
+                steps,
+                self._clean(entry.failure_message),
             )
         self._checkpoints = {entry.id for entry in ended}
 
     def _of_vertices(self, trigger: int, details: Mapping[str, Any]) -> Iterator[Span]:
-        """From the trigger until the last of a vertex's subtasks has answered."""
+        """Yield a span for each vertex, from the trigger until the last of its subtasks has acknowledged."""
         names = {str(stage.id): stage.name for stage in self._job.graph.stages}
         for vertex_id, vertex in details["tasks"].items():
             if vertex["latest_ack_timestamp"]:
@@ -78,7 +84,7 @@ class JobSpans:
                         "parallelism": start.parallelism,
                     },
                     _steps(start),
-                    start.failure,
+                    self._clean(start.failure),
                 )
         self._starts = {start.began for start in starts}
 
@@ -102,6 +108,10 @@ class JobSpans:
             yield Span(BEFORE_START, began, within[0].began)
         for start in within:
             yield from _steps(start)
+
+    def _clean(self, failure: str) -> str:
+        """Hide the secrets in the text of a failure, because it leaves the process for a collector of traces."""
+        return Redaction.of(self._job.settings.configuration).clean(failure) if failure else ""
 
     def _of_job(self) -> dict[str, str | int | float | bool]:
         return {"jobId": self._job.job_id, "jobName": self._job.program.name}

@@ -1,1 +1,1 @@
-"""How an epoch is carried out: the seam (`runner`), in this process, batched or pipelined on Spark."""
+"""The execution of an epoch: the interface (`runner`), and its implementations in this process, batched on Spark and pipelined on Spark."""

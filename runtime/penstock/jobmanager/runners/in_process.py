@@ -1,6 +1,6 @@
-"""Runner without Spark: all slots and levels in this process, one after the other, on a clock that can be manual.
+"""A runner without Spark: it runs all slots and levels in this process, one after the other. The clock may be manual.
 
-The tasks are the same objects as on a cluster. `penstock.testing` and the unit tests stand on it.
+The tasks are the same objects as on a cluster. `penstock.testing` and the unit tests use it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.common.errors import EpochFailed, NotEnoughSlots
-from penstock.connectors.source import SparkAccess
+from penstock.connectors.core.source import SparkAccess
 from penstock.functions.operator_context import Clock
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.runners.live_look_ups import LiveLookUps
@@ -29,17 +29,17 @@ from penstock.taskmanager.subtask import Subtask
 from penstock.taskmanager.worker import ManualClock, _Slot, run_level
 
 TASK_MANAGER = "in-process"
-"""Id of the one there is."""
+"""Id of the only TaskManager."""
 _HANG_STEP_MS = 10
 _COMMAND_PREFIX = bytes((COMMAND,))
 
 
 class InProcessRunner:
-    """See the module's head.
+    """Runner in this process; see the module docstring.
 
     Args:
-        slots: how many slots to offer.
-        clock: None = the machine's.
+        slots: number of slots to offer.
+        clock: clock. None: the system clock.
     """
 
     name = "in-process"
@@ -56,10 +56,12 @@ class InProcessRunner:
         self.task_settings: dict[str, Any] = {}
         self.on_wait: Callable[[], None] | None = None
         self.lost = False
-        """Set by tests: the next epoch fails as if a worker had been killed."""
+        """Flag for tests: the next epoch fails as if a worker had been killed."""
         self.hung = False
-        """Set by tests: the next epoch, but not an attempt's first, ends only by force, as if a function did not return. A manual
-        clock goes on meanwhile."""
+        """Flag for tests: the next epoch, except the first one of an attempt, ends only by force, as if a function did not return. A manual
+        clock
+        still advances.
+        """
         self._killed = threading.Event()
 
     @property
@@ -69,15 +71,15 @@ class InProcessRunner:
     def available_slots(self) -> int:
         return self._capacity
 
-    def expects_home(self) -> bool:
+    def expects_returning_slots(self) -> bool:
         return False
 
     def ensure_slots(self, count: int) -> None:
-        """There are as many as were offered."""
+        """Do nothing, because the number of slots is fixed."""
 
     def place(self, count: int) -> None:
         if count > self._capacity:
-            raise NotEnoughSlots(f"the job needs {count} slots, there are {self._capacity}")
+            raise NotEnoughSlots(f"the job needs {count} slots, but {self._capacity} slots exist")
         self._placed = count
 
     def start(self, attempt: Attempt) -> None:
@@ -132,11 +134,11 @@ class InProcessRunner:
         return [(slot, 0) for slot in range(self._placed)]
 
     def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:
-        """Nobody looks at tasks of one's own process."""
+        """Return nothing, because tasks in this process are not watched."""
         return {}
 
     def subtasks(self) -> Iterator[Subtask]:
-        """Those that hold state now."""
+        """Yield the subtasks that hold state now."""
         for slot in self._slots.values():
             for level in slot.levels.values():
                 yield from level.subtasks
@@ -148,14 +150,14 @@ class InProcessRunner:
             raise JobFailed(failed[0])
 
     def take_news(self) -> list[SnapshotAck]:
-        """Tasks of this runner speak at the end of an epoch only."""
+        """Return nothing, because tasks of this runner report only at the end of an epoch."""
         return []
 
     def request_barrier(self) -> None:
-        """Epochs of this runner are short."""
+        """Do nothing, because epochs of this runner are short."""
 
     def cancel(self) -> None:
-        """Nobody can end a function in one's own process, but the hanging of a test."""
+        """End a hang that a test has requested. A user's function in this process cannot be ended."""
         if self.hung:
             self._killed.set()
 

@@ -1,7 +1,7 @@
-"""The pipelined runner: one Spark job per attempt, epochs as barriers in the stream (see `taskmanager.stream_task`).
+"""The pipelined runner: one Spark job per attempt, with epochs as barriers in the stream (see `taskmanager.stream_task`).
 
-`run_epoch` *ends* the epoch that is running: it sends the commands to the source tasks and waits until the marker has gone
-through every level and all tasks have answered. Between two calls records flow without the JobMaster.
+`run_epoch` *ends* the running epoch. It sends the commands to the source tasks and waits until the marker has passed every level and all
+tasks have acknowledged. Records flow without the JobMaster between two calls.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ from penstock.taskmanager.protocol import STEP_TIMEOUT, EpochCommand, LevelAck, 
 log = logging.getLogger(__name__)
 
 END_PATIENCE_S = 3.0
-"""How long the tasks of an attempt may take to end by themselves before their Spark job is cancelled."""
+"""Time in seconds for the tasks of an attempt to end by themselves before their Spark job is cancelled."""
 
 
 class PipelinedRunner(SparkRunner):
-    """Like the batched runner up to the placement; then the rows never stop.
+    """Runner that places tasks like the batched runner, after which rows flow continuously.
 
-    The first epoch's command travels as the Spark job's input, so that a task that cannot reach the JobManager fails the
-    job in the ordinary way.
+    The Spark job's input contains the first epoch's command, so a task that cannot reach the JobManager fails the job in the usual way.
     """
 
     streaming = True
@@ -74,7 +73,7 @@ class PipelinedRunner(SparkRunner):
         else:
             for slot, command in enumerate(commands):
                 if not self._server.send(attempt.number, slot, 0, encode_command(command)):
-                    raise self._loss(f"the source task of slot {slot} is gone")
+                    raise self._loss(f"the source task of slot {slot} has ended")
         acks = self._wait_for_acks(attempt, watch)
         self._has_failed = any(ack.failure is not None for ack in acks)
         self._whereabouts.clear()
@@ -109,10 +108,10 @@ class PipelinedRunner(SparkRunner):
                     raise self._loss("the Spark job of the attempt has ended") from None
                 continue
             if item.attempt != attempt.number:
-                self._log_dropped(item, f"attempt {attempt.number} is the one that runs")
+                self._log_dropped(item, f"attempt {attempt.number} is the running one")
                 continue
             if isinstance(item, Hello):
-                raise self._loss(f"the task of slot {item.slot}, level {item.level} is gone")
+                raise self._loss(f"the task of slot {item.slot}, level {item.level} has ended")
             if item.failure is not None:
                 return [item]
             if item.where is not None:
@@ -122,7 +121,7 @@ class PipelinedRunner(SparkRunner):
             elif item.epoch == self._epoch:
                 acks[item.slot, item.level] = item
             else:
-                self._log_dropped(item, f"epoch {self._epoch} is the one that is waited for")
+                self._log_dropped(item, f"epoch {self._epoch} is the expected one")
         complete = list(acks.values())
         complete[0].snapshots = [*self._uploaded, *complete[0].snapshots]
         self._uploaded = []
@@ -130,14 +129,14 @@ class PipelinedRunner(SparkRunner):
 
     @staticmethod
     def _log_dropped(item: LevelAck | Hello, reason: str) -> None:
-        """Nothing that a task says goes unheard, even if nobody waits for it any more."""
+        """Log a message of a task that no caller waits for any more, so that none is lost silently."""
         task = f"slot {item.slot}, level {item.level} of attempt {item.attempt}"
         if isinstance(item, Hello):
             log.info("the connection of %s has ended: %s", task, reason)
         elif item.failure is not None:
-            log.warning("a failure of %s is left alone: %s\n%s", task, reason, item.failure.traceback)
+            log.warning("ignored a failure of %s: %s\n%s", task, reason, item.failure.traceback)
         else:
-            log.info("an ack of %s for epoch %d is left alone: %s", task, item.epoch, reason)
+            log.info("ignored an acknowledgement of %s for epoch %d: %s", task, item.epoch, reason)
 
     def unanswered(self) -> list[tuple[int, int]]:
         attempt = self._attempt
@@ -146,16 +145,16 @@ class PipelinedRunner(SparkRunner):
         return [task for task in every if task not in self._acks]
 
     def _loss(self, seen: str) -> Exception:
-        """What to raise for what was seen. The Spark job's own error says more, if it comes within a moment."""
+        """Return the error for a lost epoch. The Spark job's error is more precise, so wait a moment for it."""
         job = self._job
         if job is not None:
             job.join(CRASH_S + KILLED_S + 1.0)
         error = self._job_error
         if isinstance(error, JobFailed):
             return error
-        told = error.message if isinstance(error, PenstockError) else str(error or "")
+        detail = error.message if isinstance(error, PenstockError) else str(error or "")
         lost = EpochFailed(
-            f"{seen}: {told}" if told else seen, remedy=error.remedy if isinstance(error, PenstockError) else ""
+            f"{seen}: {detail}" if detail else seen, remedy=error.remedy if isinstance(error, PenstockError) else ""
         )
         lost.__cause__ = error
         return lost
@@ -175,11 +174,13 @@ class PipelinedRunner(SparkRunner):
             raise failed
 
     def _close_tasks(self, job: threading.Thread, attempt: Attempt) -> JobFailed | None:
-        """Have every task close its functions and end. An attempt that has failed is not waited for as long as one that
-        has gone well, and what its functions raise then is told in the log alone."""
+        """Make every task close its functions and end.
+
+        The wait for a failed attempt is shorter than for a successful one. Exceptions of a failed attempt's functions are only logged.
+        """
         command = encode_command(EpochCommand(attempt=attempt.number, epoch=self._epoch + 1, terminate=True))
-        told = [self._server.send(attempt.number, slot, 0, command) for slot in range(attempt.slots)]
-        if not all(told):
+        sent = [self._server.send(attempt.number, slot, 0, command) for slot in range(attempt.slots)]
+        if not all(sent):
             return None
         deadline = time.monotonic() + (END_PATIENCE_S if self._has_failed else attempt.closing_s + CLOSING_GRACE_S)
         failed: JobFailed | None = None
@@ -196,13 +197,13 @@ class PipelinedRunner(SparkRunner):
                     failed = failed or JobFailed(item.failure, item.host)
                     hangs = hangs or item.failure.kind == STEP_TIMEOUT
         if failed is None and not self._has_failed and isinstance(self._job_error, JobFailed):
-            return self._job_error  # a worker that has crashed in `close` can say nothing itself
+            return self._job_error  # a worker that crashed in `close` cannot report it itself
         if failed is None and job.is_alive() and not self._has_failed:
-            log.warning("not all functions of job %s are closed: the time for it is over", attempt.job_id)
+            log.warning("not all functions of job %s were closed before the timeout", attempt.job_id)
         return failed
 
     def take_news(self) -> list[SnapshotAck]:
-        """Called between two epochs, when brief acks may come, failures and lost connections: these the next epoch finds."""
+        """Return acknowledgements of snapshots between two epochs. Failures and lost connections are left for the next epoch."""
         attempt = self._attempt
         uploaded, self._uploaded = self._uploaded, []
         for item in self._waiting_frames():
@@ -228,7 +229,7 @@ class PipelinedRunner(SparkRunner):
             self.on_wait()
 
     def _on_gone(self, hello: Hello) -> None:
-        self._live.gone(hello.attempt, Place(hello.slot, hello.level))
+        self._live.on_disconnected(hello.attempt, Place(hello.slot, hello.level))
         self._frames.put(hello)
         if self.on_wait is not None:
             self.on_wait()
@@ -239,9 +240,13 @@ class PipelinedRunner(SparkRunner):
 
 
 def create_runner(cluster: SparkCluster, *, pipelined: bool, levels: int) -> SparkRunner:
-    """The runner a job asks for; the batched one for a job of more levels than a slot has cores for."""
+    """Return the runner that a job selects. A job with more levels than a slot has cores gets the batched runner."""
     if pipelined and levels <= MAX_PIPELINED_LEVELS:
         return PipelinedRunner(cluster)
     if pipelined:
-        log.warning("%d levels are more than the pipelined runner's %d: the batched one", levels, MAX_PIPELINED_LEVELS)
+        log.warning(
+            "the job has %d levels, and the pipelined runner supports %d: the batched runner runs it",
+            levels,
+            MAX_PIPELINED_LEVELS,
+        )
     return SparkRunner(cluster)

@@ -1,4 +1,4 @@
-"""The runner seam: how one epoch is carried out. The JobMaster and the tasks do not know which runner is behind it."""
+"""The interface of runners, which execute epochs. The JobMaster and the tasks do not depend on its implementation."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from penstock.connectors.source import SparkAccess
+from penstock.connectors.core.source import SparkAccess
 from penstock.graph.job_graph import JobGraph
 from penstock.jobmanager.runners.live_look_ups import LiveLookUps
 from penstock.taskmanager.protocol import EpochCommand, LevelAck, SnapshotAck, Whereabouts
 
 WATCH_S = 0.1
-"""About how often the `watch` of an epoch is called."""
+"""Approximate interval in seconds of the calls of an epoch's `watch`."""
 Watch = Callable[[], None]
-"""Called again and again while an epoch runs, by the thread that waits for it; what it raises ends the wait."""
+"""Function that the waiting thread calls repeatedly while an epoch runs. Its exception ends the wait."""
 
 
 def unwatched() -> None:
-    """Nobody looks: the epoch has all the time in the world."""
+    """Do nothing: the epoch has no time limit."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One execution of the job from a restore to the next failure, rescale or end."""
+    """Execution of the job from a restore to the next failure, rescale or end."""
 
     job_id: str
     number: int
@@ -31,21 +31,23 @@ class Attempt:
     slots: int
     levels: int
     graph: JobGraph | None = None
-    """To name the operators of a worker that cannot name them any more."""
+    """Graph for the names of operators in messages about a worker that cannot report them any more."""
     closing_s: float = 10.0
-    """How long its tasks may take to close all their functions in the end, s: levels and operators close one after the other.
-    A single function that takes too long is found out by its task (`taskmanager.watching.watchdog`)."""
+    """Time in seconds for its tasks to close all their functions at the end. Levels and operators close one after the other. The task
+    itself
+    detects a single function that is too slow (`taskmanager.watching.watchdog`).
+    """
 
 
 class Runner(Protocol):
-    """Carries out epochs of one attempt after the other."""
+    """Executor of epochs, for one attempt after the other."""
 
     streaming: bool
-    """Rows flow between two calls of `run_epoch`, which then *ends* the running epoch."""
+    """Whether rows flow between two calls of `run_epoch`, which then *ends* the running epoch."""
     on_wait: Callable[[], None] | None
-    """Called, from another thread, when a task waits for the next epoch, or has failed between two."""
+    """Callback, in another thread, when a task waits for the next epoch, or has failed between two epochs."""
     look_ups: LiveLookUps | None
-    """Asks tasks for single keys; None: they cannot be asked between two epochs."""
+    """Lookups of single keys in tasks. None: tasks cannot respond between two epochs."""
     task_settings: dict[str, Any]
     """Fields of `TaskSettings` that this runner sets."""
 
@@ -54,73 +56,73 @@ class Runner(Protocol):
 
     @property
     def spark(self) -> SparkAccess | None:
-        """DataFrames on the cluster; None without Spark."""
+        """Return the access to DataFrames on the cluster, or None without Spark."""
         ...
 
     @property
     def task_managers(self) -> list[str]:
-        """Id of the TaskManager of every slot that the job holds, in order; empty when it holds none."""
+        """Return the TaskManager id of every slot that the job holds, in order. The list is empty if it holds none."""
         ...
 
     def available_slots(self) -> int:
-        """Slots the job could run in now: those that are free, and those it holds."""
+        """Return the number of slots in which the job could run now: free slots, and the slots that it holds."""
         ...
 
-    def expects_home(self) -> bool:
-        """A machine where the job had slots has fewer for it than that now, and its TaskManager is starting an executor."""
+    def expects_returning_slots(self) -> bool:
+        """Return whether a machine has fewer slots for the job than before and its TaskManager is starting an executor."""
         ...
 
     def ensure_slots(self, count: int) -> None:
-        """Make so many slots available to the job, if they are this cluster's to make, and wait for them (from another thread).
+        """Make `count` slots available to the job if the cluster can create them, and wait for them. Another thread calls it.
 
         Raises:
-            NotEnoughSlots: they did not come up.
+            NotEnoughSlots: the slots were not available in time.
         """
         ...
 
     def place(self, count: int) -> None:
-        """Hold so many slots from now on, as far as possible those held before.
+        """Hold `count` slots from now on, the current ones if possible.
 
         Raises:
-            NotEnoughSlots: fewer are available; nothing has changed.
+            NotEnoughSlots: fewer slots are available. Nothing has changed.
         """
         ...
 
     def start(self, attempt: Attempt) -> None:
-        """Prepare for the attempt: ship the payload to the slots that were placed."""
+        """Prepare for the attempt: send the payload to the slots that `place` selected."""
         ...
 
     def run_epoch(self, commands: list[EpochCommand], watch: Watch = unwatched) -> list[LevelAck]:
-        """Run one epoch; `commands[i]` is for slot i. Blocks until every level of every slot has answered.
+        """Run one epoch. `commands[i]` is for slot i. Wait until every level of every slot has acknowledged.
 
         Raises:
-            EpochFailed: the epoch was lost (executor, worker or connection gone); the state of the attempt is void.
-            Whatever `watch` raised: nobody waits for this epoch any more, and the attempt is to be ended (`end_attempt`).
+            EpochFailed: the epoch was lost (executor, worker or connection). The state of the attempt is invalid.
+            Exception: the error of `watch`. The epoch is abandoned, and the caller must end the attempt (`end_attempt`).
         """
         ...
 
     def unanswered(self) -> list[tuple[int, int]]:
-        """Slot and level of every task for which `run_epoch` waits, or waited when `watch` ended it; as far as is known."""
+        """Return slot and level of every task for which `run_epoch` waits, or waited when `watch` ended it, as far as they are known."""
         ...
 
     def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:
-        """By slot and level: where tasks are that have not come back for a while; from any thread."""
+        """Return the locations, by slot and level, of tasks that have not responded for a while. Any thread may call it."""
         ...
 
     def take_news(self) -> list[SnapshotAck]:
-        """Answers to snapshots that have come since the last epoch. A task tells when its files are written: nobody asks."""
+        """Return acknowledgements of snapshots since the last epoch. A task sends them without a request when its files are written."""
         ...
 
     def request_barrier(self) -> None:
-        """End the running epoch as soon as possible (from another thread)."""
+        """End the running epoch as soon as possible. Another thread calls it."""
         ...
 
     def cancel(self) -> None:
-        """End the running epoch at once, whatever its tasks do (from another thread); `run_epoch` raises EpochFailed."""
+        """End the running epoch at once, whatever its tasks do, so that `run_epoch` raises EpochFailed. Another thread calls it."""
         ...
 
     def end_attempt(self) -> None:
-        """The attempt is over: its functions are closed, its tasks let go of. Harmless when there is none.
+        """End the attempt: close its functions and release its tasks. Without an attempt it has no effect.
 
         Raises:
             JobFailed: a function could not be closed.
@@ -128,5 +130,5 @@ class Runner(Protocol):
         ...
 
     def close(self) -> None:
-        """The job is over: give back everything. `available_slots` still answers."""
+        """Release all resources, because the job is over. `available_slots` still works."""
         ...

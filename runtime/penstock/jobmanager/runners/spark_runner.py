@@ -1,10 +1,11 @@
-"""The batched runner, and what both runners on Spark share: placement, shipping of the job, one Spark job of all levels.
+"""The batched runner, and the base of both runners on Spark: placement, distribution of the job, one Spark job for all levels.
 
-*batched*: regular shuffles; a level starts when the one before has ended; an epoch is one Spark job. *pipelined*
-(`pipelined_runner`): pipelined shuffles; all levels run at once, each in a Python worker of its own. Placement is the same in
-both: slot i's partitions name the executor that slot i is in as their only preferred location, and the locality wait is longer
-than any task of the batched runner takes. Within the executor a batched task finds the Python worker of its slot by an
-environment that is the slot's own (`cluster/jvm/BatchLevel.java`). A pipelined task has its worker for itself.
+*batched*: regular shuffles. A level starts when the previous one has ended, and an epoch is one Spark job. *pipelined*
+(`pipelined_runner`): pipelined shuffles. All levels run at once, each in its own Python worker.
+
+Placement is the same in both. The partitions of slot i name the executor of slot i as their only preferred location. The locality
+wait is longer than any task of the batched runner. Within the executor, a batched task finds the Python worker of its slot by the
+slot's own environment (`cluster/jvm/BatchLevel.java`). A pipelined task does not share its worker.
 """
 
 from __future__ import annotations
@@ -43,20 +44,20 @@ from penstock.taskmanager.protocol import (
 )
 from penstock.taskmanager.worker import CloseFunction, LevelFunction
 
-LOOK_S = 0.5
-"""How often the executors of a running Spark job are looked at."""
+CHECK_INTERVAL_S = 0.5
+"""Interval in seconds of checks of the executors of a running Spark job."""
 KILL_PATIENCE_S = 30.0
-"""How long an epoch that nobody waits for any more may take to end, once its Spark job is cancelled."""
+"""Time in seconds for an abandoned epoch to end after its Spark job is cancelled."""
 WHEREABOUTS_S = 12.0
-"""What a task said longer ago than that, and did not say again, is over: it says so every five seconds."""
+"""Time in seconds for which a task's location report is valid. A task repeats it every 5 s."""
 CRASH_S = 5.0
-"""How long Spark may take to tell what a Python worker died of, as long as tasks of the job have not ended."""
-HEARD_S = 0.1
-"""How long Spark's news of a task's end takes at most to whom it tells it."""
+"""Time in seconds for Spark to report the cause of a Python worker's death, while tasks of the job have not ended."""
+POLL_S = 0.1
+"""Maximum delay in seconds of Spark's report of a task's end."""
 KILLED_S = 1.0
-"""How long a TaskManager may take to tell that the system has killed something of its container."""
+"""Time in seconds for a TaskManager to report an out-of-memory kill in its container."""
 CLOSING_GRACE_S = 5.0
-"""For tasks to say that they have not closed in time, before they are killed."""
+"""Time in seconds for tasks to report that they have not closed in time, before they are killed."""
 _COMMAND_PREFIX = bytes((COMMAND,))
 _LENGTH = struct.Struct(">i")
 
@@ -64,10 +65,10 @@ log = logging.getLogger(__name__)
 
 
 class SparkRunner:
-    """Runs epochs on a SparkCluster.
+    """Runner that runs epochs on a SparkCluster.
 
     Args:
-        cluster: started.
+        cluster: cluster, which is started.
     """
 
     streaming = False
@@ -84,19 +85,19 @@ class SparkRunner:
         }
         self._whereabouts: dict[tuple[int, int], tuple[float, Whereabouts]] = {}
         self._failed: LevelAck | None = None
-        """A task that says so before the end of its epoch: it hangs."""
+        """Acknowledgement of a task that reports a hang before the end of its epoch."""
         self._holds_tasks = False
-        """The last epoch has gone well: there are functions to be closed."""
+        """Whether the last epoch has succeeded, so that functions must be closed."""
         self.on_wait: Callable[[], None] | None = None
         self.more_slots: Callable[[int], object] | None = None
-        """Starts workers of a local cluster; None: workers come from outside."""
+        """Function that starts workers of a local cluster. None: workers are started elsewhere."""
         self._attempt: Attempt | None = None
         self._placement: list[Slot] = []
         self._task_managers: list[str] = []
         self._functions: Any = None
         self._broadcast: Any = None
-        self._held: set[str] = set()
-        """Locations of executors that were told to keep the Python workers of this job."""
+        self._executors_with_workers: set[str] = set()
+        """Locations of executors that keep the Python workers of this job."""
         self._group = ""
         self._work = WorkThread("penstock-epoch")
         self._cancelled = threading.Event()
@@ -108,7 +109,7 @@ class SparkRunner:
 
     @property
     def placement(self) -> list[Slot]:
-        """Where every slot of the job is, in order."""
+        """Return the slots of the job, in order."""
         return list(self._placement)
 
     @property
@@ -118,7 +119,7 @@ class SparkRunner:
     def available_slots(self) -> int:
         return len(self._cluster.slots.available(self, list(self._cluster.all_slots())))
 
-    def expects_home(self) -> bool:
+    def expects_returning_slots(self) -> bool:
         if not self._placement:
             return False
         slots = self._cluster.all_slots()
@@ -159,7 +160,7 @@ class SparkRunner:
         )
 
     def _wrapped(self, context: Any, function: Callable[..., Any]) -> Any:
-        # Spark pools Python workers by environment: those that hold state are never lent to functions of DataFrames.
+        # Spark pools Python workers by environment, so functions of DataFrames never use the workers that hold state.
         context.environment["PENSTOCK_TASKS"] = "1"
         serializer = RowSerializer() if self.streaming else NoOpSerializer()
         try:
@@ -175,7 +176,7 @@ class SparkRunner:
             watch()
             return not self._cancelled.is_set()
 
-        with self.spark.turns.shared(is_wanted) as has_turn:
+        with self.spark.access_lock.shared(is_wanted) as has_turn:
             if not has_turn:
                 raise EpochFailed("the epoch was cancelled while a DataFrame had the cluster")
             self._holds_tasks = False
@@ -188,7 +189,7 @@ class SparkRunner:
         return acks
 
     def _watched(self, epoch: Future[bytes], watch: Watch) -> bytes:
-        """Its Spark job must be over before anything else happens in these slots, also when nobody waits for it."""
+        """Wait for the epoch. Its Spark job must end before anything else uses these slots, even if the epoch is abandoned."""
         try:
             while wait([epoch], WATCH_S).not_done:
                 watch()
@@ -198,7 +199,7 @@ class SparkRunner:
         return epoch.result()
 
     def _kill(self, epoch: Future[bytes]) -> None:
-        """Spark kills the Python workers of a cancelled job that do not answer."""
+        """Cancel the Spark job. Spark kills the Python workers of a cancelled job that do not respond."""
         deadline = time.monotonic() + KILL_PATIENCE_S
         while not epoch.done() and time.monotonic() < deadline:
             self._cluster.cancel(self._group)
@@ -211,7 +212,7 @@ class SparkRunner:
         return self._cluster.running_tasks(self._group)
 
     def _on_frame(self, hello: Hello, frame: bytes) -> None:
-        """A task that has not come back for a while says where it is, or that it has been there too long."""
+        """Handle the report of a slow task: its location, or that a step exceeded its limit."""
         ack = decode_ack(frame)
         if ack.where is not None:
             self._whereabouts[ack.slot, ack.level] = time.monotonic(), ack.where
@@ -219,34 +220,34 @@ class SparkRunner:
             self._failed = ack
 
     def _on_gone(self, hello: Hello) -> None:
-        """It has said what it had to say."""
+        """Ignore the end of a connection, because the task has sent all its messages."""
 
     def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:
         oldest = time.monotonic() - WHEREABOUTS_S
         return {task: where for task, (at, where) in list(self._whereabouts.items()) if at > oldest}
 
     def _check_placement(self) -> None:
-        """Fail at once for an executor that is known to be gone; Spark would wait for its return first."""
+        """Fail at once if an executor is known to be lost. Spark would first wait for its return."""
         alive = {executor.id for executor in self._cluster.executors()}
         lost = [number for number, slot in enumerate(self._placement) if slot.executor.id not in alive]
         if lost:
             executor = self._placement[lost[0]].executor
             slots = f"slot{'s' if len(lost) > 1 else ''} {', '.join(map(str, lost))}"
-            gone = f"executor {executor.id} on {executor.host} is gone, and {slots} with it"
+            gone = f"executor {executor.id} on {executor.host} is lost, with {slots}"
             raise epoch_lost(gone, self._killed(executor.host))
 
     def _killed(self, host: str) -> MemoryKill | None:
-        """What the system has killed there a moment ago; a TaskManager that has gone with it tells nothing."""
+        """Return the recent out-of-memory kill on the host. A TaskManager that was lost with it cannot report it."""
         registry, deadline = self._cluster.registry, time.monotonic() + KILLED_S
         while (kill := registry.killed_on(host)) is None and registry.is_at(host) and time.monotonic() < deadline:
-            time.sleep(HEARD_S)
+            time.sleep(POLL_S)
         return kill
 
     def _submit(self, commands: list[EpochCommand]) -> bytes:
-        """Run the Spark job of all levels with these commands as its input; returns the rows of the last level.
+        """Run the Spark job of all levels with these commands as its input. Return the rows of the last level.
 
         Raises:
-            EpochFailed: Spark lost it.
+            EpochFailed: Spark lost the epoch.
         """
         attempt = self._attempt
         assert attempt is not None
@@ -268,7 +269,7 @@ class SparkRunner:
         watch = threading.Thread(target=self._watch, args=(group, ended, lost), name="penstock-watch", daemon=True)
         watch.start()
         if not pipelined:
-            self._held.update(slot.executor.location for slot in self._placement)
+            self._executors_with_workers.update(slot.executor.location for slot in self._placement)
         try:
             return self._cluster.run_epoch(
                 block, self._placement, functions, job_id=attempt.job_id, pipelined=pipelined, group=group
@@ -280,21 +281,24 @@ class SparkRunner:
             known = self._crash(attempt, group, 0.0 if lost else CRASH_S, closing)
             if known is not None:
                 raise known from None
-            told = lost[0] if lost else self._in_words(error)
-            raise EpochFailed(told.message, remedy=told.remedy or "the job fails over by itself") from error
+            failure = lost[0] if lost else self._epoch_error(error)
+            raise EpochFailed(failure.message, remedy=failure.remedy or "the job restarts automatically") from error
         finally:
             ended.set()
             watch.join()
 
-    def _in_words(self, error: Exception) -> EpochFailed:
-        """What Spark says, and what has been killed meanwhile: it may have seen before the watch that an executor is gone."""
+    def _epoch_error(self, error: Exception) -> EpochFailed:
+        """Convert Spark's error, and add a recent out-of-memory kill. Spark may notice a lost executor before the watch does."""
         hosts = {slot.executor.host for slot in self._placement}
         kill = next(filter(None, map(self._cluster.registry.killed_on, sorted(hosts))), None)
         return epoch_lost(_cause(error), kill)
 
     def _crash(self, attempt: Attempt, group: str, patience_s: float, closing: bool) -> Exception | None:
-        """What a Python worker died of. Spark ends the job with the first task that it hears of, and that may be one that
-        lost its connection to the worker that died; what that one died of is there when its own task has ended."""
+        """Return the cause of a Python worker's death.
+
+        Spark ends the job with the first task failure that it receives. This may be a task that lost its connection to the dead worker. The
+        cause is known when the dead worker's own task has ended.
+        """
         deadline = time.monotonic() + patience_s
         have_ended = False
         while attempt.graph is not None and not self._cancelled.is_set():
@@ -303,16 +307,17 @@ class SparkRunner:
             if found is not None or have_ended or time.monotonic() > deadline:
                 return found
             have_ended = not self._cluster.running_tasks(group)
-            time.sleep(HEARD_S)
+            time.sleep(POLL_S)
         return None
 
     def _watch(self, group: str, ended: threading.Event, lost: list[EpochFailed]) -> None:
-        """End the Spark job when an executor is lost that it runs on.
+        """End the Spark job when one of its executors is lost.
 
-        Spark would not count that as a failure of the task: it waits out the locality wait, for an executor that does not
-        come back, and then starts the task where its state is not.
+        Spark would not treat it as a failure of the task. It would wait for the executor until the locality wait ends, and then start the
+        task
+        on an executor without its state.
         """
-        while not ended.wait(LOOK_S):
+        while not ended.wait(CHECK_INTERVAL_S):
             try:
                 self._check_placement()
                 if self._failed is not None and self._failed.failure is not None:
@@ -323,7 +328,7 @@ class SparkRunner:
                 return
 
     def end_attempt(self) -> None:
-        """Tasks of this runner end with their epoch; what they hold stays in the workers until it is closed."""
+        """End the attempt. Tasks of this runner end with their epoch, but the workers hold their objects until these are closed."""
         attempt, holds_tasks = self._attempt, self._holds_tasks
         self._holds_tasks = False
         if attempt is None or not holds_tasks or self._cancelled.is_set():
@@ -331,7 +336,7 @@ class SparkRunner:
         deadline = time.monotonic() + attempt.closing_s
         group = f"{attempt.job_id}-{attempt.number}-close"
         killer = threading.Timer(attempt.closing_s + CLOSING_GRACE_S, self._cluster.cancel, [group])
-        with self.spark.turns.shared(lambda: time.monotonic() < deadline) as has_turn:
+        with self.spark.access_lock.shared(lambda: time.monotonic() < deadline) as has_turn:
             if not has_turn:
                 log.warning("functions of job %s are not closed: a DataFrame has the cluster", attempt.job_id)
                 return
@@ -343,7 +348,7 @@ class SparkRunner:
                 row = bytes((COMMAND,))
                 block = (_LENGTH.pack(len(row)) + row) * attempt.slots
                 acks = _split(self._run_job(attempt, block, functions, group, pipelined=False, closing=True))
-            except EpochFailed as error:  # the workers are gone, and what they held with them
+            except EpochFailed as error:  # the workers are lost together with their objects
                 log.warning("functions of job %s are not closed: %s", attempt.job_id, error.message)
                 return
             finally:
@@ -353,14 +358,14 @@ class SparkRunner:
                 raise JobFailed(ack.failure, ack.host)
 
     def take_news(self) -> list[SnapshotAck]:
-        """Tasks of this runner speak at the end of an epoch only."""
+        """Return nothing, because tasks of this runner report only at the end of an epoch."""
         return []
 
     def request_barrier(self) -> None:
-        """Sources look at the clock: an epoch ends by itself within its bound."""
+        """Do nothing: sources check the clock, so an epoch ends within its time limit."""
 
     def cancel(self) -> None:
-        """End the running epoch; `run_epoch` then raises EpochFailed. Spark kills Python workers that do not answer."""
+        """End the running epoch, so that `run_epoch` raises EpochFailed. Spark kills Python workers that do not respond."""
         self._cancelled.set()
         with self._lock:
             group = self._group
@@ -369,18 +374,18 @@ class SparkRunner:
 
     def close(self) -> None:
         self._server.close()
-        held, self._held = sorted(self._held), set()
+        executors, self._executors_with_workers = sorted(self._executors_with_workers), set()
         self._placement, self._task_managers = [], []
         try:
-            if held and self._attempt is not None:
-                self._cluster.release_workers(self._attempt.job_id, held)
+            if executors and self._attempt is not None:
+                self._cluster.release_workers(self._attempt.job_id, executors)
         finally:
             self._cluster.slots.release(self)
             self._work.close()
             self._destroy_broadcast()
 
     def _destroy_broadcast(self) -> None:
-        """The job's code is dropped everywhere, also what the driver keeps of it in memory and in its folder."""
+        """Delete the job's code everywhere, including the driver's copies in memory and on disk."""
         broadcast, self._broadcast = self._broadcast, None
         if broadcast is not None:
             broadcast.destroy()
@@ -399,7 +404,7 @@ def _split(block: bytes) -> list[LevelAck]:
 
 
 def _cause(error: Exception) -> str:
-    """The first line that tells what happened, out of a Java exception of a hundred."""
+    """Return the line of a long Java exception that describes the cause."""
     text = str(getattr(error, "java_exception", None) or error)
     for line in text.splitlines():
         if "ExecutorLostFailure" in line or "Job aborted" in line or "cancelled" in line:

@@ -1,1 +1,1 @@
-"""What a job cannot have, refused before anything of it runs."""
+"""Checks that refuse an invalid job before any part of it runs."""

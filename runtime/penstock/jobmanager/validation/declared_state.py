@@ -1,12 +1,13 @@
-"""States that a job cannot have, refused as it is built: before anything of it is accepted, claimed or written.
+"""Checks of the states that functions declare. An invalid job is refused while it is built, before anything is accepted, claimed or
+written.
 
-Functions declare their states in `open`, and `open` belongs to the tasks: it may connect to databases, load models, or need
-what only a worker has. So it is not called here; it is read (`open_method`). What was found is asked of a runtime context like the tasks', which refuses what it
-would refuse there. States that operators keep for themselves (a window's contents), and the types of keys, are asked for
-as well. The tasks still refuse whatever is not seen here.
+Functions declare their states in `open`, which belongs to the tasks. It may connect to databases, load models, or need resources that
+only a worker has. So this module reads the code of `open` and does not call it (`open_method`). It passes the declarations to a
+runtime context like that of the tasks, which refuses the same states. It also checks the states that operators declare themselves (the
+contents of a window), and the types of keys. The tasks still refuse any state that is not visible here.
 
-The same reading tells whether a snapshot's state has become another type in the program (`check_stored_states`), and of
-which functions that cannot be told (`unseen_states`): nobody is to believe that what was not looked at fits.
+The same declarations show whether the type of a snapshot's state has changed in the program (`check_stored_states`).
+`unseen_states` lists the functions that could not be checked, so that users do not assume that they are compatible.
 """
 
 from __future__ import annotations
@@ -19,31 +20,31 @@ import msgspec
 
 from penstock.checkpoint.files.manifest import Manifest, OperatorState
 from penstock.common.errors import PenstockError
-from penstock.functions.operator_context import OperatorContext
+from penstock.functions.operator_context import OperatorContext, SystemClock
 from penstock.functions.runtime_context import RuntimeContextImpl
 from penstock.functions.state.state_attributes import state_attributes
 from penstock.graph.job_graph import JobGraph, OperatorNode
 from penstock.jobmanager.validation.open_method import OpenMethod, is_ours
-from penstock.state.backend import KeyContext
 from penstock.state.descriptors import StateDescriptor
 from penstock.state.hashmap.backend import HashMapStateBackend
+from penstock.state.key_context import KeyContext
 from penstock.state.key_groups import key_group_range
 from penstock.state.operator_state import OperatorStateStore
 from penstock.state.registry import Registration
 from penstock.state.snapshot_format.segment import StateInfo
 from penstock.taskmanager.operators.factory import create_operator
-from penstock.taskmanager.worker import SystemClock
 
 logger = logging.getLogger(__name__)
 
 
 def check_declared_states(graph: JobGraph) -> None:
-    """
+    """Check the states that functions declare.
+
     Raises:
-        KeyedStateNotAvailable: state without a key; remedy: key_by.
-        StateNameConflict: one name, two states of an operator.
-        StateTypeError: a type of values or keys without encoding.
-        InvalidJob: a descriptor that does not belong to its getter, or makes no sense.
+        KeyedStateNotAvailable: state without a key. The remedy is key_by.
+        StateNameConflict: two states of an operator have the same name.
+        StateTypeError: values or keys have a type that cannot be encoded.
+        InvalidJob: a descriptor does not belong to its getter, or is invalid.
     """
     for node in graph.operators:
         context = _context(node)
@@ -51,34 +52,46 @@ def check_declared_states(graph: JobGraph) -> None:
             context.keyed_state = _keyed_state(node) if node.operation.is_keyed else None
             create_operator(node.operation).declare_states(context)
             for getter, descriptor in _declared(node):
-                _ask(RuntimeContextImpl(context), getter, descriptor)
+                _call_getter(RuntimeContextImpl(context), getter, descriptor)
 
 
 def check_stored_states(graph: JobGraph, manifest: Manifest) -> None:
-    """Whether what the functions declare can read what the snapshot has under the same uid and name.
+    """Check that the declared states can read the snapshot's states with the same uid and name.
 
-    An operator without keyed state in the snapshot has nothing to be read: its states may have become anything.
+    An operator without keyed state in the snapshot reads nothing, so its states may have any type.
 
     Raises:
-        StateSchemaIncompatible: another kind or type; shows both.
+        StateSchemaIncompatible: another kind or type. The error shows both.
     """
     stored = {info.uid: info.states for info in manifest.operators if _has_rows(manifest, info.uid)}
     for node in graph.operators:
-        names = stored.get(node.uid)
-        if not names:
+        if not stored.get(node.uid):
             continue
         context = _context(node)
         with context.named_in_errors():
             for _, descriptor in _declared(node):
-                if descriptor.name in names:
-                    found = msgspec.convert(names[descriptor.name], StateInfo)
+                for found in _stored_as(manifest, node.uid, stored[node.uid], descriptor.name):
                     Registration.of(descriptor, node.name, context.clock).reader(found)
 
 
-def unseen_states(graph: JobGraph, manifest: Manifest) -> list[dict[str, str]]:
-    """Where functions may declare states that `check_stored_states` has not held against the snapshot.
+def _stored_as(manifest: Manifest, uid: str, states: dict[str, Any], name: str) -> Iterator[StateInfo]:
+    """Yield the stored forms of a state. Its subtasks may have stored it in different forms."""
+    found = [states.get(name)]
+    for handle in manifest.states.get(uid, OperatorState()).keyed:
+        found.append(handle.get("states", {}).get(name))
+        found += [info for _, _, info in handle.get("origins", {}).get(name, ())]
+    distinct: list[Any] = []
+    for info in found:
+        if info is not None and info not in distinct:
+            distinct.append(info)
+            yield msgspec.convert(info, StateInfo)
 
-    Only of operators that have keyed state in it. Each: operator, its location, and as `statement` what was not followed.
+
+def unseen_states(graph: JobGraph, manifest: Manifest) -> list[dict[str, str]]:
+    """Return the locations at which functions may declare states that `check_stored_states` has not compared with the snapshot.
+
+    Only operators with keyed state in the snapshot are included. Each entry has the operator, its location, and the skipped code as
+    `statement`.
     """
     found = []
     for node in graph.operators:
@@ -94,6 +107,17 @@ def unseen_states(graph: JobGraph, manifest: Manifest) -> list[dict[str, str]]:
     return found
 
 
+def declared_states(node: OperatorNode) -> tuple[set[str], bool]:
+    """Return the names of the states that the operator's functions declare, and whether these are known to be all."""
+    names, is_complete = set(), True
+    for function in map(_unwrapped, node.operation.user_functions()):
+        names |= {attribute.descriptor.name for attribute in state_attributes(function)}
+        method = OpenMethod(function)
+        names |= {descriptor.name for _, descriptor in method.states()}
+        is_complete = is_complete and not method.unseen
+    return names, is_complete
+
+
 def _has_rows(manifest: Manifest, uid: str) -> bool:
     return any(handle.get("files") for handle in manifest.states.get(uid, OperatorState()).keyed)
 
@@ -105,17 +129,17 @@ def _declared(node: OperatorNode) -> Iterator[tuple[str, StateDescriptor]]:
         yield from OpenMethod(function).states()
 
 
-def _ask(context: RuntimeContextImpl, getter: str, descriptor: StateDescriptor) -> None:
+def _call_getter(context: RuntimeContextImpl, getter: str, descriptor: StateDescriptor) -> None:
     try:
         getattr(context, getter)(descriptor)
     except PenstockError:
         raise
-    except Exception as error:  # no refusal; should the task meet it too, it says so
-        logger.info("state %r is seen in the task: %r", descriptor.name, error)
+    except Exception as error:  # not a refusal; if the task has the same error, it reports it
+        logger.info("state %r is only known at run time: %r", descriptor.name, error)
 
 
 def _context(node: OperatorNode) -> OperatorContext:
-    """As a task would make it."""
+    """Return the operator context that a task would create."""
     return OperatorContext(
         uid=node.uid,
         name=node.name,
@@ -130,7 +154,7 @@ def _context(node: OperatorNode) -> OperatorContext:
 
 
 def _keyed_state(node: OperatorNode) -> HashMapStateBackend:
-    """It refuses the same states as the other backend."""
+    """Return a state backend. It refuses the same states as the other one."""
     return HashMapStateBackend(
         key_group_range=key_group_range(0, node.parallelism, node.max_parallelism),
         max_parallelism=node.max_parallelism,
@@ -142,7 +166,7 @@ def _keyed_state(node: OperatorNode) -> HashMapStateBackend:
 
 
 def _unwrapped(function: Any) -> Any:
-    """The user's function inside of Penstock's own."""
+    """Return the user's function inside Penstock's wrappers."""
     while is_ours(type(function)) and "_function" in getattr(function, "__dict__", ()):
         function = function._function
     return function

@@ -1,13 +1,13 @@
-"""`open` of a function, read instead of called: which states it asks for, and where it may ask for more.
+"""The code of a function's `open`, read instead of called: the states that it declares, and the places where it may declare more.
 
-What it does in any case, statement by statement from its first one, is followed as far as that is asking the runtime
-context for states and making the descriptors for it from names, constants, types and attributes. Nothing of the user's is
-called: where that would be needed, a statement counts for nothing, and where the way forks, reading ends. Statements that
-are not followed and have the runtime context in hand are noted: states may be declared there.
+The reader follows the statements that `open` always executes, from the first one on. It understands calls of the runtime context for
+states, and descriptors that are made from names, constants, types and attributes. It calls no user code. A statement that would need a
+call is skipped, and reading ends at a branch. Skipped statements that have access to the runtime context are recorded, because they may
+declare states.
 
-Calling `open` instead, in a process that is thrown away, would see everything, and is not done: `open` belongs to the
-tasks. It connects to databases, joins consumer groups, loads models, and does so under the names and rights of the job that
-is still running while its successor is checked.
+A call of `open` in a temporary process would find all states. It is not done, because `open` belongs to the tasks. It connects to
+databases, joins consumer groups and loads models. It would do so under the names and permissions of the job that is still running
+while its successor is checked.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GETTERS = {"get_state", "get_list_state", "get_map_state", "get_reducing_state"
 _ASKS = _GETTERS | {"get_operator_state_store"}
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Expr, ast.Import, ast.ImportFrom, ast.Pass)
 _GENERIC = ("builtins", "typing", "collections", "collections.abc")
-"""Modules whose types take parameters in brackets, without code of the user's."""
+"""Modules whose types take parameters in brackets without running user code."""
 
 
 def is_ours(thing: Any) -> bool:
@@ -36,11 +36,11 @@ def is_ours(thing: Any) -> bool:
 
 
 class _Unknown(Exception):
-    """What an expression gives cannot be told without running code of the user's."""
+    """Error for an expression whose value cannot be found without running user code."""
 
 
 class OpenMethod:
-    """`open` of one function object."""
+    """`open` method of one function object."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -50,14 +50,14 @@ class OpenMethod:
         self._locals: dict[str, Any] = {}
         self._attributes: dict[str, Any] = {}
         self.unseen: list[str] = []
-        """`file:line: statement` of what was not followed and may declare states; complete once `states` has ended."""
+        """`file:line: statement` of skipped statements that may declare states. The list is complete after the iteration of `states`."""
 
     def states(self) -> Iterator[tuple[str, StateDescriptor]]:
-        """Getter and descriptor of every state that is asked for in any case, as far as that can be told."""
+        """Yield the getter and the descriptor of every state that is always declared, as far as they can be found."""
         statements = self._statements()
         for at, statement in enumerate(statements):
             value = getattr(statement, "value", None)
-            if not isinstance(statement, _SIMPLE) or (value is not None and self._may_change_itself(value)):
+            if not isinstance(statement, _SIMPLE) or (value is not None and self._may_call_own_methods(value)):
                 self._skip(statements[at:])
                 return
             getter, descriptor = self._getter(value), None
@@ -68,7 +68,7 @@ class OpenMethod:
                 descriptor = self._value(_argument(value))
             except PenstockError:
                 raise
-            except Exception:  # whatever keeps it from being known here is no refusal
+            except Exception:  # any error here means that the value is unknown, and is not a refusal
                 descriptor = None
             self._forget(statement)
             if getter is not None and isinstance(descriptor, StateDescriptor):
@@ -77,23 +77,23 @@ class OpenMethod:
                 self._skip([statement])
 
     def _statements(self) -> list[ast.stmt]:
-        """Of `open`, if it is the user's."""
+        """Return the statements of `open` if the user's class defines it."""
         if self._method is None or is_ours(self._method):
             return []
         try:
             lines, self._first_line = inspect.getsourcelines(self._method)
             tree = ast.parse(textwrap.dedent("".join(lines))).body[0]
-        except (OSError, SyntaxError, TypeError):  # typed at a prompt
+        except (OSError, SyntaxError, TypeError):  # defined at an interactive prompt
             self.unseen.append(f"{type(self._function).__qualname__}.open, whose source cannot be read")
             return []
         if not isinstance(tree, ast.FunctionDef) or tree.decorator_list or len(tree.args.args) != 2:
-            self.unseen.append(f"{type(self._function).__qualname__}.open, which is no plain method of one argument")
+            self.unseen.append(f"{type(self._function).__qualname__}.open, which is not a plain method of one argument")
             return []
         self._this, self._context = (argument.arg for argument in tree.args.args)
         return tree.body
 
     def _skip(self, statements: list[ast.stmt]) -> None:
-        """These are not followed: note those that have the means to declare a state."""
+        """Record the skipped statements that are able to declare a state."""
         for statement in statements:
             uses = {id(n.value): n.attr for n in ast.walk(statement) if isinstance(n, ast.Attribute)}
             named = [n for n in ast.walk(statement) if _names(n, self._context)]
@@ -103,13 +103,13 @@ class OpenMethod:
                 self.unseen.append(f"{file}:{self._first_line + statement.lineno - 1}: {words}")
 
     def _getter(self, node: ast.expr | None) -> str | None:
-        """Which of the runtime context's it calls, if it is such a call."""
+        """Return the name of the runtime context's getter that the expression calls, or None."""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _GETTERS:
             return node.func.attr if _names(node.func.value, self._context) else None
         return None
 
-    def _may_change_itself(self, node: ast.AST) -> bool:
-        """It calls a method of its own or of a base, or hands itself to somebody: its attributes may be others behind that."""
+    def _may_call_own_methods(self, node: ast.AST) -> bool:
+        """Return whether the code calls its own or an inherited method, or passes `self` on. Its attributes may have changed after it."""
         own = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and _names(n.value, self._this)]
         called = [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
         mentioned = sum(_names(n, self._this) for n in ast.walk(node))
@@ -120,7 +120,7 @@ class OpenMethod:
         return bases > len(inherited) or not all(map(self._inherits_ours, inherited))
 
     def _inherits_ours(self, name: str) -> bool:
-        """What `super()` finds under this name is Penstock's, which changes nothing of the user's, or nothing."""
+        """Return whether `super()` finds nothing under this name, or a method of Penstock, which changes no attributes of the user's class."""
         classes = type(self._function).__mro__
         definer = next(i for i, cls in enumerate(classes) if "open" in vars(cls))
         found = next((vars(cls)[name] for cls in classes[definer + 1 :] if name in vars(cls)), None)
@@ -139,7 +139,7 @@ class OpenMethod:
                 raise _Unknown
 
     def _forget(self, statement: ast.stmt) -> None:
-        """It sets something, and nobody knows to what."""
+        """Forget the names that the statement assigns, because their values are unknown."""
         for target in _targets(statement):
             for node in ast.walk(target):
                 if isinstance(node, ast.Name):
@@ -150,9 +150,10 @@ class OpenMethod:
     # --- expressions ------------------------------------------------------------------------------------------
 
     def _value(self, node: ast.expr | None) -> Any:
-        """
+        """Return the value of an expression.
+
         Raises:
-            _Unknown: see there.
+            _Unknown: the value cannot be found without running user code.
         """
         match node:
             case ast.Constant():
@@ -211,7 +212,7 @@ class OpenMethod:
 
 
 def _static(owner: Any, name: str) -> Any:
-    """An attribute that is simply there; not a property, which is the user's code."""
+    """Return a plain attribute. A property is refused, because it is user code."""
     if isinstance(owner, ModuleType):
         found = vars(owner).get(name, _Unknown)
     else:
@@ -224,7 +225,7 @@ def _static(owner: Any, name: str) -> Any:
 
 
 def _argument(call: Any) -> ast.expr | None:
-    """The only one; None: there are others."""
+    """Return the only argument of a call. None: it has other arguments."""
     given: list[ast.expr] = [*call.args, *(keyword.value for keyword in call.keywords)]
     return given[0] if len(given) == 1 else None
 
@@ -238,7 +239,7 @@ def _is_super(node: ast.AST) -> bool:
 
 
 def _is_inherited(node: ast.AST | None) -> bool:
-    """`super().open(…)`, which was found to be Penstock's."""
+    """Return whether the code is `super().open(…)`, which was checked to be Penstock's."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_super(node.func.value)
 
 
@@ -254,5 +255,5 @@ def _closure(method: FunctionType) -> dict[str, Any]:
 
 
 def _never_called(*arguments: Any) -> Any:
-    """Stands for a function of the user's in a descriptor: nothing is reduced here."""
+    """Replace a user's function in a descriptor. It is never called, because nothing is reduced here."""
     raise AssertionError(arguments)

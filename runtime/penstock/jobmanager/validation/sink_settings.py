@@ -1,4 +1,4 @@
-"""What sources and sinks say of the job around them: its checkpoints, and the other sinks."""
+"""Checks of sources and sinks against the settings of their job: its checkpoints, and its other sinks."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ if TYPE_CHECKING:
 
 
 def check_borders(graph: JobGraph, checkpoint_interval_ms: int) -> None:
-    """
+    """Check the sources and sinks of a job.
+
     Args:
-        checkpoint_interval_ms: 0: there are no checkpoints.
+        checkpoint_interval_ms: interval, or 0 if checkpointing is disabled.
 
     Raises:
-        InvalidJob: a source or sink does not fit the job's checkpoints, or two sinks claim one name outside of the job.
+        InvalidJob: a source or sink does not support the job's checkpoints, or two sinks use the same external name.
     """
     bounded = all(node.source.bounded for node in graph.operators if node.source is not None)
     owners: dict[str, OperatorNode] = {}
     for node in graph.operators:
-        check = getattr(node.sink, "check_checkpoints", None)  # a sink may have the methods without the class
+        check = getattr(node.sink, "check_checkpoints", None)  # a sink may implement the methods without the base class
         check_source = getattr(node.source, "check_checkpoints", None)
         names = getattr(node.sink, "exclusive_names", tuple)
         try:
@@ -34,7 +35,7 @@ def check_borders(graph: JobGraph, checkpoint_interval_ms: int) -> None:
                 if other is not node:
                     raise InvalidJob(
                         f"sinks {other.name!r} ({other.user_location}) and {node.name!r} both have {name}",
-                        remedy="give each sink a name of its own",
+                        remedy="give one of the sinks another name",
                     )
         except PenstockError as error:
             error.operator = error.operator or node.name

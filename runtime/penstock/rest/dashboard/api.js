@@ -1,4 +1,4 @@
-// Requests, below whatever path the page itself was served at.
+// Requests, relative to the path at which the page was served.
 
 export const session = { role: null, csrf: "", token: false, version: "" };
 let onLogin = () => {};
@@ -24,7 +24,7 @@ export async function ask(path, { method = "GET", body, signal, raw = false } = 
     answer = await fetch(at(path), { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal, credentials: "same-origin" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused(0, ["The JobManager does not answer.", "remedy: see whether it runs; this page goes on by itself when it is back"], "");
+    throw new Refused(0, ["The JobManager does not respond.", "remedy: check whether the JobManager runs. This page continues when the JobManager responds again"], "");
   }
   if (answer.ok) return raw ? answer : answer.json();
   let lines = [answer.statusText];
@@ -46,7 +46,7 @@ export async function logOut() {
   return loadSession();
 }
 
-/** Calls `show` with each picture of a job while the page can be seen; nothing is asked for otherwise. */
+/** Calls `show` with each picture of a job while the page is visible. It sends no requests otherwise. */
 export function follow(jobId, show, problem) {
   let source = null;
   const open = () => {
@@ -54,7 +54,7 @@ export function follow(jobId, show, problem) {
     source = new EventSource(at(`jobs/${jobId}/live`));
     source.onmessage = (event) => { problem(""); show(JSON.parse(event.data)); };
     source.onerror = () => {
-      problem("The JobManager does not answer; what is shown may be old.");
+      problem("The JobManager does not respond. The values on this page may be outdated.");
       if (source && source.readyState === EventSource.CLOSED) { close(); setTimeout(check, 2000); }
     };
   };
@@ -70,7 +70,7 @@ export function follow(jobId, show, problem) {
   return () => { ended = true; close(); document.removeEventListener("visibilitychange", seen); };
 }
 
-/** Calls `work` now and then every `ms` after it has ended, while the page can be seen; returns what stops it. */
+/** Calls `work` repeatedly, `ms` after its last end, while the page is visible. Returns a function that stops it. */
 export function every(ms, work) {
   let ended = false, timer = 0;
   const turn = async () => {

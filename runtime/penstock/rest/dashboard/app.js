@@ -1,4 +1,4 @@
-// The frame: who is logged in, which page, and the job above it.
+// The frame: the login, the current page, and the job above it.
 import { ask, every, follow, loadSession, logIn, logOut, session, whenLoggedOut } from "./api.js";
 import { actions } from "./actions.js";
 import { badge, bytes, dur, h, isEnded, num, put, text, when } from "./dom.js";
@@ -11,7 +11,7 @@ const LOADERS = {
   taskmanagers: () => import("./pages/taskmanagers.js"), jobmanager: () => import("./pages/taskmanagers.js"),
 };
 
-let current = null;   // the page that is shown: {close(), job(picture)}
+let current = null;   // the current page: {close(), job(picture)}
 let jobId = null, stopFollowing = null, picture = null, header = null, turn = 0;
 
 function route() {
@@ -29,7 +29,7 @@ async function show() {
   watch(job);
   drawNav(job, page);
   const loader = LOADERS[page];
-  if (!loader) { put(main, h("div.empty", null, "There is no such page.")); return; }
+  if (!loader) { put(main, h("div.empty", null, "This page does not exist.")); return; }
   const made = await loader();
   if (mine !== turn) return;
   put(main);
@@ -106,10 +106,10 @@ function showLogin(message = "") {
   const token = h("input", { type: "password", id: "token", autocomplete: "current-password", required: true }), wrong = h("div.muted", { role: "alert" }, message);
   const form = h("form", { onsubmit: async (event) => {
     event.preventDefault();
-    try { await logIn(token.value); if (session.role) await begin(); else text(wrong, "That is not this cluster's token."); }
-    catch (error) { text(wrong, error.status === 401 ? "That is not this cluster's token." : error.message); token.select(); }
+    try { await logIn(token.value); if (session.role) await begin(); else text(wrong, "The token is not valid for this cluster."); }
+    catch (error) { text(wrong, error.status === 401 ? "The token is not valid for this cluster." : error.message); token.select(); }
   } }, h("label", { for: "token" }, "Token of the job"), token, h("button.main", { type: "submit" }, "Log in"), wrong,
-  h("p.muted", null, "On Kubernetes it is in the secret of the FlinkJob: ", h("code", null, "kubectl get secret NAME-secrets -o jsonpath='{.data.rest-token}' | base64 -d")));
+  h("p.muted", null, "For a program on this machine: ", h("code", null, "penstock dashboard"), ". On Kubernetes, the token is in the Secret of the FlinkJob: ", h("code", null, "kubectl get secret NAME-secrets -o jsonpath='{.data.rest-token}' | base64 -d")));
   put(main, h("section.panel.login", null, h("header", null, h("h1", null, "Log in")), h("div.in", null, form)));
   document.title = "Log in · Penstock";
   token.focus();
@@ -129,7 +129,7 @@ document.getElementById("theme").addEventListener("click", () => {
   window.dispatchEvent(new Event("penstock-theme"));
 });
 document.getElementById("logout").addEventListener("click", async () => { await logOut(); turn++; if (current && current.close) current.close(); current = null; showLogin(); });
-whenLoggedOut(() => { if (session.role) { session.role = null; turn++; if (current && current.close) current.close(); current = null; showLogin("The session is over."); } });
+whenLoggedOut(() => { if (session.role) { session.role = null; turn++; if (current && current.close) current.close(); current = null; showLogin("The session has ended."); } });
 window.addEventListener("hashchange", show);
 const KEYS = { g: "graph", t: "timeline", c: "checkpoints", e: "exceptions", s: "state" };
 window.addEventListener("keydown", (event) => {
@@ -137,8 +137,17 @@ window.addEventListener("keydown", (event) => {
   if (KEYS[event.key] && jobId) location.hash = `#/jobs/${jobId}/${KEYS[event.key]}`;
 });
 
+// A link of `penstock dashboard` has the token after the "#", which browsers do not send. It is removed from the history at once.
+async function takeToken() {
+  const [, token] = /^#token=([\w-]+)$/.exec(location.hash) || [];
+  if (!token) return;
+  history.replaceState(null, "", location.pathname + location.search);
+  await loadSession();
+  if (!session.role) await logIn(token).catch(() => null);
+}
+
 async function begin() {
-  try { await loadSession(); } catch (error) { put(main, h("div.error", { role: "alert" }, error.message)); const stop = every(2000, async () => { await loadSession(); stop(); begin(); }); return; }
+  try { await takeToken(); await loadSession(); } catch (error) { put(main, h("div.error", { role: "alert" }, error.message)); const stop = every(2000, async () => { await loadSession(); stop(); begin(); }); return; }
   if (session.role && !location.hash) {
     const { jobs } = await ask("jobs/overview");
     const live = jobs.filter((job) => !isEnded(job.state));

@@ -1,4 +1,4 @@
-// Elements and how values are written. Text is always set as text: nothing that a job says becomes markup.
+// Elements and the formats of values. Text is always set as text, so no text of a job becomes markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -31,7 +31,7 @@ export function put(parent, ...children) {
   return parent;
 }
 
-/** Set a text only if it is another, so that a selection and a screen reader stay where they are. */
+/** Sets a text only if it has changed, so that a selection and a screen reader keep their position. */
 export function text(element, value) {
   if (element.textContent !== value) element.textContent = value;
 }
@@ -74,7 +74,7 @@ export function when(ms) {
   const at = new Date(ms);
   return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${clock(ms)}`;
 }
-/** Names of chains, with arrows that are. */
+/** Names of chains, with arrows. */
 export const pretty = (name) => name.replaceAll(" -> ", " → ");
 export const percent = (share) => `${Math.round((share || 0) * 100)} %`;
 
@@ -88,7 +88,7 @@ export function panel(title, ...content) {
   return h("section.panel", null, h("header", null, typeof title === "string" ? h("h2", null, title) : title), ...content);
 }
 
-/** columns: [label, cell(row), {num, sort(row), wide}]; rows may be thousands: a page of them is made at a time. */
+/** columns: [label, cell(row), {num, sort(row), wide}]. Rows may be thousands, so one page of them is created at a time. */
 export function table({ caption, columns, rows, go, isOn, empty, page = 50, sortBy = null, descending = false }) {
   let shown = page, by = sortBy, down = descending;
   const box = h("div.scroll", { tabindex: "0", role: "region", "aria-label": caption });

@@ -1,7 +1,7 @@
-// A flame graph: frames as bars, the outermost at the top, as wide as they were seen often. A bar that is picked fills the width.
+// A flame graph: frames as bars, the outermost at the top, with a width proportional to their samples. A selected bar fills the width.
 import { h, put, text } from "./dom.js";
 
-const LEAST = 0.002; // of the width; what is less is left out
+const LEAST = 0.002; // minimum share of the width; smaller frames are left out
 
 export function flame(root) {
   const said = h("p.muted", { "aria-live": "polite" }), drawn = h("div.flame", { role: "group", "aria-label": "Flame graph" });
@@ -23,18 +23,18 @@ export function flame(root) {
       level = next;
     }
     put(drawn, rows.map((row) => h("div.row", null, row)));
-    text(said, `${top.name}: ${share(top, root.value)} of ${root.value} looks`);
+    text(said, `${top.name}: ${share(top, root.value)} of ${root.value} samples`);
   }
   function bar(node, from, width, path) {
     const full = `${node.name}: ${share(node, root.value)}`;
     return h("button", { type: "button", title: full, "aria-label": full, "data-whose": whose(node.name), style: { left: `${100 * from}%`, width: `${100 * width}%` }, onclick: () => show(path) }, node.name);
   }
-  if (!root.value) return h("div.empty", null, "Nothing was seen: none of its subtasks runs in a process that can be asked.");
+  if (!root.value) return h("div.empty", null, "No stacks were sampled: no subtask of this vertex runs in a process that can be sampled.");
   show([root]);
   return h("div.in", null, drawn, said);
 }
 
-/** The engine's frames, Python's own, the user's. */
+/** Kinds of frames: the engine's, Python's and the user's. */
 function whose(name) {
   if (/^penstock\./.test(name)) return "engine";
   return /^(pyspark|threading|concurrent|asyncio|socket|selectors|importlib|_?runpy|__main__\.<module>|[A-Za-z]+-?[A-Za-z0-9_-]*$)/.test(name) ? "python" : "user";

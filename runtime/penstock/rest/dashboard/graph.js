@@ -1,4 +1,4 @@
-// The job graph: drawn once for each shape of the job, and filled anew with every picture.
+// The job graph: created once for each shape of the job, and filled again with every picture.
 import { layout as place, Graph } from "./vendor/dagre-3.1.3.js";
 import { dur, h, num, percent, pretty, s, text } from "./dom.js";
 

@@ -3,7 +3,7 @@ import { clock } from "./dom.js";
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-/** series: [{label, name, colour, write, scale}]; data: what `jobs/:id/history` gives. */
+/** series: [{label, name, colour, write, scale}]; data: the response of `jobs/:id/history`. */
 export function plot(box, { title, series, height = 148, span = null, max = null, sync = null, left = 56 }) {
   let drawn = null, last = null;
   box.style.minHeight = `${height + 30}px`;
@@ -37,7 +37,7 @@ export function plot(box, { title, series, height = 148, span = null, max = null
   };
 }
 
-/** A bar for each of any number of values: what is too many for the width is drawn as the highest of its neighbours. */
+/** Draws a bar for each value. If the values are too many for the width, neighbors share a bar with their maximum. */
 export function bars(canvas, values, name) {
   const width = canvas.clientWidth || 300, height = 64, scale = window.devicePixelRatio || 1;
   canvas.width = width * scale; canvas.height = height * scale;

@@ -1,4 +1,4 @@
-// Before anything is painted, so that no page flashes in the other colours.
+// Runs before the first paint, so that no page flashes in the other colors.
 try {
   const chosen = localStorage.getItem("penstock-theme");
   if (chosen) document.documentElement.dataset.theme = chosen;

@@ -1,4 +1,4 @@
-"""Flink's JSON shapes, by the path that answers with them. For servers and clients alike."""
+"""Flink's JSON shapes, by the path of the response. For servers and clients."""
 
 from __future__ import annotations
 

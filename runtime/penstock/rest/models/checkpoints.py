@@ -16,7 +16,7 @@ class CheckpointCounts(Shape):
 
 
 class StatsSummary(Shape):
-    """Over the completed checkpoints in the history."""
+    """Summary of the completed checkpoints in the history."""
 
     min: int = 0
     max: int = 0
@@ -38,7 +38,7 @@ class CheckpointSummary(Shape):
 
 
 class TaskCheckpoint(Shape):
-    """A vertex's part in a checkpoint."""
+    """Part of a vertex in a checkpoint."""
 
     id: int
     status: str
@@ -54,9 +54,9 @@ class TaskCheckpoint(Shape):
 
 
 class CheckpointStatistics(Shape):
-    """A checkpoint or savepoint in any state. `class_name`: `in_progress`, `completed` or `failed`.
+    """Checkpoint or savepoint in any state. `class_name`: `in_progress`, `completed` or `failed`.
 
-    `checkpointed_size`: what was uploaded for it; `state_size`: all it refers to.
+    `checkpointed_size`: size of its uploads; `state_size`: size of all files that it references.
     """
 
     class_name: str = Field(validation_alias="className", serialization_alias="className")
@@ -99,9 +99,9 @@ class LatestCheckpoints(Shape):
 
 
 class CheckpointTrigger(Shape):
-    """Why the next checkpoint is, or is not, triggered: a name of `TriggerState` since `since`, and what is left to commit.
+    """Reason why the next checkpoint is or is not triggered: a name of `TriggerState` since `since`, and the remaining commits.
 
-    `uncommitted_checkpoints`: complete ones whose commits are not carried out; `pending_commits`: how many commits that are.
+    `uncommitted_checkpoints`: number of complete checkpoints with pending commits; `pending_commits`: number of these commits.
     """
 
     state: str
@@ -112,7 +112,7 @@ class CheckpointTrigger(Shape):
 
 
 class CheckpointingStatistics(Shape):
-    """`GET /jobs/:id/checkpoints`; the history has the newest first."""
+    """`GET /jobs/:id/checkpoints`. The history has the newest first."""
 
     counts: CheckpointCounts
     summary: CheckpointSummary
@@ -122,20 +122,20 @@ class CheckpointingStatistics(Shape):
 
 
 class Externalization(Shape):
-    """`enabled`: checkpoints may outlive the job."""
+    """Externalization of checkpoints. `enabled`: checkpoints may outlive the job."""
 
     enabled: bool
     delete_on_cancellation: bool
 
 
 class CheckpointConfig(Shape):
-    """`GET /jobs/:id/checkpoints/config`. `interval` 0: none are taken by the clock.
+    """`GET /jobs/:id/checkpoints/config`. `interval` 0: no periodic checkpoints.
 
-    What has a default here is the same for every job: state is exactly once in either mode, and one checkpoint is under way at
-    a time, whatever is configured.
+    `mode`: `exactly_once` or `at_least_once`, as configured. A job in batch mode is always `exactly_once`. Fields with a default
+    are the same for every job: only one checkpoint is in progress at a time, regardless of the configuration.
     """
 
-    mode: str = "exactly_once"
+    mode: str
     interval: int
     timeout: int
     min_pause: int
@@ -156,7 +156,7 @@ class CheckpointTimes(Shape):
 
 
 class AlignmentTimes(Shape):
-    """All zero: an epoch is aligned by construction."""
+    """Alignment times. All are zero, because every epoch is aligned."""
 
     buffered: int = 0
     processed: int = 0
@@ -165,7 +165,7 @@ class AlignmentTimes(Shape):
 
 
 class SubtaskCheckpoint(Shape):
-    """`status` `completed` or `pending`."""
+    """Part of a subtask in a checkpoint. `status`: `completed` or `pending`."""
 
     class_name: str = Field(validation_alias="className", serialization_alias="className")
     index: int
@@ -187,7 +187,7 @@ class SubtaskCheckpointTimes(Shape):
 
 
 class AlignmentSummary(Shape):
-    """All zero: an epoch is aligned by construction."""
+    """Alignment summary. All values are zero, because every epoch is aligned."""
 
     buffered: StatsSummary = Field(default_factory=StatsSummary)
     processed: StatsSummary = Field(default_factory=StatsSummary)

@@ -47,7 +47,7 @@ class ConfigurationEntry(Shape):
 
 
 class JvmInfo(Shape):
-    """In our case the Python interpreter's."""
+    """Version and options of the JVM. Penstock fills in those of the Python interpreter."""
 
     version: str
     arch: str
@@ -62,7 +62,7 @@ class EnvironmentInfo(Shape):
 
 
 class ResourceProfile(Camel):
-    """Cores, and memory in MB. `task_heap_memory`: of the JVMs. `managed_memory`: RocksDB's."""
+    """Cores, and memory in MB. `task_heap_memory`: memory of the JVMs. `managed_memory`: memory of RocksDB."""
 
     cpu_cores: float = 0.0
     task_heap_memory: int = 0
@@ -73,9 +73,10 @@ class ResourceProfile(Camel):
 
 
 class Hardware(Camel):
-    """Of the worker's machine, or of its container's share. Memory in bytes; `managed_memory`: RocksDB's, if it is bounded.
+    """Hardware of the worker's machine, or the share of its container. Memory in bytes. `managed_memory`: RocksDB's memory, if it is
+    limited.
 
-    Zero until a job has run there: the tasks tell.
+    The values are zero until a job has run there, because the tasks report them.
     """
 
     cpu_cores: int
@@ -85,11 +86,11 @@ class Hardware(Camel):
 
 
 class TaskManager(Camel):
-    """One entry of `GET /taskmanagers`: a worker, with all jobs' slots.
+    """Entry of `GET /taskmanagers`: a worker with the slots of all jobs.
 
-    `path`: address of its RPC; `data_port` is that port. `time_since_last_heartbeat` is a time in ms, whatever its name says.
-    `memory_configuration`: how the container's memory is shared out (bytes), by Flink's names; beside them `python`.
-    `memory_used`, which Flink's has not: resident memory of the Python processes (bytes).
+    `path`: address of its RPC; `data_port` is its port. `time_since_last_heartbeat` is a time in ms, in spite of its name.
+    `memory_configuration`: parts of the container's memory (bytes), under Flink's names, and `python`.
+    `memory_used`: resident memory of the Python processes (bytes). Flink does not have this field.
     """
 
     id: str
@@ -112,7 +113,7 @@ class AllocatedSlot(Camel):
 
 
 class TaskManagerMetrics(Camel):
-    """`heap_used`: resident memory of the Python workers, bytes. What only a JVM has is zero."""
+    """Metrics of a TaskManager. `heap_used`: resident memory of the Python workers in bytes. Values that only a JVM has are zero."""
 
     heap_used: int = 0
     heap_committed: int = 0

@@ -1,4 +1,4 @@
-"""What the dashboard reads beyond Flink's shapes."""
+"""The dashboard's data in addition to Flink's shapes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.rest.models.base import Camel
 
 
 class LiveVertex(Camel):
-    """Rates and shares of the last seconds; `busy` and `back_pressured` are means of the subtasks, `busiest` the highest."""
+    """Rates and shares of the last seconds. `busy` and `back_pressured` are means of the subtasks, `busiest` is the maximum."""
 
     id: str
     name: str
@@ -25,12 +25,12 @@ class LiveVertex(Camel):
     busiest: float
     back_pressured: float
     skew: float
-    """Highest of a subtask's records/s, over their mean; 1: all have the same."""
+    """Highest rate (records/s) of a subtask, divided by the mean. 1: all rates are equal."""
     watermark: int | None = None
 
 
 class LiveJob(Camel):
-    """One event of `GET /jobs/:id/live`."""
+    """Event of `GET /jobs/:id/live`."""
 
     now: int
     id: str
@@ -69,14 +69,14 @@ class VertexLoad(Camel):
 
 
 class History(Camel):
-    """`GET /jobs/:id/history`, `?vertex=` of one vertex: times (ms), and values of that time by name; null: not known."""
+    """`GET /jobs/:id/history`, `?vertex=` for one vertex: times (ms), and values at these times by name. null: unknown."""
 
     times: list[int]
     series: dict[str, list[float | None]]
 
 
 class Timeline(Camel):
-    """`GET /jobs/:id/timeline`: what happened, the oldest first."""
+    """`GET /jobs/:id/timeline`: the events, the oldest first."""
 
     now: int
     start: int
@@ -89,7 +89,7 @@ class Timeline(Camel):
 
 
 class Setting(Camel):
-    """A key in effect. `source`: `default`, `cluster` or `job`; `meaning` empty: Penstock does not know the key."""
+    """Key in effect. `source`: `default`, `cluster` or `job`. An empty `meaning` means that Penstock does not know the key."""
 
     key: str
     value: str
@@ -120,8 +120,10 @@ class JobStates(Camel):
 
 
 class StateEntryList(Camel):
-    """`GET /jobs/:id/state/:name?uid=&key=&limit=&consistency=`: columns of entries in the newest checkpoint, or (`checkpoint_id` 0)
-    as the tasks of `attempt` hold them."""
+    """`GET /jobs/:id/state/:name?uid=&key=&limit=&consistency=`: entries as columns.
+
+    They come from the newest checkpoint, or (`checkpoint_id` 0) from the tasks of `attempt`.
+    """
 
     checkpoint_id: int
     timestamp: int

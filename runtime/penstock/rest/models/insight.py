@@ -1,4 +1,4 @@
-"""What shows how a job is doing: exceptions, accumulators, metrics, progress."""
+"""The condition of a job: exceptions, accumulators, metrics and progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.rest.models.base import Camel, Dashed, Shape
 
 
 class ExceptionEntry(Camel):
-    """`stacktrace` begins with the user's own frame. `location`: host, as Flink has it."""
+    """Entry of the exception history. `stacktrace` begins with the user's frame. `location`: host, as in Flink."""
 
     exception_name: str
     stacktrace: str
@@ -34,7 +34,7 @@ class OlderException(Shape):
 
 
 class JobExceptions(Dashed):
-    """`GET /jobs/:id/exceptions`; the newest first. All but the history is there for older clients."""
+    """`GET /jobs/:id/exceptions`, the newest first. All fields except the history are for older clients."""
 
     root_exception: str | None = None
     timestamp: int | None = None
@@ -60,7 +60,7 @@ class JobAccumulators(Dashed):
 
 
 class SubtaskAccumulators(Dashed):
-    """`GET /jobs/:id/vertices/:id/subtasks/:n/attempts/:n/accumulators`; without `id` in those of all subtasks."""
+    """`GET /jobs/:id/vertices/:id/subtasks/:n/attempts/:n/accumulators`. In the response for all subtasks, it has no `id`."""
 
     subtask: int
     attempt: int
@@ -78,7 +78,7 @@ class VertexAccumulators(Dashed):
 
 
 class Metric(Shape):
-    """Without `?get=` only the names."""
+    """Metric. Without `?get=`, it has only the name."""
 
     id: str
     value: str | None = None
@@ -105,7 +105,7 @@ class ProgressCheckpoint(Dashed):
 
 
 class ProgressCheckpoints(Dashed):
-    """`last`: the newest that is completed; `running`: the one in progress."""
+    """Checkpoints of a job. `last`: newest completed checkpoint; `running`: checkpoint in progress."""
 
     completed: int = 0
     failed: int = 0
@@ -114,7 +114,7 @@ class ProgressCheckpoints(Dashed):
 
 
 class ProgressVertex(Dashed):
-    """Rates per second over all subtasks; `busy` is the busiest subtask's share of the time, 0 to 1."""
+    """Progress of a vertex. Rates per second over all subtasks; `busy` is the busiest subtask's share of the time, 0 to 1."""
 
     id: str
     name: str
@@ -142,9 +142,9 @@ class ProgressRescale(Dashed):
 
 
 class JobProgress(Dashed):
-    """`GET /jobs/:id/progress`: what a live view needs, in one answer. Not a path of Flink's.
+    """`GET /jobs/:id/progress`: all data of a live view in one response. Flink does not have this path.
 
-    `watermark`: ms, the lowest of all subtasks. `lag`: records or bytes not yet read; null = unknown.
+    `watermark`: lowest watermark of all subtasks in ms. `lag`: records or bytes that are not yet read; null = unknown.
     """
 
     jid: str
@@ -176,7 +176,7 @@ class JobProgress(Dashed):
 
 
 class SummaryCheckpoint(Dashed):
-    """`time`: when it was complete."""
+    """Checkpoint in a summary. `time`: time of its completion."""
 
     id: int
     external_path: str
@@ -184,7 +184,7 @@ class SummaryCheckpoint(Dashed):
 
 
 class SummaryCheckpoints(Dashed):
-    """`last`: the newest completed checkpoint, savepoints left out; `failure`: why the last one that failed did."""
+    """Checkpoints in a summary. `last`: newest completed checkpoint without savepoints; `failure`: failure of the last failed checkpoint."""
 
     completed: int = 0
     failed: int = 0
@@ -194,10 +194,10 @@ class SummaryCheckpoints(Dashed):
 
 
 class JobGlance(Dashed):
-    """`GET /jobs/:id/summary`: what a program asks every few seconds, in a few hundred bytes. Not a path of Flink's.
+    """`GET /jobs/:id/summary`: a few hundred bytes for a client that polls every few seconds. Flink does not have this path.
 
-    `last_rescale`: the last that was completed. `exception`: the last failure, while the job is not RUNNING. `end_of_input`: it has
-    FINISHED because all of its input was read, and not because somebody stopped it.
+    `last_rescale`: last completed rescale. `exception`: last failure, while the job is not RUNNING. `end_of_input`: whether it has
+    FINISHED because all of its input was read, and not because of a stop.
     """
 
     jid: str

@@ -25,7 +25,7 @@ class JobStatus(Shape):
 
 
 class JobSummary(Dashed):
-    """One entry of `GET /jobs/overview`. `tasks`: number of subtasks by state in lower case, and `total`."""
+    """Entry of `GET /jobs/overview`. `tasks`: number of subtasks by state in lower case, and `total`."""
 
     jid: str
     name: str
@@ -44,7 +44,7 @@ class JobsOverview(Shape):
 
 
 class IoMetrics(Dashed):
-    """Counts since the start of the attempt; times in ms."""
+    """Counters since the start of the attempt. Times in ms."""
 
     read_bytes: int = 0
     read_bytes_complete: bool = True
@@ -60,7 +60,7 @@ class IoMetrics(Dashed):
 
 
 class JobVertex(Dashed):
-    """A vertex as `GET /jobs/:id` shows it. `tasks`: number of subtasks by state."""
+    """Vertex in `GET /jobs/:id`. `tasks`: number of subtasks by state."""
 
     id: str
     name: str
@@ -87,7 +87,7 @@ class PlanOperator(Shape):
 
 
 class PlanNode(Shape):
-    """`operators` is ours: what was chained into the vertex, with the uids under which state is stored."""
+    """Node of a plan. `operators` is an addition to Flink: the operators that are chained into the vertex, with the uids of their state."""
 
     id: str
     parallelism: int
@@ -113,8 +113,11 @@ class JobPlan(Shape):
 
 
 class JobDetails(Dashed):
-    """`GET /jobs/:id`. `start_step`, ours: what a job that is not RUNNING yet is doing; empty once it runs. `end_step`:
-    what ends the attempt, and how far that has come (`stop: copying the savepoint`); empty if nothing does."""
+    """`GET /jobs/:id`. Two fields are additions to Flink.
+
+    `start_step`: current step of a job that is not yet RUNNING; empty once it runs. `end_step`: cause and stage of the attempt's end
+    (`stop: copying the savepoint`), or empty.
+    """
 
     jid: str
     name: str
@@ -122,7 +125,7 @@ class JobDetails(Dashed):
     state: str
     start_step: str = ""
     end_step: str = ""
-    job_type: str = "STREAMING"
+    job_type: str
     start_time: int
     end_time: int
     duration: int
@@ -135,7 +138,7 @@ class JobDetails(Dashed):
 
 
 class ExecutionConfig(Dashed):
-    execution_mode: str = "PIPELINED"
+    execution_mode: str
     restart_strategy: str
     job_parallelism: int
     object_reuse_mode: bool = True
@@ -151,7 +154,7 @@ class JobConfig(Dashed):
 
 
 class SubtaskAttempt(Dashed):
-    """The latest attempt of a subtask. The start time is there under both of Flink's names."""
+    """Latest attempt of a subtask. The start time is under both of Flink's names."""
 
     subtask: int
     status: str

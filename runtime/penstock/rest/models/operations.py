@@ -1,4 +1,4 @@
-"""Requests, long actions and their outcome."""
+"""Requests, long actions and their results."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TRIGGER_ID_PATTERN = "^[0-9a-f]{32}$"
 
 
 class Failures(Shape):
-    """Every answer that failed: what went wrong, then the remedy."""
+    """Response of every failed request: the message, then the remedy."""
 
     errors: list[str]
 
 
 class SavepointRequest(Dashed):
-    """`POST /jobs/:id/savepoints`. `formatType` of Flink is accepted and makes no difference: there is one format."""
+    """`POST /jobs/:id/savepoints`. Flink's `formatType` is accepted and has no effect, because only one format exists."""
 
     target_directory: str | None = None
     cancel_job: bool = False
@@ -28,7 +28,7 @@ class SavepointRequest(Dashed):
 
 
 class CheckpointRequest(Camel):
-    """`POST /jobs/:id/checkpoints`. `checkpoint_type` changes nothing: what is uploaded anew is the backend's decision."""
+    """`POST /jobs/:id/checkpoints`. `checkpoint_type` has no effect, because the state backend decides which files to upload."""
 
     checkpoint_type: Literal["CONFIGURED", "FULL", "INCREMENTAL"] = "CONFIGURED"
     trigger_id: str | None = Field(default=None, pattern=TRIGGER_ID_PATTERN)
@@ -52,7 +52,7 @@ class DisposalRequest(Dashed):
 
 
 class TriggerResponse(Dashed):
-    """The id under which the action is polled."""
+    """Response with the id for polling the action."""
 
     request_id: str
 
@@ -62,7 +62,7 @@ class QueueStatus(Shape):
 
 
 class FailureCause(Dashed):
-    """Named as in Flink: `class`, `stack-trace`. `serialized-throwable` is empty, for there is no Java object."""
+    """Cause of a failure, with Flink's names: `class`, `stack-trace`. `serialized-throwable` is empty, because no Java object exists."""
 
     class_: str = Field(validation_alias="class", serialization_alias="class")
     stack_trace: str
@@ -70,14 +70,14 @@ class FailureCause(Dashed):
 
 
 class OperationOutcome(Dashed):
-    """`location`: the savepoint's. A failed action has only the cause."""
+    """Result of an action. `location`: path of the savepoint. A failed action has only the cause."""
 
     location: str | None = None
     failure_cause: FailureCause | None = None
 
 
 class OperationResult(Shape):
-    """How a long action stands. A failed one is COMPLETED with a failure cause."""
+    """Status of a long action. A failed one is COMPLETED with a failure cause."""
 
     status: QueueStatus
     operation: OperationOutcome | None = None

@@ -1,4 +1,4 @@
-"""Programs that are sent to a session cluster. Flink has no such paths: its clients send graphs and JARs."""
+"""Programs that clients send to a session cluster. Flink has no such paths, because its clients send graphs and JARs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ProgramAccepted(Dashed):
 
 
 class ProgramFailure(Dashed):
-    """An error of Penstock."""
+    """Error of Penstock."""
 
     code: str
     message: str
@@ -27,18 +27,18 @@ class ProgramOutcome(Dashed):
     """`GET /programs/:id`."""
 
     status: str
-    """Of the job."""
+    """Status of the job."""
     net_runtime: int = 0
-    """ms."""
+    """Time in ms."""
     accumulators: dict[str, Any] = {}
     failure: ProgramFailure | None = None
-    """Why it failed, or was left."""
+    """Reason why the job failed or was left."""
 
 
 class ProgramResults(Dashed):
     """`GET /programs/:id/results`."""
 
     values: list[str]
-    """Encoded records, in base64."""
+    """Serialized records, in base64."""
     is_done: bool
-    """There will be no more behind these."""
+    """Whether these are the last records."""

@@ -1,4 +1,4 @@
-"""Stacks of threads, as REST shows them; shapes are Flink's."""
+"""Stacks of threads in REST, in Flink's shapes."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from penstock.rest.models.base import Camel, Shape
 
 
 class ThreadInfo(Camel):
-    """A thread, and its stack as text, the innermost frame first."""
+    """Thread and its stack as text, the innermost frame first."""
 
     thread_name: str
     stringified_thread_info: str
 
 
 class ThreadDump(Camel):
-    """`GET /jobmanager/thread-dump` and `GET /taskmanagers/:id/thread-dump`, of its Python workers."""
+    """`GET /jobmanager/thread-dump` and `GET /taskmanagers/:id/thread-dump`, which shows the Python workers."""
 
     thread_infos: list[ThreadInfo]
 
 
 class FlameNode(Shape):
-    """A frame. `value`: how often it was seen."""
+    """Frame. `value`: number of samples that contain it."""
 
     name: str
     value: int
@@ -27,7 +27,7 @@ class FlameNode(Shape):
 
 
 class FlameGraph(Camel):
-    """`GET /jobs/:id/vertices/:id/flamegraph`. `end_timestamp`: ms since 1970."""
+    """`GET /jobs/:id/vertices/:id/flamegraph`. `end_timestamp`: ms since the epoch."""
 
     end_timestamp: int
     root: FlameNode

@@ -1,1 +1,1 @@
-"""Paths of the REST API. Each module makes the router of one resource for a gateway."""
+"""Paths of the REST API. Each module creates the router of one resource for a gateway."""

@@ -1,4 +1,4 @@
-"""What can be done with a running job: savepoint, checkpoint, stop, rescale. Each is started here and polled."""
+"""Actions on a running job: savepoint, checkpoint, stop, rescale. A request starts an action, and clients poll its result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def action_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.post("/savepoints", status_code=202, response_model=models.TriggerResponse)
     def savepoint(job_id: str, request: models.SavepointRequest | None = None) -> models.TriggerResponse:
-        """Begins a savepoint. With `cancel-job` the job is cancelled when it is complete, and only then."""
+        """Start a savepoint. If `cancel-job` is set, the job is cancelled only after the savepoint is complete."""
         request = request or models.SavepointRequest()
         request_id = gateway.trigger_savepoint(
             job_id, request.target_directory, cancel_job=request.cancel_job, trigger_id=request.trigger_id
@@ -30,19 +30,19 @@ def action_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.get("/savepoints/{request_id}", response_model=models.OperationResult, response_model_exclude_none=True)
     def savepoint_outcome(job_id: str, request_id: str) -> models.OperationResult:
-        """Of a savepoint, or of a stop."""
+        """Return the status of a savepoint or of a stop."""
         return operation_result(_find(job_id, request_id, "savepoint", "stop"))
 
     @router.post("/stop", status_code=202, response_model=models.TriggerResponse)
     def stop(job_id: str, request: models.StopRequest | None = None) -> models.TriggerResponse:
-        """Begins to stop the job with a savepoint; poll it under `/savepoints`."""
+        """Start to stop the job with a savepoint. Poll the result under `/savepoints`."""
         request = request or models.StopRequest()
         request_id = gateway.stop(job_id, request.target_directory, drain=request.drain, trigger_id=request.trigger_id)
         return models.TriggerResponse(request_id=request_id)
 
     @router.post("/checkpoints", status_code=202, response_model=models.TriggerResponse)
     def checkpoint(job_id: str, request: models.CheckpointRequest | None = None) -> models.TriggerResponse:
-        """Begins a checkpoint."""
+        """Start a checkpoint."""
         request = request or models.CheckpointRequest()
         request_id = gateway.trigger_checkpoint(job_id, trigger_id=request.trigger_id)
         return models.TriggerResponse(request_id=request_id)
@@ -53,7 +53,7 @@ def action_routes(gateway: ClusterGateway) -> APIRouter:
         parallelism: Annotated[int, Query(ge=1)],
         trigger_id: Annotated[str | None, Query(alias="triggerId", pattern=TRIGGER_ID_PATTERN)] = None,
     ) -> models.TriggerResponse:
-        """Begins to change the parallelism of the running job."""
+        """Start to change the parallelism of the running job."""
         return models.TriggerResponse(request_id=gateway.rescale(job_id, parallelism, trigger_id=trigger_id))
 
     @router.get("/rescaling/{request_id}", response_model=models.OperationResult, response_model_exclude_none=True)
@@ -63,7 +63,7 @@ def action_routes(gateway: ClusterGateway) -> APIRouter:
     def _find(job_id: str, request_id: str, *kinds: str) -> facts.Operation:
         operation = gateway.operation(request_id)
         if operation.kind not in kinds or operation.job_id not in ("", job_id):
-            raise NotFound(f"request {request_id} is no {' or '.join(kinds)} of job {job_id}")
+            raise NotFound(f"request {request_id} is not a {' or '.join(kinds)} of job {job_id}")
         return operation
 
     @router.get("/checkpoints/{request_id}", response_model=models.CheckpointResult, response_model_exclude_none=True)

@@ -1,4 +1,4 @@
-"""The cluster, the JobManager, the TaskManagers, and savepoints that belong to no running job."""
+"""The cluster, the JobManager, the TaskManagers, and the disposal of savepoints."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cluster_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.delete("/cluster")
     def shut_down(background: BackgroundTasks) -> dict[str, str]:
-        """Ends the cluster, after this answer."""
+        """Shut down the cluster after this response."""
         background.add_task(gateway.shut_down)
         return {}
 
@@ -42,7 +42,7 @@ def job_manager_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.get("/config", response_model=list[models.ConfigurationEntry])
     def configuration() -> list[models.ConfigurationEntry]:
-        """The whole configuration; secrets are hidden."""
+        """Return the whole configuration. Secrets are hidden."""
         return cluster.configuration_entries(gateway.configuration())
 
     @router.get("/environment", response_model=models.EnvironmentInfo)
@@ -90,7 +90,7 @@ def disposal_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.post("", response_model=models.TriggerResponse)
     def dispose(request: models.DisposalRequest) -> models.TriggerResponse:
-        """Begins to remove a savepoint's files."""
+        """Start to delete a savepoint's files."""
         request_id = gateway.dispose_savepoint(request.savepoint_path, trigger_id=request.trigger_id)
         return models.TriggerResponse(request_id=request_id)
 
@@ -98,7 +98,7 @@ def disposal_routes(gateway: ClusterGateway) -> APIRouter:
     def outcome(request_id: str) -> models.OperationResult:
         operation = gateway.operation(request_id)
         if operation.kind != "dispose":
-            raise NotFound(f"request {request_id} is a {operation.kind}, no disposal")
+            raise NotFound(f"request {request_id} is a {operation.kind}, not a disposal")
         return operation_result(operation)
 
     return router

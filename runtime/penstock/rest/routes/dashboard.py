@@ -1,4 +1,4 @@
-"""What only the dashboard asks for, and state by key. Not paths of Flink's, but for clients, too."""
+"""Data for the dashboard, and state by key. Flink does not have these paths. Other clients may use them too."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ def dashboard_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.get("/history", response_model=models.History)
     def history(job_id: str, vertex: str | None = None) -> models.History:
-        """Samples of about the last hour, of the job or of one vertex."""
+        """Return samples of about the last hour, for the job or for one vertex."""
         wanted = None if vertex is None else find_vertex(gateway.job(job_id), vertex).id
         return dashboard.history(gateway.insight.metric_history(job_id, wanted))
 
     @router.get("/timeline", response_model=models.Timeline)
     def timeline(job_id: str) -> models.Timeline:
-        """States, checkpoints, rescales and failures with their times."""
+        """Return states, checkpoints, rescales and failures with their times."""
         return dashboard.timeline(gateway.job(job_id), gateway.insight.past_checkpoints(job_id), now_ms())
 
     @router.get("/configuration", response_model=models.JobSettingList)
     def configuration(job_id: str) -> models.JobSettingList:
-        """Every key in effect, where its value comes from, and what it means; secrets are hidden."""
+        """Return every key in effect, the source of its value, and its meaning. Secrets are hidden."""
         return dashboard.settings(gateway.configuration(), gateway.job(job_id).configuration)
 
     @router.get("/connectors", response_model=models.JobConnectors)
     def connectors(job_id: str) -> models.JobConnectors:
-        """Sources with splits, positions and lag; sinks, and what is still to be committed."""
+        """Return the sources with splits, positions and lag, and the sinks with pending commits."""
         return dashboard.connectors(gateway.insight.connectors(job_id))
 
     @router.get("/vertices/{vertex_id}/load", response_model=models.VertexLoad)
     def load(job_id: str, vertex_id: str) -> models.VertexLoad:
-        """What each subtask does now, and its key groups."""
+        """Return the load of each subtask, and its key groups."""
         vertex = find_vertex(gateway.job(job_id), vertex_id)
         return dashboard.vertex_load(vertex, gateway.metrics.loads(job_id, vertex.id))
 
@@ -54,7 +54,7 @@ def state_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.get("", response_model=models.JobStates)
     def states(job_id: str) -> models.JobStates:
-        """The states in the newest checkpoint."""
+        """Return the states in the newest checkpoint."""
         found = gateway.insight.states(job_id)
         return models.JobStates(
             states=[
@@ -79,12 +79,15 @@ def state_routes(gateway: ClusterGateway) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=1000)] = 50,
         consistency: Literal["checkpoint", "live"] = "checkpoint",
     ) -> models.StateEntryList:
-        """Of one key, as JSON or as text, or the first ones of all, as of the newest checkpoint; `name` is the state's own or its queryable
-        one. With `live` of one key of a queryable state, as its task holds it."""
+        """Return the entries of one key (as JSON or as text), or the first entries, in the newest checkpoint.
+
+        `name` is the name of the state, or its queryable name. `consistency=live` returns one key of a queryable state from its task.
+        """
         if consistency == "live":
             if key is None:
                 raise BadRequest(
-                    "tasks are asked for single keys", remedy="add ?key=, or ask with consistency=checkpoint"
+                    "current values can only be read for single keys",
+                    remedy="add ?key=, or ask with consistency=checkpoint to read from the newest checkpoint",
                 )
             found = gateway.insight.live_entries(job_id, name, uid, key)
         else:

@@ -1,4 +1,4 @@
-"""Jobs: what is known of them."""
+"""Information about jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def job_routes(gateway: ClusterGateway) -> APIRouter:
 
 
 def _add_all_jobs(router: APIRouter, gateway: ClusterGateway) -> None:
-    """Before the paths of one job: `overview` and `metrics` are no job's id."""
+    """Add the paths of all jobs. They come first, because `overview` and `metrics` are not job ids."""
 
     @router.get("", response_model=models.JobIds)
     def ids() -> models.JobIds:
@@ -53,10 +53,10 @@ def _add_one_job(router: APIRouter, gateway: ClusterGateway) -> None:
 
     @router.patch("/{job_id}", status_code=202)
     def cancel(job_id: str, mode: str = "cancel") -> dict[str, str]:
-        """Begins to cancel the job. The only mode is `cancel`."""
+        """Start to cancel the job. The only mode is `cancel`."""
         if mode.lower() != "cancel":
             raise Gone(
-                f"a job cannot be ended with mode={mode}",
+                f"mode={mode} is not supported",
                 remedy=f"use mode=cancel, or POST /jobs/{job_id}/stop to stop with a savepoint",
             )
         gateway.cancel(job_id)
@@ -76,7 +76,7 @@ def _add_one_job(router: APIRouter, gateway: ClusterGateway) -> None:
 
 
 def _add_results(router: APIRouter, gateway: ClusterGateway) -> None:
-    """How a job is doing, and what became of it."""
+    """Add the paths for the progress and the result of a job."""
 
     @router.get("/{job_id}/exceptions", response_model=models.JobExceptions)
     def exceptions(
@@ -100,11 +100,11 @@ def _add_results(router: APIRouter, gateway: ClusterGateway) -> None:
 
     @router.get("/{job_id}/progress", response_model=models.JobProgress)
     def progress(job_id: str) -> models.JobProgress:
-        """What a live view needs, in one answer. Not a path of Flink's."""
+        """Return all data of a live view in one response. Flink does not have this path."""
         job = gateway.job(job_id)
         return job_progress(job, gateway.checkpoints(job_id), gateway.cluster(), gateway.metrics, now_ms())
 
     @router.get("/{job_id}/summary", response_model=models.JobGlance)
     def summary(job_id: str) -> models.JobGlance:
-        """State, restarts and newest checkpoint, small. Not a path of Flink's."""
+        """Return state, restarts and newest checkpoint in a small response. Flink does not have this path."""
         return job_glance(gateway.job(job_id), gateway.checkpoints(job_id))

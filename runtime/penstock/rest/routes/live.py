@@ -1,4 +1,4 @@
-"""What a page shows while somebody looks at it: server-sent events, made only then."""
+"""Live data for a page, as server-sent events. They are created only while a client reads them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from penstock.rest.gateway import ClusterGateway
 
 PERIOD_S = 1.0
-LOOK_S = 0.1
-"""How soon a stream ends with its server."""
+POLL_S = 0.1
+"""Maximum delay in seconds between the stop of the server and the end of a stream."""
 
 
 def live_routes(gateway: ClusterGateway, closing: threading.Event) -> APIRouter:
@@ -29,7 +29,7 @@ def live_routes(gateway: ClusterGateway, closing: threading.Event) -> APIRouter:
 
     @router.get("/live", response_class=StreamingResponse)
     async def live(request: Request, job_id: str) -> StreamingResponse:
-        """Server-sent events, one a second, each with the state of the job and of its vertices."""
+        """Send one server-sent event per second, with the state of the job and of its vertices."""
 
         def look() -> str:
             job = gateway.job(job_id)
@@ -57,9 +57,9 @@ async def _events(
         while waited < PERIOD_S:
             if closing.is_set() or await request.is_disconnected():
                 return
-            await asyncio.sleep(LOOK_S)
-            waited += LOOK_S
+            await asyncio.sleep(POLL_S)
+            waited += POLL_S
         try:
             event = await run_in_threadpool(look)
-        except PenstockError:  # the job has been forgotten
+        except PenstockError:  # the job is no longer kept
             return

@@ -1,4 +1,4 @@
-"""Logs of the JobManager and of TaskManagers, and what was printed there. Paths are Flink's; `from` and the headers are ours."""
+"""Logs and standard output of the JobManager and of TaskManagers. The paths are Flink's. `from` and the headers are additions."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from penstock.rest.gateway import ClusterGateway
 
 PART_BYTES = 128 * 1024
-"""Read at once."""
+"""Maximum number of bytes that are read at once."""
 From = Annotated[
-    int | None, Query(alias="from", description="Position to read from; negative: so many bytes before the end.")
+    int | None, Query(alias="from", description="Position of the first byte. A negative number counts from the end.")
 ]
 
 
@@ -42,12 +42,12 @@ def _add(router: APIRouter, gateway: ClusterGateway, prefix: str, what: str) -> 
 
     @router.get(f"{prefix}/log", response_class=PlainTextResponse)
     def log(tm_id: str | None = None, start: From = None) -> Response:
-        """What was logged, as far as it is kept."""
+        """Return the log, as far as it is kept."""
         return _text(gateway, tm_id, _named(gateway, tm_id, ".log"), start)
 
     @router.get(f"{prefix}/stdout", response_class=PlainTextResponse)
     def stdout(tm_id: str | None = None, start: From = None) -> Response:
-        """What was printed, as far as it is kept."""
+        """Return the standard output, as far as it is kept."""
         return _text(gateway, tm_id, _named(gateway, tm_id, ".out"), start)
 
 
@@ -56,13 +56,13 @@ def _named(gateway: ClusterGateway, tm_id: str | None, suffix: str) -> str:
         if file.name.endswith(suffix):
             return file.name
     raise NotFound(
-        f"no {'stdout' if suffix == '.out' else 'log'} is kept of {tm_id or 'the JobManager'}",
-        remedy="what a program prints that is its own JobManager (python job.py) is where it was started",
+        f"no {'stdout' if suffix == '.out' else 'log'} exists for {tm_id or 'the JobManager'}",
+        remedy="a program that is its own JobManager (python job.py) prints to the terminal where it was started",
     )
 
 
 def _text(gateway: ClusterGateway, tm_id: str | None, name: str, start: int | None) -> Response:
-    """With `from` one part, and where it ends; without it all that there is."""
+    """Return one part and its end position if `from` is given, else everything."""
     part = gateway.read_log(tm_id, name, start or 0, PART_BYTES)
     if start is not None:
         headers = {

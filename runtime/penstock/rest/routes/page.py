@@ -1,4 +1,4 @@
-"""The dashboard's page and its files, which come with the package (`rest/dashboard`). They hold no data."""
+"""The dashboard's page and its files, which are part of the package (`rest/dashboard`). They contain no data."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _file(request: Request, name: str) -> Response:
 
 @lru_cache(maxsize=1)
 def _all() -> dict[str, tuple[bytes, str]]:
-    """Content and tag of each file; a few hundred kilobytes, read when somebody first looks."""
+    """Return content and tag of each file. They have a few hundred kilobytes, and are read at the first request."""
     found: dict[str, tuple[bytes, str]] = {}
 
     def collect(folder: Traversable, prefix: str) -> None:

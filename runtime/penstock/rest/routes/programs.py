@@ -1,4 +1,4 @@
-"""Programs that are sent here to be run: of a session cluster only."""
+"""Programs that clients send to a session cluster."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from starlette.concurrency import run_in_threadpool
 
 from penstock.common.errors import InvalidJob
 from penstock.rest import models
+from penstock.rest.body_limit import PROGRAM_BYTES
 
 if TYPE_CHECKING:
     from penstock.rest.gateway import Programs
-
-MOST_BYTES = 256 * 1024 * 1024
-"""Of a program, with the values of its collections."""
 
 
 def program_routes(programs: Programs) -> APIRouter:
@@ -26,13 +24,13 @@ def program_routes(programs: Programs) -> APIRouter:
         penstock: Annotated[str, Header(alias="X-Penstock-Version")] = "",
         python: Annotated[str, Header(alias="X-Python-Version")] = "",
     ) -> models.ProgramAccepted:
-        """Runs a program of an environment of `create_remote_environment`; answers when it was accepted or refused."""
+        """Run a program of an environment of `create_remote_environment`. Respond when it is accepted or refused."""
         content = bytearray()
         async for part in request.stream():
             content += part
-            if len(content) > MOST_BYTES:
+            if len(content) > PROGRAM_BYTES:
                 raise InvalidJob(
-                    f"the program has more than {MOST_BYTES} bytes",
+                    f"the program has more than {PROGRAM_BYTES} bytes",
                     remedy="read large values from files or another source instead of from_collection",
                 )
         job_id = await run_in_threadpool(programs.submit, bytes(content), penstock, python)
@@ -40,13 +38,15 @@ def program_routes(programs: Programs) -> APIRouter:
 
     @router.get("/{job_id}", response_model=models.ProgramOutcome)
     def outcome(job_id: str) -> models.ProgramOutcome:
-        """How the job is, and what it left: its accumulators, or why it failed."""
+        """Return the state of the job and its result: its accumulators, or the cause of its failure."""
         return programs.outcome(job_id)
 
     @router.post("/{job_id}/results", response_model=models.ProgramResults)
     def results(job_id: str, start: Annotated[int, Query(alias="from", ge=0)] = 0) -> models.ProgramResults:
-        """Of `execute_and_collect`: records from that number on; those before it are forgotten. Waits a second for the first. May be
-        asked again."""
+        """Return records of `execute_and_collect` from that number on, and delete those before it.
+
+        Wait up to one second for the first record. The request may be repeated.
+        """
         return programs.results(job_id, start)
 
     return router

@@ -1,4 +1,4 @@
-"""Logging in with a browser. See `penstock.rest.sessions`."""
+"""The login with a browser. See `penstock.rest.sessions`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from penstock import __version__
-from penstock.rest.errors import Unauthorized
+from penstock.rest.errors import BadRequest, Unauthorized
 from penstock.rest.sessions import COOKIE, LASTS_S
 
 if TYPE_CHECKING:
@@ -24,20 +24,20 @@ def session_routes(access: Access) -> APIRouter:
 
     @router.get("/session")
     def session(request: Request, response: Response) -> dict[str, object]:
-        """Who the page is for."""
+        """Return the identity of the page's user."""
         response.headers["Cache-Control"] = "no-store"
         found: dict[str, object] = {"version": __version__, "token": access.admin is not None}
         try:
             identity = access.identify(request.headers, request.cookies)
-        except Unauthorized:
+        except (BadRequest, Unauthorized):
             return found | {"role": None, "csrf": ""}
         return found | {"role": identity.role, "csrf": identity.csrf}
 
     @router.post("/login")
     def log_in(request: Request, given: LogIn, response: Response) -> dict[str, object]:
-        """Takes the token, once; raises 401 if it is none of this cluster's."""
+        """Log in with the token. Raise 401 if it is not a token of this cluster."""
         is_sealed = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
-        # Without a path a browser takes the folder of this request's, which has a proxy's prefix in front.
+        # Without a path, a browser uses the directory of this request, which includes a proxy's prefix.
         response.set_cookie(
             COOKIE,
             access.log_in(given.token.strip()),
@@ -50,7 +50,11 @@ def session_routes(access: Access) -> APIRouter:
         return {}
 
     @router.post("/logout")
-    def log_out(response: Response) -> dict[str, object]:
+    def log_out(request: Request, response: Response) -> dict[str, object]:
+        """End the session. Copies of its cookie become invalid too."""
+        cookie = request.cookies.get(COOKIE)
+        if cookie:
+            access.log_out(cookie)
         response.set_cookie(COOKIE, "", max_age=0, path=None, httponly=True, samesite="strict")
         return {}
 

@@ -1,5 +1,6 @@
-"""What the threads of JobManager and TaskManagers do: a dump of their stacks, and flame graphs. Paths and shapes are Flink's;
-`seconds`, `hertz` and `format` are ours."""
+"""The threads of JobManager and TaskManagers: dumps of their stacks, and flame graphs. Paths and shapes are Flink's.
+`seconds`, `hertz` and `format` are additions.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import PlainTextResponse
 
-from penstock.common.stacks.sampling import HERTZ, LONGEST_S, MOST_HERTZ, Place
+from penstock.common.stacks.sampling import HERTZ, LONGEST_S, MAX_HERTZ, Place
 from penstock.rest import models
 from penstock.rest.clock import now_ms
 from penstock.rest.views import stacks
@@ -17,11 +18,14 @@ from penstock.rest.views.ids import find_subtask, find_vertex
 if TYPE_CHECKING:
     from penstock.rest.gateway import ClusterGateway
 
-Seconds = Annotated[float, Query(ge=0.1, le=LONGEST_S, description="How long to look; so long the answer takes.")]
-Hertz = Annotated[int, Query(ge=1, le=MOST_HERTZ, description="Looks in a second.")]
+Seconds = Annotated[
+    float,
+    Query(ge=0.1, le=LONGEST_S, description="Seconds over which stacks are sampled. The response takes the same time."),
+]
+Hertz = Annotated[int, Query(ge=1, le=MAX_HERTZ, description="Number of samples in a second.")]
 Kind = Annotated[
     Literal["full", "on_cpu", "off_cpu"],
-    Query(alias="type", description="All that threads do, or only what runs, or only what waits."),
+    Query(alias="type", description="Which samples to return: all, only running threads, or only waiting threads."),
 ]
 
 
@@ -34,7 +38,7 @@ def stack_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.get("/taskmanagers/{tm_id}/thread-dump", response_model=models.ThreadDump)
     def task_manager(tm_id: str) -> models.ThreadDump:
-        """Of its Python workers."""
+        """Return the stacks of a TaskManager's Python workers."""
         return stacks.thread_dump(gateway.stacks(tm_id, 0.0, HERTZ, Place()))
 
     @router.get("/jobs/{job_id}/vertices/{vertex_id}/flamegraph", response_model=models.FlameGraph)
@@ -47,14 +51,14 @@ def stack_routes(gateway: ClusterGateway) -> APIRouter:
         hertz: Hertz = HERTZ,
         form: Annotated[Literal["tree", "folded"], Query(alias="format")] = "tree",
     ) -> models.FlameGraph | Response:
-        """Looks now. `format=folded` gives lines as flamegraph.pl and speedscope read them."""
+        """Take samples now and return them. `format=folded` returns lines for flamegraph.pl and speedscope."""
         job = gateway.job(job_id)
         vertex = find_vertex(job, vertex_id)
         if subtask is not None:
             find_subtask(vertex, subtask)
         of = Place(job.id, vertex.id, -1 if subtask is None else subtask)
         hosts = stacks.task_managers_of(vertex, subtask)
-        seen = stacks.of_kind(stacks.together(gateway.stacks, hosts, seconds, hertz, of), kind)
+        seen = stacks.filter_kind(stacks.sample_all(gateway.stacks, hosts, seconds, hertz, of), kind)
         if form == "folded":
             return PlainTextResponse(stacks.folded(seen))
         return stacks.flame_graph(seen, now_ms())

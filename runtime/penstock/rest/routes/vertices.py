@@ -32,7 +32,7 @@ def _find(gateway: ClusterGateway, job_id: str, vertex_id: str) -> tuple[facts.J
 
 
 def _add_metrics(router: APIRouter, gateway: ClusterGateway) -> None:
-    """Before the paths of one subtask: `metrics` and `accumulators` are no subtask's index."""
+    """Add the paths of all subtasks. They come first, because `metrics` and `accumulators` are not subtask indexes."""
 
     def _values(job_id: str, vertex_id: str) -> dict[int, dict[str, Scalar]]:
         job, vertex = _find(gateway, job_id, vertex_id)
@@ -41,7 +41,7 @@ def _add_metrics(router: APIRouter, gateway: ClusterGateway) -> None:
 
     @router.get("/metrics", response_model=list[models.Metric], response_model_exclude_none=True)
     def metric_values(job_id: str, vertex_id: str, get: str | None = None) -> list[models.Metric]:
-        """Of all subtasks, as `<subtask>.<name>`."""
+        """Return the metrics of all subtasks, as `<subtask>.<name>`."""
         by_subtask = _values(job_id, vertex_id)
         flat = {f"{index}.{name}": value for index, values in by_subtask.items() for name, value in values.items()}
         return metrics.metric_list(flat, get)
@@ -57,7 +57,7 @@ def _add_metrics(router: APIRouter, gateway: ClusterGateway) -> None:
 
     @router.get("/subtasks/accumulators", response_model=models.VertexAccumulators, response_model_exclude_none=True)
     def accumulators(job_id: str, vertex_id: str) -> models.VertexAccumulators:
-        """Of every subtask by itself."""
+        """Return the accumulators of each subtask."""
         return insight.vertex_accumulators(_find(gateway, job_id, vertex_id)[1])
 
     @router.get("/subtasks/{index}/metrics", response_model=list[models.Metric], response_model_exclude_none=True)
@@ -100,7 +100,7 @@ def _add_vertex(router: APIRouter, gateway: ClusterGateway) -> None:
 
     @router.get("/subtasks/{index}/attempts/{attempt}", response_model=models.SubtaskAttempt)
     def of_attempt(job_id: str, vertex_id: str, index: int, attempt: int) -> models.SubtaskAttempt:
-        """Only of the latest attempt."""
+        """Return an attempt. Only the latest one is known."""
         job, vertex = _find(gateway, job_id, vertex_id)
         found = find_attempt(find_subtask(vertex, index), attempt)
         return vertices.subtask_attempt(job, vertex, found, gateway.metrics, now_ms())

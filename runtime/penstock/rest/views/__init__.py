@@ -1,1 +1,1 @@
-"""Facts of the engine -> Flink's shapes. Functions that change nothing, one module per resource, and what several share."""
+"""Conversions of the engine's facts to Flink's shapes: pure functions, one module per resource, and shared ones."""

@@ -8,6 +8,7 @@ from penstock.rest.views.ids import vertex_id
 
 def checkpoint_config(settings: facts.CheckpointSettings) -> models.CheckpointConfig:
     return models.CheckpointConfig(
+        mode=settings.mode,
         interval=settings.interval_ms,
         timeout=settings.timeout_ms,
         min_pause=settings.min_pause_ms,
@@ -22,12 +23,12 @@ def checkpoint_config(settings: facts.CheckpointSettings) -> models.CheckpointCo
 
 
 def with_vertex_ids(checkpoint: models.CheckpointStatistics) -> models.CheckpointStatistics:
-    """The same with the ids of `/jobs/:id/vertices` for those of the engine."""
+    """Return the checkpoint with the ids of `/jobs/:id/vertices` in place of the engine's ids."""
     tasks = {vertex_id(id): task for id, task in checkpoint.tasks.items()}
     return checkpoint.model_copy(update={"tasks": tasks})
 
 
 def last_completed(checkpoints: models.CheckpointingStatistics) -> models.CheckpointStatistics | None:
-    """The newest checkpoint or savepoint that is complete."""
+    """Return the newest complete checkpoint or savepoint."""
     latest = [found for found in (checkpoints.latest.completed, checkpoints.latest.savepoint) if found is not None]
     return max(latest, key=lambda found: found.id, default=None)

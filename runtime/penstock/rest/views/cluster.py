@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 FLINK_VERSION = f"2.3-penstock-{__version__}"
-"""Whose paths and shapes these are, and who answers."""
+"""Version of Flink that defines the paths and shapes, and Penstock's version."""
 REFRESH_MS = 3000
 
 
@@ -48,12 +48,12 @@ def dashboard_configuration() -> models.DashboardConfiguration:
 
 
 def configuration_entries(configuration: Mapping[str, str]) -> list[models.ConfigurationEntry]:
-    """All keys in order; what could be a secret is hidden."""
+    """Return all keys in order. Values that may be secrets are hidden."""
     return [models.ConfigurationEntry(key=k, value=v) for k, v in sorted(without_secrets(configuration).items())]
 
 
 def environment() -> models.EnvironmentInfo:
-    """Of this process. The keys speak of a JVM because Flink's do."""
+    """Return the environment of this process. The keys name a JVM, as in Flink."""
     version = f"{platform.python_implementation()} {platform.python_version()} (Penstock {__version__})"
     return models.EnvironmentInfo(jvm=models.JvmInfo(version=version, arch=platform.machine()), classpath=sys.path)
 
@@ -63,9 +63,10 @@ def task_managers(cluster: facts.Cluster) -> models.TaskManagers:
 
 
 def task_manager_details(cluster: facts.Cluster, tm_id: str) -> models.TaskManagerDetails:
-    """
+    """Return the details of a TaskManager.
+
     Raises:
-        NotFound: names the TaskManagers there are.
+        NotFound: the TaskManager does not exist. The error lists the existing ones.
     """
     for worker in cluster.task_managers:
         if worker.id == tm_id:
@@ -77,7 +78,10 @@ def task_manager_details(cluster: facts.Cluster, tm_id: str) -> models.TaskManag
                 metrics=models.TaskManagerMetrics(heap_used=worker.memory_used, heap_max=worker.memory),
             )
     known = ", ".join(worker.id for worker in cluster.task_managers)
-    raise NotFound(f"there is no TaskManager {tm_id}", remedy=f"there are {known}" if known else "none is registered")
+    raise NotFound(
+        f"TaskManager {tm_id} is not registered",
+        remedy=f"registered TaskManagers: {known}" if known else "no TaskManager is registered",
+    )
 
 
 def _task_manager(worker: facts.TaskManager) -> models.TaskManager:
@@ -102,7 +106,7 @@ def _task_manager(worker: facts.TaskManager) -> models.TaskManager:
 
 
 def _share(worker: facts.TaskManager, slots: int) -> models.ResourceProfile:
-    """What so many of its slots have."""
+    """Return the resources of `slots` of its slots."""
     of_all = slots / worker.slots if worker.slots else 0.0
     return models.ResourceProfile(
         cpu_cores=worker.cpu_cores * of_all,

@@ -1,4 +1,4 @@
-"""What the dashboard shows beyond Flink's shapes."""
+"""The dashboard's data in addition to Flink's shapes."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def vertex_load(vertex: facts.Vertex, loads: Sequence[SubtaskLoad]) -> models.Ve
 
 
 def key_groups(index: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
-    """First and last of a subtask, as Flink's KeyGroupRangeAssignment has it.
+    """Return the first and the last key group of a subtask, as Flink's KeyGroupRangeAssignment does.
 
     >>> [key_groups(index, 3, 128) for index in range(3)]
     [(0, 42), (43, 85), (86, 127)]
@@ -204,7 +204,7 @@ def _past(checkpoint: facts.PastCheckpoint, names: Mapping[str, str]) -> dict[st
 
 
 def settings(cluster: Mapping[str, str], job: Mapping[str, str]) -> models.JobSettingList:
-    """Every known key and all others that are set; a job's configuration has the cluster's in it."""
+    """Return every known key and all other keys that are set. A job's configuration includes the cluster's."""
     cluster = {FORMER_KEYS.get(key, key): value for key, value in cluster.items()}
     job = {FORMER_KEYS.get(key, key): value for key, value in job.items()}
     defaults = {

@@ -1,4 +1,4 @@
-"""Facts of the cluster and its jobs as metrics, under Flink's names, so that they can be watched and warned of."""
+"""Facts of the cluster and its jobs as metrics under Flink's names, for monitoring and alerts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def cluster_metrics(cluster: facts.Cluster, jobs: Sequence[facts.Job]) -> dict[str, Scalar]:
-    """Of the JobManager: slots, workers, jobs."""
+    """Return the metrics of the JobManager: slots, workers, jobs."""
     return {
         "taskSlotsTotal": cluster.slots_total,
         "taskSlotsAvailable": cluster.slots_available,
@@ -29,12 +29,12 @@ def cluster_metrics(cluster: facts.Cluster, jobs: Sequence[facts.Job]) -> dict[s
 
 
 def task_manager_metrics(worker: facts.TaskManager) -> dict[str, Scalar]:
-    """Of a TaskManager: resident memory (bytes) and CPU time (s) of the Python processes in its slots."""
+    """Return the metrics of a TaskManager: resident memory (bytes) and CPU time (s) of the Python processes in its slots."""
     return {"Status.Python.Memory.RSS": worker.memory_used, "Status.Python.CPU.Time": worker.cpu_seconds}
 
 
 def process_metrics() -> dict[str, Scalar]:
-    """Of this process: CPU time (s), largest memory so far (bytes), threads, collections of the oldest generation."""
+    """Return the metrics of this process: CPU time (s), peak memory (bytes), threads, collections of the oldest generation."""
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return {
         "Status.Process.CPU.Time": usage.ru_utime + usage.ru_stime,
@@ -45,7 +45,7 @@ def process_metrics() -> dict[str, Scalar]:
 
 
 def job_metrics(job: facts.Job, checkpoints: models.CheckpointingStatistics, now: int) -> dict[str, Scalar]:
-    """Of a job: how long it runs or does not, restarts, checkpoints, progress. Times in ms, sizes in bytes."""
+    """Return the metrics of a job: up time and down time, restarts, checkpoints, progress. Times in ms, sizes in bytes."""
     since = job.timestamps.get(job.state, job.start)
     is_running = job.state == "RUNNING"
     last = last_completed(checkpoints)

@@ -1,4 +1,4 @@
-"""Ids of vertices, and the times of what may not have ended."""
+"""Ids of vertices, and durations of items that may not have ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def vertex_id(engine_id: str) -> str:
-    """The id that REST shows: Flink's are 32 hex digits. Numbers are padded, other ids hashed.
+    """Return the id that REST shows. Flink's ids have 32 hex digits, so numbers are padded and other ids are hashed.
 
     >>> vertex_id("10")
     '00000000000000000000000000000010'
@@ -27,10 +27,10 @@ def vertex_id(engine_id: str) -> str:
 
 
 def find_vertex(job: facts.Job, wanted: str) -> facts.Vertex:
-    """The vertex with that id, as REST shows it or as the engine calls it.
+    """Return the vertex with that id, which is REST's or the engine's.
 
     Raises:
-        NotFound: names the vertices there are.
+        NotFound: the vertex does not exist. The error lists the existing ones.
     """
     for vertex in job.vertices:
         if wanted in (vertex.id, vertex_id(vertex.id)):
@@ -40,7 +40,8 @@ def find_vertex(job: facts.Job, wanted: str) -> facts.Vertex:
 
 
 def find_subtask(vertex: facts.Vertex, index: int) -> facts.Subtask:
-    """
+    """Return a subtask of a vertex.
+
     Raises:
         NotFound: the vertex has fewer subtasks.
     """
@@ -51,17 +52,20 @@ def find_subtask(vertex: facts.Vertex, index: int) -> facts.Subtask:
 
 
 def find_attempt(subtask: facts.Subtask, attempt: int) -> facts.Subtask:
-    """
+    """Return an attempt of a subtask.
+
     Raises:
-        NotFound: it is not the latest one, which is all that is known.
+        NotFound: it is not the latest attempt, which is the only known one.
     """
     if subtask.attempt != attempt:
-        raise NotFound(f"subtask {subtask.index} is in attempt {subtask.attempt}; nothing is kept of attempt {attempt}")
+        raise NotFound(
+            f"subtask {subtask.index} is in attempt {subtask.attempt}; attempt {attempt} has no data any more"
+        )
     return subtask
 
 
 def duration(start: int, end: int, now: int) -> int:
-    """How long something has lasted, ms; NOT_YET if it has not begun."""
+    """Return the duration in ms, or NOT_YET before the start."""
     if start == facts.NOT_YET:
         return facts.NOT_YET
     return max(0, (now if end == facts.NOT_YET else end) - start)
@@ -72,6 +76,6 @@ def first_start(subtasks: Sequence[facts.Subtask]) -> int:
 
 
 def last_end(subtasks: Sequence[facts.Subtask]) -> int:
-    """The latest end, if all have ended."""
+    """Return the latest end, if all subtasks have ended."""
     ends = [s.end for s in subtasks]
     return facts.NOT_YET if not ends or facts.NOT_YET in ends else max(ends)

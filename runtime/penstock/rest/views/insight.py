@@ -1,4 +1,4 @@
-"""Exceptions, accumulators, and the outcome of a job."""
+"""Exceptions, accumulators, and the result of a job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_EXCEPTIONS = 20
 
 
 def job_exceptions(job: facts.Job, limit: int = DEFAULT_EXCEPTIONS) -> models.JobExceptions:
-    """The newest failures; the newest is also the root exception of older clients."""
+    """Return the newest failures. Older clients read the newest one as the root exception."""
     newest_first = list(reversed(job.failures))
     shown = newest_first[:limit]
     is_truncated = len(shown) < len(newest_first)
@@ -49,7 +49,7 @@ def job_exceptions(job: facts.Job, limit: int = DEFAULT_EXCEPTIONS) -> models.Jo
 
 
 def stacktrace(failure: facts.Failure) -> str:
-    """What a person needs first: the error and the user's line, then the trace."""
+    """Return the error and the user's line, then the stack trace."""
     head = f"{failure.name}: {failure.message}"
     if failure.location and failure.location not in head:
         head += f"\n  at {failure.location}"
@@ -85,7 +85,7 @@ def _shown(accumulators: Sequence[facts.Accumulator]) -> list[models.UserAccumul
 
 
 def execution_result(job: facts.Job, now: int) -> models.ExecutionResult:
-    """The outcome of an ended job; IN_PROGRESS before."""
+    """Return the result of an ended job, or IN_PROGRESS."""
     if job.state not in ENDED:
         return models.ExecutionResult(status=models.QueueStatus(id="IN_PROGRESS"))
     cause = None

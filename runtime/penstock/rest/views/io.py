@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def io_metrics(metrics: MetricStore, job_id: str, vertex_id: str, subtask: int | None = None) -> models.IoMetrics:
-    """Of one subtask, or of all together. `complete` is false until all have reported, as in Flink."""
+    """Return the counters of one subtask, or of all subtasks. `complete` is false until all have reported, as in Flink."""
     scopes = metrics.subtasks(job_id, vertex_id)
     wanted = [scope for scope in scopes if subtask in (None, scope.subtask)]
     values = [metrics.values(scope) for scope in wanted]
@@ -36,10 +36,10 @@ def io_metrics(metrics: MetricStore, job_id: str, vertex_id: str, subtask: int |
 
 
 def subtask_values(metrics: MetricStore, job_id: str, vertex_id: str) -> dict[int, dict[str, Scalar]]:
-    """All values of a vertex, by subtask."""
+    """Return all values of a vertex, by subtask."""
     return {scope.subtask: metrics.values(scope) for scope in metrics.subtasks(job_id, vertex_id)}
 
 
 def number(value: Scalar) -> float:
-    """The value as a number, 0 if it is none."""
+    """Return the value as a number, or 0 if it is not a number."""
     return value if isinstance(value, (int, float)) else 0.0

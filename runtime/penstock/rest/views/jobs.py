@@ -43,6 +43,7 @@ def job_details(job: facts.Job, metrics: MetricStore, now: int) -> models.JobDet
         name=job.name,
         is_stoppable=job.state not in ENDED,
         state=job.state,
+        job_type="BATCH" if job.is_batch else "STREAMING",
         start_step=job.start_step,
         end_step=job.end_step,
         start_time=job.start,
@@ -98,6 +99,7 @@ def job_config(job: facts.Job) -> models.JobConfig:
         jid=job.id,
         name=job.name,
         execution_config=models.ExecutionConfig(
+            execution_mode="BATCH" if job.is_batch else "PIPELINED",
             restart_strategy=job.restart_strategy,
             job_parallelism=job.parallelism,
             user_config=without_secrets(job.configuration),

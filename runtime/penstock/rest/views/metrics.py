@@ -16,7 +16,7 @@ AGGREGATIONS = ("min", "max", "avg", "sum", "skew")
 
 
 def metric_list(values: Mapping[str, Scalar], wanted: str | None) -> list[models.Metric]:
-    """Without `wanted` the names; with it (`a,b,c`) the values of those that exist.
+    """Return the names, or if `wanted` is given (`a,b,c`) the values of the metrics that exist.
 
     >>> metric_list({"a": 1, "b": 2.5}, "b,c")
     [Metric(id='b', value='2.5')]
@@ -30,16 +30,16 @@ def metric_list(values: Mapping[str, Scalar], wanted: str | None) -> list[models
 def aggregates(
     sources: Sequence[Mapping[str, Scalar]], wanted: str | None, modes: str | None
 ) -> list[models.AggregatedMetric]:
-    """Of each metric min, max, avg, sum and skew (percent) over the sources that have it as a number.
+    """Return min, max, avg, sum and skew (percent) of each metric over the sources in which it is a number.
 
     Raises:
-        BadRequest: `modes` names something else.
+        BadRequest: `modes` contains another name.
     """
     chosen = [mode.strip().lower() for mode in modes.split(",")] if modes else list(AGGREGATIONS)
     unknown = [mode for mode in chosen if mode not in AGGREGATIONS]
     if unknown:
         raise BadRequest(
-            f"agg={modes}: there is no aggregation '{unknown[0]}'", remedy="use " + ", ".join(AGGREGATIONS)
+            f"agg={modes}: the aggregation '{unknown[0]}' does not exist", remedy="use " + ", ".join(AGGREGATIONS)
         )
     names = wanted.split(",") if wanted is not None else sorted({name for source in sources for name in source})
     if wanted is None:
@@ -53,13 +53,13 @@ def aggregates(
 
 
 def parse_subtasks(text: str | None) -> set[int] | None:
-    """`1,3,5-9` as a set; None = all.
+    """Return `1,3,5-9` as a set, or None for all subtasks.
 
     >>> sorted(parse_subtasks("1,3,5-7"))
     [1, 3, 5, 6, 7]
 
     Raises:
-        BadRequest: it is not of that form.
+        BadRequest: the text does not have that form.
     """
     if not text:
         return None
@@ -69,7 +69,7 @@ def parse_subtasks(text: str | None) -> set[int] | None:
         try:
             chosen.update(range(int(first), int(last or first) + 1))
         except ValueError:
-            raise BadRequest(f"subtasks={text}: '{part}' is no number or range", remedy="write 1,3,5-9") from None
+            raise BadRequest(f"subtasks={text}: '{part}' is not a number or range", remedy="write 1,3,5-9") from None
     return chosen
 
 
@@ -90,7 +90,7 @@ def _aggregate(mode: str, numbers: Sequence[float]) -> float:
 
 
 def _skew(numbers: Iterable[float], mean: float) -> float:
-    """Mean distance from the mean in percent of the mean, at most 100; 0 = all alike (Flink's definition)."""
+    """Return the mean distance from the mean in percent of the mean, at most 100. 0 = all are equal (Flink's definition)."""
     values = list(numbers)
     if mean == 0:
         return 0.0

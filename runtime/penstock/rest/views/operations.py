@@ -1,4 +1,4 @@
-"""The outcome of long actions."""
+"""The results of long actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All a live view needs, in one answer; and the little that is enough for a program that asks often."""
+"""All data of a live view in one response, and a small summary for a client that polls often."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 SHOWN_EVENTS = 50
 SHOWN_CHARACTERS = 2000
-"""Of a failure, in the summary."""
+"""Maximum number of characters of a failure in the summary."""
 
 
 def job_progress(

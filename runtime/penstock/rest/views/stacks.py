@@ -1,4 +1,4 @@
-"""Thread dumps and flame graphs from what was seen."""
+"""Thread dumps and flame graphs from samples."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from penstock.common.stacks.sampling import Place, Sample
     from penstock.rest import facts
 
-_MOST_AT_ONCE = 64
+_MAX_CONCURRENT = 64
 _DEEPEST = 200
-"""Frames of a stack that are shown, the innermost of a recursion; JSON of more cannot be read everywhere."""
+"""Maximum number of frames of a stack that are shown, the innermost of a recursion. Not all parsers support deeper JSON."""
 
 
 def thread_dump(samples: Iterable[Sample]) -> models.ThreadDump:
@@ -32,32 +32,32 @@ def thread_dump(samples: Iterable[Sample]) -> models.ThreadDump:
 
 
 def task_managers_of(vertex: facts.Vertex, subtask: int | None) -> list[str]:
-    """Where its subtasks are."""
+    """Return the TaskManagers of the vertex's subtasks."""
     wanted = (found for found in vertex.subtasks if subtask in (None, found.index))
     return sorted({found.tm_id for found in wanted if found.tm_id})
 
 
-def together(
+def sample_all(
     ask: Callable[[str | None, float, int, Place], Sequence[Sample]],
     task_managers: Sequence[str],
     seconds: float,
     hertz: int,
     of: Place,
 ) -> list[Sample]:
-    """All are looked at during the same time."""
+    """Sample all TaskManagers at the same time."""
     if not task_managers:
         return []
-    with ThreadPoolExecutor(min(len(task_managers), _MOST_AT_ONCE)) as pool:
+    with ThreadPoolExecutor(min(len(task_managers), _MAX_CONCURRENT)) as pool:
         answers = pool.map(lambda task_manager: ask(task_manager, seconds, hertz, of), task_managers)
         return [seen for answer in answers for seen in answer]
 
 
-def of_kind(samples: Iterable[Sample], kind: str) -> list[Sample]:
+def filter_kind(samples: Iterable[Sample], kind: str) -> list[Sample]:
     return [seen for seen in samples if kind == "full" or seen.stack.on_cpu == (kind == "on_cpu")]
 
 
 def flame_graph(samples: Iterable[Sample], now: int) -> models.FlameGraph:
-    """Below `root` the threads, then frames from the outermost on."""
+    """Return a flame graph: the threads below `root`, then frames from the outermost on."""
     root = models.FlameNode(name="root", value=0, children=[])
     below: dict[int, dict[str, models.FlameNode]] = {}
     for seen in samples:
@@ -74,6 +74,6 @@ def flame_graph(samples: Iterable[Sample], now: int) -> models.FlameGraph:
 
 
 def folded(samples: Iterable[Sample]) -> str:
-    """A line for each stack: frames, outermost first, and how often."""
+    """Return a line for each stack: its frames, outermost first, and the number of samples."""
     lines = (";".join((seen.stack.thread, *seen.stack.frames)) + f" {seen.count}\n" for seen in samples)
     return "".join(lines)

@@ -1,4 +1,4 @@
-"""States of jobs and of subtasks, and how many there are of each."""
+"""States of jobs and of subtasks, and the number of subtasks in each state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SUBTASK_STATES = (
     "INITIALIZING",
 )
 ENDED = frozenset({"FAILED", "CANCELED", "FINISHED"})
-"""States from which a job never comes back by itself."""
+"""States from which a job never returns by itself."""
 
 ApplicationStatus = Literal["SUCCEEDED", "FAILED", "CANCELED", "UNKNOWN"]
 _OUTCOMES: dict[str, ApplicationStatus] = {"FINISHED": "SUCCEEDED", "FAILED": "FAILED", "CANCELED": "CANCELED"}
@@ -45,13 +45,13 @@ _OF_JOB = {
     "FAILING": "FAILED",
     "SUSPENDED": "CANCELED",
 }
-"""States that only a job has, as a subtask of it would call them."""
+"""States that only a job has, with the corresponding state of a subtask."""
 
 _BY_WEIGHT = ("FAILED", "CANCELING", "CANCELED", "RUNNING", "INITIALIZING", "DEPLOYING", "SCHEDULED", "CREATED")
 
 
 def state_counts(states: Iterable[str]) -> dict[str, int]:
-    """Number of subtasks by state, with all states named.
+    """Return the number of subtasks by state, with all states named.
 
     >>> state_counts(["RUNNING", "RESTARTING"])["SCHEDULED"]
     1
@@ -61,7 +61,7 @@ def state_counts(states: Iterable[str]) -> dict[str, int]:
 
 
 def lower_case_counts(states: Iterable[str]) -> dict[str, int]:
-    """As `/jobs/overview` has it: lower case, with the total.
+    """Return the counts for `/jobs/overview`: lower case, with the total.
 
     >>> counts = lower_case_counts(["RUNNING", "RUNNING"])
     >>> counts["total"], counts["running"], counts["failed"]
@@ -72,12 +72,12 @@ def lower_case_counts(states: Iterable[str]) -> dict[str, int]:
 
 
 def subtask_state(state: str) -> str:
-    """The state of a subtask, if all that is known is the state of its job."""
+    """Return the state of a subtask if only the state of its job is known."""
     return _OF_JOB.get(state, state)
 
 
 def vertex_state(states: Iterable[str]) -> str:
-    """One state for all subtasks of a vertex: the gravest; FINISHED only if all are.
+    """Return one state for all subtasks of a vertex: the most severe one. It is FINISHED only if all are.
 
     >>> vertex_state(["FINISHED", "RUNNING"]), vertex_state(["RUNNING", "FAILED"]), vertex_state(["FINISHED"])
     ('RUNNING', 'FAILED', 'FINISHED')
@@ -89,5 +89,5 @@ def vertex_state(states: Iterable[str]) -> str:
 
 
 def application_status(job_state: str) -> ApplicationStatus:
-    """The word of `/execution-result` for an ended job."""
+    """Return the status of an ended job in `/execution-result`."""
     return _OUTCOMES.get(job_state, "UNKNOWN")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock.metrics.store import MetricStore
 
 LONG_MIN = -(2**63)
-"""Flink's word for a watermark that has not come."""
+"""Flink's value for a watermark that has not come."""
 
 LOW_BACK_PRESSURE = 0.1
 HIGH_BACK_PRESSURE = 0.5
@@ -112,7 +112,7 @@ def _on_worker(
 
 
 def back_pressure(job: facts.Job, vertex: facts.Vertex, metrics: MetricStore, now: int) -> models.BackPressure:
-    """From the share of the last seconds in which a subtask had to wait for those behind it."""
+    """Return the back pressure, from the share of the last seconds in which a subtask waited for subtasks downstream."""
     attempts = {subtask.index: subtask.attempt for subtask in vertex.subtasks}
     subtasks = []
     for index, values in subtask_values(metrics, job.id, vertex.id).items():
@@ -134,7 +134,7 @@ def back_pressure(job: facts.Job, vertex: facts.Vertex, metrics: MetricStore, no
 
 
 def watermarks(job: facts.Job, vertex: facts.Vertex, metrics: MetricStore) -> list[models.Metric]:
-    """`<subtask>.currentInputWatermark`, ms; the smallest long before the first."""
+    """Return `<subtask>.currentInputWatermark` in ms. Before the first watermark, it is the smallest long."""
     result = []
     for index, values in subtask_values(metrics, job.id, vertex.id).items():
         watermark = values.get("currentInputWatermark")

@@ -1,1 +1,1 @@
-"""Values and keys as bytes and back: codecs, schemas and their evolution, hashes of keys that never change."""
+"""The encoding of values and keys: codecs, schemas and their evolution, and stable hashes of keys."""

@@ -63,7 +63,7 @@ class AnyCodec(Codec):
         except UnicodeEncodeError as error:
             raise self._text_error(value) from error
         except RecursionError:
-            raise self.error(type(value), "it contains itself", "store a value without cycles") from None
+            raise self.error(type(value), "it contains itself", "store a value that does not contain itself") from None
 
     def _text_error(self, value: Any) -> StateTypeError:
         return self.error(value, "a string holds half of a surrogate pair", "decode input with errors='replace'")
@@ -119,7 +119,7 @@ class ScalarCodec(AnyCodec):
         return float(value) if self._scalar is float else value
 
     def freeze(self, values: list[Any]) -> list[Any]:
-        """Scalars cannot change; what is none is refused when it is encoded."""
+        """Return the values unchanged, because scalars cannot change. A value that is not a scalar is refused when it is encoded."""
         return values
 
     def encode_column(self, frozen: Sequence[Any]) -> tuple[int, bytes]:

@@ -1,4 +1,4 @@
-"""The seam between a state and its bytes: `Codec`, and columns of encoded values whose type nobody needs to know."""
+"""The interface between a state and its bytes: `Codec`, and columns of encoded values whose type is not needed."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ NATIVE, TUPLES = 0, 1
 """Column codes: a msgpack array of values; a msgpack array of arrays that are all tuples of scalars."""
 
 EXPIRING = 16
-"""Added to the code of a column whose values carry an expiry time: [array of expiry times, the column]. A single value
-then begins with its expiry time, ms since the epoch, as 8 bytes."""
+"""Flag in the code of a column whose values have an expiry time: [array of expiry times, the column]. A single value then
+begins with its expiry time: ms since the epoch in 8 bytes.
+"""
 EXPIRY = struct.Struct("<q")
 
 _decode_raws = Decoder(list[Raw]).decode
@@ -31,7 +32,7 @@ _encode = Encoder().encode
 
 
 class Codec(ABC):
-    """Values of one state to bytes and back.
+    """A codec of one state's values.
 
     Args:
         state: name of the state, for error messages.
@@ -46,9 +47,10 @@ class Codec(ABC):
 
     @abstractmethod
     def encode(self, value: Any) -> bytes:
-        """
+        """Encode a value.
+
         Raises:
-            StateTypeError: names the state, the type and the remedy.
+            StateTypeError: the value has another type. The error names the state, the type and the remedy.
         """
 
     @abstractmethod
@@ -56,20 +58,20 @@ class Codec(ABC):
 
     @abstractmethod
     def freeze(self, values: list[Any]) -> list[Any]:
-        """The values, or their encodings, such that later changes of the values do not show. Raises as `encode`."""
+        """Return the values, or their encodings, so that later changes of the values have no effect. It raises the errors of `encode`."""
 
     @abstractmethod
     def encode_column(self, frozen: Sequence[Any]) -> tuple[int, bytes]:
-        """Column code and content of what `freeze` gave, or a part of it. Raises as `encode`."""
+        """Return the column code and the content for the result of `freeze`, or for a part of it. It raises the errors of `encode`."""
 
     @abstractmethod
     def decode_column(self, code: int, data: bytes | memoryview) -> list[Any]: ...
 
     def reader_of(self, old: Schema) -> Codec:
-        """A codec that decodes values stored under another schema.
+        """Return a codec that decodes values stored with another schema.
 
         Raises:
-            StateSchemaIncompatible: there is no sure way.
+            StateSchemaIncompatible: no conversion is safe.
         """
         check_compatible(old, self.schema, state=self.state, operator=self.operator)
         return self
@@ -84,7 +86,7 @@ class Codec(ABC):
 
 
 def split_column(code: int, data: bytes | memoryview) -> list[bytes]:
-    """The encodings of the single values of a column, without knowing their type."""
+    """Return the encodings of a column's values. The type of the values is not needed."""
     if code >= EXPIRING:
         expiries, inner = decode_expiring(data)
         singles = split_column(code - EXPIRING, inner)
@@ -94,7 +96,7 @@ def split_column(code: int, data: bytes | memoryview) -> list[bytes]:
 
 
 def join_column(encoded: Sequence[bytes], *, expiring: bool = False) -> tuple[int, bytes]:
-    """The column of values that are encoded one by one."""
+    """Return the column of values that were encoded one by one."""
     if expiring:
         expiries = [EXPIRY.unpack_from(single)[0] for single in encoded]
         code, inner = join_column([single[EXPIRY.size :] for single in encoded])
@@ -103,7 +105,7 @@ def join_column(encoded: Sequence[bytes], *, expiring: bool = False) -> tuple[in
 
 
 def are_frozen(values: Sequence[Any]) -> bool:
-    """Scalars, or tuples of scalars: nobody can change them."""
+    """Return whether the values are scalars, or tuples of scalars, which cannot change."""
     kinds = set(map(type, values))
     if kinds <= SCALARS:
         return True
@@ -111,10 +113,10 @@ def are_frozen(values: Sequence[Any]) -> bool:
 
 
 class EncodedCodec(Codec):
-    """Values whose type is not known here: they stay as they are encoded, one by one.
+    """Values of an unknown type. They keep their encodings, one by one.
 
     Args:
-        expiring: whether they carry an expiry time.
+        expiring: whether they have an expiry time.
     """
 
     schema: Schema = {"type": "encoded"}

@@ -1,7 +1,7 @@
-"""Values and keys that were decoded without their classes, in the shape that their description (`schema`) tells.
+"""Conversion of values and keys that were decoded without their classes to the shape in their description (`schema`).
 
-A record is stored as a map or by position. Equal keys are stored alike, so a key that is declared as a float may be stored
-as an int.
+A record is stored as a map or by position. Equal keys have the same stored form, so a key that is declared as a float
+may be stored as an int.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import partial
 from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.types import RowKind
 from penstock.state.encoding.messages.views import message_view
 from penstock.state.encoding.schema import ANY
 from penstock.state.encoding.tagged import StructKey
@@ -24,10 +25,11 @@ _NUMBERS: dict[str, Callable[[Any], Any]] = {"bool": bool, "float": float, "deci
 
 
 def described(value: Any, schema: Schema, *, named: bool = True) -> Any:
-    """A value decoded without types.
+    """Return a value that was decoded without types in its described shape.
 
     Args:
-        named: whether records stored by position (NamedTuples, array-like structs) become dicts of their fields, or stay lists.
+        named: whether records stored by position (NamedTuples, array-like structs) become dicts of their fields.
+            Otherwise they are lists.
 
     >>> fields = [{"name": "x", "schema": {"type": "int"}}, {"name": "y", "schema": {"type": "float"}}]
     >>> described([1, 2], {"type": "record", "name": "Point", "layout": "array", "fields": fields})
@@ -40,8 +42,10 @@ def described(value: Any, schema: Schema, *, named: bool = True) -> Any:
         return value if value is None or member is None else inner(value, member)
     if kind in {"list", "vartuple", "set", "frozenset"} and isinstance(value, list):
         return [inner(item, schema["of"]) for item in value]
-    if kind == "tuple" and isinstance(value, list):
+    if kind in {"tuple", "row"} and isinstance(value, list):
         return tuple(map(inner, value, schema["of"]))
+    if kind == "row" and isinstance(value, dict):
+        return {"kind": str(RowKind(value["k"])), "fields": tuple(map(inner, value["f"], schema["of"]))}
     if kind == "dict" and isinstance(value, dict):
         return {key: inner(item, schema["value"]) for key, item in value.items()}
     if kind == "record":
@@ -52,7 +56,7 @@ def described(value: Any, schema: Schema, *, named: bool = True) -> Any:
 
 
 def _member(schema: Schema) -> Schema | None:
-    """What a value of a union is, if it is not None and there is no doubt."""
+    """Return the schema of a union's value that is not None, if only one is possible."""
     members = [member for member in schema["of"] if member["type"] != "none"]
     records = [member for member in members if member["type"] == "record"]
     return next((found[0] for found in (members, records) if len(found) == 1), None)
@@ -75,7 +79,7 @@ def _number(value: Any, kind: str) -> Any:
 
 
 def described_key(key: Any, schema: Schema) -> Any:
-    """A key decoded without types; a structure stays a `StructKey`, which can be looked up.
+    """Return a key that was decoded without types. A structure is a `StructKey`, which can be looked up.
 
     >>> described_key((1, 2), {"type": "tuple", "of": [{"type": "bool"}, {"type": "float"}]})
     (True, 2.0)

@@ -1,9 +1,9 @@
 """The stable hash of whole columns of keys.
 
-CRC-32 is linear: the checksum of a string is the exclusive or of one number per byte, which depends on the byte and on
-its distance from the end, and of one number for the length. So a column of strings or integers is hashed with one
-table look-up per byte position, in numpy, without making a Python object of any key. What is not covered by that
-(long strings, decimals, nested types …) is dictionary-encoded and hashed once per distinct value.
+CRC-32 is linear. The checksum of a string is the exclusive or of one number for each byte and one for the length. The
+number of a byte depends on the byte and on its distance from the end. A column of strings or integers is therefore
+hashed with one table look-up per byte position, in numpy, without a Python object for any key. Other keys (long
+strings, decimals, nested types …) are dictionary-encoded and hashed once per distinct value.
 
 The results equal `key_hash.stable_hash` of the Python value of each cell, bit for bit.
 """
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 Hashes = npt.NDArray[np.uint32]
 
 LONGEST_VECTORISED = 96
-"""Bytes; longer strings are hashed one by one."""
+"""Bytes. Longer strings are hashed one by one."""
 
 _CHUNK = 16_384
-"""Keys handled at once: longer calls into C would keep other threads from running."""
+"""Number of keys per call: longer calls into C would keep other threads from running."""
 
 _FEW = 16
-"""For so few keys numpy costs more than it saves."""
+"""Number of keys below which numpy is slower than plain Python."""
 
 
 def _distance_tables(count: int) -> Hashes:
-    """tables[d][b]: what byte b at distance d from the end adds to the checksum."""
+    """Return tables: tables[d][b] is the part of the checksum for byte b at distance d from the end."""
     byte_table = np.array([crc32(bytes([b])) ^ crc32(b"\0") for b in range(256)], np.uint32)
     tables = np.empty((count, 256), np.uint32)
     tables[0] = byte_table
@@ -58,16 +58,16 @@ def _distance_tables(count: int) -> Hashes:
 _TABLES = _distance_tables(LONGEST_VECTORISED)
 
 
-def _of_zeros(seed: int) -> Hashes:
-    """Checksums of strings of 0, 1, 2 … zero bytes: the part that depends on the length only."""
+def _zero_checksums(seed: int) -> Hashes:
+    """Return the checksums of strings of 0, 1, 2 … zero bytes, which are the parts that depend only on the length."""
     return np.array([crc32(bytes(length), seed) for length in range(LONGEST_VECTORISED + 1)], np.uint32)
 
 
-_ZEROS = {seed: _of_zeros(seed) for seed in (STR_SEED, INT_SEED, FLOAT_SEED, BYTES_SEED, TUPLE_SEED)}
+_ZEROS = {seed: _zero_checksums(seed) for seed in (STR_SEED, INT_SEED, FLOAT_SEED, BYTES_SEED, TUPLE_SEED)}
 
 
 def mix(checksums: Hashes) -> Hashes:
-    """murmur3's finaliser, element by element, as in `stable_hash`."""
+    """Apply murmur3's finaliser element by element, as `stable_hash` does."""
     h = checksums ^ (checksums >> np.uint32(16))
     h *= np.uint32(0x85EBCA6B)
     h ^= h >> np.uint32(13)
@@ -77,7 +77,7 @@ def mix(checksums: Hashes) -> Hashes:
 
 
 def column_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """`stable_hash` of every cell; uint32 array of the column's length.
+    """Return `stable_hash` of every cell as a uint32 array of the column's length.
 
     >>> from penstock.state.encoding.key_hash import stable_hash
     >>> column_hashes(pa.array(["sensor_1", None])).tolist() == [3830651709, stable_hash(None)]
@@ -87,7 +87,7 @@ def column_hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
 
 
 def column_checksums(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """`key_hash.checksum` of every cell."""
+    """Return `key_hash.checksum` of every cell."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):
@@ -127,7 +127,7 @@ def _filled(column: pa.Array, value: Any) -> pa.Array:
 
 
 def int_checksums(values: npt.NDArray[np.int64]) -> Hashes:
-    """Of 64-bit integers."""
+    """Return the checksums of 64-bit integers."""
     return _fixed_width(values, INT_SEED)
 
 
@@ -142,7 +142,7 @@ def _fixed_width(values: npt.NDArray[Any], seed: int) -> Hashes:
 
 
 def _float_checksums(values: npt.NDArray[np.float64]) -> Hashes:
-    """Whole numbers hash as integers do, because they are equal to them."""
+    """Return the checksums of floats. Whole numbers have the checksums of the equal integers."""
     if np.isnan(values).any():
         raise nan_error()
     whole = np.isfinite(values) & (values == np.trunc(values))
@@ -201,10 +201,10 @@ def _table(distance: int) -> Hashes:
 
 
 def _distinct_checksums(column: pa.Array) -> Hashes:
-    """Once per distinct value in Python, then taken by index."""
+    """Compute the checksum once per distinct value in Python, and take the results by index."""
     try:
         encoded = column.dictionary_encode(null_encoding="encode")
-    except pa.ArrowNotImplementedError:  # of lists and structs Arrow makes no dictionary
+    except pa.ArrowNotImplementedError:  # Arrow has no dictionaries of lists and structs
         return np.array(list(map(checksum, column.to_pylist())), np.uint32)
     of_value = np.array(list(map(checksum, encoded.dictionary.to_pylist())), np.uint32)
     return _take(of_value, encoded.indices)
@@ -216,7 +216,7 @@ def _take(values: Hashes, indices: pa.Array) -> Hashes:
 
 
 def keys_hashes(keys: Sequence[Any]) -> Hashes:
-    """`stable_hash` of Python keys; by column where they are all strings, all integers, or tuples of those.
+    """Return `stable_hash` of Python keys. Strings, integers, or tuples of these are hashed by column.
 
     >>> from penstock.state.encoding.key_hash import stable_hash
     >>> keys_hashes(["sensor_1"]).tolist(), keys_hashes([("a", 1)]).tolist() == [stable_hash(("a", 1))]
@@ -238,7 +238,7 @@ def _keys_checksums(keys: Sequence[Any]) -> Hashes:
             if kind is int:
                 return int_checksums(np.fromiter(keys, np.int64, len(keys)))
         except (UnicodeEncodeError, OverflowError):
-            pass  # text that is none, or an integer beyond 64 bits: one by one
+            pass  # text that UTF-8 cannot encode, or an integer beyond 64 bits: one by one
         if kind is tuple:
             widths = set(map(len, keys))
             if len(widths) == 1 and widths != {0}:

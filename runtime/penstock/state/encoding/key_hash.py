@@ -1,11 +1,13 @@
-"""A hash of keys that is the same in every process, on every machine, in every version (S20).
+"""A hash of keys that is the same in every process, on every machine and in every version.
 
-Python's `hash` of strings differs from process to process, so it cannot say where a key's state lies. Here a key is
-brought into a canonical form, its bytes are hashed with CRC-32 (a C function for one key, a table look-up per byte for
-an Arrow column, see `key_columns`) and the result is mixed by murmur3's finaliser. Keys that Python calls equal hash
-alike: 1 == 1.0 == True == Decimal(1), a NamedTuple equals the tuple of its fields, 12:00+00:00 equals 14:00+02:00.
+Python's `hash` of strings differs from process to process, so it cannot decide the place of a key's state. Here a key
+is converted to a canonical form. Its bytes are hashed with CRC-32, and murmur3's finaliser mixes the result. CRC-32 is
+a C function for one key, and a table look-up per byte for an Arrow column (see `key_columns`).
 
-The values are part of the storage format: they decide in which file a key lies.
+Equal keys in Python have equal hashes: 1 == 1.0 == True == Decimal(1). A NamedTuple equals the tuple of its fields, and
+12:00+00:00 equals 14:00+02:00.
+
+The hashes are part of the storage format: they decide which file holds a key.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def stable_hash(key: Any) -> int:
-    """32 bits, well mixed.
+    """Return a hash of 32 well-mixed bits.
 
     Raises:
         StateTypeError: the key is not hashable, or of a type without a canonical form.
@@ -60,7 +62,7 @@ def stable_hash(key: Any) -> int:
 
 
 def checksum(key: Any) -> int:
-    """CRC-32 of the canonical form, not mixed."""
+    """Return the CRC-32 of the canonical form, without mixing."""
     handler = _CHECKSUMS.get(type(key))
     return _checksum_other(key) if handler is None else handler(key)
 
@@ -90,9 +92,9 @@ def _float(key: float) -> int:
 
 
 def nan_error() -> StateTypeError:
-    """NaN equals nothing, itself neither: its state would never be found again."""
+    """Return the error for NaN, which does not equal itself. Its state could never be found again."""
     return StateTypeError(
-        "nan cannot be a key: it equals no key, itself neither",
+        "nan cannot be a key, because it is not equal to itself",
         remedy="filter such records out, or give them a key in the key selector, for example None",
     )
 
@@ -111,7 +113,7 @@ def _decimal(key: Decimal) -> int:
 
 
 def plain_decimal(key: Decimal) -> Decimal | int | float:
-    """The int or float that Python calls equal to it, else the number without trailing zeros.
+    """Return the int or float that equals the number, else the number without trailing zeros.
 
     >>> plain_decimal(Decimal("2.0")), plain_decimal(Decimal("0.5")), plain_decimal(Decimal("0.10"))
     (2, 0.5, Decimal('0.1'))
@@ -125,7 +127,7 @@ def plain_decimal(key: Decimal) -> Decimal | int | float:
 
 
 def _without_trailing_zeros(key: Decimal) -> Decimal:
-    """As `normalize`, which would round to the context's precision."""
+    """Return the number as `normalize` does, but without rounding to the context's precision."""
     sign, digits, exponent = key.as_tuple()
     zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
     assert isinstance(exponent, int)
@@ -169,12 +171,12 @@ _CHECKSUMS: dict[type, Callable[[Any], int]] = {
 
 
 def is_model(cls: Any) -> bool:
-    """Whether it is a pydantic model; told without importing pydantic, which most jobs do not use."""
+    """Return whether the class is a pydantic model. The check does not import pydantic, which most jobs do not use."""
     return isinstance(cls, type) and hasattr(cls, "__pydantic_validator__") and hasattr(cls, "model_fields")
 
 
 def struct_fields(key: Any) -> dict[str, Any] | None:
-    """The fields that make two objects of a class equal, by name and sorted; None if it is no structure."""
+    """Return the fields that decide the equality of a class's objects, by name and sorted; None if the key is not a structure."""
     if is_dataclass(key) and not isinstance(key, type):
         if not key.__dataclass_params__.eq:  # type: ignore[attr-defined]
             return None
@@ -202,7 +204,7 @@ def _checksum_other(key: Any) -> int:
     raise key_type_error(key)
 
 
-_INSTEAD_OF: tuple[tuple[type, str], ...] = (
+_ALTERNATIVES: tuple[tuple[type, str], ...] = (
     (list, "make it a tuple in the key selector, tuple(…), or key by something in it"),
     (dict, "key by one of its fields, or by a tuple of several: key_by(['a', 'b'])"),
     (set, "make it a frozenset in the key selector, or a sorted tuple"),
@@ -212,19 +214,19 @@ _INSTEAD_OF: tuple[tuple[type, str], ...] = (
 
 
 def key_type_error(key: Any) -> StateTypeError:
-    """Names the key, its type, and what may be used in its place."""
+    """Return an error that names the key, its type, and an alternative."""
     cls = type(key)
     if cls.__hash__ is None:
         return StateTypeError(
-            f"a {type_name(cls)} cannot be a key, it can change: {key!r}",
+            f"a {type_name(cls)} cannot be a key, because it is mutable: {key!r}",
             remedy=next(
-                (remedy for known, remedy in _INSTEAD_OF if isinstance(key, known)),
+                (remedy for known, remedy in _ALTERNATIVES if isinstance(key, known)),
                 "key by a field of it or by a tuple of several, or make its class immutable (a frozen dataclass, a "
                 "NamedTuple) and declare it: key_by(…, key_type=…)",
             ),
         )
     return StateTypeError(
         f"a key of type {type_name(cls)} cannot be encoded: {key!r}",
-        remedy="use a str, int, float, bool, bytes, date, datetime, Decimal, UUID, Enum, a tuple or NamedTuple of them, "
-        "or a frozen dataclass; declare a class: key_by(…, key_type=…)",
+        remedy="use a str, int, float, bool, bytes, date, datetime, Decimal, UUID, Enum, a frozen dataclass, or a tuple or "
+        "NamedTuple of these. Declare a class with key_by(…, key_type=…)",
     )

@@ -1,8 +1,8 @@
-"""Keys to row numbers, for whole batches: a hash table in numpy arrays, open addressing with linear probing.
+"""Conversion of keys to row numbers, for whole batches: a hash table in numpy arrays, with open addressing and linear probing.
 
-A dictionary of a million entries costs three or four cache misses for every key that is looked up, one after the other.
-Here a batch takes each step for all its keys at once, so that the processor fetches many lines at a time: a look-up
-costs a tenth. Rows are numbered in the order in which keys come, and never change.
+In a dictionary of a million entries, each look-up of a key takes three or four cache misses, one after the other. Here
+a batch takes each step for all its keys together, so that the processor fetches many cache lines at a time. A look-up
+takes a tenth of the time. Rows are numbered in the order in which keys arrive, and never change.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from penstock.state.encoding.packed_keys import Rows, Words
 
 _FREE = -1
-_LEAST = 1 << 10
+_MIN_SLOTS = 1 << 10
 """Slots of a new index."""
 _SLOTS_PER_KEY = 2
-"""There are at least as many, and after growing twice as many: a key is found in the first slot or close to it."""
+"""Minimum number of slots per key. Growing doubles it. A key is therefore in its first slot or close to it."""
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 
 
@@ -32,22 +32,22 @@ class KeyIndex:
     def __init__(self) -> None:
         self.size = 0
         self._kind: type | None = None
-        self._words: Words = np.zeros((_LEAST, 1), np.uint64)
-        self._slots: npt.NDArray[np.int32] = np.full(_LEAST, _FREE, np.int32)
-        # Not known outside the process: nobody can choose keys that all fall into one place.
+        self._words: Words = np.zeros((_MIN_SLOTS, 1), np.uint64)
+        self._slots: npt.NDArray[np.int32] = np.full(_MIN_SLOTS, _FREE, np.int32)
+        # The seed is not known outside the process, so that an attacker cannot choose keys that all have the same slot.
         random = np.random.default_rng()
         self._factors: Words = random.integers(0, 1 << 63, LONGEST // WORD, np.uint64) * np.uint64(2) + np.uint64(1)
 
     def accepts(self, keys: PackedKeys) -> bool:
-        """Whether they are of the kind of those that are there."""
+        """Return whether the keys have the kind of the index's keys."""
         return self._kind is None or self._kind is keys.kind
 
     def keys(self) -> PackedKeys:
-        """All, in the order of their rows; later additions do not show."""
+        """Return all keys in the order of their rows. Later additions do not change the result."""
         return PackedKeys(self._kind or str, self._words[: self.size])
 
     def find(self, keys: PackedKeys) -> Rows:
-        """The row of every key, -1 where there is none. The keys must be of the index's kind."""
+        """Return the row of every key, -1 for a missing one. The keys must have the index's kind."""
         words = self._aligned(keys.words)
         slots = self._first_slots(words)
         rows = self._slots[slots].astype(np.int64)
@@ -66,7 +66,7 @@ class KeyIndex:
         return found
 
     def add(self, keys: PackedKeys) -> Rows:
-        """The rows of keys that are new and distinct."""
+        """Add keys that are new and distinct. Return their rows."""
         words = self._aligned(keys.words)
         self._kind = keys.kind
         first, self.size = self.size, self.size + len(words)
@@ -85,7 +85,7 @@ class KeyIndex:
         return rows
 
     def _place(self, words: Words, rows: Rows) -> None:
-        """Several keys may want one slot: the last to write it has it, the others go on."""
+        """Put the keys into slots. If several keys need the same slot, the last one gets it and the others try the next slot."""
         slots = self._first_slots(words)
         last = len(self._slots) - 1
         while len(rows):
@@ -104,14 +104,14 @@ class KeyIndex:
         return slots
 
     def _is_same(self, rows: Rows, words: Words) -> npt.NDArray[np.bool_]:
-        """Whether each row is taken and holds the key."""
+        """Return whether each row exists and has the key."""
         same: npt.NDArray[np.bool_] = rows != _FREE
         for column in range(words.shape[1]):
             same &= self._words[rows, column] == words[:, column]
         return same
 
     def _aligned(self, words: Words) -> Words:
-        """As wide as the keys that are there; those are made wider if need be. Words of zeros do not change a hash."""
+        """Return the words in the width of the index's keys, which are widened if necessary. Added zero words do not change a hash."""
         missing = self._words.shape[1] - words.shape[1]
         if missing < 0:
             self._words = np.pad(self._words, ((0, 0), (0, -missing)))

@@ -1,10 +1,10 @@
-"""Keys, namespaces and map keys as bytes.
+"""The encoding of keys, namespaces and map keys.
 
-Unlike a value, a key is looked up, so its bytes must be the same for all keys that Python calls equal: 1, 1.0 and True
-are one key. `canonical` brings a key into the form that stands for its class of equals; the RocksDB backend stores
-exactly its msgpack. Files of the hashmap backend hold the keys as they were given (`Codec`), since a dict compares them.
+A key is looked up, unlike a value. Its bytes must therefore be the same for all keys that are equal in Python: 1, 1.0
+and True are one key. `canonical` converts a key to the form that represents all equal keys, and the RocksDB backend
+stores exactly its msgpack. Files of the hashmap backend have the original keys (`Codec`), because a dict compares them.
 
-A key that is a structure (a frozen dataclass, a frozen model) needs its type to come back: `key_type`.
+A key that is a structure (a frozen dataclass, a frozen model) needs its type for decoding: `key_type`.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from penstock.state.encoding.tagged import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
 CANONICAL = 2
-"""Column code: a msgpack array of keys encoded one by one. The other codes are those of `codec`."""
+"""Column code: a msgpack array of keys encoded one by one. `codec` has the other codes."""
 
 _TUPLE_TYPE = tuple[Any, ...]
 _encode = Encoder().encode
@@ -52,15 +52,17 @@ _decode_keyed = Decoder(dict, ext_hook=untag).decode
 _decode_binaries = Decoder(list[bytes]).decode
 _decode_list = Decoder(list).decode
 _decode_tuples = Decoder(list[_TUPLE_TYPE]).decode
+_PLAIN = frozenset({str, int, bytes, type(None)})
+"""Types whose values are the same after decoding."""
 _AS_MAP_KEY, _NO_VALUE = b"\x81", b"\xc0"
-"""msgspec reads arrays at the place of a map's key as tuples, nested ones too: a key is decoded as the only key of a map."""
+"""Prefix and suffix that make a key the only key of a map. msgspec decodes arrays in map keys as tuples, including nested ones."""
 
 
 def canonical(key: Any) -> Any:
-    """The same value for all equal keys, encodable by plain msgpack.
+    """Return the same value for all equal keys. Plain msgpack can encode the value.
 
     Raises:
-        StateTypeError: the key can change, or is of a type that has no canonical form.
+        StateTypeError: the key can change, or its type has no canonical form.
 
     >>> canonical((1.0, True, Decimal("0.5")))
     (1, 1, 0.5)
@@ -150,11 +152,11 @@ def _canonical_other(key: Any) -> Any:
 
 
 class KeyCodec:
-    """Keys of one operator, or of one map state.
+    """The codec of the keys of one operator, or of one map state.
 
     Args:
         key_type: type information, an annotation, or None: any builtin key.
-        what: names the keys in error messages.
+        what: name of the keys in error messages.
 
     >>> codec = KeyCodec(None, "keys")
     >>> codec.encode(1) == codec.encode(1.0), codec.decode(codec.encode(("a", (1, 2))))
@@ -168,16 +170,17 @@ class KeyCodec:
         self.operator = operator
 
     def encode(self, key: Any) -> bytes:
-        """
+        """Encode a key.
+
         Raises:
-            StateTypeError: names the keys, the type and the remedy.
+            StateTypeError: the key has another type. The error names the keys, the type and the remedy.
         """
         kind = type(key)
         if kind is str or kind is int:
             try:
                 return _encode(key)
             except (OverflowError, UnicodeEncodeError):
-                pass  # a number beyond 64 bits goes the long way; text that is none is named below
+                pass  # larger numbers take the slow path; text that UTF-8 cannot encode is an error below
         elif self._type is None and kind not in _UNTYPED:
             self._check_untyped(key)
         try:
@@ -190,7 +193,7 @@ class KeyCodec:
             ) from None
 
     def _check_untyped(self, key: Any) -> None:
-        """Without a declared type a key must come back from its bytes alone."""
+        """Check that decoding without a declared type results in the same key."""
         if isinstance(key, np.generic):
             return
         if isinstance(key, tuple) and type(key) is tuple:
@@ -201,14 +204,14 @@ class KeyCodec:
         if type(key) is frozenset or type(key).__hash__ is None:
             return
         raise StateTypeError(
-            f"one of the {self.what} is a {type_name(type(key))}, which cannot be told from its bytes alone: {key!r}",
+            f"one of the {self.what} is a {type_name(type(key))}, which cannot be restored from its bytes without its type: {key!r}",
             remedy="declare the type of the keys (key_by(..., key_type=...), MapStateDescriptor(name, key_type, ...)), "
             "or use plain values",
             operator=self.operator,
         )
 
     def encode_column(self, keys: Sequence[Any]) -> tuple[int, bytes]:
-        """Column code and content; keys that are plain are stored as they are, the others in canonical form.
+        """Return column code and content. Plain keys are stored unchanged, the others in canonical form.
 
         Raises:
             StateTypeError: as `encode`.
@@ -222,7 +225,7 @@ class KeyCodec:
             if kinds == {tuple} and SCALARS.issuperset(map(type, chain.from_iterable(keys))):
                 return TUPLES, _encode(keys)
         except (OverflowError, UnicodeEncodeError):
-            pass  # one by one, so that the key can be named
+            pass  # one by one, so that the error can name the key
         return CANONICAL, _encode([self.encode(key) for key in keys])
 
     def decode_column(self, code: int, data: bytes | memoryview) -> list[Any]:
@@ -232,16 +235,42 @@ class KeyCodec:
         return keys
 
     def decode(self, data: bytes) -> Any:
-        """A key equal to the one encoded; of the declared type if there is one."""
+        """Return a key that equals the encoded one, in the declared type if there is one."""
         (key,) = _decode_keyed(_AS_MAP_KEY + data + _NO_VALUE)
         return key if self._type is None else self._typed(key)
+
+    def as_restored(self, key: Any) -> Any:
+        """Return the key in the form that it has after a restore by any backend. A key that cannot be stored is returned unchanged.
+
+        >>> KeyCodec(None, "keys").as_restored((True, 2.0, "a")), KeyCodec(float, "keys").as_restored(2)
+        ((1, 2, 'a'), 2.0)
+        """
+        kind = type(key)
+        if self._type is None:
+            if kind is str or kind is int:
+                return key
+            if kind is tuple and _PLAIN.issuperset(map(type, key)):
+                return key
+        elif kind is self._type and (kind is str or kind is int):
+            return key
+        try:
+            return self.decode(self.encode(key))
+        except StateTypeError:
+            return key  # no state holds it
+
+    def all_as_restored(self, keys: Collection[Any]) -> Collection[Any]:
+        """Return the keys of a map as user code sees them. If they already have that form, return the collection itself."""
+        kinds = set(map(type, keys))
+        if kinds <= _PLAIN and (self._type is None or kinds <= {self._type}):
+            return keys
+        return [self.as_restored(key) for key in keys]
 
     def _typed(self, key: Any) -> Any:
         return msgspec.convert(with_dicts(key), self._type, strict=False, dec_hook=_dec_hook)
 
 
 def with_dicts(key: Any) -> Any:
-    """A key whose structures are dicts, from which the declared type can be made."""
+    """Return the key with dicts instead of structures, from which the declared type can be created."""
     if isinstance(key, StructKey):
         flat = iter(key)
         return {name: with_dicts(value) for name, value in zip(flat, flat, strict=True)}
@@ -260,5 +289,16 @@ def _dec_hook(annotation: Any, value: Any) -> Any:
     return cls.model_validate(value, by_name=True, by_alias=False) if is_model(cls) else cls(value)
 
 
-UNTYPED_KEYS = KeyCodec(None, "keys")
-"""For a reader who does not know the type of the keys: structures come as `StructKey`."""
+class _CanonicalKeys(KeyCodec):
+    """The codec of keys that were read without their type, for a reader that knows the type.
+
+    Every key is written in canonical form, so that the reader converts it to an object of the declared type. A reader
+    would not convert a column of plain values.
+    """
+
+    def encode_column(self, keys: Sequence[Any]) -> tuple[int, bytes]:
+        return CANONICAL, _encode([self.encode(key) for key in keys])
+
+
+UNTYPED_KEYS = _CanonicalKeys(None, "keys")
+"""Codec for a reader that does not know the type of the keys. Structures become `StructKey`."""

@@ -1,8 +1,8 @@
-"""Keys of one type as fixed-width numbers, so that thousands are hashed and compared by a few calls into numpy.
+"""Keys of one type as fixed-width numbers, so that a few calls into numpy hash and compare thousands of them.
 
-Text becomes its UTF-8 bytes, filled up with zeros to whole 64-bit words; an integer is one word. Text that holds a zero
-byte, long text and integers beyond 64 bits are not packed, nor are keys of other types: two packed keys of a kind are
-equal exactly if Python's are.
+Text becomes its UTF-8 bytes, padded with zeros to whole 64-bit words. An integer is one word. Text with a zero byte,
+long text, integers beyond 64 bits and keys of other types are not packed. Two packed keys of a kind are equal exactly
+if the Python keys are.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WORD = 8
 LONGEST = 64
-"""Bytes of text; longer keys gain little, for comparing them costs more than finding them."""
+"""Bytes of text. Longer keys gain little, because comparing them takes longer than finding them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class PackedKeys(Sequence[Any]):
 
     Attributes:
         kind: `str` or `int`.
-        words: a row for each key. Never written again.
+        words: one row for each key. It is never changed.
     """
 
     kind: type
@@ -41,7 +41,7 @@ class PackedKeys(Sequence[Any]):
 
     @staticmethod
     def of_column(column: pa.Array) -> PackedKeys | None:
-        """None if there is a key that is not packed.
+        """Pack a column. Return None if a key cannot be packed.
 
         >>> PackedKeys.of_column(pa.array(["a", "sensor_12"])).to_list()
         ['a', 'sensor_12']
@@ -59,7 +59,7 @@ class PackedKeys(Sequence[Any]):
 
     @staticmethod
     def of_list(keys: Sequence[Any]) -> PackedKeys | None:
-        """Of Python objects; as `of_column`."""
+        """Pack Python objects as `of_column` does."""
         kinds = set(map(type, keys))
         try:
             if kinds == {str}:
@@ -67,7 +67,7 @@ class PackedKeys(Sequence[Any]):
             if kinds == {int}:
                 return PackedKeys.of_column(pa.array(keys, pa.int64()))
         except (UnicodeEncodeError, OverflowError):
-            pass  # text that is none, or an integer beyond 64 bits
+            pass  # text that UTF-8 cannot encode, or an integer beyond 64 bits
         return None
 
     def __len__(self) -> int:
@@ -88,7 +88,7 @@ class PackedKeys(Sequence[Any]):
         return iter(self.to_list())
 
     def take(self, places: Rows) -> PackedKeys:
-        """The keys at these places, in this order."""
+        """Return the keys at these places, in this order."""
         return PackedKeys(self.kind, self.words[places])
 
     def to_column(self) -> pa.Array:

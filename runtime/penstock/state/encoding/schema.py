@@ -1,9 +1,14 @@
-"""What a stored value looks like, as JSON, and whether values stored under one description can be read under another.
+"""The description of stored values as JSON, and the compatibility of two descriptions.
 
-The description is part of every snapshot. It says what the encoding depends on and nothing else: names of fields, not
-of classes; defaults only as "may be missing". Compatible are: a field added with a default, a field removed, a number
-widened (int to float or Decimal, float to Decimal), a type that allows more (`int` to `int | None`, another member of an
-Enum), and what Avro and Protobuf say of their own. Everything else would be a guess, and is refused with both descriptions shown.
+The description is part of every snapshot. It contains only facts that affect the encoding: names of fields, but not of
+classes, and defaults only as "may be missing". These changes are compatible:
+
+- a field added with a default, or a field removed
+- a number widened (int to float or Decimal, float to Decimal)
+- a type that allows more values (`int` to `int | None`, another member of an Enum)
+- changes that the rules of Avro and Protobuf allow
+
+All other changes would need a guess. They are refused with an error that shows both descriptions.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import numpy as np
 from msgspec import inspect as mi
 
 from penstock.common.errors import StateSchemaIncompatible
+from penstock.common.type_info.row_change import is_row_change
 from penstock.common.types import Row
 from penstock.state.encoding.key_hash import is_model
 from penstock.state.encoding.messages.avro_evolution import avro_incompatibility
@@ -26,7 +32,7 @@ Schema = dict[str, Any]
 
 ANY: Schema = {"type": "any"}
 CUSTOM_TYPES: tuple[type, ...] = (Row, np.generic, np.ndarray, deque, Counter)
-"""Classes that msgspec does not know and `tagged` does."""
+"""Classes that msgspec does not support but `tagged` does."""
 
 _SIMPLE: dict[type, str] = {
     mi.AnyType: "any",
@@ -50,12 +56,12 @@ _COLLECTIONS: dict[type, str] = {
     mi.SetType: "set",
     mi.FrozenSetType: "frozenset",
 }
-_OF_MESSAGES = {"avro": avro_incompatibility, "protobuf": protobuf_incompatibility}
+_MESSAGE_KINDS = {"avro": avro_incompatibility, "protobuf": protobuf_incompatibility}
 _WIDER = {"int": ("float", "decimal"), "float": ("decimal",)}
 
 
 class UnknownType(TypeError):
-    """An annotation that no value can be encoded by; `annotation` is the innermost one."""
+    """An annotation whose values cannot be encoded. `annotation` is the innermost one."""
 
     def __init__(self, annotation: Any) -> None:
         self.annotation = annotation
@@ -64,11 +70,11 @@ class UnknownType(TypeError):
 
 
 def describe(annotation: Any) -> Schema:
-    """The description of values of that type.
+    """Return the description of values of that type.
 
     Raises:
-        UnknownType: a class without fields or encoding.
-        TypeError: msgspec cannot tell the members of a union apart.
+        UnknownType: a class has no fields and no encoding.
+        TypeError: msgspec cannot distinguish the members of a union.
 
     >>> describe(dict[str, tuple[int, float]])
     {'type': 'dict', 'key': {'type': 'str'}, 'value': {'type': 'tuple', 'of': [{'type': 'int'}, {'type': 'float'}]}}
@@ -89,7 +95,7 @@ def _describe(info: mi.Type, outer: tuple[type, ...]) -> Schema:
     if isinstance(info, mi.DictType):
         return {"type": "dict", "key": _describe(info.key_type, outer), "value": _describe(info.value_type, outer)}
     if isinstance(info, mi.UnionType):
-        return {"type": "union", "of": [_describe(member, outer) for member in info.types]}
+        return _describe_union(info, outer)
     if isinstance(info, mi.EnumType):
         return {"type": "enum", "values": sorted((m.value for m in info.cls), key=str)}
     if isinstance(info, mi.LiteralType):
@@ -99,6 +105,15 @@ def _describe(info: mi.Type, outer: tuple[type, ...]) -> Schema:
     if isinstance(info, mi.CustomType):
         return _describe_custom(info.cls, outer)
     raise UnknownType(getattr(info, "cls", info))
+
+
+def _describe_union(info: mi.UnionType, outer: tuple[type, ...]) -> Schema:
+    """Describe the two forms of a Row, which have the same fields, as a single row."""
+    changes = [member for member in info.types if is_row_change(member)]
+    members = [_describe(member, outer) for member in info.types if member not in changes]
+    if changes:
+        members = [member | {"type": "row"} if member["type"] == "tuple" else member for member in members]
+    return {"type": "union", "of": members} if len(members) > 1 else members[0]
 
 
 def _describe_record(
@@ -142,7 +157,7 @@ def _describe_custom(cls: Any, outer: tuple[type, ...]) -> Schema:
 
 
 def incompatibility(old: Schema, new: Schema, at: str = "the value") -> str:
-    """Why values described by `old` cannot be read as `new`; empty if they can.
+    """Return why values described by `old` cannot be read as `new`; empty if they can.
 
     >>> incompatibility(describe(int), describe(float | None))
     ''
@@ -152,13 +167,15 @@ def incompatibility(old: Schema, new: Schema, at: str = "the value") -> str:
     if old["type"] == "union" or new["type"] == "union":
         return _union_incompatibility(old, new, at)
     kind, now = old["type"], new["type"]
+    if (kind, now) == ("tuple", "row"):  # versions that stored no kinds described rows as tuples
+        kind = now
     if kind != now:
         if now in _WIDER.get(kind, ()) or (now == "any" and kind in {"none", "bool", "int", "float", "str", "bytes"}):
             return ""
         return f"{at} was {kind} and is {now}"
     if kind in {"list", "vartuple", "set", "frozenset"}:
         return incompatibility(old["of"], new["of"], f"an item of {at}")
-    if kind == "tuple":
+    if kind in {"tuple", "row"}:
         if len(old["of"]) != len(new["of"]):
             return f"{at} had {len(old['of'])} items and has {len(new['of'])}"
         reasons = (
@@ -167,7 +184,7 @@ def incompatibility(old: Schema, new: Schema, at: str = "the value") -> str:
         )
         return next(filter(None, reasons), "")
     if kind == "dict":
-        if without_names(old["key"]) != without_names(new["key"]):
+        if not _are_same_keys(without_names(old["key"]), without_names(new["key"])):
             return f"the keys of {at} changed"
         return incompatibility(old["value"], new["value"], f"a value of {at}")
     if kind in {"enum", "literal"}:
@@ -175,9 +192,20 @@ def incompatibility(old: Schema, new: Schema, at: str = "the value") -> str:
         return f"{at} can no longer be {', '.join(map(repr, gone))}" if gone else ""
     if kind == "record":
         return _record_incompatibility(old, new, at)
-    if kind in _OF_MESSAGES:
-        return _OF_MESSAGES[kind](old, new, at)
+    if kind in _MESSAGE_KINDS:
+        return _MESSAGE_KINDS[kind](old, new, at)
     return "" if old.get("name") == new.get("name") else f"{at} was {old['name']} and is {new['name']}"
+
+
+def _are_same_keys(old: Any, new: Any) -> bool:
+    """Return whether the descriptions of keys are equal. Rows were described as tuples before their kinds were stored."""
+    if isinstance(old, dict) and isinstance(new, dict) and (old.get("type"), new.get("type")) == ("tuple", "row"):
+        return len(old["of"]) == len(new["of"]) and all(map(_are_same_keys, old["of"], new["of"]))
+    if isinstance(old, list) and isinstance(new, list):
+        return len(old) == len(new) and all(map(_are_same_keys, old, new))
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old.keys() == new.keys() and all(_are_same_keys(old[name], new[name]) for name in old)
+    return bool(old == new)
 
 
 def _union_incompatibility(old: Schema, new: Schema, at: str) -> str:
@@ -209,9 +237,10 @@ def _record_incompatibility(old: Schema, new: Schema, at: str) -> str:
 
 
 def check_compatible(old: Schema, new: Schema, *, state: str, operator: str) -> None:
-    """
+    """Check that the new schema can read values of the old one.
+
     Raises:
-        StateSchemaIncompatible: shows both schemas and the first difference that matters.
+        StateSchemaIncompatible: the schemas are incompatible. The error shows both and the first relevant difference.
     """
     reason = incompatibility(old, new)
     if reason:
@@ -219,14 +248,14 @@ def check_compatible(old: Schema, new: Schema, *, state: str, operator: str) -> 
             f"state {state!r} cannot be read as the program declares it: {reason}\n"
             f"  in the snapshot: {json.dumps(old)}\n"
             f"  in the program:  {json.dumps(new)}",
-            remedy="give new fields a default and keep the types of old ones; or use a new state name for the new type, "
-            "and move the values over in the function",
+            remedy="give new fields a default, and keep the types of old fields. Or use a new state name for the new type, and copy "
+            "the values in the function",
             operator=operator,
         )
 
 
 def without_names(schema: Any) -> Any:
-    """The description without what does not matter to compatibility: the names of classes.
+    """Return the description without the names of classes, which do not affect compatibility.
 
     >>> import msgspec
     >>> class Old(msgspec.Struct):

@@ -1,7 +1,7 @@
-"""Reading values of an older schema where names alone do not do it: records stored as arrays.
+"""Conversion of values of an older schema if names are not sufficient: records stored as arrays.
 
-NamedTuples and array-like structs are stored by position. When their fields changed, a stored value is decoded without
-types, its arrays are laid out as the new type expects, and the result is encoded again.
+NamedTuples and array-like structs are stored by position. If their fields have changed, a stored value is decoded
+without types. Its arrays are rearranged for the new type, and the result is encoded again.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 from msgspec import NODEFAULT
 from msgspec import inspect as mi
 
+from penstock.common.type_info.row_change import is_row_change
+
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.state.encoding.schema import Schema
 
 
 def needs_adapting(old: Schema, new: Schema) -> bool:
-    """Whether a record stored as an array has other fields, or the same in another order, anywhere inside."""
-    if old["type"] != new["type"]:
+    """Return whether a record stored as an array, at any depth, has other fields or another order of fields."""
+    if old["type"] != new["type"] and (old["type"], new["type"]) != ("tuple", "row"):
         members = [s for s in (old, new) if s["type"] == "union"]
         if not members:
             return False
@@ -27,7 +31,7 @@ def needs_adapting(old: Schema, new: Schema) -> bool:
     kind = old["type"]
     if kind == "union":
         return any(needs_adapting(was, is_) for was in old["of"] for is_ in new["of"])
-    if kind == "tuple":
+    if kind in {"tuple", "row"}:
         return any(map(needs_adapting, old["of"], new["of"]))
     if kind == "dict":
         return needs_adapting(old["value"], new["value"])
@@ -42,14 +46,14 @@ def needs_adapting(old: Schema, new: Schema) -> bool:
 
 
 def has_records_as_keys(schema: Schema) -> bool:
-    """Whether a key of a dictionary, at any depth, is stored as a map, which nothing that decodes without types can take for a key."""
-    if schema["type"] == "dict" and _holds_map(schema["key"]):
+    """Return whether a dictionary, at any depth, has records as keys that are stored as maps. Decoding without types fails on them."""
+    if schema["type"] == "dict" and _contains_map(schema["key"]):
         return True
     return any(map(has_records_as_keys, _parts(schema)))
 
 
-def _holds_map(schema: Schema) -> bool:
-    return schema.get("layout") == "map" or any(map(_holds_map, _parts(schema)))
+def _contains_map(schema: Schema) -> bool:
+    return schema.get("layout") == "map" or schema["type"] == "row" or any(map(_contains_map, _parts(schema)))
 
 
 def _parts(schema: Schema) -> list[Schema]:
@@ -60,12 +64,12 @@ def _parts(schema: Schema) -> list[Schema]:
 
 
 def adapt(raw: Any, old: Schema, info: mi.Type) -> Any:
-    """A value decoded without types, laid out for the new type.
+    """Rearrange a value that was decoded without types for the new type.
 
     Args:
-        raw: as msgpack gives it: lists for arrays, dicts for maps.
-        old: the schema it was stored under.
-        info: the new type, as `msgspec.inspect.type_info` gives it.
+        raw: the decoded msgpack: lists for arrays, dicts for maps.
+        old: schema of the stored value.
+        info: the new type, from `msgspec.inspect.type_info`.
     """
     if isinstance(info, mi.Metadata):
         return adapt(raw, old, info.type)
@@ -83,19 +87,49 @@ def adapt(raw: Any, old: Schema, info: mi.Type) -> Any:
 
 
 def _adapt_member(raw: Any, old: Schema, info: mi.Type) -> Any:
-    """Optional records are adapted; of several kinds of records the one whose shape fits is."""
+    """Adapt a value of a union. If several types are stored as arrays, or as maps, the tag identifies the type of a value."""
     olds = old["of"] if old["type"] == "union" else [old]
     news = info.types if isinstance(info, mi.UnionType) else (info,)
-    layout = "array" if isinstance(raw, list) else "map" if isinstance(raw, dict) else ""
-    records = [was for was in olds if was["type"] == "record" and was["layout"] == layout]
-    for was in records:
-        for now in news:
-            if isinstance(now, mi.NamedTupleType) or (isinstance(now, mi.StructType) and now.array_like):
-                if layout == "array":
-                    return adapt(raw, was, now)
-            elif layout == "map" and isinstance(now, mi.StructType | mi.DataclassType | mi.TypedDictType):
-                return adapt(raw, was, now)
-    return raw
+    if isinstance(raw, dict):
+        rows = [was for was in olds if was["type"] == "row"]
+        if rows:
+            return _adapt_row_change(raw, rows[0], news)
+        was, now = _pair(raw, [was for was in olds if _is_map(was)], [now for now in news if isinstance(now, _MAPS)])
+    elif isinstance(raw, list):
+        arrays = [now for now in news if isinstance(now, _ARRAYS) or getattr(now, "array_like", False)]
+        was, now = _pair(raw, [was for was in olds if _is_array(was)], arrays)
+    else:
+        return raw
+    return raw if was is None or now is None else adapt(raw, was, now)
+
+
+def _adapt_row_change(raw: dict[Any, Any], old: Schema, news: Iterable[mi.Type]) -> Any:
+    """Adapt a Row that is not of kind INSERT. Its map has the kind and the fields."""
+    (change,) = (now for now in news if is_row_change(now))
+    assert isinstance(change, mi.StructType)
+    (fields,) = (field for field in change.fields if field.name == "fields")
+    return raw | {fields.encode_name: adapt(raw[fields.encode_name], old, fields.type)}
+
+
+_MAPS = (mi.DictType, mi.StructType, mi.DataclassType, mi.TypedDictType)
+_ARRAYS = (mi.CollectionType, mi.TupleType, mi.NamedTupleType)
+
+
+def _is_map(schema: Schema) -> bool:
+    return schema["type"] == "dict" or schema.get("layout") == "map"
+
+
+def _is_array(schema: Schema) -> bool:
+    return schema["type"] in {"list", "vartuple", "set", "frozenset", "tuple", "row"} or schema.get("layout") == "array"
+
+
+def _pair(raw: Any, olds: list[Schema], news: list[Any]) -> tuple[Schema | None, mi.Type | None]:
+    """Return the old and the new type of the value, or None for both if no new type fits."""
+    for now in news:
+        tag = getattr(now, "tag", None)
+        if tag is None or tag == (raw.get(now.tag_field) if isinstance(raw, dict) else raw[0]):
+            return next((was for was in olds if was.get("tag") == tag), None), now
+    return None, None
 
 
 def _adapt_record(

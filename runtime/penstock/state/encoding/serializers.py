@@ -1,13 +1,13 @@
-"""How values of a state become bytes: msgpack through msgspec, never pickle.
+"""The codecs of state values. They use msgpack through msgspec, and never pickle.
 
 A `Codec` serves one state. It encodes single values (the RocksDB backend) and whole columns of them (the hashmap
-backend's files): one call into C per thousands of values is what keeps a checkpoint short. A column's first step is
-`freeze`, done while processing stands still: what can change later is encoded at once, what cannot (numbers, strings,
-tuples of them) is only referred to and encoded by the upload thread.
+backend's files). One call into C for thousands of values keeps a checkpoint short. The first step for a column is
+`freeze`, which runs while processing is stopped. It encodes mutable values immediately. It only keeps references to
+immutable values (numbers, strings, tuples of them), which the upload thread encodes.
 
-Without a declared type (`None` or `Any`) values may be anything `tagged` knows and come back with the same types; with
-one, values are checked: what would not come back as declared is refused when it is stored or snapshotted, not found
-out at a restore. Values of an Avro schema and Protobuf's messages are bytes of those formats within it (`messages`).
+Without a declared type (`None` or `Any`), values of all types that `tagged` supports keep their type. Values of a
+declared type are checked. A value that would not have the declared type after a restore is refused when it is stored or
+snapshotted. Values of an Avro schema and Protobuf messages are bytes of these formats inside msgpack (`messages`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,18 @@ from __future__ import annotations
 import types
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from penstock.common.type_info.composite_types import (
+    BasicArrayTypeInfo,
+    ExternalTypeInfo,
+    ListTypeInfo,
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    PrimitiveArrayTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+)
 from penstock.common.type_info.message_types import AvroTypeInfo, is_message_class
+from penstock.common.type_info.row_change import stored_row
 from penstock.common.type_info.type_information import TypeInformation
 from penstock.state.encoding.any_codec import AnyCodec, ScalarCodec
 from penstock.state.encoding.messages.codecs import AvroCodec, ProtobufCodec
@@ -27,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def codec_for(type_info: Any, *, state: str, operator: str = "") -> Codec:
-    """The codec of a state's values.
+    """Return the codec of a state's values.
 
     Args:
         type_info: type information, a Python annotation, or None for any builtin value.
@@ -44,7 +55,7 @@ def codec_for(type_info: Any, *, state: str, operator: str = "") -> Codec:
     conversion: TypeInformation | None = None
     annotation = type_info
     if isinstance(type_info, TypeInformation):
-        annotation = _with_nones(type_info.python_type)
+        annotation = _stored_form(type_info)
         conversion = None if type_info.is_storable else type_info
     if annotation is None or annotation is Any or annotation is object:
         return AnyCodec(state, operator)
@@ -55,14 +66,36 @@ def codec_for(type_info: Any, *, state: str, operator: str = "") -> Codec:
     return TypedCodec(annotation, state, operator, conversion=conversion)
 
 
-def _with_nones(annotation: Any) -> Any:
-    """None is a value of every part of a Flink type, which the annotation of its type information does not say."""
+def _stored_form(type_info: TypeInformation, *, nones: bool = True) -> Any:
+    """Return the annotation of the result of `to_storable` for a type that contains a Row.
+
+    Args:
+        nones: whether parts of a value may be None; the parts of keys may not.
+    """
+    if isinstance(type_info, ExternalTypeInfo):
+        return _stored_form(type_info.inner, nones=nones)
+    if type_info.is_storable:
+        return _with_optional_parts(type_info.python_type) if nones else type_info.python_type
+    if isinstance(type_info, MapTypeInfo):
+        key, value = _stored_form(type_info.key_type, nones=False), _stored_form(type_info.value_type, nones=nones)
+        return types.GenericAlias(dict, (key, value | None if nones else value))
+    if isinstance(type_info, RowTypeInfo | TupleTypeInfo):
+        fields = [_stored_form(field, nones=nones) for field in type_info.get_field_types()]
+        form = types.GenericAlias(tuple, tuple(field | None if nones else field for field in fields))
+        return stored_row(form) if isinstance(type_info, RowTypeInfo) else form
+    assert isinstance(type_info, ListTypeInfo | BasicArrayTypeInfo | ObjectArrayTypeInfo | PrimitiveArrayTypeInfo)
+    element = _stored_form(type_info.element_type, nones=nones)
+    return types.GenericAlias(list, (element | None if nones else element,))
+
+
+def _with_optional_parts(annotation: Any) -> Any:
+    """Return the annotation with None allowed in every part. A Flink type allows that, but its annotation does not."""
     origin = get_origin(annotation)
     if origin in (list, tuple):
         return types.GenericAlias(
-            origin, tuple(part if part is ... else _with_nones(part) | None for part in get_args(annotation))
+            origin, tuple(part if part is ... else _with_optional_parts(part) | None for part in get_args(annotation))
         )
     if origin is dict:
         key, value = get_args(annotation)
-        return types.GenericAlias(dict, (key, _with_nones(value) | None))
+        return types.GenericAlias(dict, (key, _with_optional_parts(value) | None))
     return annotation

@@ -1,12 +1,12 @@
-"""Any builtin value as msgpack, such that it comes back equal and of the same type.
+"""Any builtin value as msgpack. Decoding returns an equal value of the same type.
 
-msgpack knows None, booleans, 64-bit integers, floats, strings, bytes, arrays and maps. What Python has beyond that is
-written as an extension: a code and a payload. `tag` replaces such values inside a value by their extensions, `untag`
-is the `ext_hook` that turns extensions into values again. Codes and payloads are a storage format: they are never
-changed, only added to.
+msgpack supports None, booleans, 64-bit integers, floats, strings, bytes, arrays and maps. Other Python values are
+written as an extension: a code and a payload. `tag` replaces such values inside a value by their extensions, and
+`untag` is the `ext_hook` that converts extensions to values. Codes and payloads are a storage format. They never
+change, and new ones may be added.
 
-Types are matched exactly: a subclass of a builtin is not written as the builtin. Aware datetimes keep their zone, if it is a
-`ZoneInfo` or a fixed offset.
+Types must match exactly: a subclass of a builtin is not written as the builtin. Aware datetimes keep their zone if it
+is a `ZoneInfo` or a fixed offset.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DICT, NDARRAY, ROW, OFFSET_DATETIME, BYTEARRAY, MODEL, STRUCT_KEY, DEQUE, COUNTE
 NUMPY_SCALAR, ZONED_DATETIME, DEFAULT_DICT, ORDERED_DICT = range(20, 24)
 
 SCALARS = frozenset({str, int, float, bool, bytes, type(None)})
-"""Types that msgpack carries as they are (an int only within 64 bits) and that nobody can change in place."""
+"""Immutable types that msgpack encodes directly (an int only within 64 bits)."""
 
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
 _EPOCH = datetime(1970, 1, 1)
@@ -45,7 +45,7 @@ _INT32 = struct.Struct("<i")
 
 
 class Unencodable(TypeError):
-    """A value that has no builtin encoding; `value` is the innermost one. Callers turn it into a `StateTypeError`."""
+    """An error of a value without a builtin encoding. `value` is the innermost one. Callers convert the error to a `StateTypeError`."""
 
     def __init__(self, value: Any, why: str = "") -> None:
         self.value = value
@@ -54,13 +54,13 @@ class Unencodable(TypeError):
 
 
 class StructKey(tuple[Any, ...]):
-    """Names and values of a structured key, in turn, as long as its class is not known."""
+    """Alternating names and values of a structured key whose class is not known."""
 
     __slots__ = ()
 
 
 def type_name(cls: type) -> str:
-    """`module.Class`, without the module for builtins."""
+    """Return `module.Class`, without the module for builtins."""
     return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
 
 
@@ -75,7 +75,7 @@ def pack(value: Any) -> bytes:
     """Encode any builtin value.
 
     Raises:
-        Unencodable: it holds an object that is no builtin value.
+        Unencodable: the value holds an object that is not a builtin value.
 
     >>> unpack(pack({("a", 1): {1, 2}, "when": date(2026, 1, 1)})) == {("a", 1): {1, 2}, "when": date(2026, 1, 1)}
     True
@@ -84,7 +84,7 @@ def pack(value: Any) -> bytes:
 
 
 def tag(value: Any) -> Any:
-    """The value with everything msgpack does not know replaced by extensions; the value itself if there is nothing."""
+    """Return the value with extensions for all parts that msgpack does not support; the value itself if there are none."""
     kind = type(value)
     if kind in SCALARS:
         if kind is int and not INT_MIN <= value <= INT_MAX:
@@ -112,7 +112,7 @@ _FACTORIES: dict[str, Callable[[], Any] | None] = {
     cls.__name__: cls
     for cls in (int, float, bool, str, bytes, list, tuple, dict, set, frozenset, Decimal, deque, Counter, OrderedDict)
 } | {"": None}
-"""What a `defaultdict` may make its values with, by name."""
+"""Supported factories of a `defaultdict`, by name."""
 _FACTORY_NAMES = {factory: name for name, factory in _FACTORIES.items()}
 
 
@@ -175,7 +175,7 @@ def _tag_numpy_scalar(value: np.generic) -> Ext:
         raise Unencodable(value, "store what its .item() gives")
     if isinstance(value, str | bytes):
         return Ext(NUMPY_SCALAR, _encode([dtype.kind, value.item()]))
-    name = dtype.str if np.dtype(dtype.str).type is type(value) else dtype.char  # two C types may be as wide
+    name = dtype.str if np.dtype(dtype.str).type is type(value) else dtype.char  # two C types may have the same width
     return Ext(NUMPY_SCALAR, _encode([name, value.tobytes()]))
 
 
@@ -211,7 +211,7 @@ def _tag_other(value: Any) -> Any:
 
 
 def plain_scalar(value: Any) -> Any:
-    """The number or text of Python's that a numpy scalar equals; anything else as it is.
+    """Return the Python number or text that equals a numpy scalar. Return any other value unchanged.
 
     >>> plain_scalar(np.float32(0.5)), plain_scalar("a")
     (0.5, 'a')
@@ -222,7 +222,7 @@ def plain_scalar(value: Any) -> Any:
 
 
 def untag(code: int, data: memoryview) -> Any:
-    """`ext_hook` of every decoder of state: the value of an extension."""
+    """Return the value of an extension. This is the `ext_hook` of every decoder of state."""
     reader = _READERS.get(code)
     if reader is None:
         raise ValueError(f"unknown extension {code}: written by a newer version")
@@ -230,7 +230,7 @@ def untag(code: int, data: memoryview) -> Any:
 
 
 unpack = msgspec.msgpack.Decoder(ext_hook=untag).decode
-"""The value that `pack` encoded."""
+"""Returns the value that `pack` encoded."""
 _unpack_list = msgspec.msgpack.Decoder(list, ext_hook=untag).decode
 _unpack_tuple = msgspec.msgpack.Decoder(tuple, ext_hook=untag).decode
 _unpack_set = msgspec.msgpack.Decoder(set, ext_hook=untag).decode

@@ -13,6 +13,7 @@ from msgspec import inspect as mi
 from msgspec.msgpack import Decoder, Encoder, Ext
 
 from penstock.common.errors import StateSchemaIncompatible, StateTypeError
+from penstock.common.type_info.row_change import RowChange
 from penstock.state.encoding import schema_adaptation as adapt
 from penstock.state.encoding.codec import NATIVE, Codec, are_frozen, join_column, split_column
 from penstock.state.encoding.key_hash import is_model
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class TypedCodec(Codec):
-    """A declared type: msgspec encodes and checks it."""
+    """The codec of a declared type. msgspec encodes and checks its values."""
 
     def __init__(
         self, annotation: Any, state: str, operator: str, *, conversion: TypeInformation | None = None
@@ -49,7 +50,7 @@ class TypedCodec(Codec):
         except (TypeError, NameError) as error:
             raise StateTypeError(
                 f"state {state!r} is declared with a type that cannot be encoded: {annotation!r}: {error}",
-                remedy="write a type whose values can be told apart, for example one dataclass or None",
+                remedy="use a type whose values can be distinguished, for example one dataclass or None",
                 operator=operator,
             ) from None
         self._encode = Encoder(enc_hook=_enc_hook).encode
@@ -86,10 +87,11 @@ class TypedCodec(Codec):
             raise self._type_error(value, str(error)) from None
 
     def _type_error(self, value: Any, why: str) -> StateTypeError:
-        name = getattr(self._annotation, "__name__", None) if isinstance(self._annotation, type) else None
+        declared = self._annotation if self._conversion is None else self._conversion.python_type
+        name = getattr(declared, "__name__", None) if isinstance(declared, type) else None
         return self.error(
             value,
-            f"it is declared as {name or self._annotation} and {why}",
+            f"it is declared as {name or declared} and {why}",
             "store values of the declared type, or declare what the state really holds",
         )
 
@@ -104,7 +106,7 @@ class TypedCodec(Codec):
         return [Raw(encode(value)) for value in values]
 
     def encode_column(self, frozen: Sequence[Any]) -> tuple[int, bytes]:
-        """Decodes what it encoded: a value that would not come back must fail this checkpoint, not a restore."""
+        """Encode, and decode the result. A value that cannot be restored must fail this checkpoint, not a restore."""
         classes = self._classes
         if self._is_immutable and classes is not None and not classes.issuperset(map(type, frozen)):
             return join_column([self._encode_frozen(value) for value in frozen])
@@ -134,21 +136,21 @@ class TypedCodec(Codec):
 
 
 _decode_raw = Decoder(ext_hook=lambda code, data: TaggedKey(Ext(code, bytes(data)))).decode
-"""Without types. An extension may be a key, and is written again as it was."""
+"""Decodes without types. An extension may be a key, and is written again unchanged."""
 
 
 class _AdaptingCodec(TypedCodec):
-    """Decodes records stored as arrays under an older schema."""
+    """A codec that decodes records stored as arrays with an older schema."""
 
     def __init__(self, target: TypedCodec, old: Schema) -> None:
         super().__init__(target._annotation, target.state, target.operator, conversion=target._conversion)
         self._old = old
         if adapt.has_records_as_keys(old):
             raise StateSchemaIncompatible(
-                f"state {self.state!r} cannot be read as the program declares it: the fields of a NamedTuple or array-like struct changed, and "
-                "the value also holds a dictionary whose keys are dataclasses or structs",
-                remedy="keep the fields as they were, in their order, and add new ones at the end of another class; or use a new state name "
-                "for the new type, and move the values over in the function",
+                f"state {self.state!r} cannot be read as the program declares it: the fields of a NamedTuple or array-like struct "
+                "changed. Its value also has a dictionary with dataclasses or structs as keys",
+                remedy="keep the fields and their order, and add new fields at the end of another class. Or use a new state name for "
+                "the new type, and copy the values in the function",
                 operator=self.operator,
             )
 
@@ -160,7 +162,7 @@ class _AdaptingCodec(TypedCodec):
 
 
 def _classes(annotation: Any) -> frozenset[type] | None:
-    """The classes a value may have; None: not known."""
+    """Return the possible classes of a value; None: not known."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         parts = [_classes(part) for part in get_args(annotation)]
@@ -168,6 +170,8 @@ def _classes(annotation: Any) -> frozenset[type] | None:
     cls = origin or annotation
     if cls is None:
         return frozenset({type(None)})
+    if isinstance(cls, type) and issubclass(cls, RowChange):
+        return frozenset({RowChange})
     if not isinstance(cls, type) or getattr(cls, "__total__", None) is not None:
         return None
     return frozenset({cls, int}) if cls is float else frozenset({cls})
@@ -192,10 +196,10 @@ _IMMUTABLE = (
 
 
 def is_immutable(info: mi.Type, outer: tuple[Any, ...] = ()) -> bool:
-    """Whether nothing in a value of that type can change.
+    """Return whether values of that type are immutable in all parts.
 
     Args:
-        outer: classes around it, for types that contain themselves.
+        outer: enclosing classes, for types that contain themselves.
 
     >>> is_immutable(mi.type_info(tuple[str, float | None])), is_immutable(mi.type_info(tuple[list[int], int]))
     (True, False)
@@ -224,7 +228,7 @@ def is_immutable(info: mi.Type, outer: tuple[Any, ...] = ()) -> bool:
 
 
 def _is_substitute(value: Any) -> bool:
-    """A numpy scalar stands for a Python number."""
+    """Return whether the value is a numpy scalar, which stands for a Python number."""
     return type(value).__module__ == "numpy"
 
 
@@ -237,23 +241,23 @@ def _enc_hook(value: Any) -> Any:
 
 
 def _dumped(model: Any) -> dict[str, Any]:
-    """What a model holds. What stands at an `Any` stays itself: pydantic would make a dict of a record there."""
+    """Return the content of a model. A value of type `Any` is unchanged, because pydantic would convert a record to a dict."""
     dumped: dict[str, Any] = _plain(model.model_dump(round_trip=True))
     for name, field in type(model).model_fields.items():
         part = getattr(model, name)
-        if _holds_any(field.annotation):
+        if _contains_any(field.annotation):
             dumped[name] = part
         elif is_model(type(part)):
             dumped[name] = _dumped(part)
     return dumped | (model.model_extra or {})
 
 
-def _holds_any(annotation: Any) -> bool:
-    return annotation is Any or annotation is object or any(map(_holds_any, get_args(annotation)))
+def _contains_any(annotation: Any) -> bool:
+    return annotation is Any or annotation is object or any(map(_contains_any, get_args(annotation)))
 
 
 def _plain(value: Any) -> Any:
-    """What a model holds, without enum members: pydantic makes them again from their values."""
+    """Return the content of a model with values instead of enum members. pydantic creates the members from their values."""
     kind = type(value)
     if kind in (list, tuple, set, frozenset):
         return kind(map(_plain, value))

@@ -1,9 +1,9 @@
-"""Values of a declared type that holds `Any` or a datetime somewhere: `dict[str, Any]`, a dataclass with a bare `list` field.
+"""Preparation of values whose declared type contains `Any` or a datetime: `dict[str, Any]`, a dataclass with a bare `list` field.
 
-msgspec writes the declared parts by itself, but at an `Any` it would write a tuple as an array and read it as a list, and
-it writes an aware datetime as a moment and reads it in UTC, and a Decimal, a UUID or an enum member as text or number. `compile_tagger`
-makes a function that replaces what lies at such places, keys of dictionaries among them, by what comes back, and leaves everything else
-to msgspec.
+msgspec writes the declared parts itself. An `Any` would lose types. A tuple would become a list, and an aware datetime
+would be read in UTC. A Decimal, a UUID or an enum member would become text or a number. `compile_tagger` creates a
+function that replaces such values, including keys of dictionaries, by extensions that keep the type. msgspec writes all
+other values.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import Any
 
 from msgspec import inspect as mi
 
+from penstock.common.type_info.row_change import RowChange, is_row_change
 from penstock.state.encoding.tagged import Unencodable, tag, type_name
 
 Tagger = Callable[[Any], Any]
 
 
 def compile_tagger(info: mi.Type) -> Tagger | None:
-    """None: the type holds neither, values need no preparation.
+    """Return the tagger; None if the type contains neither and values need no preparation.
 
     >>> tagger = compile_tagger(mi.type_info(dict[str, Any]))
     >>> type(tagger({"a": (1, 2)})["a"]).__name__
@@ -57,7 +58,7 @@ def _compile(info: mi.Type, outer: tuple[type, ...]) -> Tagger | None:
 
 
 class TaggedKey:
-    """Stands for a key whose replacement has no hash; whoever encodes writes what it holds (`tagged`)."""
+    """A wrapper of a key whose replacement has no hash. The encoder writes its content (`tagged`)."""
 
     __slots__ = ("tagged",)
 
@@ -78,7 +79,7 @@ def _compile_dict(of_key: Tagger | None, of_value: Tagger | None) -> Tagger | No
 
 
 def _with_offset(value: Any) -> Any:
-    """Text keeps the offset; what is no datetime is for msgspec to refuse."""
+    """Return the text of a datetime, which keeps the offset. msgspec refuses values that are not datetimes."""
     if type(value) is not datetime or value.tzinfo is None:
         return value
     if type(value.tzinfo) is not timezone:
@@ -100,12 +101,27 @@ def _unchanged(value: Any) -> Any:
 
 
 def _compile_optional(info: mi.UnionType, outer: tuple[type, ...]) -> Tagger | None:
-    """Of `X | None` X decides; of other unions msgspec's own encoding is taken, but for datetimes."""
-    members = [member for member in info.types if not isinstance(member, mi.NoneType)]
+    """Return the tagger of X for `X | None` and for both forms of a Row. Other unions need none, except for datetimes."""
+    members = [member for member in info.types if not isinstance(member, mi.NoneType) and not is_row_change(member)]
     if len(members) != 1:
         return _with_offset if any(isinstance(member, mi.DateTimeType) for member in members) else None
     tagger = _compile(members[0], outer)
-    return None if tagger is None else lambda value: None if value is None else tagger(value)
+    if tagger is None:
+        return None
+    if any(map(is_row_change, info.types)):
+        return _row_tagger(tagger)
+    return lambda value: None if value is None else tagger(value)
+
+
+def _row_tagger(tag_fields: Tagger) -> Tagger:
+    """Return the function that prepares Rows in either stored form."""
+
+    def tag_row(row: Any) -> Any:
+        if type(row) is tuple:
+            return tag_fields(row)
+        return RowChange(row.kind, tag_fields(row.fields)) if type(row) is RowChange else row
+
+    return tag_row
 
 
 def _compile_record(

@@ -1,1 +1,1 @@
-"""The hashmap backend: state as Python objects in tables, snapshots of what changed."""
+"""The hashmap backend: state as Python objects in tables, and snapshots of the changes."""

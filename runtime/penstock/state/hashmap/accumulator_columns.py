@@ -1,7 +1,7 @@
 """Accumulators of one namespace as columns: one row for each key, a numpy array for each number of an accumulator.
 
-A batch finds the rows of its keys, reads the numbers of these rows and writes them back, with no Python object for any
-key or accumulator.
+For a batch, the operator finds the rows of its keys, reads the numbers of these rows and writes them back. No Python
+object is created for any key or accumulator.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Places(NamedTuple):
-    """Keys and their rows; -1: the key is new."""
+    """Keys and their rows; -1 for a new key."""
 
     keys: PackedKeys
     rows: Rows
 
 
 class AccumulatorColumns:
-    """See the module. `shape`: what the columns mean."""
+    """The columns of one namespace. `shape`: the meaning of the columns."""
 
     def __init__(self, shape: AccumulatorShape) -> None:
         self.shape = shape
@@ -40,21 +40,21 @@ class AccumulatorColumns:
         return self._index.size
 
     def keys(self) -> PackedKeys:
-        """All, in the order in which they came."""
+        """Return all keys in the order of their arrival."""
         return self._index.keys()
 
     def accumulators(self) -> list[object]:
-        """Of every key, in the order of `keys`."""
+        """Return the accumulators of all keys, in the order of `keys`."""
         return self.shape.accumulators([column[: len(self)] for column in self._columns])
 
     def find(self, keys: PackedKeys | None) -> Places | None:
-        """None: not all keys are of the kind of those that are there."""
+        """Return the rows of the keys, or None if the keys do not have the kind of the existing ones."""
         if keys is None or not self._index.accepts(keys):
             return None
         return Places(keys, self._index.find(keys))
 
     def read(self, places: Places) -> list[Column]:
-        """The numbers of every key; of a new one those of a fresh accumulator."""
+        """Return the numbers of every key. A new key has the numbers of an empty accumulator."""
         columns = [column[places.rows] for column in self._columns]
         new = np.flatnonzero(places.rows < 0)
         if len(new):
@@ -63,7 +63,7 @@ class AccumulatorColumns:
         return columns
 
     def write(self, places: Places, columns: Sequence[Column]) -> None:
-        """Keep these numbers; new keys, which must be distinct, get a row."""
+        """Store these numbers. New keys, which must be distinct, get a row."""
         rows = places.rows
         new = np.flatnonzero(rows < 0)
         if len(new):
@@ -83,20 +83,20 @@ class AccumulatorColumns:
         self._changed = np.concatenate((self._changed, np.zeros(more, np.bool_)))
 
     def mark(self, rows: Rows) -> None:
-        """These rows count as changed."""
+        """Mark these rows as changed."""
         self._changed[rows] = True
 
     def change_count(self) -> int:
         return int(np.count_nonzero(self._changed))
 
     def take_changed(self) -> Places:
-        """What changed since the last call."""
+        """Return the changes since the last call."""
         rows = np.flatnonzero(self._changed)
         self._changed[rows] = False
         return Places(self.keys().take(rows), rows)
 
     def frozen(self, places: Places) -> ColumnRows:
-        """What there is at these places now."""
+        """Return the current content of these places."""
         return ColumnRows(places.keys, self.shape, [column[places.rows] for column in self._columns])
 
     def frozen_all(self) -> ColumnRows:

@@ -1,12 +1,12 @@
-"""Accumulators either as objects in a dictionary or, while an operator asks for that, as columns.
+"""Accumulators as objects in a dictionary or, while an operator requests that, as columns.
 
-The two never mix. A table becomes columns when `columns` is called for many keys and every key and accumulator fits them.
-It becomes objects again as soon as anyone asks for `root` or `spaces`: an operator for records that did not come as
-columns, or for a number beyond 64 bits. Both take some time for every key, so a table that went back stays objects until
-as many keys as it has several times over were asked for as columns, longer each time.
+A table never has both. It becomes columns when `columns` is called for many keys, if every key and accumulator fits. It
+becomes objects again at the first use of `root` or `spaces`. Records that did not arrive as columns, or a number beyond
+64 bits, cause such a use. Both conversions take time for every key. After a conversion to objects, the table therefore
+waits until columns were requested for several times its number of keys. The wait grows each time.
 
-What is noted for a snapshot is moved along: a row that changed becomes a mark of its key, and the other way round. What a
-snapshot or a round holds on to are keys, not rows, so it does not matter what the table has become meanwhile.
+Changes recorded for a snapshot are converted, too: a changed row becomes a mark of its key, and the reverse. Snapshots
+and rounds refer to keys and not to rows, so a conversion does not affect them.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from penstock.state.snapshot_format.rows import FrozenRows
 
 _FEW = 256
-"""For fewer keys at once a dictionary is faster."""
+"""Number of keys per request below which a dictionary is faster."""
 _PATIENCE = 4
-"""How many times its number of keys a table waits before it becomes columns again."""
+"""Factor of the wait: a table waits for requests of this many times its number of keys before it becomes columns again."""
 
 
 class ColumnChanges(Changes):
-    """`changed`: keys that changed while the table was columns; its rows hold until the table changes again."""
+    """Changes of a table. `changed`: keys that changed while the table was columns. Its rows are valid until the next change."""
 
     __slots__ = ("changed",)
 
@@ -47,7 +47,7 @@ class ColumnChanges(Changes):
 
 
 class AccumulatorTable(ValueTable):
-    """See the module."""
+    """The accumulators of one state. The module's docstring describes it."""
 
     def __init__(self, name: str, codec: Codec, map_keys: KeyCodec | None = None) -> None:
         self._columns: AccumulatorColumns | None = None
@@ -76,10 +76,10 @@ class AccumulatorTable(ValueTable):
     # --- objects and columns --------------------------------------------------------------------------------------
 
     def columns(self, shape: AccumulatorShape, count: int) -> AccumulatorColumns | None:
-        """The accumulators of the namespace None, until anyone asks for objects; None: they stay objects for now.
+        """Return the accumulators of the namespace None as columns, valid until a use of objects. None: they remain objects for now.
 
         Args:
-            count: how many keys it is asked for.
+            count: number of keys of the request.
         """
         if self._columns is None or self._columns.shape != shape:
             self._become_objects()
@@ -89,14 +89,14 @@ class AccumulatorTable(ValueTable):
         return self._columns
 
     def keep_objects(self) -> None:
-        """From now on and for ever: someone holds on to the dictionary."""
+        """Keep the accumulators as objects permanently, because a caller holds a reference to the dictionary."""
         self._become_objects()
         self._wait = math.inf
 
     def _become_columns(self, shape: AccumulatorShape) -> None:
         columns = AccumulatorColumns(shape)
         if len(self._spaces) > 1 or (self._root and not _fill(columns, self._root)):
-            self._be_patient()
+            self._raise_patience()
             return
         changed = [*self._root_marks, *self._touched.pop(None, ())]
         self._root.clear()
@@ -114,9 +114,9 @@ class AccumulatorTable(ValueTable):
         self._root.update(zip(columns.keys(), columns.accumulators(), strict=True))
         if self.tracking:
             self._mark_present(columns.take_changed().keys.to_list(), None)
-        self._be_patient()
+        self._raise_patience()
 
-    def _be_patient(self) -> None:
+    def _raise_patience(self) -> None:
         self._patience = max(2 * self._patience, _PATIENCE * len(self._root))
         self._wait = max(self._wait, self._patience)
 
@@ -136,8 +136,8 @@ class AccumulatorTable(ValueTable):
         changed = self._columns.take_changed()
         return ColumnChanges(super().take_changes(), changed)
 
-    def put_back(self, changes: Changes) -> None:
-        super().put_back(changes)
+    def restore_changes(self, changes: Changes) -> None:
+        super().restore_changes(changes)
         if isinstance(changes, ColumnChanges):
             self._mark_present(changes.changed.keys, None)
 
@@ -155,7 +155,7 @@ class AccumulatorTable(ValueTable):
             self._gaps.add(None)
 
     def _places(self, keys: Collection[Any]) -> Places | None:
-        """Where these keys are in the columns; None: they are objects, now if not before."""
+        """Return the places of these keys in the columns. None: the accumulators are objects, or were converted to objects now."""
         if self._columns is None:
             return None
         places = self._columns.find(keys if isinstance(keys, PackedKeys) else PackedKeys.of_list(list(keys)))
@@ -175,8 +175,8 @@ class AccumulatorTable(ValueTable):
         places = self._places(keys) if keys and namespaces is None else None
         if places is None or self._columns is None:
             return super().freeze_keys(list(keys), namespaces)
-        there = np.flatnonzero(places.rows >= 0)
-        return [self._columns.frozen(Places(places.keys.take(there), places.rows[there]))]
+        present = np.flatnonzero(places.rows >= 0)
+        return [self._columns.frozen(Places(places.keys.take(present), places.rows[present]))]
 
     def freeze_all(self) -> Sequence[FrozenRows]:
         return super().freeze_all() if self._columns is None else [self._columns.frozen_all()]
@@ -196,7 +196,7 @@ class AccumulatorTable(ValueTable):
 
 
 def _fill(columns: AccumulatorColumns, root: Space) -> bool:
-    """Whether these accumulators are columns now; False: not all of them fit."""
+    """Store the accumulators in the columns. Return False if not all of them fit."""
     places = columns.find(PackedKeys.of_list(list(root)))
     values = columns.shape.columns(list(root.values()))
     if places is None or values is None:

@@ -1,10 +1,11 @@
 """The hashmap backend: state as Python objects in dictionaries of the worker process.
 
-Access costs a few dictionary operations; accumulators that are read and written by the batch may be numpy columns instead
-(`accumulator_table`). A snapshot freezes what changed (`tables`, `codec.Codec.freeze`), the upload encodes and writes it
-(`hashmap_snapshot`); which files a checkpoint consists of is decided in `chain`, whose head is the essay to read first. A
-restore reads segments (`segment`, `restoring`) and decodes a state when it is registered, because only then its type is
-known; a state nobody registers is carried along undecoded.
+An access takes a few dictionary operations. Accumulators that are read and written in batches may be numpy columns
+instead (`accumulator_table`). A snapshot freezes the changes (`tables`, `codec.Codec.freeze`), and the upload encodes
+and writes them (`snapshot`). `segment_chain` decides which files a checkpoint consists of; read its docstring first.
+
+A restore reads segments (`segment`, `reading`) and decodes a state when it is registered, because its type is not known
+before. The bytes of a state that is never registered are kept and not decoded.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import StateSchemaIncompatible
+from penstock.state.decoding import decoding
 from penstock.state.encoding.keys import KeyCodec
 from penstock.state.encoding.schema import ANY, incompatibility
 from penstock.state.folding_handles import FoldingAggregatingState, FoldingReducingState
@@ -22,12 +24,14 @@ from penstock.state.hashmap.collection_tables import ListTable, MapTable
 from penstock.state.hashmap.handles import HashMapRawTable, HashMapValueState
 from penstock.state.hashmap.peek import peek_table
 from penstock.state.hashmap.reading import apply_block, chain_files, handles_for_range, without_collection
+from penstock.state.hashmap.row_handles import RowListState, RowMapState, RowValueState, row_conversion
 from penstock.state.hashmap.segment_chain import Chain, StateFile, plan
 from penstock.state.hashmap.slices import Round
 from penstock.state.hashmap.snapshot import BACKEND, Attempt, FrozenState, Ownership
 from penstock.state.hashmap.sweeper import TableSweeper
 from penstock.state.hashmap.table import Table
 from penstock.state.hashmap.tables import CellTable, ValueTable
+from penstock.state.owners import OPERATOR
 from penstock.state.registry import Registration, key_schema
 from penstock.state.restoring import stored_blocks
 from penstock.state.snapshot_format.segment import StateInfo
@@ -37,10 +41,13 @@ from penstock.state.ttl.handles import TtlListState, TtlMapState, TtlValueState
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.state.backend import KeyContext, KeyGroupRange, SnapshotUpload, StateFileReader
+    from penstock.state.backend import SnapshotUpload
     from penstock.state.descriptors import State, StateDescriptor
     from penstock.state.encoding.codec import Codec
-    from penstock.state.peek import Peeked
+    from penstock.state.files import StateFileReader
+    from penstock.state.key_context import KeyContext
+    from penstock.state.key_groups import KeyGroupRange
+    from penstock.state.peek.stored import Peeked
     from penstock.state.snapshot_format.rows import FrozenRows
     from penstock.state.snapshot_format.segment import StoredBlock
     from penstock.state.ttl.expiry import Clock
@@ -52,9 +59,9 @@ class HashMapStateBackend:
     """`backend.KeyedStateBackend` of Python objects.
 
     Args:
-        key_group_range: the groups this subtask owns.
-        key_type: type of the keys, needed where keys are structures (dataclasses, NamedTuples, Enums).
-        operator_name: for error messages.
+        key_group_range: key groups that this subtask owns.
+        key_type: type of the keys. It is needed if keys are structures (dataclasses, NamedTuples, Enums).
+        operator_name: name for error messages.
     """
 
     def __init__(
@@ -73,7 +80,7 @@ class HashMapStateBackend:
         self.clock = clock
         self.operator_name = operator_name
         self.queryable: dict[str, str] = {}
-        keys = KeyCodec(key_type, "keys", operator_name)
+        keys = key_context.keys = KeyCodec(key_type, "keys", operator_name)
         self.event_time_timers = TimerTable(TIMER_TABLES[0], operator_name, keys)
         self.processing_time_timers = TimerTable(TIMER_TABLES[1], operator_name, keys)
         self._owner = Ownership(key_group_range, max_parallelism, keys, key_schema(key_type, operator=operator_name))
@@ -86,38 +93,43 @@ class HashMapStateBackend:
 
     # --- states -------------------------------------------------------------------------------------------------------
 
-    def get_state(self, descriptor: StateDescriptor) -> State:
-        registration, table = self._register(descriptor)
+    def get_state(self, descriptor: StateDescriptor, owner: str = OPERATOR) -> State:
+        registration, table = self._register(descriptor, owner)
         at = self.key_context
         default = getattr(descriptor, "default", None)
         lifetime = registration.lifetime
+        convert = row_conversion(descriptor, expires=lifetime is not None)
         if isinstance(table, ListTable):
-            elements = CheckedListState(table, at)
+            elements = CheckedListState(table, at) if convert is None else RowListState(convert, table, at)
             return elements if lifetime is None else TtlListState(elements, lifetime, self._sweeper(registration).step)
         if isinstance(table, MapTable):
             if lifetime is None:
-                return CheckedMapState(table, at, default)
-            return TtlMapState(CheckedMapState(table, at), lifetime, self._sweeper(registration).step, default)
+                return (
+                    CheckedMapState(table, at, default) if convert is None else RowMapState(convert, table, at, default)
+                )
+            entries = CheckedMapState(table, at) if convert is None else RowMapState(convert, table, at)
+            return TtlMapState(entries, lifetime, self._sweeper(registration).step, default)
         assert isinstance(table, ValueTable)
         if isinstance(table, AccumulatorTable):
             table.keep_objects()
-        if lifetime is None:
-            value: HashMapValueState | TtlValueState = CheckedValueState(table, at, default)
-        else:
-            value = TtlValueState(CheckedValueState(table, at), lifetime, self._sweeper(registration).step, default)
+        given = (table, at) if lifetime is not None else (table, at, default)
+        cell = CheckedValueState(*given) if convert is None else RowValueState(convert, *given)
+        value: HashMapValueState | TtlValueState = cell
+        if lifetime is not None:
+            value = TtlValueState(cell, lifetime, self._sweeper(registration).step, default)
         return folded(descriptor, value)
 
     def raw_table(self, descriptor: StateDescriptor) -> HashMapRawTable:
-        registration, table = self._register(descriptor, values=AccumulatorTable)
+        registration, table = self._register(descriptor, OPERATOR, AccumulatorTable)
         if not isinstance(table, ValueTable) or registration.lifetime is not None:
             raise TypeError(f"a raw table is for value state without time-to-live, not for {descriptor!r}")
         return CheckedRawTable(table)
 
     def _register(
-        self, descriptor: StateDescriptor, values: type[ValueTable] = ValueTable
+        self, descriptor: StateDescriptor, owner: str, values: type[ValueTable] = ValueTable
     ) -> tuple[Registration, CellTable]:
-        """The state and its table; `values`: the table's class if it holds values and is new."""
-        new = Registration.of(descriptor, self.operator_name, self.clock)
+        """Return the state and its table. `values`: class of the table if it is new and holds values."""
+        new = Registration.of(descriptor, self.operator_name, self.clock, owner)
         if descriptor.is_queryable():
             self.queryable[descriptor.get_queryable_state_name()] = new.name
         known = self._registered.get(new.name)
@@ -141,7 +153,7 @@ class HashMapStateBackend:
         return sweeper
 
     def _decode_pending(self, registration: Registration, table: Table) -> None:
-        """Make a restored state's objects, now that its type is known."""
+        """Decode a restored state, whose type is now known."""
         blocks = self._pending[registration.name]
         codecs: list[tuple[StateInfo, Codec]] = []
         with without_collection():
@@ -152,9 +164,9 @@ class HashMapStateBackend:
                     codecs.append((block.info, codec))
                 self._apply(table, block, codec)
         del self._pending[registration.name]
-        as_stored = all(registration.is_as_stored(info) for info, _ in codecs)
+        as_stored = all(registration.is_stored_encoding(info) for info, _ in codecs)
         if self._chain is not None:
-            # the round under way does not know the new entries; old and new encodings must not be mixed
+            # The current round does not have the new entries. Old and new encodings must not be mixed.
             self._chain = _without_round(self._chain) if as_stored else None
         for attempt in self._attempts.values():
             attempt.without_round = True
@@ -186,13 +198,13 @@ class HashMapStateBackend:
         if not self._tracking:
             self._track(on=True)
         tables = self._tables()
-        for attempt in self._attempts.values():  # not confirmed yet: what they hold must be in this one as well
-            _put_back(attempt.changes)
+        for attempt in self._attempts.values():  # not confirmed yet: this snapshot must have their changes as well
+            _restore_changes(attempt.changes)
         chain = self._chain
         decided = plan(chain, sum(t.change_count() for t in tables), sum(map(len, tables)))
         if chain is not None and decided.merge:
             for log in chain.logs[-decided.merge :]:
-                _put_back(log.changes)
+                _restore_changes(log.changes)
         if decided.full:
             self._remove_expired()
         changes = [(table, table.take_changes()) for table in tables]
@@ -250,26 +262,30 @@ class HashMapStateBackend:
         attempt = self._attempts.pop(checkpoint_id, None)
         if attempt is None:
             return
-        _put_back(attempt.changes)
+        _restore_changes(attempt.changes)
         if self._chain is None and not self._attempts:
-            self._track(on=False)  # nothing to build upon: the next snapshot is a full one
+            self._track(on=False)  # no base exists: the next snapshot is a full one
 
     # --- restore ------------------------------------------------------------------------------------------------------
 
     def restore(self, handles: Iterable[dict[str, Any]], reader: StateFileReader, *, owned: bool = False) -> None:
-        """See `backend.KeyedStateBackend.restore`.
+        """Restore as described in `backend.KeyedStateBackend.restore`.
 
         Args:
-            owned: the files belong to this job's checkpoints, not to a savepoint: the next checkpoint may go on from
-                them instead of writing everything.
+            owned: the files belong to this job's checkpoints, not to a savepoint. The next checkpoint may then add to
+                them instead of writing all state.
         """
+        with decoding("the keyed state", operator=self.operator_name):
+            self._restore(handles, reader, owned=owned)
+
+    def _restore(self, handles: Iterable[dict[str, Any]], reader: StateFileReader, *, owned: bool) -> None:
         mine = self.key_group_range
         base: list[StateFile] = []
         logs: list[StateFile] = []
         for handle in handles_for_range(handles, mine):
             self._check_keys(handle)
             for block in stored_blocks(handle, mine, reader):
-                self._take_block(block)
+                self._restore_block(block)
             if handle["backend"] == BACKEND:
                 files = chain_files(handle, mine)
                 base.extend(file for file in files if file.role == "base")
@@ -282,7 +298,7 @@ class HashMapStateBackend:
             self._chain = Chain(tuple(base), tuple(logs))
             self._track(on=True)
 
-    def _take_block(self, block: StoredBlock) -> None:
+    def _restore_block(self, block: StoredBlock) -> None:
         if block.info.layout != "timer":
             self._pending.setdefault(block.name, []).append(block)
             return
@@ -302,7 +318,7 @@ class HashMapStateBackend:
 
 
 def folded(descriptor: StateDescriptor, value: Any) -> State:
-    """The handle a descriptor of one value asks for, on top of the handle of the value."""
+    """Return the handle for a descriptor of one value, on top of the handle of the value."""
     if descriptor.kind == "reducing":
         return FoldingReducingState(value, descriptor.reduce)  # type: ignore[attr-defined]
     if descriptor.kind == "aggregating":
@@ -312,9 +328,10 @@ def folded(descriptor: StateDescriptor, value: Any) -> State:
 
 
 def check_key_schema(handle: dict[str, Any], ours: dict[str, Any], operator: str) -> None:
-    """
+    """Check the type of the keys.
+
     Raises:
-        StateSchemaIncompatible: the keys were of another type; state of old keys could never be found again.
+        StateSchemaIncompatible: the keys had another type, so the state of old keys could never be found again.
     """
     theirs = handle.get("key_schema", ANY)
     reason = "" if ANY in (ours, theirs) else incompatibility(theirs, ours, "the key")
@@ -326,9 +343,9 @@ def check_key_schema(handle: dict[str, Any], ours: dict[str, Any], operator: str
         )
 
 
-def _put_back(changes: Iterable[tuple[Table, Any]]) -> None:
+def _restore_changes(changes: Iterable[tuple[Table, Any]]) -> None:
     for table, changed in changes:
-        table.put_back(changed)
+        table.restore_changes(changed)
 
 
 def _without_round(chain: Chain) -> Chain:

@@ -1,8 +1,9 @@
-"""Handles whose first key and value are checked: what a snapshot could not write is refused in the function that stores it.
+"""Handles that check their first key and value. A value that a snapshot cannot write is refused in the function that stores it.
 
-The backend in memory takes any object, and would find out at the first checkpoint that it is not of the declared type: far
-from the line that is wrong, and when many such values are there. So a new handle encodes the first key and value that it is given.
-Then it becomes a plain one, class and all, and costs nothing any more; what is wrong only now and then, a checkpoint finds.
+The hashmap backend accepts any object. Without the check, a value of the wrong type would be found only at the first
+checkpoint. The error would be far from the wrong line, and many such values may exist by then. A new handle therefore
+encodes its first key and value. Then it changes its class to the one without checks, which costs nothing. A checkpoint
+finds wrong values that come later.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class CheckedListState(HashMapListState):
     __slots__ = ()
 
     def _check(self, value: Any) -> None:
-        # Called on the class: a bound method outlives the change of class.
+        # Called on the class, because a bound method outlives the change of class.
         if type(self) is not CheckedListState:
             return
         self._table.check_key(self._at.key)
@@ -81,7 +82,7 @@ class CheckedMapState(HashMapMapState):
 
 
 class CheckedRawTable(HashMapRawTable):
-    """Values are the engine's own: only the first key is looked at, when it is asked for or written."""
+    """A raw table whose values belong to the engine. Only the first key is checked, when it is read or written."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Tables of lists and of maps, whose cells change in part."""
+"""Tables of lists and of maps, whose cells change partially."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 
 class ListTable(CellTable):
-    """Lists. A mark is the position from which elements are new; 0: the whole list is. The first mark of an interval
-    stays, so `mark_root` sets only what is not there."""
+    """Table of lists. A mark is the position of the first new element; 0: the whole list is new.
+
+    The first mark of an interval remains, so `mark_root` only sets missing marks.
+    """
 
     layout = "list"
 
@@ -65,12 +67,12 @@ class ListTable(CellTable):
 
 
 class MapTable(CellTable):
-    """Maps. A mark is the set of changed map keys; None: the map was cleared, and everything in it is new."""
+    """Table of maps. A mark is the set of changed map keys; None: the map was cleared, and all its entries are new."""
 
     layout = "map"
 
     def mark_entry(self, key: Any, map_key: Any) -> None:
-        """Note that one entry of the key's map in the namespace None changed."""
+        """Record that one entry of the key's map in the namespace None has changed."""
         marks = self._root_marks
         changed = marks.get(key, ABSENT)
         if changed is ABSENT:
@@ -133,7 +135,7 @@ class MapTable(CellTable):
         )
 
     def remove_entries(self, key: Any, namespace: Any, map_keys: Iterable[Any]) -> None:
-        """Remove some, not all, entries of a map that is there."""
+        """Remove some, but not all, entries of an existing map."""
         cell = self.spaces[namespace][key]
         marks = self.marks(namespace)
         changed = marks.setdefault(key, set())

@@ -1,7 +1,7 @@
-"""Handles of the hashmap backend: a few dictionary operations per call.
+"""Handles of the hashmap backend. A call takes a few dictionary operations.
 
-Each looks into the key context for key and namespace; the namespace None, by far the most frequent, has a way of its own
-that touches only the table's root dictionary.
+Each handle reads key and namespace from the key context. The namespace None is by far the most frequent one. It has a
+separate path that uses only the table's root dictionary.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from penstock.state.hashmap.collection_tables import ListTable, MapTable
 from penstock.state.hashmap.tables import ABSENT, ValueTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
-    from penstock.state.backend import KeyContext
     from penstock.state.descriptors import Entries
     from penstock.state.hashmap.accumulator_columns import AccumulatorColumns
+    from penstock.state.key_context import KeyContext
     from penstock.state.snapshot_format.column_rows import AccumulatorShape
 
 
 def fresh(default: Any) -> Any:
-    """The default for one reader, who may change it."""
+    """Return a copy of the default for one reader, who may change it."""
     return default if type(default) in SCALARS else deepcopy(default)
 
 
@@ -198,10 +198,18 @@ class HashMapMapState(MapState[Any, Any]):
         return cell is not None and key in cell
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        return (self._cell() or {}).items()
+        cell = self._cell() or {}
+        keys = self._seen(cell)
+        return cell.items() if keys is cell else zip(keys, cell.values(), strict=True)
 
     def keys(self) -> Iterable[Any]:
-        return (self._cell() or {}).keys()
+        cell = self._cell() or {}
+        keys = self._seen(cell)
+        return cell.keys() if keys is cell else keys
+
+    def _seen(self, cell: dict[Any, Any]) -> Collection[Any]:
+        map_keys = self._table.map_keys
+        return cell if map_keys is None else map_keys.all_as_restored(cell)
 
     def values(self) -> Iterable[Any]:
         return (self._cell() or {}).values()
@@ -217,8 +225,9 @@ class HashMapMapState(MapState[Any, Any]):
 
 
 class HashMapRawTable:
-    """`backend.RawTable`. A dictionary from `mapping` is the live one until its namespace is popped or a snapshot is
-    taken; fetch it once per batch."""
+    """The `backend.RawTable` of this backend. A dictionary from `mapping` is live until its namespace is popped or a
+    snapshot is taken. Fetch it once per batch.
+    """
 
     __slots__ = ("_spaces", "_table")
 

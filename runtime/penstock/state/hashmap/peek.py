@@ -1,4 +1,4 @@
-"""`state.peek` of a table in memory."""
+"""Implementation of `state.peek.stored` for a table in memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.state.hashmap.collection_tables import ListTable, MapTable
 from penstock.state.hashmap.tables import ABSENT
-from penstock.state.peek import Peeked, bounded, lives, of_windows, typed_key
+from penstock.state.peek.stored import Peeked, bounded, is_visible, typed_key, window_state_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 def peek_table(
     table: CellTable, registration: Registration, keys: KeyCodec, key_schema: dict[str, Any], key: Any
 ) -> Peeked:
-    """What a builtin key has in it.
+    """Return the content of a builtin key.
 
     Raises:
-        NotPeekable.
+        NotPeekable: the content is too large, or it belongs to windows.
     """
     if len(table.spaces) > 1:
-        raise of_windows()
+        raise window_state_error()
     typed = typed_key(keys, key)
     cell = ABSENT if typed is None else table.root.get(typed.key, ABSENT)
     if cell is ABSENT:
@@ -38,7 +38,7 @@ def peek_table(
         _items(table, cell),
         registration.codec.encode,
         None if map_keys is None else map_keys.encode,
-        None if lifetime is None else lambda cell: lives(cell[0], lifetime),
+        None if lifetime is None else lambda cell: is_visible(cell[0], lifetime),
     )
     return Peeked(registration.info, key_schema, items, encoded)
 

@@ -1,4 +1,4 @@
-"""Reading the files of keyed state handles, and putting what they hold into tables."""
+"""Functions that read the files of keyed state handles and store their content in tables."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import StateFormatUnsupported
-from penstock.state.backend import KeyGroupRange
+from penstock.state.decoding import decoding
+from penstock.state.handle_shape import BACKENDS, check_shape
 from penstock.state.hashmap.segment_chain import StateFile
-from penstock.state.hashmap.snapshot import BACKEND, FORMAT
+from penstock.state.hashmap.snapshot import FORMAT, FORMAT_WITH_ORIGINS
+from penstock.state.key_groups import KeyGroupRange
 from penstock.state.snapshot_format.rows import DROP
 from penstock.state.snapshot_format.segment import read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from penstock.state.backend import FileRef, StateFileReader
     from penstock.state.encoding.codec import Codec
     from penstock.state.encoding.keys import KeyCodec
+    from penstock.state.files import FileRef, StateFileReader
     from penstock.state.hashmap.table import Table
     from penstock.state.snapshot_format.segment import StoredBlock
 
@@ -29,7 +31,7 @@ READ_THREADS = 8
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """While millions of objects are made that all stay, the garbage collector would look at them again and again."""
+    """Turn off the garbage collector while millions of permanent objects are created, because it would scan them repeatedly."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -40,7 +42,8 @@ def without_collection() -> Iterator[None]:
 
 
 def overlap(a: KeyGroupRange, b: KeyGroupRange) -> KeyGroupRange:
-    """
+    """Return the key groups in both ranges. The result is empty if there are none.
+
     >>> overlap(KeyGroupRange(0, 63), KeyGroupRange(32, 127))
     KeyGroupRange(start=32, end=63)
     """
@@ -48,20 +51,23 @@ def overlap(a: KeyGroupRange, b: KeyGroupRange) -> KeyGroupRange:
 
 
 def handles_for_range(handles: Iterable[dict[str, Any]], groups: KeyGroupRange) -> list[dict[str, Any]]:
-    """The handles that hold anything of these key groups: what a subtask needs after a rescale.
+    """Return the handles that have any of these key groups, which a subtask needs after a rescale.
 
     >>> handles = [{"key_groups": [0, 63]}, {"key_groups": [64, 127]}]
     >>> handles_for_range(handles, KeyGroupRange(0, 31))
     [{'key_groups': [0, 63]}]
     """
-    return [handle for handle in handles if KeyGroupRange(*handle["key_groups"]).overlaps(groups)]
+    with decoding("a handle of keyed state"):
+        return [handle for handle in handles if KeyGroupRange(*handle["key_groups"]).overlaps(groups)]
 
 
 def chain_files(handle: dict[str, Any], groups: KeyGroupRange) -> list[StateFile]:
-    """The files of a hashmap handle to be read for these key groups, in order, each with the groups that count."""
+    """Return the files of a hashmap handle to read for these key groups, in order, each with the key groups that count."""
     within = overlap(KeyGroupRange(*handle["key_groups"]), groups)
+    with decoding("the handle of a hashmap snapshot"):
+        named = [StateFile.of_json(entry) for entry in handle["files"]]
     files = []
-    for file in map(StateFile.of_json, handle["files"]):
+    for file in named:
         counts = overlap(file.groups, within)
         if file.role != "next" and counts.start <= counts.end:
             files.append(StateFile(file.ref, file.role, counts, file.entries))
@@ -69,10 +75,10 @@ def chain_files(handle: dict[str, Any], groups: KeyGroupRange) -> list[StateFile
 
 
 def read_chain(files: list[StateFile], reader: StateFileReader) -> Iterator[StoredBlock]:
-    """The blocks of segments, in order. Reads ahead, as object stores answer slowly but many at a time.
+    """Yield the blocks of segments, in order. Read ahead, because object stores have a long latency but serve many requests concurrently.
 
     Raises:
-        CorruptStateFile, StateFormatUnsupported: name the file.
+        CorruptStateFile, StateFormatUnsupported: a file cannot be read. The error names it.
     """
     with ThreadPoolExecutor(READ_THREADS) as pool:
         contents = pool.map(lambda file: reader.read(file.ref), files)
@@ -92,29 +98,36 @@ def apply_block(
     keys: KeyCodec,
     codec: Codec | None = None,
 ) -> None:
-    """Make the changes of a block in a table that holds these key groups.
+    """Apply the changes of a block to a table of these key groups.
 
     Args:
-        codec: reads the values; None: the table's.
+        codec: codec of the stored values; None: the table's codec.
+
+    Raises:
+        CorruptStateFile: the block does not have valid rows.
     """
-    rows = block.rows(groups, max_parallelism, codec or table.codec, keys, table.map_keys)
-    clip = block.clip(groups)
-    if rows.op == DROP and clip != groups:
-        for namespace in rows.namespaces or ():
-            table.drop_within(namespace, clip, max_parallelism)
-    else:
-        table.apply(rows)
+    with decoding(f"state {block.name!r}", operator=(codec or table.codec).operator):
+        rows = block.rows(groups, max_parallelism, codec or table.codec, keys, table.map_keys)
+        clip = block.clip(groups)
+        if rows.op == DROP and clip != groups:
+            for namespace in rows.namespaces or ():
+                table.drop_within(namespace, clip, max_parallelism)
+        else:
+            table.apply(rows)
 
 
 def check_format(handle: dict[str, Any]) -> None:
-    """
+    """Check the format of a handle.
+
     Raises:
-        StateFormatUnsupported: written by an unknown backend or a newer version.
+        StateFormatUnsupported: an unknown backend or a newer version wrote it.
+        CorruptStateFile: it does not have the shape of a handle.
     """
     backend, version = handle.get("backend"), handle.get("format")
-    if backend not in (BACKEND, "rocksdb") or version != FORMAT:
+    if backend not in BACKENDS or version not in (FORMAT, FORMAT_WITH_ORIGINS):
         raise StateFormatUnsupported(
             f"keyed state was written by backend {backend!r} in format {version}; this version reads hashmap and rocksdb "
-            f"in format {FORMAT}",
-            remedy="restore with the version of Penstock that wrote it, or a newer one",
+            f"in formats {FORMAT} and {FORMAT_WITH_ORIGINS}",
+            remedy="restore with the version of Penstock that wrote it, or with a newer one",
         )
+    check_shape(handle)

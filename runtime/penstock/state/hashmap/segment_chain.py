@@ -1,21 +1,23 @@
-"""Which files make up the hashmap backend's state, and which a checkpoint adds (a redo log over a fuzzy base).
+"""The files of the hashmap backend's state, and the files that a checkpoint adds (a redo log over a fuzzy base).
 
-A full checkpoint of a large table every few seconds would pause and upload too much; a log of changes alone would grow
-for ever. So a checkpoint writes a *log* segment with the entries that changed, and, a part at a time, a new *base*:
+A full checkpoint of a large table every few seconds would pause and upload too much. A log of changes alone would grow
+without limit. A checkpoint therefore writes a *log* segment with the changed entries and, in parts, a new *base*:
 
-* A *round* begins when the logs have grown to the size of the base. Its start, at checkpoint R, only notes which keys
-  there are. Each later checkpoint writes some of these keys with the values they have by then, in proportion to the log
-  it writes, so that no checkpoint stands out. When the last key is written the round's slices are the base.
-* The slices are of different times, each with the effects of some changes after R. That does no harm: the logs after R
-  are applied on top, in order, and hold the final say on every entry that changed after R. (Database recovery calls this
-  a fuzzy checkpoint.) A key deleted meanwhile is in a slice and deleted by a log, a new key is in a log.
-* When the round ends, the old base and the logs up to R are dropped. Logs between one and two times the base remain, and
-  each byte of change is written twice in all, however large the state is.
+* A *round* begins when the logs have reached the size of the base. Its start, at checkpoint R, only records the
+  existing keys. Each later checkpoint writes some of these keys with their current values. The number of keys is
+  proportional to the log that the checkpoint writes, so that all checkpoints take a similar time. When the last key is
+  written, the round's slices are the base.
+* The slices have different times. Each contains the effects of some changes after R. This is correct, because the logs
+  after R are applied to the base in order and determine every entry that changed after R. (Database recovery calls this
+  a fuzzy checkpoint.) A key that is deleted during the round is in a slice, and a log deletes it. A new key is in a
+  log.
+* When the round ends, the old base and the logs up to R are dropped. The remaining logs have between one and two times
+  the size of the base. Each changed byte is written twice in total, for any size of the state.
 
-Logs of few entries would pile up as many tiny files: eight of a kind are merged into one, by writing their keys once
-more with the present values. A small state, or one of which most changed, is simply written as a whole.
+Small logs would result in many tiny files. Eight logs of a rank are therefore merged into one by writing their keys
+once more with the current values. A small state, or one with many changes, is written as a whole.
 
-Everything here is a decision over immutable values; only a confirmed chain is built upon (S43).
+All code here makes decisions over immutable values. A snapshot adds only to a confirmed chain.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from penstock.state.backend import FileRef, KeyGroupRange
+from penstock.state.files import FileRef
+from penstock.state.key_groups import KeyGroupRange
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,18 +34,20 @@ if TYPE_CHECKING:
     from penstock.state.hashmap.slices import Round
 
 SMALL_ENTRIES = 2_000
-"""A state of so few entries is always written as a whole: one small file, nothing to merge."""
+"""Number of entries up to which a state is always written as a whole: one small file without merges."""
 FULL_SHARE = 0.5
-"""From this share of changed entries on, a full snapshot costs about as much as the log and its later slices."""
+"""Share of changed entries from which a full snapshot costs about as much as the log and its later slices."""
 LOGS_PER_BASE = 1.0
-"""Bytes of logs over bytes of base at which a round begins."""
+"""Ratio of the bytes of logs to the bytes of the base at which a round begins."""
 FAST_SHARE = 0.2
-"""From this share of changed entries on a round would be over in a few checkpoints, each much dearer than the others:
-everything is written at once instead, which pauses processing less."""
+"""Share of changed entries from which a round would take only a few, much more expensive checkpoints.
+
+The whole state is then written immediately, which pauses processing for less time.
+"""
 SLICE_SHARE = 0.03
-"""Slices are at least this share of the base, to keep their number down; with 1 % change no checkpoint exceeds 4 %."""
-MOST_LOGS = 128
-"""With more log files than that a round begins, and goes on even if hardly anything changes."""
+"""Minimum size of a slice as a share of the base, to limit the number of slices. At 1 % change no checkpoint exceeds 4 %."""
+MAX_LOGS = 128
+"""Number of log files above which a round begins. The round then proceeds even if almost nothing changes."""
 MERGE_WIDTH = 8
 MERGE_SHARE = 0.01
 MERGE_ENTRIES = 4_096
@@ -50,7 +55,7 @@ MERGE_ENTRIES = 4_096
 
 @dataclass(frozen=True)
 class StateFile:
-    """A segment in storage. `groups`: the key groups this chain takes from it, which may be fewer than it holds."""
+    """A segment in storage. `groups`: the key groups that this chain uses, which may be fewer than the segment has."""
 
     ref: FileRef
     role: Literal["base", "log", "next"]
@@ -58,9 +63,9 @@ class StateFile:
     entries: int = 0
     checkpoint_id: int = 0
     level: int | None = None
-    """Of a log: how often it was merged; None: its keys are not in memory, it cannot be."""
+    """Number of merges of a log; None: it cannot be merged, because its keys are not in memory."""
     changes: Any = field(default=None, compare=False, repr=False)
-    """Of a log: the changes it holds, by table, for merging it."""
+    """Changes in a log by table, for a merge."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -82,16 +87,16 @@ class StateFile:
 
 @dataclass(frozen=True)
 class Chain:
-    """The files of one checkpoint: apply `base`, then `logs` in order. `next_base`: slices of the round under way."""
+    """The files of one checkpoint: apply `base`, then `logs` in order. `next_base`: slices of the current round."""
 
     base: tuple[StateFile, ...] = ()
     logs: tuple[StateFile, ...] = ()
     next_base: tuple[StateFile, ...] = ()
     round: Round | None = None
     position: int = 0
-    """How many entries of the round are written."""
+    """Number of written entries of the round."""
     credit: int = 0
-    """Bytes the round may write."""
+    """Bytes that the round may write."""
 
     @property
     def files(self) -> tuple[StateFile, ...]:
@@ -112,10 +117,14 @@ class Chain:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a snapshot writes.
+    """The content of a snapshot.
 
-    `full`: everything. Else a log of the changes and of the last `merge` logs, which it replaces; `level` is its rank,
-    None: too large ever to be merged; `slice_entries` of the round (-1: all that is left); `start_round`: note the keys.
+    If `full` is set, it has all state. Otherwise it has a log of the changes and of the last `merge` logs, which it
+    replaces.
+
+    - `level`: rank of the log; None: it is too large for any merge.
+    - `slice_entries`: entries of the round to write (-1: all remaining ones).
+    - `start_round`: record the keys.
     """
 
     full: bool
@@ -126,18 +135,19 @@ class Plan:
 
 
 def plan(chain: Chain | None, changed: int, total: int) -> Plan:
-    """
+    """Decide what a snapshot writes.
+
     Args:
-        chain: the confirmed files; None: there are none to build upon.
-        changed: entries changed since the confirmed checkpoint.
-        total: entries there are.
+        chain: the confirmed files; None: no base exists.
+        changed: number of entries changed since the confirmed checkpoint.
+        total: number of entries.
     """
     if chain is None or (changed and (total <= SMALL_ENTRIES or changed >= total * FULL_SHARE)):
         return Plan(full=True)
     limit = max(MERGE_ENTRIES, int(total * MERGE_SHARE))
     merge, level = merges(chain.logs, changed, limit) if changed <= limit else (0, None)
     base_bytes = max(chain.base_bytes, 1)
-    many_logs = len(chain.logs) - merge > MOST_LOGS
+    many_logs = len(chain.logs) - merge > MAX_LOGS
     if chain.round is None:
         is_due = bool(changed) and (many_logs or chain.log_bytes >= base_bytes * LOGS_PER_BASE)
         if is_due and changed >= total * FAST_SHARE:
@@ -152,10 +162,10 @@ def plan(chain: Chain | None, changed: int, total: int) -> Plan:
 
 
 def merges(logs: Sequence[StateFile], changed: int, limit: int) -> tuple[int, int | None]:
-    """How many of the last logs to write again with this one, and the rank of the result.
+    """Return how many of the last logs to merge with this one, and the rank of the result.
 
-    Logs of a rank are merged when `MERGE_WIDTH` come together, this one included, as in a log-structured merge tree;
-    not when the result would exceed `limit` entries.
+    `MERGE_WIDTH` logs of a rank, including this one, are merged as in a log-structured merge tree. They are not merged
+    if the result would exceed `limit` entries.
     """
     merged, entries, level = 0, changed, 0
     while True:

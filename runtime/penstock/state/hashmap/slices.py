@@ -1,7 +1,8 @@
-"""A round of the hashmap backend: the keys that a new base has to hold, in the order they are written.
+"""A round of the hashmap backend: the keys of a new base, in the order in which they are written.
 
-That is the order of the tables' dictionaries: looking keys up in the order in which they lie in memory is several times
-faster than in any other, and it is done while processing stands still. A slice is sorted by key group when it is written.
+This is the order of the tables' dictionaries. Looking up keys in the order of their memory locations is several times
+faster than in any other order. Processing is stopped during that time. A slice is sorted by key group when it is
+written.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Round:
-    """Keys by table.
+    """The keys of a round by table.
 
     Args:
-        checkpoint_id: where the round began: logs up to there are dropped when it ends.
-        tables: whose keys of this moment are noted.
+        checkpoint_id: start of the round. Its end drops the logs up to this checkpoint.
+        tables: tables whose current keys are recorded.
     """
 
     def __init__(self, checkpoint_id: int, tables: Iterable[Table]) -> None:
@@ -39,7 +40,7 @@ class Round:
         return sum(len(keys) for _, keys, _ in self._entries)
 
     def slice(self, position: int, count: int) -> Iterator[tuple[Table, Sequence[Any], list[Any] | None]]:
-        """Tables and keys of `count` entries from `position` on."""
+        """Yield the tables and keys of `count` entries from `position` on."""
         for table, keys, namespaces in self._entries:
             if position >= len(keys):
                 position -= len(keys)

@@ -1,4 +1,4 @@
-"""Snapshots of the hashmap backend: what is frozen while processing stands still, and what the upload writes."""
+"""Snapshots of the hashmap backend: the data that is frozen while processing is stopped, and the files of the upload."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ from penstock.state.snapshot_format.segment import SegmentWriter, StateInfo
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from penstock.state.backend import KeyGroupRange, StateFileWriter
     from penstock.state.encoding.codec import Codec
     from penstock.state.encoding.keys import KeyCodec
+    from penstock.state.files import StateFileWriter
     from penstock.state.hashmap.segment_chain import Plan
     from penstock.state.hashmap.slices import Round
     from penstock.state.hashmap.table import Changes, Table
+    from penstock.state.key_groups import KeyGroupRange
     from penstock.state.snapshot_format.rows import FrozenRows
     from penstock.state.snapshot_format.segment import StoredBlock
 
 BACKEND = "hashmap"
 FORMAT = 1
+FORMAT_WITH_ORIGINS = 2
+"""Format of a handle that names parts of a state with different descriptions (`rocksdb.origins`). Older versions refuse it."""
 UPLOAD_THREADS = 4
 FILE_ELEMENTS = 200_000
-"""Elements in one file of a full snapshot: some MB, so that a reader of few key groups does not read all."""
+"""Number of elements in one file of a full snapshot: some MB, so that a reader of few key groups need not read everything."""
 
 
 @dataclass(frozen=True)
 class FrozenState:
-    """Rows of one state, immutable, with what it takes to encode them."""
+    """Immutable rows of one state with the codecs that encode them."""
 
     name: str
     info: StateInfo
@@ -46,7 +49,7 @@ class FrozenState:
 
 @dataclass(frozen=True)
 class Ownership:
-    """Whose state it is: what every file and handle says."""
+    """The owner of the state, as every file and handle names it."""
 
     groups: KeyGroupRange
     max_parallelism: int
@@ -55,17 +58,17 @@ class Ownership:
 
 
 class Attempt:
-    """A snapshot on its way: `SnapshotUpload`, and what the backend must remember until it is confirmed or given up.
+    """A snapshot in progress: `SnapshotUpload`, and the data that the backend keeps until it is confirmed or abandoned.
 
     Args:
-        plan: what it writes.
-        parent: the confirmed chain it builds upon.
-        written: rows of the log, or of everything.
+        plan: content of the snapshot.
+        parent: confirmed chain to which it adds.
+        written: rows of the log, or of the whole state.
         sliced: rows of the round.
-        changes: by table, to be put back if it is given up.
-        started: a round that begins with it.
-        carried: blocks of states nobody has registered; go into every new base.
-        states: what the handle says of the states.
+        changes: changes by table, which are restored if the snapshot is abandoned.
+        started: round that begins with it.
+        carried: blocks of states that are not registered. Every new base has them.
+        states: description of the states for the handle.
     """
 
     def __init__(
@@ -84,11 +87,11 @@ class Attempt:
         self.checkpoint_id = checkpoint_id
         self.changes = changes
         self.chain: Chain | None = None
-        """Known when the upload is done."""
+        """The chain of this snapshot; None until the upload is done."""
         self.without_round = False
-        """A restored state was registered meanwhile: the round does not know its entries."""
+        """Whether a restored state was registered during the upload. The round does not have its entries."""
         self.outdated = False
-        """It was, and is encoded differently now: nothing may build upon this snapshot."""
+        """Whether that state now has another encoding. No later snapshot may then add to this one."""
         self._owner = owner
         self._plan = plan
         self._parent = parent or Chain()
@@ -117,7 +120,7 @@ class Attempt:
         }
 
     def _full(self, writer: StateFileWriter) -> Chain:
-        """One file is encoded while others are on their way."""
+        """Write the full state. One file is encoded while others are uploaded."""
         parts = list(_by_key_group(self._written, self._owner)) or [[]]
         uploads: list[Future[StateFile]] = []
         with ThreadPoolExecutor(UPLOAD_THREADS) as pool:
@@ -181,7 +184,7 @@ class Attempt:
 
 
 def _by_key_group(states: list[FrozenState], owner: Ownership) -> Iterator[list[FrozenState]]:
-    """Everything, cut at key groups into parts of about `FILE_ELEMENTS`."""
+    """Yield all rows, cut at key groups into parts of about `FILE_ELEMENTS`."""
     ordered = []
     elements = np.zeros(owner.max_parallelism, np.int64)
     for state in states:

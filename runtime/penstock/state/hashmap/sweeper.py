@@ -1,4 +1,4 @@
-"""Removal of expired entries that nobody reads, a few at a time."""
+"""Removal of expired entries that are not read, a few at a time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class TableSweeper:
-    """Goes round and round through a table's entries.
+    """A cursor that repeatedly passes through a table's entries.
 
     Args:
-        table: whose cells are (expiry time, value).
+        table: its cells are (expiry time, value).
     """
 
     def __init__(self, table: CellTable, lifetime: Lifetime) -> None:
@@ -27,13 +27,13 @@ class TableSweeper:
         self._entries: Iterator[tuple[Any, Any]] = iter(())
 
     def step(self) -> None:
-        """Look at the next few entries."""
+        """Check the next few entries."""
         size = self._lifetime.sweep_size
         if size:
             self._sweep(size)
 
     def sweep_all(self) -> None:
-        """Look at every entry."""
+        """Check every entry."""
         self._entries = self._all_entries()
         self._sweep(len(self._table))
 

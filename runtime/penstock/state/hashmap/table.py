@@ -1,4 +1,4 @@
-"""What a snapshot needs of a table in memory, whatever the table holds."""
+"""The interface of a table in memory that snapshots need."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ from abc import ABC, abstractmethod
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from penstock.state.key_context import NoKey
 from penstock.state.key_groups import keys_key_groups
 from penstock.state.snapshot_format.rows import DELETE, DROP
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from penstock.state.backend import KeyGroupRange
     from penstock.state.encoding.codec import Codec
     from penstock.state.encoding.keys import KeyCodec
+    from penstock.state.key_groups import KeyGroupRange
     from penstock.state.snapshot_format.rows import FrozenRows, Rows
 
 Space = dict[Any, Any]
@@ -22,9 +23,9 @@ Marks = dict[Any, Any]
 
 
 class Changes:
-    """What changed in a table: marks by namespace and key, and namespaces that were dropped as a whole.
+    """Changes of a table: marks by namespace and key, and namespaces that were dropped as a whole.
 
-    `gaps`: namespaces in which a value may be gone, that is, a mark `ABSENT`.
+    `gaps`: namespaces that may have a mark `ABSENT`, which means that the value is gone.
     """
 
     __slots__ = ("dropped", "gaps", "marks")
@@ -41,13 +42,13 @@ class Changes:
 class Table(ABC):
     """One state of one operator in one subtask, in memory.
 
-    `spaces` maps a namespace to a dictionary key -> cell. Changes are noted only while `tracking`: before the first
-    snapshot everything is new anyway, and a job without checkpoints must not gather changes for ever.
+    `spaces` maps a namespace to a dictionary key -> cell. Changes are recorded only while `tracking`. Before the first
+    snapshot all entries are new, and a job without checkpoints must not collect changes without limit.
 
     Args:
-        name: of the state.
-        codec: of values, list elements or map values.
-        map_keys: codec of map keys, None unless it is a map.
+        name: name of the state.
+        codec: codec of values, list elements or map values.
+        map_keys: codec of map keys; None if the state is not a map.
     """
 
     layout: ClassVar[str]
@@ -60,21 +61,25 @@ class Table(ABC):
         self.spaces: dict[Any, Space] = {None: self.root}
         self.tracking = False
         self.keys: KeyCodec | None = None
-        """What writes the keys; None: nobody asks for them before a snapshot."""
+        """Codec of the keys. None: only a snapshot needs it, and sets it."""
 
     def __len__(self) -> int:
         return sum(map(len, self.spaces.values()))
 
     def check_key(self, key: Any) -> None:
-        """
+        """Check a key.
+
         Raises:
             StateTypeError: a snapshot could not write it.
+            KeyedStateNotAvailable: no key is current.
         """
+        if isinstance(key, NoKey):
+            key.refuse()
         if self.keys is not None:
             self.keys.encode(key)
 
     def space(self, namespace: Any) -> Space:
-        """The dictionary of a namespace, made if there is none."""
+        """Return the dictionary of a namespace. Create it if it does not exist."""
         space = self.spaces.get(namespace)
         if space is None:
             space = self.spaces[namespace] = {}
@@ -82,45 +87,45 @@ class Table(ABC):
 
     @abstractmethod
     def track(self, *, on: bool) -> None:
-        """Begin or stop to note changes; those noted so far are forgotten."""
+        """Start or stop recording changes. The changes recorded so far are dropped."""
 
     @abstractmethod
     def change_count(self) -> int:
-        """About how many entries changed since the last `take_changes`."""
+        """Return the approximate number of entries that changed since the last `take_changes`."""
 
     @abstractmethod
     def take_changes(self) -> Changes:
-        """The changes since the last call; the table starts afresh."""
+        """Return and reset the changes since the last call."""
 
     @abstractmethod
-    def put_back(self, changes: Changes) -> None:
-        """These entries count as changed again; their present content will be written."""
+    def restore_changes(self, changes: Changes) -> None:
+        """Mark these entries as changed again. Their current content will be written."""
 
     @abstractmethod
     def freeze(self, changes: Changes) -> Sequence[FrozenRows]:
-        """Rows of the changed entries as they are now, immutable, in the order to apply them."""
+        """Return immutable rows of the changed entries' current content, in the order of their application."""
 
     @abstractmethod
     def freeze_keys(self, keys: Sequence[Any], namespaces: list[Any] | None) -> Sequence[FrozenRows]:
-        """PUT rows of these entries; those that are gone by now are left out."""
+        """Return PUT rows of these entries. Entries that are gone are left out."""
 
     @abstractmethod
     def freeze_all(self) -> Sequence[FrozenRows]:
-        """PUT rows of everything."""
+        """Return PUT rows of all entries."""
 
     def entries(self) -> list[tuple[Any, Sequence[Any]]]:
-        """(namespace, keys) of everything: a list of what a full snapshot has to write."""
+        """Return (namespace, keys) of all entries, which a full snapshot must write."""
         return [(namespace, list(space)) for namespace, space in self.spaces.items() if space]
 
     def namespaces(self) -> Iterator[Any]:
         return (namespace for namespace, space in list(self.spaces.items()) if space)
 
     def key_group_keys(self, keys: list[Any]) -> list[Any]:
-        """The keys whose key groups those of these entries are."""
+        """Return the keys that decide the key groups of these entries."""
         return keys
 
     def apply(self, rows: Rows) -> None:
-        """Restore: make the changes without marking them."""
+        """Apply changes during a restore, without marks."""
         if rows.op == DROP:
             for namespace in rows.namespaces or ():
                 if namespace is None:
@@ -138,7 +143,7 @@ class Table(ABC):
             self._apply(rows)
 
     def drop_within(self, namespace: Any, groups: KeyGroupRange, max_parallelism: int) -> None:
-        """Restore: drop what a namespace holds of these key groups."""
+        """Drop the content of a namespace in these key groups during a restore."""
         keys = list(self.spaces.get(namespace, ()))
         of_key = keys_key_groups(self.key_group_keys(keys), max_parallelism)
         inside = ((of_key >= groups.start) & (of_key <= groups.end)).nonzero()[0].tolist()
@@ -148,10 +153,10 @@ class Table(ABC):
             del self.spaces[namespace]
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Remove all content."""
         self.spaces.clear()
         self.root.clear()
 
     @abstractmethod
     def _apply(self, rows: Rows) -> None:
-        """PUT, APPEND and REMOVE rows."""
+        """Apply PUT, APPEND and REMOVE rows."""

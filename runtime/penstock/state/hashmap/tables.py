@@ -1,11 +1,12 @@
-"""The hashmap backend's tables: Python objects in dictionaries, and what changed in them since the last snapshot.
+"""The hashmap backend's tables: Python objects in dictionaries, and their changes since the last snapshot.
 
-The namespace None is always there, and its dictionary is always the same object, so that a handle can hold its methods.
-A cell is a value here, a list of elements or a dict of map entries in `collection_tables`.
+The namespace None always exists, and its dictionary is always the same object, so that a handle can hold its methods. A
+cell is a value here. In `collection_tables` it is a list of elements or a dict of map entries.
 
-Changes are marks per entry. For a value the mark is the value itself: a snapshot then reads the dirty entries in the
-order they were written, instead of looking each up in a table larger than the processor's cache. `mark_root(key, mark)` is the fast way to note
-a change in the namespace None: the C method of the marks' dictionary, or a function that does nothing.
+Changes are marks per entry. The mark of a value is the value itself. A snapshot then reads the changed entries in the
+order of their writes. It needs no look-ups in a table that is larger than the processor's cache. `mark_root(key, mark)`
+is the fast way to record a change in the namespace None. It is the C method of the marks' dictionary, or a function
+without effect.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ if TYPE_CHECKING:
     from penstock.state.snapshot_format.rows import FrozenRows
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__slots__": ()})()
-"""Stands for "there is no value" where None may be one."""
+"""Means "no value" if None may be a value."""
 
 LARGE = 1 << 16
-"""Entries; a table beyond that no longer fits the processor's cache, looking up an entry again costs more than keeping it."""
+"""Number of entries above which a table does not fit in the processor's cache. Keeping a changed entry then costs less
+than a new look-up.
+"""
 
 
 class CellTable(Table):
@@ -52,7 +55,7 @@ class CellTable(Table):
         return self._root_marks.__setitem__
 
     def marks(self, namespace: Any) -> Marks:
-        """Where to note changes of a namespace."""
+        """Return the dictionary for marks of a namespace."""
         if not self.tracking:
             return {}
         marks = self._marks.get(namespace)
@@ -71,7 +74,7 @@ class CellTable(Table):
     def mark_removed(self, key: Any, namespace: Any) -> None: ...
 
     def pop_namespace(self, namespace: Any) -> Space:
-        """Take a whole namespace out."""
+        """Remove and return a whole namespace."""
         if self.tracking:
             self._dropped.add(namespace)
         if namespace is not None:
@@ -86,7 +89,7 @@ class CellTable(Table):
         return sum(map(len, self._marks.values())) + len(self._dropped)
 
     def take_changes(self) -> Changes:
-        """Empty namespaces are forgotten."""
+        """Return and reset the changes. Empty namespaces are dropped."""
         marks = {namespace: marks for namespace, marks in self._marks.items() if marks}
         changes = Changes(marks, self._dropped)
         for namespace in marks:
@@ -95,7 +98,7 @@ class CellTable(Table):
         self.track(on=self.tracking)
         return changes
 
-    def put_back(self, changes: Changes) -> None:
+    def restore_changes(self, changes: Changes) -> None:
         self._dropped |= changes.dropped
         for namespace, marks in changes.marks.items():
             self._merge_marks(self.marks(namespace), marks, namespace)
@@ -124,7 +127,7 @@ class CellTable(Table):
 
     @abstractmethod
     def _freeze_marks(self, marks: Marks, namespace: Any, *, gaps: bool) -> tuple[list[Any], list[Rows]]:
-        """Keys that are gone, and rows of what is there."""
+        """Return the keys that are gone, and rows of the existing ones."""
 
     def _freeze_values(self, rows: Rows) -> None:
         if rows.values is not None:
@@ -135,13 +138,13 @@ class CellTable(Table):
             present = self._present(keys, self.root, None)
         else:
             spaces = self.spaces
-            there = [
+            existing = [
                 (key, namespace)
                 for key, namespace in zip(keys, namespaces, strict=True)
                 if namespace in spaces and key in spaces[namespace]
             ]
-            cells = [spaces[namespace][key] for key, namespace in there]
-            present = self._rows_of_cells([key for key, _ in there], cells, [namespace for _, namespace in there])
+            cells = [spaces[namespace][key] for key, namespace in existing]
+            present = self._rows_of_cells([key for key, _ in existing], cells, [namespace for _, namespace in existing])
         self._freeze_values(present)
         return [present] if len(present) else []
 
@@ -169,15 +172,15 @@ class CellTable(Table):
 
     @abstractmethod
     def _rows_of_cells(self, keys: list[Any], cells: list[Any], namespaces: list[Any] | None) -> Rows:
-        """PUT rows of whole cells."""
+        """Return PUT rows of whole cells."""
 
 
 def _mark_nothing(key: Any, mark: Any) -> None:
-    """Changes are not tracked."""
+    """Ignore the change, because changes are not tracked."""
 
 
 def joined(parts: list[Rows]) -> Rows:
-    """Rows of one operation as one; namespaces are kept as None where all are None."""
+    """Return the rows of one operation as one. Namespaces are None if all are None."""
     if len(parts) == 1 and (parts[0].namespaces is None or parts[0].op == DROP):
         return parts[0]
     namespaces: list[Any] | None = [
@@ -196,11 +199,11 @@ def joined(parts: list[Rows]) -> Rows:
 
 
 class ValueTable(CellTable):
-    """Values; also of reducing and aggregating state."""
+    """Table of values, also of reducing and aggregating state."""
 
     layout = "value"
     are_columns = False
-    """Whether the values of the namespace None are columns at the moment, and `spaces` makes objects of them."""
+    """Whether the values of the namespace None are columns now. `spaces` would convert them to objects."""
 
     def __init__(self, name: str, codec: Codec, map_keys: KeyCodec | None = None) -> None:
         super().__init__(name, codec, map_keys)
@@ -212,7 +215,7 @@ class ValueTable(CellTable):
         self._gaps.add(namespace)
 
     def _mark_present(self, keys: Collection[Any], namespace: Any) -> None:
-        """Note the values that these keys have, or that they have none."""
+        """Record the current values of these keys, or that they have none."""
         space = self.spaces.get(namespace, {})
         marks = self.marks(namespace)
         try:
@@ -222,8 +225,11 @@ class ValueTable(CellTable):
             self._gaps.add(namespace)
 
     def touch(self, keys: Iterable[Any], namespace: Any) -> None:
-        """These entries changed behind the table's back. In a large table the values are noted now, while they are in
-        the processor's cache; in a small one the keys suffice."""
+        """Record that these entries were changed directly.
+
+        In a large table the values are recorded now, while they are in the processor's cache. In a small one the keys
+        are sufficient.
+        """
         if not self.tracking:
             return
         space = self.spaces.get(namespace)

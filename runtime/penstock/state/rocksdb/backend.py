@@ -1,9 +1,11 @@
 """The RocksDB backend: state larger than memory, on the worker's local disk.
 
-One column family per state; rows as in `rocksdb_rows`. Timers are kept in memory, as firing them must not cost a seek, and
-are written to a column family of their own with each snapshot. A snapshot hard-links the immutable files into a directory and
-has what is in memory flushed in the background (`frozen`); the upload sends the files that the last confirmed checkpoint does not have (S43). A restore
-fetches the files with rows of its key groups and opens them as they are, those of several former subtasks as one database (`restore`).
+Each state has a column family, with rows as in `rows`. Timers are in memory, because firing them must not need a seek.
+Each snapshot writes them to a separate column family.
+
+A snapshot hard-links the immutable files to a directory and has the memory flushed in the background (`frozen`). The
+upload sends the files that the last confirmed checkpoint does not have. A restore fetches the files with rows of its
+key groups and opens them unchanged. Files of several former subtasks become one database (`restore`).
 """
 
 from __future__ import annotations
@@ -11,20 +13,33 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.state.backend import FileRef, KeyContext, KeyGroupRange
+from penstock.state.decoding import decoding
 from penstock.state.encoding.codec import EXPIRY
 from penstock.state.encoding.keys import KeyCodec
+from penstock.state.files import FileRef
 from penstock.state.hashmap.backend import check_key_schema, folded
+from penstock.state.key_context import KeyContext
+from penstock.state.key_groups import KeyGroupRange
+from penstock.state.local_disk import writing
+from penstock.state.owners import OPERATOR
 from penstock.state.registry import Registration, key_schema
 from penstock.state.rocksdb.database import Database, scan, scan_prefix
 from penstock.state.rocksdb.files.frozen import FrozenDatabase
-from penstock.state.rocksdb.handles import RocksDBListState, RocksDBMapState, RocksDBRawTable, RocksDBValueState
+from penstock.state.rocksdb.handles import (
+    RocksDBListState,
+    RocksDBMapState,
+    RocksDBRawTable,
+    RocksDBValueState,
+    refuse_unreadable,
+)
 from penstock.state.rocksdb.metrics import TICKERS, metrics_of, report_database, report_state
 from penstock.state.rocksdb.options import read_options
+from penstock.state.rocksdb.origins import Origins, to_json
 from penstock.state.rocksdb.peek import peek_family
 from penstock.state.rocksdb.restore import Restore
 from penstock.state.rocksdb.rows import (
@@ -32,6 +47,7 @@ from penstock.state.rocksdb.rows import (
     address_size,
     after,
     decode_namespace,
+    encoded_space_prefix,
     family_name,
     group_prefix,
     space_prefix,
@@ -47,25 +63,26 @@ if TYPE_CHECKING:
     from rocksdict import Rdict
 
     from penstock.metrics import MetricGroup
-    from penstock.state.backend import SnapshotUpload, StateFileReader
+    from penstock.state.backend import SnapshotUpload
     from penstock.state.descriptors import State, StateDescriptor
-    from penstock.state.peek import Peeked
-    from penstock.state.snapshot_format.segment import StateInfo
+    from penstock.state.encoding.codec import Codec
+    from penstock.state.files import StateFileReader
+    from penstock.state.peek.stored import Peeked
     from penstock.state.ttl.expiry import Clock, Lifetime
 
 EXACT_COUNT = 50_000
-"""Rows up to which `entry_count` counts; beyond, it takes RocksDB's estimate."""
+"""Number of rows up to which `entry_count` counts. Above it, RocksDB's estimate is used."""
 
 
 class RocksDBStateBackend:
     """`backend.KeyedStateBackend` on RocksDB.
 
     Args:
-        key_group_range: the groups this subtask owns.
-        work_dir: directory of this backend alone, removed by `close`; empty: a temporary one.
-        options: `state.backend.rocksdb.*`, see `rocksdb_options.DEFAULTS`; others are ignored.
-        key_type: type of the keys, needed where they are structures.
-        metrics: where the numbers go that the options ask for (`metrics`); None: nowhere.
+        key_group_range: key groups that this subtask owns.
+        work_dir: separate directory of this backend, removed by `close`; empty: a temporary one.
+        options: `state.backend.rocksdb.*`, see `options.DEFAULTS`; others are ignored.
+        key_type: type of the keys. It is needed if they are structures.
+        metrics: group of the metrics that the options turn on (`metrics`); None: no metrics.
     """
 
     def __init__(
@@ -87,7 +104,7 @@ class RocksDBStateBackend:
         self.clock = clock
         self.operator_name = operator_name
         self.queryable: dict[str, str] = {}
-        self._keys = KeyCodec(key_type, "keys", operator_name)
+        self._keys = key_context.keys = KeyCodec(key_type, "keys", operator_name)
         self.event_time_timers = TimerTable(TIMER_TABLES[0], operator_name, self._keys)
         self.processing_time_timers = TimerTable(TIMER_TABLES[1], operator_name, self._keys)
         self._key_schema = key_schema(key_type, operator=operator_name)
@@ -99,10 +116,12 @@ class RocksDBStateBackend:
             report_database(metrics, self._reported, self._statistics)
         self._work_dir = Path(work_dir or tempfile.mkdtemp(prefix="penstock-rocksdb-"))
         shutil.rmtree(self._work_dir, ignore_errors=True)
-        self._work_dir.mkdir(parents=True)
+        with writing(self._work_dir):
+            self._work_dir.mkdir(parents=True)
         self._opened: Database | None = None
         self._registered: dict[str, Registration] = {}
-        self._stored: dict[str, StateInfo] = {}
+        self._stored: Origins = {}
+        """Stored descriptions of restored states that no function has used yet."""
         self._sweepers: dict[str, RowSweeper] = {}
         self._number = 0
         self._confirmed: dict[str, FileRef] = {}
@@ -111,23 +130,23 @@ class RocksDBStateBackend:
 
     @property
     def _database(self) -> Database:
-        """Opened at the first use, so that a restore can put files in place before."""
+        """The database. It is opened at its first use, so that a restore can first put files in place."""
         if self._opened is None:
             database = Database(
                 str(self._work_dir / "db"), self._settings, counts=bool(self._reported & TICKERS.keys())
             )
             try:
-                database.family(TIMERS)  # to make it takes RocksDB tens of milliseconds: not at the first barrier
+                database.family(TIMERS)  # its creation takes RocksDB tens of milliseconds: not at the first barrier
             except BaseException:
-                database.close()  # a restore goes on with other files in its place
+                database.close()  # a restore continues with other files in its place
                 raise
             self._opened = database
         return self._opened
 
     # --- states -------------------------------------------------------------------------------------------------------
 
-    def get_state(self, descriptor: StateDescriptor) -> State:
-        registration = self._register(descriptor)
+    def get_state(self, descriptor: StateDescriptor, owner: str = OPERATOR) -> State:
+        registration = self._register(descriptor, owner)
         family = self._database.family(family_name(registration.name))
         default = getattr(descriptor, "default", None)
         codec, lifetime, addresses = registration.codec, registration.lifetime, self._addresses
@@ -147,14 +166,14 @@ class RocksDBStateBackend:
         return folded(descriptor, TtlValueState(value, lifetime, self._sweep(registration), default))
 
     def raw_table(self, descriptor: StateDescriptor) -> RocksDBRawTable:
-        registration = self._register(descriptor)
+        registration = self._register(descriptor, OPERATOR)
         if registration.info.layout != "value" or registration.lifetime is not None:
             raise TypeError(f"a raw table is for value state without time-to-live, not for {descriptor!r}")
         family = self._database.family(family_name(registration.name))
         return RocksDBRawTable(registration.name, family, self._addresses, registration.codec, self)
 
-    def _register(self, descriptor: StateDescriptor) -> Registration:
-        new = Registration.of(descriptor, self.operator_name, self.clock)
+    def _register(self, descriptor: StateDescriptor, owner: str) -> Registration:
+        new = Registration.of(descriptor, self.operator_name, self.clock, owner)
         if descriptor.is_queryable():
             self.queryable[descriptor.get_queryable_state_name()] = new.name
         known = self._registered.get(new.name)
@@ -163,9 +182,11 @@ class RocksDBStateBackend:
             return known
         stored = self._stored.get(new.name)
         if stored is not None:
-            reader = new.reader(stored)
-            if not new.is_as_stored(stored):
-                self._rewrite(new, lambda data: new.codec.encode(reader.decode(data)))
+            readers = [(groups, new.reader(info), new.is_stored_encoding(info)) for groups, info in stored]
+            with decoding(f"state {new.name!r}", operator=self.operator_name):
+                for groups, reader, as_stored in readers:
+                    if not as_stored:
+                        self._rewrite(new, groups, reader)
             del self._stored[new.name]
         self._registered[new.name] = new
         if self._metrics is not None and self._reported:
@@ -178,23 +199,23 @@ class RocksDBStateBackend:
     def _family_of(self, state: str) -> Rdict | None:
         return None if self._opened is None else self._opened.families.get(family_name(state))
 
-    def _rewrite(self, registration: Registration, convert: Callable[[bytes], bytes]) -> None:
-        """Encode all values anew, so that no row is older than the schema the next snapshot names."""
+    def _rewrite(self, registration: Registration, groups: KeyGroupRange, reader: Codec) -> None:
+        """Encode the values of these key groups again, so that every row has the schema that the next snapshot names."""
         name = family_name(registration.name)
-        family = self._database.family(name)
-        rows = scan(family, b"", group_prefix(1 << 16))
-        self._database.put_all(name, ((row, convert(data)) for row, data in rows))
+        rows = scan(self._database.family(name), group_prefix(groups.start), group_prefix(groups.end + 1))
+        encode, decode = registration.codec.encode, reader.decode
+        self._database.put_all(name, ((row, encode(decode(data))) for row, data in rows))
 
     def _sweep(self, registration: Registration) -> Callable[[], None]:
         sweeper = self._sweepers.get(registration.name)
         if sweeper is None:
             assert registration.lifetime is not None
             family = self._database.family(family_name(registration.name))
-            sweeper = self._sweepers[registration.name] = RowSweeper(family, registration.lifetime)
+            sweeper = self._sweepers[registration.name] = RowSweeper(family, registration.codec, registration.lifetime)
         return sweeper.step
 
     def next_number(self) -> int:
-        """The number of the next list element; ascending over all lists, and over restores."""
+        """Return the number of the next list element. Numbers ascend over all lists, and over restores."""
         self._number += 1
         return self._number
 
@@ -208,42 +229,47 @@ class RocksDBStateBackend:
             return
         family = self._database.family(family_name(state_name))
         seen: set[bytes] = set()
-        for group in self._groups():
-            start, stop = group_prefix(group), group_prefix(group + 1)
-            while (found := next(scan(family, start, stop), None)) is not None:
-                _, namespace, _, _ = split_row(found[0])
-                decoded = decode_namespace(namespace)
-                if namespace not in seen:
-                    seen.add(namespace)
-                    yield decoded
-                start = after(space_prefix(group, decoded))
+        with self._decoding_rows(state_name):
+            for group in self._groups():
+                start, stop = group_prefix(group), group_prefix(group + 1)
+                while (found := next(scan(family, start, stop), None)) is not None:
+                    namespace = split_row(found[0])[1]
+                    if namespace not in seen:
+                        seen.add(namespace)
+                        yield decode_namespace(namespace)
+                    start = after(encoded_space_prefix(group, namespace))
 
     def keys(self, state_name: str, namespace: Any = None) -> Iterator[Any]:
         if state_name not in self._registered:
             return
         last = b""
-        for row, key, _ in self.rows_of_namespace(state_name, namespace):
+        for row, key, _ in self.namespace_rows(state_name, namespace):
             address = row[: address_size(row)]
             if address != last:
                 last = address
                 yield key
 
-    def rows_of_namespace(self, state_name: str, namespace: Any) -> Iterator[tuple[bytes, Any, bytes]]:
-        """(row key, key, encoded value) of all rows in a namespace."""
+    def namespace_rows(self, state_name: str, namespace: Any) -> Iterator[tuple[bytes, Any, bytes]]:
+        """Yield (row key, key, encoded value) of all rows in a namespace."""
         family = self._database.family(family_name(state_name))
         decode = self._keys.decode
-        for group in self._groups():
-            for row, data in scan_prefix(family, space_prefix(group, namespace)):
-                yield row, decode(split_row(row)[2]), data
+        with self._decoding_rows(state_name):
+            for group in self._groups():
+                for row, data in scan_prefix(family, space_prefix(group, namespace)):
+                    yield row, decode(split_row(row)[2]), data
+
+    def _decoding_rows(self, state_name: str) -> AbstractContextManager[None]:
+        return decoding(f"a key or namespace of state {state_name!r}", operator=self.operator_name)
 
     def peek(self, state_name: str, key: Any) -> Peeked | None:
         registration, family = self._registered.get(state_name), self._family_of(state_name)
         if registration is None or family is None:
             return None
-        return peek_family(family, registration, self._keys, self._key_schema, self._addresses, key)
+        with self._decoding_rows(state_name):
+            return peek_family(family, registration, self._keys, self._key_schema, self._addresses, key)
 
     def entry_count(self) -> int:
-        """Exact up to `EXACT_COUNT` rows of a state; beyond, the number of rows as RocksDB estimates it."""
+        """Return the number of rows. It is exact up to `EXACT_COUNT` rows of a state, and RocksDB's estimate above."""
         return sum(map(self._count, self._registered))
 
     def _count(self, state_name: str) -> int:
@@ -251,7 +277,8 @@ class RocksDBStateBackend:
         estimate = int(family.property_int_value("rocksdb.estimate-num-keys") or 0)
         if estimate > EXACT_COUNT:
             return estimate
-        return len({row[: address_size(row)] for row, _ in scan(family, b"", group_prefix(1 << 16))})
+        with self._decoding_rows(state_name):
+            return len({row[: address_size(row)] for row, _ in scan(family, b"", group_prefix(1 << 16))})
 
     # --- snapshots ----------------------------------------------------------------------------------------------------
 
@@ -264,8 +291,10 @@ class RocksDBStateBackend:
             upload.wait()
         directory = self._work_dir / f"chk-{checkpoint_id}"
         shutil.rmtree(directory, ignore_errors=True)
-        frozen = FrozenDatabase(database, directory)
-        states = self._stored | {name: registration.info for name, registration in self._registered.items()}
+        with writing(directory):
+            frozen = FrozenDatabase(database, directory)
+        stored = {name: parts[0].info for name, parts in self._stored.items() if parts}
+        states = stored | {name: registration.info for name, registration in self._registered.items()}
         facts = SnapshotFacts(
             self.key_group_range,
             self.max_parallelism,
@@ -273,6 +302,7 @@ class RocksDBStateBackend:
             self._key_schema,
             states,
             self._number,
+            to_json(self._stored),
         )
         upload = RocksDBUpload(frozen, directory, facts, dict(self._confirmed))
         self._uploads[checkpoint_id] = upload
@@ -293,11 +323,16 @@ class RocksDBStateBackend:
     # --- restore ------------------------------------------------------------------------------------------------------
 
     def restore(self, handles: Iterable[dict[str, Any]], reader: StateFileReader, *, owned: bool = False) -> None:
-        """See `backend.KeyedStateBackend.restore`.
+        """Restore as described in `backend.KeyedStateBackend.restore`.
 
         Args:
-            owned: the files belong to this job's checkpoints, not to a savepoint: the next checkpoint may refer to them.
+            owned: the files belong to this job's checkpoints, not to a savepoint. The next checkpoint may then refer to
+                them.
         """
+        with decoding("the keyed state", operator=self.operator_name):
+            self._restore(handles, reader, owned=owned)
+
+    def _restore(self, handles: Iterable[dict[str, Any]], reader: StateFileReader, *, owned: bool) -> None:
         restore = Restore(self._work_dir, self.key_group_range, self.max_parallelism, self._settings, reader)
         handles = restore.relevant(handles)
         for handle in handles:
@@ -305,7 +340,7 @@ class RocksDBStateBackend:
         files = restore.run(handles, self._work_dir / "db", lambda: self._database)
         self._confirmed = files if owned else {}
         self._number = restore.last_number
-        self._stored = restore.states
+        self._stored = restore.origins
         timers = self.event_time_timers, self.processing_time_timers
         read_timers(self._database, self._keys, timers, self.key_group_range)
         for block in restore.timer_blocks:
@@ -325,14 +360,21 @@ class RocksDBStateBackend:
 
 
 class RowSweeper:
-    """Removes expired rows that nobody reads, a few with each access; goes round and round through a state's rows."""
+    """A cursor that repeatedly passes through a state's rows. Each access removes a few expired rows that are not read."""
 
-    def __init__(self, family: Any, lifetime: Lifetime) -> None:
+    def __init__(self, family: Any, codec: Codec, lifetime: Lifetime) -> None:
         self._family = family
+        self._codec = codec
         self._lifetime = lifetime
         self._rows: Iterator[tuple[bytes, bytes]] = iter(())
 
     def step(self) -> None:
+        try:
+            self._step()
+        except Exception as error:
+            refuse_unreadable(self._codec, error)
+
+    def _step(self) -> None:
         now = self._lifetime.now()
         for _ in range(self._lifetime.sweep_size):
             found = next(self._rows, None)
@@ -341,4 +383,5 @@ class RowSweeper:
                 return
             row, data = found
             if EXPIRY.unpack_from(data)[0] <= now and self._family.get(row) == data:
-                del self._family[row]
+                with writing(self._family.path()):
+                    del self._family[row]

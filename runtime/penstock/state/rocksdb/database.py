@@ -1,14 +1,17 @@
 """The database under the RocksDB backend: options, column families, opening, closing.
 
-There is no write-ahead log: what is not in a checkpoint is lost with the process anyway, and replayed.
+The database has no write-ahead log. State that is not in a checkpoint is lost with the process, and its records are
+replayed.
 """
 
 from __future__ import annotations
 
+import logging
+import os
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rocksdict import (
     AccessType,
@@ -24,7 +27,8 @@ from rocksdict import (
     WriteOptions,
 )
 
-from penstock.common.errors import StorageError
+from penstock.common.errors import LocalDiskError
+from penstock.state.local_disk import is_disk_error, is_from_rocksdb, refuse_failed_write, writing
 from penstock.state.rocksdb.files.manifest_tail import ManifestTail
 from penstock.state.rocksdb.memory import SlotMemory
 from penstock.state.rocksdb.options import MEMORY, WRITES
@@ -33,35 +37,53 @@ from penstock.state.rocksdb.rows import STATE, after, group_prefix
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from penstock.state.backend import KeyGroupRange
+    from penstock.state.key_groups import KeyGroupRange
+
+logger = logging.getLogger(__name__)
 
 BATCH_ROWS = 10_000
 _WRITE_BUFFERS = 4
-"""Of a state, with those that are being flushed: a snapshot begins one anew, and must not wait until another is on disk."""
+"""Write buffers of a state, including those that are being flushed. A snapshot starts a new one and must not wait for a flush."""
 _COMPACT_AT_FILES = 8
-"""Of level 0. Compaction writes much of a state anew, which the next checkpoint uploads; each file costs a look-up a Bloom filter."""
+"""Number of files on level 0 that starts a compaction. Compaction rewrites much of a state, which the next checkpoint
+uploads.
+
+Each file costs a look-up one check of a Bloom filter.
+"""
 _SLOW_AT_FILES, _STOP_AT_FILES = 40, 60
-"""Of level 0: a snapshot adds one to it, and must not wait for compaction, which by default slows writes down from 20 on."""
+"""Number of files on level 0 at which writes slow down or stop. A snapshot adds a file and must not wait for compaction.
+
+RocksDB's default slows down writes from 20 files on.
+"""
 
 _NEVER, _ENDLESS = 1 << 20, 1 << 50
-"""Files, and bytes, that no level has."""
+"""Numbers of files and bytes that no level reaches."""
 _LONGER_THAN_ANY_JOB_S = "4000000000"
-"""When the end of `Database.hold` may make RocksDB write files of the lowest level anew, only to set their sequence numbers to zero, which the
-next checkpoint would upload: it does so at once otherwise, with every first file of a key range."""
+"""Time after which the end of `Database.hold` may start a rewrite of the lowest level's files. It is longer than any job.
+
+Such a rewrite only sets sequence numbers to zero, and the next checkpoint would upload the files. Without this setting
+RocksDB starts it immediately, for every first file of a key range.
+"""
 _PAUSE_S = 0.005
-"""Between two looks at what the background does."""
+"""Pause between two checks of the background work."""
+_FILES_PER_THREAD, _MAX_OPENING_THREADS = 64, 16
+"""Files that one thread opens when a database is opened, and the maximum number of these threads (RocksDB's default).
+
+RocksDB starts all threads for each column family, even for one file. They would be most of the time to open a small
+database.
+"""
 
 
 class Database:
     """One RocksDB instance.
 
     Args:
-        path: directory; opened if there is a database, made otherwise.
-        options: what `rocksdb_options.read_options` gave.
-        read_only: opens what a restore reads.
-        compacts: files are put together in the background.
-        one_step: compaction takes files of level 0 to level 1, and no further.
-        counts: what it does is counted (`statistics`), which costs some percent of its time.
+        path: directory. An existing database is opened, otherwise a new one is created.
+        options: result of `options.read_options`.
+        read_only: opens a database that a restore reads.
+        compacts: compaction runs in the background.
+        one_step: compaction moves files from level 0 to level 1, and no further.
+        counts: RocksDB counts its work (`statistics`), which costs a few percent of its time.
     """
 
     def __init__(
@@ -76,7 +98,7 @@ class Database:
     ) -> None:
         self.path = path
         self.manifest = ManifestTail(Path(path))
-        """Kept here so that a snapshot reads what came since the one before."""
+        """Kept here so that each snapshot reads only the changes since the previous one."""
         self._settings = options
         self._compacts = compacts
         self._one_step = one_step
@@ -84,11 +106,20 @@ class Database:
         self._cache = Cache(options["block.cache-size"]) if self._memory is None else self._memory.cache
         exists = (Path(path) / "CURRENT").exists()
         names = [name for name in Rdict.list_cf(path) if name != "default"] if exists else []
+        files = sum(1 for file in os.scandir(path) if file.name.endswith(".sst")) if exists else 0
+        self._opening_threads = max(1, min(files // _FILES_PER_THREAD, _MAX_OPENING_THREADS))
+        self._delays_rewrites = False
         access = AccessType.read_only() if read_only else AccessType.read_write()
         self._options = self._make_options()
         if counts:
             self._options.enable_statistics()
-        self._db = Rdict(path, self._options, {name: self._make_options() for name in names} or None, access)
+        others = {name: self._make_options() for name in names} or None
+        try:
+            self._db = Rdict(path, self._options, others, access)
+        except Exception as error:
+            if is_disk_error(error):
+                refuse_failed_write(path, error)
+            raise
         self._write = WriteOptions()
         self._write.disable_wal = True
         self._families: dict[str, Rdict] = {}
@@ -104,6 +135,7 @@ class Database:
         if self._memory is not None:
             options.set_write_buffer_manager(self._memory.writes)
         options.set_max_background_jobs(settings["thread.num"])
+        options.set_max_file_opening_threads(self._opening_threads)
         options.set_compression_type(getattr(DBCompressionType, settings["compression"])())
         options.set_keep_log_file_num(1)
         options.set_max_write_buffer_number(_WRITE_BUFFERS)
@@ -122,7 +154,7 @@ class Database:
         table.set_block_cache(self._cache)
         table.set_block_size(settings["block.blocksize"])
         table.set_bloom_filter(10, False)
-        if settings[WRITES]:  # else they lie beside the cache, and grow with the state
+        if settings[WRITES]:  # otherwise they are outside of the cache, and grow with the state
             table.set_cache_index_and_filter_blocks(True)
             table.set_pin_l0_filter_and_index_blocks_in_cache(True)
         options.set_block_based_table_factory(table)
@@ -131,11 +163,12 @@ class Database:
     def _opened(self, family: Rdict, read_only: bool = False) -> Rdict:
         if not read_only:
             family.set_write_options(self._write)
-            family.set_options({"bottommost_file_compaction_delay": _LONGER_THAN_ANY_JOB_S})
+            if self._delays_rewrites:
+                _delay_rewrites(family)
         return family
 
     def statistics(self) -> str:
-        """RocksDB's counts since it was opened, a line each; empty: it does not count. Takes some 0.3 ms."""
+        """Return RocksDB's counters since it was opened, one per line; empty if it does not count. Takes about 0.3 ms."""
         return self._options.get_statistics() or ""
 
     @property
@@ -144,10 +177,11 @@ class Database:
         return self._families
 
     def family(self, name: str) -> Rdict:
-        """The column family, made if there is none."""
+        """Return the column family. Create it if it does not exist."""
         family = self._families.get(name)
         if family is None:
-            family = self._opened(self._db.create_column_family(name, self._make_options()))
+            with writing(self.path):
+                family = self._opened(self._db.create_column_family(name, self._make_options()))
             self._families[name] = family
         return family
 
@@ -161,11 +195,12 @@ class Database:
         return WriteBatch(raw_mode=True)
 
     def handle(self, name: str) -> Any:
-        """What a write batch needs to write into a column family."""
+        """Return the handle with which a write batch writes to a column family."""
         return self._db.get_column_family_handle(name)
 
     def write(self, batch: WriteBatch) -> None:
-        self._db.write(batch, self._write)
+        with writing(self.path):
+            self._db.write(batch, self._write)
 
     def put_all(self, name: str, rows: Iterator[tuple[bytes, bytes]]) -> None:
         """Write many rows."""
@@ -179,23 +214,31 @@ class Database:
         self.write(batch)
 
     def begin_flush(self) -> int:
-        """What is in memory is written to files from now on, in the background, apart from whatever comes later.
+        """Start to flush the memory to files in the background, separately from later writes.
 
         Returns:
-            The last sequence number of what is being written.
+            The last sequence number of the flushed data.
         """
-        for family in self._families.values():
-            family.flush(wait=False)
+        with writing(self.path):
+            for family in self._families.values():
+                family.flush(wait=False)
         return int(self._db.latest_sequence_number())
 
     def hold(self) -> Any:
-        """As long as the object is there, what is written later keeps its sequence numbers, and takes nothing away that is there now."""
+        """Return an object that protects the current data. While it exists, later writes keep their sequence numbers and
+        remove none of the data.
+        """
+        if not self._delays_rewrites:  # not when the database is opened: RocksDB writes a file for each family
+            self._delays_rewrites = True
+            for family in self._families.values():
+                _delay_rewrites(family)
         return self._db.snapshot()
 
     def is_flushed(self) -> bool:
-        """
+        """Return whether the flush is complete.
+
         Raises:
-            StorageError: it cannot be written.
+            LocalDiskError: the flush failed.
         """
         self._check_disk()
         families = list(self._families.values())
@@ -203,33 +246,32 @@ class Database:
 
     def _check_disk(self) -> None:
         if self._db.property_int_value("rocksdb.background-errors"):
-            raise StorageError(
-                f"RocksDB cannot write to {self.path}",
-                remedy="look at the disk: is it full? The log of RocksDB is beside it",
-            )
+            refuse_failed_write(self.path, OSError("RocksDB has background errors. Its file LOG has the reason"))
 
     def hide(self, ranges: Mapping[str, Iterable[KeyGroupRange]]) -> None:
-        """Delete the rows of key groups, by state, without looking at them: each range in a file of its own, so that this reaches no further than it."""
+        """Delete the rows of key groups, by state, without reading them. Each range gets its own file, which covers only that range."""
         for name, of_state in ranges.items():
             for groups in of_state:
                 batch = self.batch()
                 batch.delete_range(*_bounds(groups), self.handle(name))
                 self.write(batch)
-                self._families[name].flush()
+                with writing(self.path):
+                    self._families[name].flush()
 
     def compact(self, ranges: Mapping[str, Iterable[KeyGroupRange]]) -> None:
-        """Write the files anew that have anything of key groups, by state, without what is hidden there."""
+        """Rewrite the files that have rows of the key groups, by state, without the hidden rows."""
         options = CompactOptions()
         options.set_bottommost_level_compaction(BottommostLevelCompaction.force())
         for name, of_state in ranges.items():
             for groups in of_state:
-                self._families[name].compact_range(*_bounds(groups), options)
+                with writing(self.path):
+                    self._families[name].compact_range(*_bounds(groups), options)
 
     def step_down(self) -> None:
-        """Have the background take all files of level 0 one step down, and wait for it.
+        """Move all files of level 0 down by one level in the background, and wait for the end.
 
         Raises:
-            StorageError: it cannot be written.
+            LocalDiskError: the files cannot be written.
         """
         states = [self._families[name] for name in self._states()]
         for family in states:
@@ -242,14 +284,38 @@ class Database:
         return [name for name in self._families if name.startswith(STATE)]
 
     def close(self) -> None:
-        for family in self._families.values():
-            family.close()
+        """Write the memory to disk and close the database.
+
+        Raises:
+            LocalDiskError: the write failed. The database is closed in this case, too.
+        """
+        families = list(self._families.values())
         self._families.clear()
-        self._db.close()
+        failures = [failure for opened in (*families, self._db) if (failure := _failure_of_close(opened)) is not None]
+        if failures:
+            refuse_failed_write(self.path, failures[0])
 
     def destroy(self) -> None:
-        self.close()
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Close it and delete its files, even if RocksDB cannot write its memory."""
+        try:
+            self.close()
+        except LocalDiskError as error:
+            logger.warning("RocksDB was closed without its last writes, and its files are deleted: %s", error)
+        finally:
+            shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _delay_rewrites(family: Rdict) -> None:
+    """Keep the end of `Database.hold` from rewriting the lowest level's files."""
+    family.set_options({"bottommost_file_compaction_delay": _LONGER_THAN_ANY_JOB_S})
+
+
+def _failure_of_close(opened: Rdict) -> Exception | None:
+    try:
+        opened.close()
+    except Exception as error:
+        return error
+    return None
 
 
 def _memory_of(options: Mapping[str, Any]) -> SlotMemory | None:
@@ -260,19 +326,17 @@ def _memory_of(options: Mapping[str, Any]) -> SlotMemory | None:
 
 
 def _bounds(groups: KeyGroupRange) -> tuple[bytes, bytes]:
-    """Of rows of states."""
+    """Return the bounds of rows of states."""
     return group_prefix(groups.start), group_prefix(groups.end + 1)
 
 
 def scan(family: Rdict, start: bytes, stop: bytes, options: ReadOptions | None = None) -> Iterator[tuple[bytes, bytes]]:
-    """Rows from `start` up to, not including, `stop`, as they were when the scan began.
+    """Yield the rows from `start` to `stop` (excluded) as they were at the start of the scan.
 
     Raises:
-        StorageError: there are more, and they cannot be read. `Rdict.items` ends there as if there were none.
+        LocalDiskError: more rows exist and cannot be read. `Rdict.items` would end there without an error.
     """
-    options = (
-        options or ReadOptions()
-    )  # the iterator reads the bound where it lies in the options: they must live as long
+    options = options or ReadOptions()  # the iterator reads the bound inside the options, so they must live as long
     options.set_iterate_upper_bound(stop)
     rows = family.iter(options)
     rows.seek(start)
@@ -282,10 +346,24 @@ def scan(family: Rdict, start: bytes, stop: bytes, options: ReadOptions | None =
     try:
         rows.status()
     except Exception as error:
-        raise StorageError(
-            f"RocksDB cannot read its files: {error}",
-            remedy="look at the disk of this TaskManager; the job goes back to its newest checkpoint",
-        ) from error
+        _refuse_files(error)
+
+
+def refuse_unreadable_files(error: Exception) -> None:
+    """Return if the error does not come from RocksDB. The binding raises plain `Exception`s and its own classes.
+
+    Raises:
+        LocalDiskError: RocksDB cannot read its files.
+    """
+    if is_from_rocksdb(error) or isinstance(error, OSError):
+        _refuse_files(error)
+
+
+def _refuse_files(error: Exception) -> NoReturn:
+    raise LocalDiskError(
+        f"RocksDB cannot read its files: {error}",
+        remedy="check the disk of this TaskManager. The job restarts from its newest checkpoint",
+    ) from error
 
 
 def scan_prefix(family: Rdict, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:

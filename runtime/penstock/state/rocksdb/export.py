@@ -1,4 +1,4 @@
-"""A RocksDB snapshot as segments, for readers of another kind: the hashmap backend and the state reader."""
+"""A RocksDB snapshot as segments, for the hashmap backend and the state reader."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from penstock.state.backend import KeyGroupRange
+from penstock.state.decoding import decoding
 from penstock.state.encoding.any_codec import ScalarCodec
 from penstock.state.encoding.codec import Codec, EncodedCodec
 from penstock.state.encoding.keys import UNTYPED_KEYS
 from penstock.state.hashmap.reading import overlap
+from penstock.state.key_groups import KeyGroupRange
 from penstock.state.rocksdb.database import Database, scan
 from penstock.state.rocksdb.files.download import download
 from penstock.state.rocksdb.options import read_options
+from penstock.state.rocksdb.origins import origins_of
 from penstock.state.rocksdb.rows import address_size, decode_namespace, family_name, group_prefix, split_row
 from penstock.state.rocksdb.timers import FAMILY, stored_timers
 from penstock.state.snapshot_format.rows import PUT, Rows
@@ -26,34 +26,38 @@ from penstock.state.timers.timer_table import TIMER_INFO, TIMER_TABLES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
 
-    from penstock.state.backend import StateFileReader
+    from penstock.state.files import StateFileReader
     from penstock.state.snapshot_format.segment import StoredBlock
 
 ROWS = 50_000
-"""Rows in one segment; a list or map is never cut."""
+"""Number of rows in one segment. A list or map is never split."""
 
 
 def exported_blocks(
     handle: dict[str, Any], groups: KeyGroupRange, reader: StateFileReader, names: Collection[str] | None = None
 ) -> Iterator[StoredBlock]:
-    """What the snapshot holds of these key groups.
+    """Yield the snapshot's content in these key groups.
 
     Args:
-        names: of the states, timers as in `TIMER_TABLES`; None: all.
+        names: names of the states, and of timers as in `TIMER_TABLES`; None: all.
 
     Raises:
-        CorruptStateFile.
+        CorruptStateFile: a file of the snapshot is damaged.
     """
     within = overlap(KeyGroupRange(*handle["key_groups"]), groups)
     with tempfile.TemporaryDirectory(prefix="penstock-restore-") as directory:
-        download(handle, Path(directory), reader)
-        database = Database(directory, read_options({}), read_only=True)
+        folder = Path(directory, "database")  # inside the private folder, which remains
+        download(handle, folder, reader)
+        database = Database(str(folder), read_options({}), read_only=True)
         try:
-            for name, info in handle["states"].items():
+            for name, parts in origins_of(handle).items():
                 if family_name(name) in database.families and (names is None or name in names):
-                    yield from _state_blocks(database, name, msgspec.convert(info, StateInfo), within, handle)
+                    with decoding(f"state {name!r}"):
+                        for part in parts:
+                            yield from _state_blocks(database, name, part.info, overlap(part.groups, within), handle)
             if FAMILY in database.families and (names is None or not set(TIMER_TABLES).isdisjoint(names)):
-                yield from _timer_blocks(database, within, handle)
+                with decoding("the timers"):
+                    yield from _timer_blocks(database, within, handle)
         finally:
             database.close()
 
@@ -61,6 +65,8 @@ def exported_blocks(
 def _state_blocks(
     database: Database, name: str, info: StateInfo, within: KeyGroupRange, handle: dict[str, Any]
 ) -> Iterator[StoredBlock]:
+    if within.start > within.end:
+        return
     codec = EncodedCodec(name, expiring=info.ttl)
     rows = scan(database.family(family_name(name)), group_prefix(within.start), group_prefix(within.end + 1))
     part = _Part(info.layout)
@@ -74,7 +80,7 @@ def _state_blocks(
 
 
 class _Part:
-    """Rows of RocksDB being gathered into columns."""
+    """Rows of RocksDB that are being collected into columns."""
 
     def __init__(self, layout: str) -> None:
         self.size = 0

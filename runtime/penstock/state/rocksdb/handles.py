@@ -1,13 +1,19 @@
-"""Handles of the RocksDB backend. Every access encodes or decodes one value, element or entry (S42)."""
+"""Handles of the RocksDB backend. Every access encodes or decodes one value, element or entry.
+
+A restore does not decode rows, so undecodable bytes are found here, when a function reads them. Each failed read
+therefore calls `refuse_unreadable`. A `try` costs nothing if no error occurs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
+from penstock.state.decoding import refuse_undecodable
 from penstock.state.descriptors import ListState, MapState, ValueState
 from penstock.state.hashmap.handles import fresh
-from penstock.state.rocksdb.database import has_prefix, scan_prefix
+from penstock.state.local_disk import refuse_failed_write
+from penstock.state.rocksdb.database import has_prefix, refuse_unreadable_files, scan_prefix
 from penstock.state.rocksdb.rows import NUMBER
 
 if TYPE_CHECKING:
@@ -16,53 +22,124 @@ if TYPE_CHECKING:
     from penstock.state.descriptors import Entries
     from penstock.state.encoding.codec import Codec
     from penstock.state.encoding.keys import KeyCodec
-    from penstock.state.rocksdb.backend import RocksDBStateBackend
     from penstock.state.rocksdb.rows import Addresses
     from penstock.state.snapshot_format.column_rows import AccumulatorShape
 
+_PACKAGE = f"{__name__.rpartition('.')[0]}."
+
+
+def refuse_unreadable(codec: Codec, error: Exception) -> NoReturn:
+    """Raise the coded error for a row of the state that cannot be read or decoded.
+
+    Raises:
+        LocalDiskError: RocksDB cannot read its files.
+        CorruptStateFile: the codec did not write the content of the row.
+    """
+    if _is_database_error(error):
+        refuse_unreadable_files(error)
+    refuse_undecodable(f"an entry of state {codec.state!r}", error, operator=codec.operator)
+
+
+def _is_database_error(error: Exception) -> bool:
+    """Return whether an error was raised where rows are read. A class of the user, which may raise any error, decodes elsewhere."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is None or str(trace.tb_frame.f_globals.get("__name__")).startswith(_PACKAGE)
+
+
+def refuse_unwritten(family: Rdict, error: Exception) -> NoReturn:
+    """Raise the coded error for a row that cannot be written or deleted.
+
+    Raises:
+        LocalDiskError: RocksDB cannot write. After one failed write, it refuses every further one.
+    """
+    refuse_failed_write(family.path(), error)
+
+
+def _delete(family: Rdict, rows: Iterable[bytes]) -> None:
+    try:
+        for row in rows:
+            del family[row]
+    except Exception as error:
+        refuse_unwritten(family, error)
+
 
 class RocksDBValueState(ValueState[Any]):
-    __slots__ = ("_current", "_decode", "_default", "_encode", "_family")
+    __slots__ = ("_codec", "_current", "_decode", "_default", "_encode", "_family")
 
     def __init__(self, family: Rdict, addresses: Addresses, codec: Codec, default: Any = None) -> None:
         self._family = family
         self._current = addresses.current
+        self._codec = codec
         self._encode = codec.encode
         self._decode = codec.decode
         self._default = default
 
     def value(self) -> Any:
-        data = self._family.get(self._current())
-        return fresh(self._default) if data is None else self._decode(data)
+        row = self._current()
+        try:
+            data = self._family.get(row)
+            if data is not None:
+                return self._decode(data)
+        except Exception as error:
+            refuse_unreadable(self._codec, error)
+        return fresh(self._default)
 
     def update(self, value: Any) -> None:
         if value is None:
             self.clear()
         else:
-            self._family[self._current()] = self._encode(value)
+            data = self._encode(value)
+            try:
+                self._family[self._current()] = data
+            except Exception as error:
+                refuse_unwritten(self._family, error)
 
     def clear(self) -> None:
-        del self._family[self._current()]
+        try:
+            del self._family[self._current()]
+        except Exception as error:
+            refuse_unwritten(self._family, error)
+
+
+class BackendRows(Protocol):
+    """The part of the backend that its handles use."""
+
+    def next_number(self) -> int:
+        """Return the number of the next element of a list."""
+        ...
+
+    def namespace_rows(self, state_name: str, namespace: Any) -> Iterator[tuple[bytes, Any, bytes]]:
+        """Return (row, key, encoded value) of every entry in the namespace."""
+        ...
 
 
 class RocksDBListState(ListState[Any]):
-    """Each element is a row of its own, numbered in order of arrival: an append reads nothing."""
+    """List state with one row for each element. Rows are numbered in order of arrival, so an append reads nothing."""
 
     __slots__ = ("_addresses", "_backend", "_codec", "_family")
 
-    def __init__(self, family: Rdict, addresses: Addresses, codec: Codec, backend: RocksDBStateBackend) -> None:
+    def __init__(self, family: Rdict, addresses: Addresses, codec: Codec, backend: BackendRows) -> None:
         self._family = family
         self._addresses = addresses
         self._codec = codec
         self._backend = backend
 
     def get(self) -> list[Any]:
-        decode = self._codec.decode
-        return [decode(data) for _, data in scan_prefix(self._family, self._addresses.current())]
+        decode, prefix = self._codec.decode, self._addresses.current()
+        try:
+            return [decode(data) for _, data in scan_prefix(self._family, prefix)]
+        except Exception as error:
+            refuse_unreadable(self._codec, error)
 
     def add(self, value: Any) -> None:
         row = self._addresses.current() + NUMBER.pack(self._backend.next_number())
-        self._family[row] = self._codec.encode(value)
+        data = self._codec.encode(value)
+        try:
+            self._family[row] = data
+        except Exception as error:
+            refuse_unwritten(self._family, error)
 
     def add_all(self, values: Iterable[Any]) -> None:
         for value in values:
@@ -74,12 +151,11 @@ class RocksDBListState(ListState[Any]):
         self.add_all(items)
 
     def clear(self) -> None:
-        for row, _ in scan_prefix(self._family, self._addresses.current()):
-            del self._family[row]
+        _delete(self._family, (row for row, _ in scan_prefix(self._family, self._addresses.current())))
 
 
 class RocksDBMapState(MapState[Any, Any]):
-    """Each entry is a row of its own. Entries come in the order of their encoded keys."""
+    """Map state with one row for each entry. Entries are in the order of their encoded keys."""
 
     __slots__ = ("_addresses", "_codec", "_default", "_family", "_keys")
 
@@ -94,55 +170,87 @@ class RocksDBMapState(MapState[Any, Any]):
         return self._addresses.current() + self._keys.encode(key)
 
     def get(self, key: Any, default: Any = None) -> Any:
-        data = self._family.get(self._row(key))
-        if data is None:
-            return fresh(self._default) if default is None else default
-        return self._codec.decode(data)
+        row = self._row(key)
+        try:
+            data = self._family.get(row)
+            if data is not None:
+                return self._codec.decode(data)
+        except Exception as error:
+            refuse_unreadable(self._codec, error)
+        return fresh(self._default) if default is None else default
 
     def put(self, key: Any, value: Any) -> None:
-        self._family[self._row(key)] = self._codec.encode(value)
+        row, data = self._row(key), self._codec.encode(value)
+        try:
+            self._family[row] = data
+        except Exception as error:
+            refuse_unwritten(self._family, error)
 
     def put_all(self, dict_value: Entries) -> None:
         for key, value in dict(dict_value).items():
             self.put(key, value)
 
     def remove(self, key: Any) -> None:
-        del self._family[self._row(key)]
+        row = self._row(key)
+        try:
+            del self._family[row]
+        except Exception as error:
+            refuse_unwritten(self._family, error)
 
     def contains(self, key: Any) -> bool:
-        return self._family.get(self._row(key)) is not None
-
-    def _rows(self) -> Iterator[tuple[bytes, bytes]]:
-        prefix = self._addresses.current()
-        size = len(prefix)
-        return ((row[size:], data) for row, data in scan_prefix(self._family, prefix))
+        row = self._row(key)
+        try:
+            return self._family.get(row) is not None
+        except Exception as error:
+            refuse_unreadable(self._codec, error)
 
     def items(self) -> Iterable[tuple[Any, Any]]:
-        key, value = self._keys.decode, self._codec.decode
-        return ((key(map_key), value(data)) for map_key, data in self._rows())
+        """Decode the entries one by one. They belong to the key that is current at the call, not to the key at the time of reading."""
+        return self._items(self._addresses.current())
+
+    def _items(self, prefix: bytes) -> Iterator[tuple[Any, Any]]:
+        key, value, size = self._keys.decode, self._codec.decode, len(prefix)
+        try:
+            for row, data in scan_prefix(self._family, prefix):
+                yield key(row[size:]), value(data)
+        except Exception as error:
+            refuse_unreadable(self._codec, error)
 
     def keys(self) -> Iterable[Any]:
-        return (self._keys.decode(map_key) for map_key, _ in self._rows())
+        return self._map_keys(self._addresses.current())
+
+    def _map_keys(self, prefix: bytes) -> Iterator[Any]:
+        key, size = self._keys.decode, len(prefix)
+        try:
+            for row, _ in scan_prefix(self._family, prefix):
+                yield key(row[size:])
+        except Exception as error:
+            refuse_unreadable(self._codec, error)
 
     def values(self) -> Iterable[Any]:
-        return (self._codec.decode(data) for _, data in self._rows())
+        return self._values(self._addresses.current())
+
+    def _values(self, prefix: bytes) -> Iterator[Any]:
+        value = self._codec.decode
+        try:
+            for _, data in scan_prefix(self._family, prefix):
+                yield value(data)
+        except Exception as error:
+            refuse_unreadable(self._codec, error)
 
     def is_empty(self) -> bool:
         return not has_prefix(self._family, self._addresses.current())
 
     def clear(self) -> None:
-        for row, _ in scan_prefix(self._family, self._addresses.current()):
-            del self._family[row]
+        _delete(self._family, (row for row, _ in scan_prefix(self._family, self._addresses.current())))
 
 
 class RocksDBRawTable:
-    """`backend.RawTable`; there is no dictionary to give, so use `get` and `put`."""
+    """The `backend.RawTable` of this backend. It has no dictionary, so use `get` and `put`."""
 
     __slots__ = ("_addresses", "_backend", "_codec", "_family", "_name")
 
-    def __init__(
-        self, name: str, family: Rdict, addresses: Addresses, codec: Codec, backend: RocksDBStateBackend
-    ) -> None:
+    def __init__(self, name: str, family: Rdict, addresses: Addresses, codec: Codec, backend: BackendRows) -> None:
         self._name = name
         self._family = family
         self._addresses = addresses
@@ -150,27 +258,45 @@ class RocksDBRawTable:
         self._backend = backend
 
     def get(self, key: Any, namespace: Any = None) -> Any:
-        data = self._family.get(self._addresses.of(key, namespace))
-        return None if data is None else self._codec.decode(data)
+        row = self._addresses.of(key, namespace)
+        try:
+            data = self._family.get(row)
+            return None if data is None else self._codec.decode(data)
+        except Exception as error:
+            refuse_unreadable(self._codec, error)
 
     def put(self, key: Any, value: Any, namespace: Any = None) -> None:
-        self._family[self._addresses.of(key, namespace)] = self._codec.encode(value)
+        row, data = self._addresses.of(key, namespace), self._codec.encode(value)
+        try:
+            self._family[row] = data
+        except Exception as error:
+            refuse_unwritten(self._family, error)
 
     def remove(self, key: Any, namespace: Any = None) -> None:
-        del self._family[self._addresses.of(key, namespace)]
+        row = self._addresses.of(key, namespace)
+        try:
+            del self._family[row]
+        except Exception as error:
+            refuse_unwritten(self._family, error)
 
     def mapping(self, namespace: Any = None) -> None:
-        """Values are in RocksDB; there is no dictionary to lend."""
+        """Return None: the values are in RocksDB, not in a dictionary."""
 
     def columns(self, shape: AccumulatorShape, count: int) -> None:
-        """Nor are there columns."""
+        """Return None: the backend has no columns."""
 
     def touch(self, keys: Iterable[Any], namespace: Any = None) -> None:
-        """Nothing to note: `put` has written it."""
+        """Do nothing, because `put` has written the value."""
 
     def pop_namespace(self, namespace: Any) -> Iterator[tuple[Any, Any]]:
-        rows = list(self._backend.rows_of_namespace(self._name, namespace))
-        for row, _, _ in rows:
-            del self._family[row]
+        rows = list(self._backend.namespace_rows(self._name, namespace))
+        _delete(self._family, (row for row, _, _ in rows))
+        return self._decoded(rows)
+
+    def _decoded(self, rows: list[tuple[bytes, Any, bytes]]) -> Iterator[tuple[Any, Any]]:
         decode = self._codec.decode
-        return ((key, decode(data)) for _, key, data in rows)
+        try:
+            for _, key, data in rows:
+                yield key, decode(data)
+        except Exception as error:
+            refuse_unreadable(self._codec, error)

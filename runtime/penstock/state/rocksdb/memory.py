@@ -1,4 +1,4 @@
-"""The memory of all databases of a slot: one cache and one bound on unflushed writes, whichever operator or state uses them."""
+"""The memory of all databases of a slot: one cache and one bound on unflushed writes, for all operators and states."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from penstock.state.rocksdb.options import memory_shares
 
 
 class SlotMemory:
-    """What the databases of one process share. Blocks, indexes and filters are in the cache, and unflushed writes are charged to it.
+    """The memory that the databases of one process share. The cache holds blocks, indexes and filters, and is charged for unflushed writes.
 
     Args:
-        size: bytes.
+        size: total size in bytes.
         write_buffer_ratio: `memory.write-buffer-ratio`.
     """
 
@@ -23,5 +23,5 @@ class SlotMemory:
 
     @property
     def usage(self) -> int:
-        """Bytes in use by all of them."""
+        """Return the bytes that all databases use."""
         return int(self.cache.get_usage())

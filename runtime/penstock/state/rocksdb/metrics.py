@@ -1,8 +1,11 @@
-"""RocksDB's own numbers as metrics, under Flink's names, read when an epoch ends: properties of a state as
-`<operator>.<state>.rocksdb.<property>`, and tickers, which count what the operator's database does, as `<operator>.rocksdb.<ticker>`.
+"""RocksDB's numbers as metrics, under Flink's names. They are read at the end of an epoch.
 
-All are off unless `state.backend.rocksdb.metrics.<name>: true` asks for them. A property costs some microseconds a state and epoch; tickers, one or
-all of them, 0.3 ms an operator and epoch, and RocksDB some percent of its time for counting.
+- A property belongs to a state: `<operator>.<state>.rocksdb.<property>`.
+- A ticker counts actions of the operator's database: `<operator>.rocksdb.<ticker>`.
+
+`state.backend.rocksdb.metrics.<name>: true` turns on a metric. All are off by default. A property costs some
+microseconds per state and epoch. Tickers together cost 0.3 ms per operator and epoch, and a few percent of RocksDB's
+time for counting.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
     from penstock.metrics import MetricGroup
 
-OF_METRICS = "metrics."
+METRIC_OPTIONS = "metrics."
 PROPERTIES = frozenset(
     {
         "actual-delayed-write-rate",
@@ -52,9 +55,9 @@ PROPERTIES = frozenset(
         "total-sst-files-size",
     }
 )
-"""Those that RocksDB has as one number of a column family."""
+"""Properties that RocksDB provides as one number per column family."""
 FILES = "num-files-at-level"
-"""One number for each level."""
+"""Property with one number for each level."""
 LEVELS = 7
 TICKERS = {
     "block-cache-hit": "rocksdb.block.cache.hit",
@@ -69,18 +72,18 @@ TICKERS = {
     "iter-bytes-read": "rocksdb.db.iter.bytes.read",
     "stall-micros": "rocksdb.stall.micros",
 }
-"""Flink's names, and those in RocksDB's statistics."""
+"""Flink's names, and the names in RocksDB's statistics."""
 AS_VARIABLE = "column-family-as-variable"
-"""The state's name is the variable `column_family`, a label in Prometheus, and no part of the metric's name."""
-_KNOWN_S = 0.05
-"""The gauges of an epoch read the statistics once."""
+"""Option: the state's name is the variable `column_family`, a label in Prometheus, and not a part of the metric's name."""
+_CACHE_S = 0.05
+"""Seconds for which statistics are reused, so that the gauges of an epoch read them once."""
 
 
 def metrics_of(options: Mapping[str, Any]) -> frozenset[str]:
-    """What the options ask for.
+    """Return the metrics that the options turn on.
 
     Raises:
-        InvalidJob: there is no such metric, or a value is neither true nor false.
+        InvalidJob: the metric does not exist, or a value is neither true nor false.
 
     >>> sorted(metrics_of({"metrics.block-cache-usage": "true", "metrics.num-snapshots": "false", "thread.num": 2}))
     ['block-cache-usage']
@@ -88,14 +91,14 @@ def metrics_of(options: Mapping[str, Any]) -> frozenset[str]:
     given = {key.removeprefix(PREFIX): value for key, value in options.items()}
     chosen = set()
     for key, value in given.items():
-        if not key.startswith(OF_METRICS):
+        if not key.startswith(METRIC_OPTIONS):
             continue
-        name, text = key.removeprefix(OF_METRICS), str(value).strip().lower()
+        name, text = key.removeprefix(METRIC_OPTIONS), str(value).strip().lower()
         if text not in ("true", "false"):
             raise InvalidJob(f"{PREFIX}{key} is {value!r}", remedy="write true or false")
         if text == "true" and name not in PROPERTIES | TICKERS.keys() | {FILES, AS_VARIABLE}:
             known = ", ".join(sorted((*PROPERTIES, *TICKERS, FILES)))
-            raise InvalidJob(f"{PREFIX}{key}: there is no metric of that name", remedy=f"choose from {known}")
+            raise InvalidJob(f"{PREFIX}{key}: the metric does not exist", remedy=f"choose from {known}")
         if text == "true":
             chosen.add(name)
     return frozenset(chosen)
@@ -105,7 +108,7 @@ def report_state(group: MetricGroup, state: str, chosen: frozenset[str], family:
     """Register the gauges of one state.
 
     Args:
-        family: its column family; None: it is not open.
+        family: returns the column family; None: it is not open.
     """
     own = group.add_group("column_family", state) if AS_VARIABLE in chosen else group.add_group(state)
     own = own.add_group("rocksdb")
@@ -119,7 +122,7 @@ def report_database(group: MetricGroup, chosen: frozenset[str], statistics: Call
     """Register the gauges of the tickers.
 
     Args:
-        statistics: RocksDB's text; empty: no database is open.
+        statistics: returns RocksDB's text; empty: no database is open.
     """
     counts = _Counts(statistics)
     for name in sorted(chosen & TICKERS.keys()):
@@ -129,19 +132,19 @@ def report_database(group: MetricGroup, chosen: frozenset[str], statistics: Call
 class _Counts:
     def __init__(self, statistics: Callable[[], str]) -> None:
         self._statistics = statistics
-        self._read_at = -_KNOWN_S
+        self._read_at = -_CACHE_S
         self._counts: dict[str, int] = {}
 
     def of(self, ticker: str) -> int | None:
         now = time.monotonic()
-        if now - self._read_at >= _KNOWN_S:
+        if now - self._read_at >= _CACHE_S:
             self._counts = counts_in(self._statistics())
             self._read_at = now
         return self._counts.get(ticker)
 
 
 def counts_in(statistics: str) -> dict[str, int]:
-    """The tickers among RocksDB's statistics; histograms are left out.
+    """Return the tickers of RocksDB's statistics, without histograms.
 
     >>> counts_in("rocksdb.bytes.read COUNT : 12\\nrocksdb.db.get.micros P50 : 1.0 COUNT : 3 SUM : 4")
     {'rocksdb.bytes.read': 12}

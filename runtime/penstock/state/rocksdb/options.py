@@ -1,4 +1,4 @@
-"""The options of the RocksDB backend, `state.backend.rocksdb.*`: their defaults, and what the texts mean. Pure."""
+"""The options of the RocksDB backend, `state.backend.rocksdb.*`: their defaults and the meaning of their texts. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ if TYPE_CHECKING:
 
 PREFIX = "state.backend.rocksdb."
 MEMORY = "memory.of-slot"
-"""What the databases of a slot may use together: bytes, or the `memory.SlotMemory` that they share; not there: no bound. Not for users: it
-follows from what the slot has."""
+"""Memory of a slot's databases together: bytes, or the `memory.SlotMemory` that they share. Missing: no bound.
+
+Users do not set this option. It follows from the memory of the slot.
+"""
 WRITES = "writes"
-"""What unflushed writes of all states and databases may take, in bytes; 0: no bound."""
-_LEAST_MEMORY = 1 << 20
+"""Bytes of unflushed writes of all states and databases together; 0: no bound."""
+_MIN_MEMORY = 1 << 20
 DEFAULTS: dict[str, Any] = {
     "block.cache-size": "64mb",
     "block.blocksize": "4kb",
@@ -25,9 +27,15 @@ DEFAULTS: dict[str, Any] = {
     "checkpoint.transfer.thread.num": 4,
     "memory.write-buffer-ratio": 0.5,
 }
-"""Options: cache of read blocks, size of a block, memory of unflushed writes per state, background threads, compression of
-files (`none`, `lz4`, `zstd`, `snappy`), threads that upload and download; with a bound on the slot's memory, the share of
-it that unflushed writes of all states have together. The rest of it is cache, and `block.cache-size` does not count."""
+"""The options and their defaults:
+
+- cache of read blocks, size of a block, memory of unflushed writes per state
+- background threads, threads for upload and download
+- compression of files (`none`, `lz4`, `zstd`, `snappy`)
+
+If the slot's memory has a bound, one option is the share for unflushed writes of all states together. The rest is
+cache, and `block.cache-size` has no effect.
+"""
 
 PREDEFINED: dict[str, dict[str, Any]] = {
     "DEFAULT": {},
@@ -40,25 +48,25 @@ PREDEFINED: dict[str, dict[str, Any]] = {
     },
     "FLASH_SSD_OPTIMIZED": {"thread.num": 4},
 }
-"""Values of `predefined-options`: other defaults."""
+"""Values of `predefined-options`, which are other defaults."""
 
 _UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 _COMPRESSIONS = ("none", "lz4", "zstd", "snappy", "lz4hc", "zlib", "bz2")
 
 
 def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that concern this backend, with their defaults.
+    """Return the options of this backend, with their defaults.
 
     Args:
         options: with or without the prefix `state.backend.rocksdb.`; others are ignored.
 
     Raises:
-        InvalidJob: a value makes no sense.
+        InvalidJob: a value is not valid.
 
     >>> read_options({"state.backend.rocksdb.writebuffer.size": "4mb"})["writebuffer.size"]
     4194304
 
-    A bound on the memory of the slot is shared out:
+    A bound on the memory of the slot is divided:
 
     >>> bounded = read_options({MEMORY: 64 << 20, "memory.write-buffer-ratio": "0.25"})
     >>> bounded["block.cache-size"] >> 20, bounded[WRITES] >> 20
@@ -78,29 +86,30 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
         values["block.cache-size"] = f"{cache}b"
         if "writebuffer.size" not in known:  # RocksDB allocates an eighth of it with a state's first write
             most = _bytes("writebuffer.size", values["writebuffer.size"])
-            values["writebuffer.size"] = f"{max(_LEAST_MEMORY, min(most, values[WRITES] // 2))}b"
+            values["writebuffer.size"] = f"{max(_MIN_MEMORY, min(most, values[WRITES] // 2))}b"
     for name in ("block.cache-size", "block.blocksize", "writebuffer.size"):
         values[name] = _bytes(name, values[name])
     for name in ("thread.num", "checkpoint.transfer.thread.num"):
         values[name] = _count(name, values[name])
     if str(values["compression"]) not in _COMPRESSIONS:
         raise InvalidJob(
-            f"there is no compression {values['compression']!r}", remedy="choose none, lz4, zstd or snappy"
+            f"the compression {values['compression']!r} does not exist", remedy="choose none, lz4, zstd or snappy"
         )
     return values
 
 
 def memory_shares(size: int, write_buffer_ratio: float) -> tuple[int, int]:
-    """Capacity of the cache, and of the write buffers, which are charged to it; in bytes.
+    """Return the capacity of the cache, and of the write buffers, which are charged to it, in bytes.
 
-    Write buffers may go beyond their bound by half of it while they are flushed, so that much is not given to the cache: Flink's formula
+    During a flush, write buffers may exceed their bound by half, so that amount is not given to the cache. This is
+    Flink's formula
     (https://nightlies.apache.org/flink/flink-docs-release-2.0/docs/deployment/config/#state-backend-rocksdb-memory-write-buffer-ratio).
 
     >>> memory_shares(30 << 20, 0.5)
     (26214400, 10485760)
     """
     cache, writes = int(size * (3 - write_buffer_ratio) / 3), int(size * write_buffer_ratio * 2 / 3)
-    return max(_LEAST_MEMORY, cache), max(_LEAST_MEMORY, writes)
+    return max(_MIN_MEMORY, cache), max(_MIN_MEMORY, writes)
 
 
 def _count(name: str, value: Any) -> int:

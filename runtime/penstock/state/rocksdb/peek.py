@@ -1,4 +1,4 @@
-"""`state.peek` of a column family."""
+"""Implementation of `state.peek.stored` for a column family."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rocksdict import ReadOptions
 
 from penstock.common.errors import StorageError
 from penstock.state.encoding.codec import EXPIRY
-from penstock.state.peek import NotPeekable, Peeked, bounded, lives, of_windows, typed_key
+from penstock.state.peek.stored import NotPeekable, Peeked, bounded, is_visible, typed_key, window_state_error
 from penstock.state.rocksdb.database import scan
 from penstock.state.rocksdb.rows import after, group_prefix, split_row
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from penstock.state.registry import Registration
     from penstock.state.rocksdb.rows import Addresses
 
-MOST_REMOVED = 20_000
-"""Rows that RocksDB holds as removed or written over, in front of one that it looks for: some ms."""
+MAX_SKIPPED = 20_000
+"""Maximum number of removed or overwritten rows that RocksDB may skip before it finds a row: some ms."""
 
 
 def peek_family(
@@ -33,10 +33,10 @@ def peek_family(
     addresses: Addresses,
     key: Any,
 ) -> Peeked:
-    """What a builtin key has in it.
+    """Return the content of a builtin key.
 
     Raises:
-        NotPeekable.
+        NotPeekable: the content is too large, or it belongs to windows.
     """
     typed = typed_key(keys, key)
     items: list[bytes] = []
@@ -48,7 +48,7 @@ def peek_family(
             _scan(family, prefix, after(prefix)),
             bytes,
             None if registration.map_keys is None else lambda row: split_row(row)[3],
-            None if lifetime is None else lambda data: lives(EXPIRY.unpack_from(data)[0], lifetime),
+            None if lifetime is None else lambda data: is_visible(EXPIRY.unpack_from(data)[0], lifetime),
         )
     if not items:
         return Peeked(registration.info, key_schema, [], sample=_sample(family))
@@ -56,38 +56,40 @@ def peek_family(
 
 
 def _sample(family: Rdict) -> bytes | None:
-    """The first key; None also if too much that was removed lies in front of it.
+    """Return the first key; None if the family is empty or too many removed rows come first.
 
     Raises:
-        NotPeekable: it is in a window.
+        NotPeekable: the key belongs to a window.
     """
     try:
         first = next(_scan(family, b"", group_prefix(1 << 16)), None)
-    except TooMuchRemoved:
+    except TooManyTombstones:
         return None
     if first is None:
         return None
     _, namespace, key, _ = split_row(first[0])
     if namespace:
-        raise of_windows()
+        raise window_state_error()
     return key
 
 
-class TooMuchRemoved(NotPeekable):
-    """RocksDB would have to go past more than a task has time for."""
+class TooManyTombstones(NotPeekable):
+    """An error of a look-up for which RocksDB would have to skip too many removed rows."""
 
 
 def _scan(family: Rdict, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """As `database.scan`, but only past so much at once.
+    """Scan as `database.scan` does, but with a limit of skipped rows.
 
     Raises:
-        TooMuchRemoved.
+        TooManyTombstones: the limit is exceeded.
     """
     options = ReadOptions()
-    options.set_max_skippable_internal_keys(MOST_REMOVED)
+    options.set_max_skippable_internal_keys(MAX_SKIPPED)
     try:
         yield from scan(family, start, stop, options)
     except StorageError as error:
         if "Too many internal keys skipped" not in error.message:
             raise
-        raise TooMuchRemoved("so much of the state was removed lately that a task cannot look past it") from None
+        raise TooManyTombstones(
+            "too many entries of the state were removed recently, and the lookup cannot skip them"
+        ) from None

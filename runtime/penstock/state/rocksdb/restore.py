@@ -1,8 +1,9 @@
-"""Restore of the RocksDB backend: former files become its database; rows are copied one by one only where that is not possible.
+"""Restore of the RocksDB backend. It reuses the files of former subtasks, and copies single rows only if that is not possible.
 
-One former subtask's files are opened as they are, without those that hold only foreign key groups, and the rest of these is hidden. Files of
-several are put into one database (`assembly`); what reaches beyond its part is written anew by RocksDB before. Rows are copied from
-snapshots of the hashmap backend, of timers (which are kept in memory in any case), and if RocksDB's files are not as expected.
+The files of one former subtask are opened unchanged. Files with only foreign key groups are left out, and foreign rows
+in the others are hidden. Files of several subtasks are combined in one database (`assembly`), after RocksDB has
+removed foreign rows from those that contain any. The restore copies rows from snapshots of the hashmap backend, and
+from RocksDB files that are not in the expected form. It always copies the timers of several subtasks.
 """
 
 from __future__ import annotations
@@ -12,11 +13,10 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from penstock.state.backend import FileRef, KeyGroupRange
+from penstock.common.errors import LocalDiskError
 from penstock.state.encoding.codec import EncodedCodec
 from penstock.state.encoding.keys import UNTYPED_KEYS, KeyCodec
+from penstock.state.files import FileRef
 from penstock.state.hashmap.collection_tables import ListTable, MapTable
 from penstock.state.hashmap.reading import (
     apply_block,
@@ -29,23 +29,24 @@ from penstock.state.hashmap.reading import (
 from penstock.state.hashmap.snapshot import BACKEND as HASHMAP
 from penstock.state.hashmap.table import Table
 from penstock.state.hashmap.tables import ValueTable
-from penstock.state.key_groups import keys_key_groups
+from penstock.state.key_groups import KeyGroupRange, keys_key_groups
+from penstock.state.registry import have_same_encoding
 from penstock.state.rocksdb.database import Database, scan
 from penstock.state.rocksdb.files.assembly import outside, within
+from penstock.state.rocksdb.files.combine import Part, combine_databases
 from penstock.state.rocksdb.files.download import StoredDatabase, download
 from penstock.state.rocksdb.files.manifest import ManifestUnreadable
-from penstock.state.rocksdb.files.putting_together import Part, put_together
+from penstock.state.rocksdb.files.pack import BACKEND
+from penstock.state.rocksdb.origins import Origin, Origins, add, origins_of, ranges
 from penstock.state.rocksdb.rows import NUMBER, family_name, group_prefix, sized, space_prefix, split_row, split_timer
-from penstock.state.rocksdb.snapshot import BACKEND
 from penstock.state.rocksdb.timers import FAMILY
-from penstock.state.snapshot_format.segment import StateInfo
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from penstock.state.backend import StateFileReader
-    from penstock.state.snapshot_format.segment import StoredBlock
+    from penstock.state.files import StateFileReader
+    from penstock.state.snapshot_format.segment import StateInfo, StoredBlock
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +57,9 @@ class Restore:
     """One restore of one backend.
 
     Args:
-        work_dir: where files may be put.
-        groups: what the backend owns.
-        settings: of databases to be opened.
+        work_dir: directory for temporary files.
+        groups: key groups that the backend owns.
+        settings: options of the databases.
     """
 
     def __init__(
@@ -75,38 +76,39 @@ class Restore:
         self._settings = settings
         self._reader = reader
         self.last_number = 0
-        self.states: dict[str, StateInfo] = {}
+        self.origins: Origins = {}
         self.timer_blocks: list[StoredBlock] = []
 
     def relevant(self, handles: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The handles that hold anything of the key groups; notes what they say.
+        """Return the handles that have any of the key groups, and note their numbers and origins.
 
         Raises:
-            StateFormatUnsupported.
+            StateFormatUnsupported: this version cannot read the format of a handle.
         """
         chosen = handles_for_range(handles, self._groups)
         for handle in chosen:
             check_format(handle)
             self.last_number = max(self.last_number, handle.get("number", 0))
-            for name, info in handle["states"].items():
-                self.states[name] = msgspec.convert(info, StateInfo)
+            if handle["backend"] == BACKEND:
+                for name, origins in origins_of(handle).items():
+                    add(self.origins, name, origins, self._groups)
         return chosen
 
     def run(self, handles: list[dict[str, Any]], target: Path, opened: Callable[[], Database]) -> dict[str, FileRef]:
-        """Make the database of the key groups.
+        """Create the database of the key groups.
 
         Args:
-            target: where its files are to be.
-            opened: opens it.
+            target: directory of its files.
+            opened: function that opens the database.
 
         Returns:
-            Files of it that lie in storage, by name.
+            Its files that are in storage, by name.
         """
         if handles and all(handle["backend"] == BACKEND for handle in handles):
             try:
                 return self._by_files(handles, target, opened)
             except ManifestUnreadable as error:
-                logger.warning("rows are copied, since the files of RocksDB cannot be taken over: %s", error)
+                logger.warning("rows are copied, because the files of RocksDB cannot be reused: %s", error)
                 shutil.rmtree(target, ignore_errors=True)
         self._copy_ranges(handles, opened())
         return {}
@@ -115,7 +117,7 @@ class Restore:
         self, handles: list[dict[str, Any]], target: Path, opened: Callable[[], Database]
     ) -> dict[str, FileRef]:
         if len(handles) > 1:
-            return self._of_several(handles, target, opened)
+            return self._combine_parts(handles, target, opened)
         stored = StoredDatabase.of(handles[0], self._reader)
         if tuple(handles[0]["key_groups"]) == self._groups:
             return stored.fetch_all(target, self._reader, self._threads)
@@ -124,7 +126,7 @@ class Restore:
         _open(opened).hide(outside(version, self._groups))
         return files
 
-    def _of_several(
+    def _combine_parts(
         self, handles: list[dict[str, Any]], target: Path, opened: Callable[[], Database]
     ) -> dict[str, FileRef]:
         parts = [self._fetch(handle, self._work_dir / f"restore-{index}") for index, handle in enumerate(handles)]
@@ -133,7 +135,7 @@ class Restore:
             clean = [part for part in parts if part.clip(self._settings)]
             if not clean:
                 raise ManifestUnreadable("all of them reach beyond their key groups")
-            files = put_together(clean, target)
+            files = combine_databases(clean, target)
             database = _open(opened)
             for part in parts:
                 if part not in clean:
@@ -164,7 +166,7 @@ class Restore:
         return int(self._settings["checkpoint.transfer.thread.num"])
 
     def _copy_ranges(self, handles: list[dict[str, Any]], into: Database) -> None:
-        """Copy the rows of the key groups, of each handle those it is responsible for."""
+        """Copy the rows of the key groups. Each handle provides the key groups for which it is responsible."""
         for index, handle in enumerate(handles):
             if handle["backend"] == HASHMAP:
                 self._import_blocks(read_chain(chain_files(handle, self._groups), self._reader), into)
@@ -188,29 +190,40 @@ class Restore:
             source.close()
 
     def _import_blocks(self, blocks: Iterable[StoredBlock], into: Database) -> None:
-        """A snapshot of the hashmap backend: replay it, one state after the other, with values as they are encoded."""
-        by_state: dict[str, list[StoredBlock]] = {}
+        """Replay a snapshot of the hashmap backend, one state after the other, with encoded values.
+
+        The blocks of a state may have different descriptions if they were copied from former subtasks.
+        """
+        by_state: dict[str, list[tuple[StateInfo, list[StoredBlock]]]] = {}
         for block in blocks:
             if block.info.layout == "timer":
                 self.timer_blocks.append(block)
+                continue
+            described = by_state.setdefault(block.name, [])
+            same = next((of_info for info, of_info in described if have_same_encoding(info, block.info)), None)
+            if same is None:
+                described.append((block.info, [block]))
             else:
-                by_state.setdefault(block.name, []).append(block)
-        for name, of_state in by_state.items():
-            info = of_state[0].info
+                same.append(block)
+        for name, info, of_state in [(name, *each) for name, described in by_state.items() for each in described]:
             table = _TABLES[info.layout](name, EncodedCodec(name, expiring=info.ttl), UNTYPED_KEYS)
             for block in of_state:
                 self.apply(table, block, UNTYPED_KEYS)
-            into.put_all(family_name(name), self._rows_of(table))
+            groups: set[int] = set()
+            into.put_all(family_name(name), self._rows_of(table, groups))
+            add(self.origins, name, [Origin(part, info) for part in ranges(groups)], self._groups)
 
     def apply(self, table: Table, block: StoredBlock, keys: KeyCodec) -> None:
-        """Make the changes of a block in a table."""
+        """Apply the changes of a block to a table."""
         apply_block(table, block, self._groups, self._max_parallelism, keys)
 
-    def _rows_of(self, table: Table) -> Iterator[tuple[bytes, bytes]]:
+    def _rows_of(self, table: Table, groups: set[int]) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the rows, and add their key groups to `groups`."""
         encode = UNTYPED_KEYS.encode
         for namespace, keys in table.entries():
             space = table.spaces[namespace]
             for key, group in zip(keys, keys_key_groups(keys, self._max_parallelism).tolist(), strict=True):
+                groups.add(group)
                 address = space_prefix(group, namespace) + sized(encode(key))
                 cell = space[key]
                 if isinstance(table, ListTable):
@@ -234,8 +247,10 @@ def _rows_within(family_name: str, family: Any, groups: KeyGroupRange) -> Iterat
 
 
 def _open(opened: Callable[[], Database]) -> Database:
-    """RocksDB looks whether files and levels fit before it says anything else."""
+    """Open the database. RocksDB checks first whether files and levels are consistent."""
     try:
         return opened()
+    except LocalDiskError:
+        raise
     except Exception as error:
         raise ManifestUnreadable(f"RocksDB refuses them: {error}") from error

@@ -1,10 +1,10 @@
-"""Rows of the RocksDB backend: how key group, namespace and key become the key of a row.
+"""Rows of the RocksDB backend: the row key consists of key group, namespace and key.
 
     key group u16 | length of namespace u16 | namespace | length of key u32 | key | rest
 
-all numbers big-endian, so that a range of key groups, and a namespace in a key group, are ranges of rows. The namespace
-None has length 0. `rest` is empty for a value, the running number of an element for a list (u64), the map key for a map.
-Keys, namespaces and map keys are canonical (`keys`), so equal ones have one row.
+All numbers are big-endian, so that a range of key groups, and a namespace in a key group, are ranges of rows. The
+namespace None has length 0. `rest` is empty for a value, the number of the element for a list (u64), and the map key
+for a map. Keys, namespaces and map keys are canonical (`keys`), so equal ones have the same row.
 
 Timers: domain u8 | timestamp i64 (offset by 2^63) | address as above | without value.
 """
@@ -18,11 +18,11 @@ from penstock.state.key_groups import KeyGroupCache
 from penstock.state.snapshot_format.segment import NAMESPACES
 
 if TYPE_CHECKING:
-    from penstock.state.backend import KeyContext
     from penstock.state.encoding.keys import KeyCodec
+    from penstock.state.key_context import KeyContext
 
 STATE = "state:"
-"""What the names of column families of states begin with."""
+"""Prefix of the names of states' column families."""
 _SPACE = struct.Struct(">HH")
 _LENGTH = struct.Struct(">I")
 NUMBER = struct.Struct(">Q")
@@ -32,23 +32,27 @@ _TIME_OFFSET = 1 << 63
 
 
 def family_name(state: str) -> str:
-    """The column family of a state."""
+    """Return the name of a state's column family."""
     return f"{STATE}{state}"
 
 
 def space_prefix(group: int, namespace: Any) -> bytes:
-    """What the rows of a namespace in a key group begin with."""
-    encoded = b"" if namespace is None else NAMESPACES.encode(namespace)
+    """Return the prefix of the rows of a namespace in a key group."""
+    return encoded_space_prefix(group, b"" if namespace is None else NAMESPACES.encode(namespace))
+
+
+def encoded_space_prefix(group: int, encoded: bytes) -> bytes:
+    """Return `space_prefix` of an encoded namespace from a row. In a damaged row, its form may differ from that of `NAMESPACES`."""
     return _SPACE.pack(group, len(encoded)) + encoded
 
 
 def group_prefix(group: int) -> bytes:
-    """What the rows of a key group begin with; of the group behind the last one it is an upper bound of all rows."""
+    """Return the prefix of the rows of a key group. The prefix of the group after the last one is an upper bound of all rows."""
     return _GROUP.pack(group) if group < 1 << 16 else b"\xff" * 3
 
 
 def after(prefix: bytes) -> bytes:
-    """The first row key that is greater than all beginning with the prefix.
+    """Return the first row key that is greater than all with the prefix.
 
     >>> after(b"a"), after(b"a\\xff")
     (b'b', b'b')
@@ -58,22 +62,26 @@ def after(prefix: bytes) -> bytes:
 
 
 def split_row(row: bytes) -> tuple[int, bytes, bytes, bytes]:
-    """Key group, encoded namespace, encoded key and rest.
+    """Return key group, encoded namespace, encoded key and rest.
 
     >>> split_row(space_prefix(5, None) + sized(b"k") + b"rest")
     (5, b'', b'k', b'rest')
+
+    Raises:
+        ValueError, struct.error: the row is shorter than its lengths say.
     """
     group, length = _SPACE.unpack_from(row)
     start = _SPACE.size + length
     key_start = start + _LENGTH.size
     key_end = key_start + int(_LENGTH.unpack_from(row, start)[0])
+    if key_end > len(row):
+        raise ValueError(f"the row has {len(row)} bytes, and its key ends at {key_end}")
     return group, row[_SPACE.size : start], row[key_start:key_end], row[key_end:]
 
 
 def address_size(row: bytes) -> int:
-    """Length of the row key without the rest."""
-    start = _SPACE.size + int(_SPACE.unpack_from(row)[1])
-    return start + _LENGTH.size + int(_LENGTH.unpack_from(row, start)[0])
+    """Return the length of the row key up to the end of the state's key. It raises the errors of `split_row`."""
+    return len(row) - len(split_row(row)[3])
 
 
 def sized(key: bytes) -> bytes:
@@ -85,7 +93,7 @@ def decode_namespace(encoded: bytes) -> Any:
 
 
 def timer_prefix(domain: int, timestamp: int) -> bytes:
-    """Sorts as the timestamps do; one beyond the last of 64 bits is the end of the domain.
+    """Return a prefix that sorts as the timestamps do. One beyond the last of 64 bits is the end of the domain.
 
     >>> timer_prefix(1, 2**63 - 1) < timer_prefix(1, 2**63) == timer_prefix(2, -(2**63))
     True
@@ -96,13 +104,13 @@ def timer_prefix(domain: int, timestamp: int) -> bytes:
 
 
 def split_timer(row: bytes) -> tuple[int, int, bytes]:
-    """Domain, timestamp, address."""
+    """Return domain, timestamp and address."""
     domain, timestamp = _TIMER.unpack_from(row)
     return domain, timestamp - _TIME_OFFSET, row[_TIMER.size :]
 
 
 class Addresses:
-    """Row keys of the current key and namespace; the last one is kept, as several states are asked for one record."""
+    """Row keys of the current key and namespace. The last one is cached, because several states are used for one record."""
 
     __slots__ = ("_at", "_groups", "_key", "_keys", "_namespace", "_prefix", "_spaces")
 

@@ -1,7 +1,8 @@
-"""The upload of a RocksDB snapshot: new SST files, and the small files in one.
+"""The upload of a RocksDB snapshot: new SST files, and the small files in one file.
 
-SST files are immutable and their names are never used twice in one database, so a name of the last confirmed checkpoint
-stands for the same content. What names them is small and packed into one file; options are not kept, as the backend sets them itself.
+SST files are immutable, and a database never uses a name twice. A file name of the last confirmed checkpoint therefore
+has the same content. The small files that name them are packed into one file. Options are not stored, because the
+backend sets them itself.
 """
 
 from __future__ import annotations
@@ -15,21 +16,23 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from penstock.state.hashmap.snapshot import FORMAT
+from penstock.state.hashmap.snapshot import FORMAT, FORMAT_WITH_ORIGINS
+from penstock.state.local_disk import writing
+from penstock.state.rocksdb.files.pack import BACKEND, PACK
 
 if TYPE_CHECKING:
-    from penstock.state.backend import FileRef, KeyGroupRange, StateFileWriter
+    from penstock.state.files import FileRef, StateFileWriter
+    from penstock.state.key_groups import KeyGroupRange
     from penstock.state.rocksdb.files.frozen import FrozenDatabase
     from penstock.state.snapshot_format.segment import StateInfo
-
-BACKEND = "rocksdb"
-PACK = "small-files"
-"""Name under which the handle lists the file with the small files: a msgpack map from name to content."""
 
 
 @dataclass(frozen=True)
 class SnapshotFacts:
-    """What the handle says beside the files. `number`: of the last list element; `threads`: that upload."""
+    """The fields of the handle other than files. `number`: number of the last list element.
+
+    `threads`: upload threads. `origins`: states whose rows have different descriptions (`origins.to_json`).
+    """
 
     groups: KeyGroupRange
     max_parallelism: int
@@ -37,14 +40,15 @@ class SnapshotFacts:
     key_schema: dict[str, Any]
     states: dict[str, StateInfo]
     number: int
+    origins: dict[str, Any]
 
 
 class RocksDBUpload:
-    """`SnapshotUpload` of a directory with hard links.
+    """The `SnapshotUpload` of a directory with hard links.
 
     Args:
-        frozen: what is in the directory.
-        directory: removed when the upload is done or given up.
+        frozen: content of the directory.
+        directory: removed at the end of the upload, or when the checkpoint is abandoned.
         confirmed: SST files of the last confirmed checkpoint, by name.
     """
 
@@ -52,7 +56,7 @@ class RocksDBUpload:
         self, frozen: FrozenDatabase, directory: Path, facts: SnapshotFacts, confirmed: dict[str, FileRef]
     ) -> None:
         self.files: dict[str, FileRef] | None = None
-        """SST files by name, known when the upload is done."""
+        """SST files by name; None until the upload is done."""
         self._frozen = frozen
         self._directory = directory
         self._facts = facts
@@ -60,7 +64,7 @@ class RocksDBUpload:
         self._busy = threading.Lock()
 
     def wait(self) -> None:
-        """Until the database may be frozen anew."""
+        """Wait until the database may be frozen again."""
         self._frozen.wait()
 
     def run(self, writer: StateFileWriter) -> dict[str, Any]:
@@ -73,7 +77,8 @@ class RocksDBUpload:
     def _run(self, writer: StateFileWriter) -> dict[str, Any]:
         tables: dict[str, FileRef] = {}
         new: list[str] = []
-        version, small = self._frozen.finish()
+        with writing(self._directory):
+            version, small = self._frozen.finish()
         for name in sorted(table.name for table in version.all_tables()):
             known = self._confirmed.get(name)
             if known is None:
@@ -89,18 +94,19 @@ class RocksDBUpload:
         facts = self._facts
         return {
             "backend": BACKEND,
-            "format": FORMAT,
+            "format": FORMAT_WITH_ORIGINS if facts.origins else FORMAT,
             "key_groups": [facts.groups.start, facts.groups.end],
             "max_parallelism": facts.max_parallelism,
             "key_schema": facts.key_schema,
             "files": [_entry(name, ref) for name, ref in ((PACK, pack), *tables.items())],
             "states": {name: msgspec.to_builtins(info) for name, info in facts.states.items()},
             "number": facts.number,
+            **({"origins": facts.origins} if facts.origins else {}),
             "bytes_uploaded": uploaded + pack.size,
         }
 
     def discard(self) -> None:
-        """The checkpoint was given up. An upload that is still running removes the directory itself."""
+        """Discard the abandoned checkpoint. An upload that is still running removes the directory itself."""
         self._frozen.give_up()
         if self._busy.acquire(blocking=False):
             shutil.rmtree(self._directory, ignore_errors=True)

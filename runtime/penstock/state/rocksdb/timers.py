@@ -1,17 +1,18 @@
-"""Timers of the RocksDB backend at rest: a column family that follows the timer tables at each snapshot."""
+"""Stored timers of the RocksDB backend: each snapshot updates a column family from the timer tables."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock.state.decoding import decoding
 from penstock.state.rocksdb.database import scan
 from penstock.state.rocksdb.rows import decode_namespace, split_row, split_timer, timer_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from penstock.state.backend import KeyGroupRange
     from penstock.state.encoding.keys import KeyCodec
+    from penstock.state.key_groups import KeyGroupRange
     from penstock.state.rocksdb.database import Database
     from penstock.state.rocksdb.rows import Addresses
     from penstock.state.timers.timer_table import TimerTable
@@ -23,7 +24,7 @@ _END = b"\xff"
 def write_timers(
     database: Database, domain: int, timers: TimerTable, addresses: Addresses, *, everything: bool
 ) -> None:
-    """Bring the column family up to date with a table: by what changed, or all of it."""
+    """Update the column family from a table, with its changes or with all timers."""
     family = database.family(FAMILY)
     batch, handle = database.batch(), database.handle(FAMILY)
     if everything:
@@ -45,23 +46,26 @@ def write_timers(
 
 
 def _fired_ranges(dropped: Iterable[int], first: int | None) -> list[tuple[int, int]]:
-    """Timestamps that fired, as ranges (start, stop): everything before the first timer there is goes at once, since
-    many range deletions make RocksDB's reads slow."""
+    """Return the fired timestamps as ranges (start, stop). All timestamps before the first existing timer are one range.
+
+    Many range deletions would make RocksDB's reads slow.
+    """
     past = [timestamp for timestamp in dropped if first is None or timestamp < first]
     ranges = [(min(past), max(past) + 1)] if past else []
     return ranges + [(timestamp, timestamp + 1) for timestamp in dropped if first is not None and timestamp >= first]
 
 
 def read_timers(database: Database, keys: KeyCodec, tables: Sequence[TimerTable], groups: KeyGroupRange) -> None:
-    """Fill the tables from the column family, which may hold timers of other key groups as well."""
+    """Fill the tables from the column family, which may also have timers of other key groups."""
     if FAMILY not in database.families:
         return
-    for domain, timestamp, namespace, key in stored_timers(database, groups):
-        tables[domain].space(timestamp)[keys.decode(key), namespace] = None
+    with decoding("the timers"):
+        for domain, timestamp, namespace, key in stored_timers(database, groups):
+            tables[domain].space(timestamp)[keys.decode(key), namespace] = None
 
 
 def stored_timers(database: Database, groups: KeyGroupRange) -> Iterator[tuple[int, int, Any, bytes]]:
-    """(domain, timestamp, namespace, encoded key) of the key groups, in order of domain and time."""
+    """Yield (domain, timestamp, namespace, encoded key) of the key groups, in order of domain and time."""
     for row, _ in scan(database.family(FAMILY), b"", _END):
         domain, timestamp, address = split_timer(row)
         group, namespace, key, _ = split_row(address)

@@ -1,2 +1,4 @@
-"""The format of keyed state that is independent of a backend: rows, and segments of rows. The hashmap backend writes it as
-files; a RocksDB snapshot is read as such rows by whoever is not RocksDB."""
+"""The backend-independent format of keyed state: rows, and segments of rows.
+
+The hashmap backend writes it to files. Readers without RocksDB read a RocksDB snapshot as such rows.
+"""

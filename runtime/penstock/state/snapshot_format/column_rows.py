@@ -1,4 +1,4 @@
-"""Rows of accumulators that are frozen as columns, and become Python objects block by block, when they are encoded."""
+"""Rows of accumulators that are frozen as columns. They become Python objects block by block when they are encoded."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ if TYPE_CHECKING:
 
 
 class AccumulatorShape(Protocol):
-    """How accumulators and columns of numbers become each other. Compared with `==`."""
+    """The conversion between accumulators and columns of numbers. Compared with `==`."""
 
     @property
     def is_flat(self) -> bool:
-        """Whether an accumulator is a tuple of numbers, and no more than that."""
+        """Return whether an accumulator is a flat tuple of numbers."""
         ...
 
     @property
     def fresh(self) -> Sequence[float]:
-        """What each column holds for a key that is new: an int for a column of int64, a float for one of float64."""
+        """Return the value of each column for a new key: an int for a column of int64, a float for one of float64."""
         ...
 
     def columns(self, accumulators: Sequence[Any]) -> list[Column] | None:
-        """None: there is an accumulator that would not come back equal and of the same types."""
+        """Return the columns; None if an accumulator would not be restored equal and with the same types."""
         ...
 
     def accumulators(self, columns: Sequence[Column]) -> list[Any]: ...
@@ -43,7 +43,7 @@ class AccumulatorShape(Protocol):
 
 @dataclass(frozen=True)
 class ColumnRows:
-    """`rows.FrozenRows` of PUT in the namespace None."""
+    """The `rows.FrozenRows` of a PUT in the namespace None."""
 
     op: ClassVar[int] = PUT
     counts: ClassVar[list[int] | None] = None

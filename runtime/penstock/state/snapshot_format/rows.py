@@ -1,7 +1,7 @@
-"""Rows of state: what a snapshot freezes, a segment stores and a restore applies.
+"""Rows of state: a snapshot freezes them, a segment stores them and a restore applies them.
 
-One `Rows` is a set of changes of one kind to one state, by column. `PUT` of a list or map state carries the elements of
-all its rows in one flat column, `counts` says how many belong to each row.
+One `Rows` is a set of changes of one kind to one state, by column. A `PUT` of a list or map state has the elements of
+all its rows in one flat column. `counts` has the number of elements of each row.
 """
 
 from __future__ import annotations
@@ -22,18 +22,16 @@ if TYPE_CHECKING:
     from penstock.state.encoding.codec import Codec
 
 DROP, DELETE, PUT, APPEND, REMOVE = range(5)
-"""In the order in which the changes of one snapshot are applied.
+"""Kinds of changes, in the order in which a snapshot's changes are applied.
 
-DROP: whole namespaces (of a timer: timestamps), `namespaces` only.
-DELETE: keys.
-PUT: a value, a whole list, or entries of a map.
-APPEND: list elements at `positions`; what lies there or behind goes.
-REMOVE: entries of a map by `map_keys`.
+DROP: whole namespaces (of a timer: timestamps), `namespaces` only. DELETE: keys. PUT: a value, a whole list, or entries
+of a map. APPEND: list elements at `positions`. They replace the elements from there on. REMOVE: entries of a map by
+`map_keys`.
 """
 
 
 class FrozenRows(Protocol):
-    """Rows as a segment takes them."""
+    """The interface of rows that a segment accepts."""
 
     @property
     def op(self) -> int: ...
@@ -47,20 +45,23 @@ class FrozenRows(Protocol):
     def __len__(self) -> int: ...
 
     def sorted_by_group(self, max_parallelism: int) -> FrozenRows:
-        """The rows in the order of their key groups, `groups` set."""
+        """Return the rows in the order of their key groups, with `groups` set."""
         ...
 
     def slice(self, start: int, stop: int) -> FrozenRows: ...
 
     def objects(self, codec: Codec) -> Rows:
-        """The rows to encode; `codec`: of the values."""
+        """Return the rows to encode. `codec`: codec of the values."""
         ...
 
 
 @dataclass(slots=True)
 class Rows:
-    """Columns of one operation. All have one entry per row except `map_keys` and `values`, which are flat if there are
-    `counts`. `namespaces` None: all rows are in the namespace None."""
+    """Columns of one operation. All have one entry per row, except that `map_keys` and `values` are flat if `counts` is
+    set.
+
+    `namespaces` None: all rows are in the namespace None.
+    """
 
     op: int
     keys: list[Any]
@@ -70,7 +71,7 @@ class Rows:
     map_keys: list[Any] | None = None
     values: list[Any] | None = None
     groups: npt.NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
-    """Key groups of the keys, in ascending order; known once the rows are sorted."""
+    """Key groups of the keys in ascending order, which are known after the rows are sorted."""
     _offsets: list[int] | None = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -92,7 +93,7 @@ class Rows:
         return rows
 
     def take(self, order: list[int]) -> Rows:
-        """Rows at these positions, in this order."""
+        """Return the rows at these positions, in this order."""
         counts = take(self.counts, order)
         offsets = self.offsets()
         return Rows(
@@ -106,7 +107,7 @@ class Rows:
         )
 
     def offsets(self) -> list[int] | None:
-        """Where each row's part of the flat columns begins, and the end; None: one entry per row."""
+        """Return the start of each row's part of the flat columns, and the end; None: one entry per row."""
         if self._offsets is None and self.counts is not None:
             self._offsets = [0, *accumulate(self.counts)]
         return self._offsets
@@ -128,10 +129,10 @@ class Rows:
 
 
 def cuts(rows: FrozenRows, size: int) -> Iterator[tuple[int, int]]:
-    """(start, stop) of parts of about `size` elements; a part ends where a key group does, if one does near by.
+    """Yield (start, stop) of parts of about `size` elements. A part ends at the end of a key group if one is near.
 
     Args:
-        rows: sorted by key group.
+        rows: rows sorted by key group.
     """
     assert rows.groups is not None
     groups, total = rows.groups, len(rows)
@@ -153,11 +154,11 @@ def cuts(rows: FrozenRows, size: int) -> Iterator[tuple[int, int]]:
 
 
 CHUNK = 16_384
-"""Elements handled by one call into C: a longer one would keep other threads from running."""
+"""Number of elements per call into C. A longer call would keep other threads from running."""
 
 
 def take(items: Sequence[Any] | None, order: list[int]) -> list[Any] | None:
-    """The items at these positions."""
+    """Return the items at these positions."""
     if items is None:
         return None
     taken: list[Any] = []

@@ -2,12 +2,12 @@
 
     "PSEG" | version u16 | blocks … | index (msgpack) | size of the index u32 | "PSEG"
 
-A block holds rows of one state and one operation, by column, of a range of key groups, sorted by them. The index tells
-of every block where it lies and which key groups it holds, so that a reader of a few key groups decodes only what it
-needs, and of every state what its values look like; a segment can be read without anything else.
+A block holds rows of one state and one operation, by column, of a range of key groups, sorted by key group. For every
+block, the index has its place and its key groups. A reader of a few key groups therefore decodes only the blocks that
+it needs. For every state, the index describes the values. A segment can therefore be read without any other file.
 
-Blocks of states that no operator has registered yet are carried from segment to segment as they are. When the reader
-owned only part of such a block's key groups, the block is marked as clipped: its range counts, not its content.
+Blocks of states that no operator has registered yet are copied unchanged from segment to segment. If the reader owned
+only a part of such a block's key groups, the block is marked as clipped: its range counts, not its content.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from penstock.common.errors import StateFormatUnsupported
-from penstock.state.backend import KeyGroupRange
+from penstock.state.decoding import decoding
 from penstock.state.encoding.codec import Codec
 from penstock.state.encoding.keys import KeyCodec
-from penstock.state.key_groups import keys_key_groups
-from penstock.state.snapshot_format.rows import DROP, Rows, cuts
+from penstock.state.key_groups import MAX_PARALLELISM_LIMIT, KeyGroupRange, keys_key_groups
+from penstock.state.snapshot_format.rows import DROP, REMOVE, Rows, cuts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.state.backend import FileRef
+    from penstock.state.files import FileRef
     from penstock.state.snapshot_format.rows import FrozenRows
 
 MAGIC = b"PSEG"
 VERSION = 1
 BLOCK_ELEMENTS = 4096
-"""Rows, or list and map elements, in a block: some tens of KB."""
+"""Number of rows, or list and map elements, in a block: some tens of KB."""
 
 _HEAD = struct.Struct("<4sH")
 _TAIL = struct.Struct("<I4s")
@@ -46,18 +46,22 @@ KEYS, SPACES, POSITIONS, COUNTS, MAP_KEYS, VALUES = range(6)
 
 
 class StateInfo(msgspec.Struct, frozen=True):
-    """A state as a segment or a handle describes it."""
+    """A state's description in a segment or a handle."""
 
     kind: str
     layout: Layout
     schema: dict[str, Any]
     ttl: bool = False
     map_key_schema: dict[str, Any] | None = None
+    ttl_ms: int | None = None
+    """The time-to-live that the stored expiry times include; None: an older version did not record it."""
 
 
 class Block(msgspec.Struct, array_like=True, frozen=True):
-    """`columns`: code and size in bytes of keys, namespaces, positions, counts, map keys, values; size 0: none.
-    `state`: which of the index's states."""
+    """A block. `columns`: code and size in bytes of keys, namespaces, positions, counts, map keys, values; size 0: none.
+
+    `state`: position of the state in the index.
+    """
 
     state: int
     op: int
@@ -84,11 +88,11 @@ _decode_spaces = msgspec.msgpack.Decoder(tuple[int, bytes, list[int]]).decode
 
 
 class SegmentWriter:
-    """Collects blocks; `finish` gives the file's content.
+    """A writer that collects blocks. `finish` returns the file's content.
 
     Args:
         max_parallelism: number of key groups.
-        owned: the range of the backend that writes; the range of what concerns all keys.
+        owned: key groups of the backend that writes. Changes of all keys have this range.
     """
 
     def __init__(self, max_parallelism: int, owned: KeyGroupRange) -> None:
@@ -104,7 +108,7 @@ class SegmentWriter:
     def add(
         self, name: str, info: StateInfo, rows: FrozenRows, codec: Codec, keys: KeyCodec, map_keys: KeyCodec | None
     ) -> None:
-        """Rows of one operation, in any order.
+        """Add rows of one operation, in any order.
 
         Raises:
             StateTypeError: a key or a value cannot be encoded.
@@ -145,7 +149,7 @@ class SegmentWriter:
         self._add_block(block, [data for _, data in columns if data])
 
     def carry(self, stored: StoredBlock, within: KeyGroupRange) -> None:
-        """A block of another segment, as far as it concerns these key groups."""
+        """Copy the part of another segment's block that belongs to these key groups."""
         block = stored.block
         clip = stored.clip(within)
         cut = (block.first_group, block.last_group) != tuple(clip)
@@ -170,7 +174,7 @@ class SegmentWriter:
 
     @property
     def size(self) -> int:
-        """Bytes so far."""
+        """Return the number of bytes so far."""
         return self._size
 
     @property
@@ -183,7 +187,7 @@ class SegmentWriter:
 
 
 def _encode_spaces(namespaces: list[Any]) -> bytes:
-    """Each namespace once, and its number for each row."""
+    """Encode each namespace once, and its number for each row."""
     numbers: dict[Any, int] = {}
     of_row = [numbers.setdefault(namespace, len(numbers)) for namespace in namespaces]
     code, distinct = NAMESPACES.encode_column(list(numbers))
@@ -194,7 +198,7 @@ class StoredBlock:
     """A block in a segment that was read.
 
     Args:
-        within: key groups of the handle that named the file; what lies outside is not part of the snapshot.
+        within: key groups of the handle that named the file. Other key groups are not part of the snapshot.
     """
 
     __slots__ = ("_data", "block", "info", "name", "within")
@@ -210,7 +214,7 @@ class StoredBlock:
         return self._data[self.block.offset : self.block.offset + self.block.size]
 
     def clip(self, within: KeyGroupRange) -> KeyGroupRange:
-        """Key groups of this block that count for a reader of `within`."""
+        """Return the key groups of this block that count for a reader of `within`."""
         return KeyGroupRange(
             max(self.block.first_group, self.within.start, within.start),
             min(self.block.last_group, self.within.end, within.end),
@@ -219,7 +223,7 @@ class StoredBlock:
     def rows(
         self, within: KeyGroupRange, max_parallelism: int, codec: Codec, keys: KeyCodec, map_keys: KeyCodec | None
     ) -> Rows:
-        """The rows of these key groups, decoded."""
+        """Return the decoded rows of these key groups."""
         columns = self._columns()
         values_code, values = columns[VALUES]
         rows = self._keys(columns, keys, map_keys)
@@ -264,11 +268,32 @@ def _decode_namespaces(data: memoryview) -> list[Any]:
     return [namespaces[number] for number in of_row]
 
 
-def read_segment(content: bytes, within: KeyGroupRange, what: FileRef | str) -> Iterator[StoredBlock]:
-    """The blocks of a segment that hold anything of these key groups, in order.
+def _check_block(block: Block, states: int, end: int) -> None:
+    """Check the description of a block.
 
     Raises:
-        StateFormatUnsupported: not a segment, or of a newer version.
+        ValueError: the block is outside of the segment, or its description is inconsistent.
+    """
+    sizes = [size for _, size in block.columns]
+    fits = (
+        0 <= block.state < states
+        and DROP <= block.op <= REMOVE
+        and len(sizes) == VALUES + 1
+        and min(sizes) >= 0
+        and block.rows >= 0
+        and 0 <= block.first_group <= block.last_group < MAX_PARALLELISM_LIMIT
+        and _HEAD.size <= block.offset <= block.offset + sum(sizes) <= end
+    )
+    if not fits:
+        raise ValueError(f"{block} does not fit a segment of {states} states whose blocks end at {end}")
+
+
+def read_segment(content: bytes, within: KeyGroupRange, what: FileRef | str) -> Iterator[StoredBlock]:
+    """Yield the blocks of a segment that have any of these key groups, in order.
+
+    Raises:
+        StateFormatUnsupported: the content is not a segment, or a newer version wrote it.
+        CorruptStateFile: its index does not fit its content.
     """
     data = memoryview(content)
     if len(data) < _HEAD.size + _TAIL.size or _HEAD.unpack_from(data)[0] != MAGIC:
@@ -282,7 +307,13 @@ def read_segment(content: bytes, within: KeyGroupRange, what: FileRef | str) -> 
     size, magic = _TAIL.unpack_from(data, len(data) - _TAIL.size)
     if magic != MAGIC:
         raise StateFormatUnsupported(f"{what} is cut off")
-    index = _decode_index(data[len(data) - _TAIL.size - size : len(data) - _TAIL.size])
+    end = len(data) - _TAIL.size - size
+    if end < _HEAD.size:
+        raise StateFormatUnsupported(f"{what} is cut off")
+    with decoding(str(what)):
+        index = _decode_index(data[end : len(data) - _TAIL.size])
+        for block in index.blocks:
+            _check_block(block, len(index.states), end)
     for block in index.blocks:
         if block.first_group <= within.end and within.start <= block.last_group:
             yield StoredBlock(*index.states[block.state], block, data, within)

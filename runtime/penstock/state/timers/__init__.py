@@ -1,1 +1,1 @@
-"""Timers of a keyed operator: the contract, and the service over timer tables."""
+"""Timers of a keyed operator: the interface, and the service over timer tables."""

@@ -1,8 +1,8 @@
-"""Timers of a keyed operator (T21, T22): a contract the operators use and the state package implements.
+"""Timers of a keyed operator: an interface that operators use and the state package implements.
 
-One timer per (domain, timestamp, key, namespace): registering it twice is registering it once. Timers are keyed state:
-they are part of the snapshot, move by key group, and processing-time timers that became due while the job was down fire
-at once after a restore.
+Each (domain, timestamp, key, namespace) has at most one timer, so a second registration has no effect. Timers are keyed
+state: they are part of the snapshot and move by key group. Processing-time timers that became due while the job was
+down fire immediately after a restore.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 OnTimer = Callable[[int, Any, Any], None]
-"""(timestamp ms, key, namespace); the key context is already set to them."""
+"""Callback with (timestamp ms, key, namespace). The key context already has this key and namespace."""
 
 
 class InternalTimerService(Protocol):
-    """Timers of one operator in one subtask. Created by the task with the backend; owned by the backend's snapshot."""
+    """Timers of one operator in one subtask. The task creates it with the backend, and the backend's snapshot contains it."""
 
     current_watermark: int
 
@@ -25,7 +25,7 @@ class InternalTimerService(Protocol):
     def current_processing_time(self) -> int: ...
 
     def register_event_time_timer(self, timestamp: int) -> None:
-        """For the current key and namespace of the key context."""
+        """Register a timer for the current key and namespace of the key context."""
         ...
 
     def register_processing_time_timer(self, timestamp: int) -> None: ...
@@ -35,17 +35,17 @@ class InternalTimerService(Protocol):
     def delete_processing_time_timer(self, timestamp: int) -> None: ...
 
     def advance_watermark(self, timestamp: int) -> None:
-        """Fire, in order of time, every event-time timer <= timestamp, also those registered while firing (C4)."""
+        """Fire every event-time timer <= timestamp in order of time, including timers that are registered during this call."""
         ...
 
     def advance_processing_time(self, now: int) -> None: ...
 
     def no_more_processing_time(self) -> AbstractContextManager[None]:
-        """Timers of processing time that are registered meanwhile are forgotten: in batch mode that time ends with the input."""
+        """Drop processing-time timers that are registered in this context. In batch mode, processing time ends with the input."""
         ...
 
     def next_processing_time(self) -> int | None: ...
 
     def event_time_timers(self) -> Iterator[tuple[int, Any, Any]]:
-        """(timestamp, key, namespace), for tests and the state reader."""
+        """Yield (timestamp, key, namespace), for tests and the state reader."""
         ...

@@ -12,25 +12,26 @@ from penstock.state.encoding.tagged import type_name
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock.state.backend import KeyContext
+    from penstock.state.key_context import KeyContext
     from penstock.state.timers.internal_timer_service import OnTimer
     from penstock.state.timers.timer_table import Pair, TimerTable
     from penstock.state.ttl.expiry import Clock
 
 MIN_WATERMARK = -(2**63)
 MAX_TIME = 2**63 - 1
-"""A timer for later fires then: with the final watermark."""
+"""Largest timestamp. A timer for a later time fires then, with the final watermark."""
 
 
 class TimerService:
-    """Registers timers for the current key and namespace, fires them in order of time.
+    """The service that registers timers for the current key and namespace, and fires them in order of time.
 
-    Timers of one timestamp fire in the order of their registration, or, after a restore, in the order of the snapshot.
+    Timers of one timestamp fire in the order of their registration. After a restore they fire in the order of the
+    snapshot.
 
     Args:
-        event_time: timers of event time; part of the backend's snapshots.
-        processing_time: timers of processing time; likewise.
-        key_context: set to a timer's key and namespace while it fires; left at the last one's.
+        event_time: timers of event time. The backend's snapshots contain them.
+        processing_time: timers of processing time. The backend's snapshots contain them, too.
+        key_context: set to a timer's key and namespace before it fires, and not reset after the last timer.
     """
 
     def __init__(
@@ -43,8 +44,8 @@ class TimerService:
         self._clock = clock
         self._on_event_time: OnTimer = _ignore
         self._on_processing_time: OnTimer = _ignore
-        self._register_event = self._first_of_event_time
-        self._register_processing = self._first_of_processing_time
+        self._register_event = self._register_first_event_time
+        self._register_processing = self._register_first_processing_time
 
     def set_callbacks(self, on_event_time: OnTimer, on_processing_time: OnTimer) -> None:
         self._on_event_time = on_event_time
@@ -56,34 +57,34 @@ class TimerService:
     def register_event_time_timer(self, timestamp: int) -> None:
         at = self._at
         if type(timestamp) is not int or timestamp >= MAX_TIME:
-            timestamp = as_time(timestamp)
+            timestamp = limited_timestamp(timestamp)
         self._register_event(timestamp, (at.key, at.namespace))
 
     def register_processing_time_timer(self, timestamp: int) -> None:
         at = self._at
         if type(timestamp) is not int or timestamp >= MAX_TIME:
-            timestamp = as_time(timestamp)
+            timestamp = limited_timestamp(timestamp)
         self._register_processing(timestamp, (at.key, at.namespace))
 
-    def _first_of_event_time(self, timestamp: int, pair: Pair) -> None:
-        """The first timer: its key is refused here, if a snapshot could not write it."""
+    def _register_first_event_time(self, timestamp: int, pair: Pair) -> None:
+        """Register the first timer. Refuse its key if a snapshot could not write it."""
         self._event_time.check_key(pair[0])
         self._register_event = self._event_time.register
         self._register_event(timestamp, pair)
 
-    def _first_of_processing_time(self, timestamp: int, pair: Pair) -> None:
+    def _register_first_processing_time(self, timestamp: int, pair: Pair) -> None:
         self._processing_time.check_key(pair[0])
         self._register_processing = self._processing_time.register
         self._register_processing(timestamp, pair)
 
     def delete_event_time_timer(self, timestamp: int) -> None:
         if type(timestamp) is not int or timestamp >= MAX_TIME:
-            timestamp = as_time(timestamp)
+            timestamp = limited_timestamp(timestamp)
         self._event_time.delete(timestamp, (self._at.key, self._at.namespace))
 
     def delete_processing_time_timer(self, timestamp: int) -> None:
         if type(timestamp) is not int or timestamp >= MAX_TIME:
-            timestamp = as_time(timestamp)
+            timestamp = limited_timestamp(timestamp)
         self._processing_time.delete(timestamp, (self._at.key, self._at.namespace))
 
     def advance_watermark(self, timestamp: int) -> None:
@@ -99,7 +100,7 @@ class TimerService:
         try:
             yield
         finally:
-            self._register_processing = self._first_of_processing_time
+            self._register_processing = self._register_first_processing_time
 
     def _fire(self, table: TimerTable, until: int, on_timer: OnTimer) -> None:
         at = self._at
@@ -114,17 +115,17 @@ class TimerService:
         return self._event_time.timers()
 
     def processing_time_timers(self) -> Iterator[tuple[int, Any, Any]]:
-        """As `event_time_timers`."""
+        """Yield processing-time timers as `event_time_timers` does."""
         return self._processing_time.timers()
 
 
-def as_time(timestamp: Any) -> int:
-    """The time of a timer, within 64 bits.
+def limited_timestamp(timestamp: Any) -> int:
+    """Return the time of a timer, limited to 64 bits.
 
     Raises:
-        StateTypeError: it is no whole number.
+        StateTypeError: the time is not a whole number.
 
-    >>> as_time(5), as_time(1 << 70) == MAX_TIME
+    >>> limited_timestamp(5), limited_timestamp(1 << 70) == MAX_TIME
     (5, True)
     """
     try:
@@ -133,14 +134,14 @@ def as_time(timestamp: Any) -> int:
         return max(MIN_WATERMARK, min(index(timestamp), MAX_TIME))
     except TypeError:
         raise StateTypeError(
-            f"a timer at {timestamp!r}: a {type_name(type(timestamp))} is no time",
-            remedy="give ms since the epoch as an int: int(…) of a float, int(moment.timestamp() * 1000) of a datetime",
+            f"the timer has the time {timestamp!r}, but a {type_name(type(timestamp))} is not a time",
+            remedy="pass ms since the epoch as an int: int(…) of a float, int(moment.timestamp() * 1000) of a datetime",
         ) from None
 
 
 def _ignore(timestamp: int, key: Any, namespace: Any) -> None:
-    """Timers of an operator that set no callbacks."""
+    """Ignore a timer of an operator without callbacks."""
 
 
 def _forget(timestamp: int, pair: tuple[Any, Any]) -> None:
-    """A timer of a time that does not come."""
+    """Drop a timer whose time will not come."""

@@ -1,14 +1,16 @@
-"""Timers as a table: for each timestamp the pairs (key, namespace) that have a timer there.
+"""Timers as a table: for each timestamp, the pairs (key, namespace) that have a timer.
 
-A window's timers of all keys share their timestamp, so they cost one entry each in one dictionary, are compared as
-integers, and go all at once when they fire. What is noted for the next snapshot: timers registered, timers deleted, and
-timestamps that fired as a whole; nothing of a timestamp that came and went between two snapshots.
+A window's timers of all keys have the same timestamp. Each timer is one entry in a shared dictionary. Timestamps are
+compared as integers. All timers of a timestamp are removed together when they fire. For the next snapshot, the table
+records registered timers, deleted timers, and timestamps that fired as a whole. It records nothing about a timestamp
+that came and went between two snapshots.
 
-A bucket of one timer, the usual thing where every key has times of its own, is a tuple of one pair: it costs a fourth of
-a dictionary's memory, and the garbage collector does not look at it again and again.
+A bucket of one timer is a tuple of one pair. It is the usual case if every key has separate times. The tuple takes a
+fourth of a dictionary's memory, and the garbage collector does not scan it repeatedly.
 
-Timestamps lie in *slots* of 1,024 ms, unsorted but for the earliest, which has the latest first: what fires is taken from a
-list's end, and what is registered is appended to one, however many timers there are.
+Timestamps are in *slots* of 1,024 ms. The slots are unsorted except for the earliest one, which has the latest
+timestamp first. A firing timestamp is removed from the end of a list, and a registered one is appended to a list, for
+any number of timers.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 TIMER_INFO = StateInfo("timer", "timer", {"type": "int"})
 TIMER_TABLES = ("event-time", "processing-time")
-"""Names under which snapshots hold timers."""
+"""Names of the timers in snapshots."""
 
 Pair = tuple[Any, Any]
 Timer = tuple[int, Pair]
@@ -39,7 +41,7 @@ BITS = 10
 
 
 class TimerChanges(Changes):
-    """Timers that were registered and are there, that were deleted and are not, and timestamps that fired."""
+    """Timers that were registered and exist, timers that were deleted and do not exist, and timestamps that fired."""
 
     __slots__ = ("deleted", "registered")
 
@@ -50,7 +52,7 @@ class TimerChanges(Changes):
 
 
 class TimerTable(Table):
-    """Timers of one time domain. `spaces` maps timestamps to buckets."""
+    """Table of the timers of one time domain. `spaces` maps timestamps to buckets."""
 
     layout = "timer"
 
@@ -61,11 +63,11 @@ class TimerTable(Table):
         self._slots: dict[int, list[int]] = {}
         self._heap: list[int] = []
         self._earliest: list[int] | None = None
-        """The first slot's timestamps once they are sorted; None: nobody has asked for them yet, or there is an earlier slot."""
+        """Sorted timestamps of the first slot; None: they were not needed yet, or an earlier slot exists."""
         self._stale = 0
-        """Timestamps in slots whose timers are gone."""
+        """Number of timestamps in slots whose timers are gone."""
         self.firing: set[int] = set()
-        """Timestamps whose buckets are being fired: what goes from them is not noted, they go as a whole."""
+        """Timestamps whose buckets are firing. Removals from them are not recorded, because the whole bucket is dropped."""
         self._born: set[int] = set()
         self._dropped: set[int] = set()
         self._deleted: list[Timer] = []
@@ -91,7 +93,7 @@ class TimerTable(Table):
                 times.append(timestamp)
             if self.tracking:
                 self._born.add(timestamp)
-        elif pair in bucket:
+        elif _holds(bucket, pair):
             return
         elif type(bucket) is tuple:
             self.spaces[timestamp] = {bucket[0]: None, pair: None}
@@ -108,8 +110,11 @@ class TimerTable(Table):
             self._earliest = None
 
     def due(self, until: int) -> Iterator[tuple[int, Pair]]:
-        """Timers up to a time, in order of time; each is gone as it is given. Who gets one may register and delete others,
-        which are given too where they are due: an earlier one next."""
+        """Yield timers up to a time, in order of time. Each timer is removed when it is yielded.
+
+        The caller may register and delete timers. New timers that are due are yielded as well, and an earlier one is
+        next.
+        """
         spaces = self.spaces
         while (first := self.first()) is not None and first <= until:
             times = self._earliest
@@ -120,15 +125,15 @@ class TimerTable(Table):
                     times.pop()
                     del spaces[timestamp]
                     if self.tracking:
-                        self._note_dropped(timestamp)
+                        self._mark_dropped(timestamp)
                     yield timestamp, bucket[0]
                 elif bucket is None:
                     break
                 else:
-                    yield from self._all_of(timestamp, bucket, times)
+                    yield from self._fire_bucket(timestamp, bucket, times)
 
-    def _all_of(self, timestamp: int, bucket: dict[Pair, None], times: list[int]) -> Iterator[tuple[int, Pair]]:
-        """Every timer of one timestamp; stops when an earlier one is there."""
+    def _fire_bucket(self, timestamp: int, bucket: dict[Pair, None], times: list[int]) -> Iterator[tuple[int, Pair]]:
+        """Yield every timer of one timestamp. Stop when an earlier timer exists."""
         self.firing.add(timestamp)
         for pair in list(bucket):
             if pair not in bucket:
@@ -142,7 +147,7 @@ class TimerTable(Table):
 
     def delete(self, timestamp: int, pair: Pair) -> None:
         bucket: Any = self.spaces.get(timestamp)
-        if bucket is None or pair not in bucket:
+        if not _holds(bucket, pair):
             return
         if type(bucket) is not tuple:
             del bucket[pair]
@@ -155,12 +160,12 @@ class TimerTable(Table):
             self._forget(timestamp)
 
     def drop(self, timestamp: int) -> None:
-        """A bucket fired as a whole; nothing was noted of its timers one by one."""
+        """Drop a bucket that fired as a whole. No changes of its single timers were recorded."""
         if self.tracking:
-            self._note_dropped(timestamp)
+            self._mark_dropped(timestamp)
         self._forget(timestamp)
 
-    def _note_dropped(self, timestamp: int) -> None:
+    def _mark_dropped(self, timestamp: int) -> None:
         if timestamp in self._born:
             self._born.discard(timestamp)
         else:
@@ -178,7 +183,7 @@ class TimerTable(Table):
                 self._make_slots()
 
     def first(self) -> int | None:
-        """The earliest timestamp."""
+        """Return the earliest timestamp."""
         spaces = self.spaces
         while self._heap:
             times = self._earliest
@@ -195,7 +200,7 @@ class TimerTable(Table):
         return None
 
     def timers(self) -> Iterator[tuple[int, Any, Any]]:
-        """(timestamp, key, namespace) in order of time."""
+        """Yield (timestamp, key, namespace) in order of time."""
         for timestamp in sorted(self.spaces):
             for key, namespace in list(self.spaces[timestamp]):
                 yield timestamp, key, namespace
@@ -208,18 +213,18 @@ class TimerTable(Table):
 
     def take_changes(self) -> TimerChanges:
         spaces = self.spaces
-        registered = [timer for timer in self._registered if timer[1] in spaces.get(timer[0], ())]
-        deleted = [timer for timer in self._deleted if timer[1] not in spaces.get(timer[0], ())]
+        registered = [timer for timer in self._registered if _holds(spaces.get(timer[0]), timer[1])]
+        deleted = [timer for timer in self._deleted if not _holds(spaces.get(timer[0]), timer[1])]
         changes = TimerChanges(registered, deleted, self._dropped)
         self.track(on=self.tracking)
         return changes
 
-    def put_back(self, changes: Changes) -> None:
+    def restore_changes(self, changes: Changes) -> None:
         assert isinstance(changes, TimerChanges)
         self._dropped |= changes.dropped
         for timer in chain(changes.registered, changes.deleted):
-            there = timer[1] in self.spaces.get(timer[0], ())
-            (self._registered if there else self._deleted).append(timer)
+            is_registered = timer[1] in self.spaces.get(timer[0], ())
+            (self._registered if is_registered else self._deleted).append(timer)
 
     def freeze(self, changes: Changes) -> list[Rows]:
         assert isinstance(changes, TimerChanges)
@@ -229,7 +234,7 @@ class TimerTable(Table):
     def freeze_keys(self, keys: Sequence[Any], namespaces: list[Any] | None) -> list[Rows]:
         spaces = self.spaces
         timers = zip(namespaces or (), keys, strict=True)
-        return _rows(PUT, [timer for timer in timers if timer[1] in spaces.get(timer[0], ())])
+        return _rows(PUT, [timer for timer in timers if _holds(spaces.get(timer[0]), timer[1])])
 
     def freeze_all(self) -> list[Rows]:
         return _rows(PUT, [(timestamp, pair) for timestamp, bucket in self.spaces.items() for pair in bucket])
@@ -248,7 +253,7 @@ class TimerTable(Table):
             self.space(timestamp)[pair] = None
 
     def restored(self) -> None:
-        """All rows were applied."""
+        """Finish a restore after all rows were applied."""
         for timestamp, bucket in self.spaces.items():
             if len(bucket) == 1:
                 self.spaces[timestamp] = tuple(bucket)  # type: ignore[assignment]
@@ -268,8 +273,20 @@ class TimerTable(Table):
         self._stale = 0
 
 
+def _holds(bucket: Any, pair: Pair) -> bool:
+    """Return whether a bucket has the timer. Keys are compared as a dict compares them: by their hash first.
+
+    The operator `in` of a tuple would compare the keys themselves, and the comparison of a numpy key with a tuple
+    returns an array.
+    """
+    if type(bucket) is tuple:
+        (only,) = bucket
+        return hash(pair) == hash(only) and pair == only
+    return bucket is not None and pair in bucket
+
+
 def _rows(op: int, timers: list[Timer]) -> list[Rows]:
-    """Timers as a segment stores them: by key and namespace, the timestamp as the value."""
+    """Return timers as a segment stores them: by key and namespace, with the timestamp as the value."""
     if not timers:
         return []
     namespaces: list[Any] | None = [pair[1] for _, pair in timers]

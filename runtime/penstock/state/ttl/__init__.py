@@ -1,1 +1,1 @@
-"""Time-to-live of state: what a program may ask for, how an entry carries its expiry, handles that keep it."""
+"""Time-to-live of state: its configuration, the expiry time of an entry, and handles that apply it."""

@@ -1,7 +1,7 @@
-"""Time-to-live of state: how long an entry lives, what renews it, whether an expired one may still be seen.
+"""Time-to-live of state: how long an entry lives, what renews it, and whether an expired entry is visible.
 
-The names are PyFlink's; programs import them from `penstock.state.descriptors`. Most need none of it: every descriptor
-takes `ttl=timedelta(...)`, which is the configuration with all defaults.
+The names are PyFlink's, and programs import them from `penstock.state.descriptors`. Most programs need none of them:
+every descriptor takes `ttl=timedelta(...)`, which is the configuration with all defaults.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class CleanupStrategies:
-    """How expired entries leave the memory although nobody reads them.
+    """The ways to remove expired entries that are not read.
 
     >>> config = StateTtlConfig.new_builder(Duration.of_hours(1)).cleanup_incrementally(10, True).build()
     >>> strategy = config.get_cleanup_strategies().get_incremental_cleanup_strategy()
@@ -39,7 +39,7 @@ class CleanupStrategies:
     EMPTY_STRATEGY: ClassVar[EmptyCleanupStrategy] = EmptyCleanupStrategy()
 
     class IncrementalCleanupStrategy(CleanupStrategy):
-        """With every access (and, if asked for, every record) look at a few more entries."""
+        """A strategy that checks some more entries with every access and, if configured, with every record."""
 
         def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
             if cleanup_size <= 0:
@@ -48,14 +48,14 @@ class CleanupStrategies:
             self._run_cleanup_for_every_record = run_cleanup_for_every_record
 
         def get_cleanup_size(self) -> int:
-            """Entries looked at each time."""
+            """Return the number of entries checked each time."""
             return self._cleanup_size
 
         def run_cleanup_for_every_record(self) -> bool:
             return self._run_cleanup_for_every_record
 
     class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
-        """Kept under Flink's name; the RocksDB backend looks through its entries in the background instead."""
+        """The strategy with Flink's name. The RocksDB backend checks its entries in the background instead."""
 
         def __init__(
             self, query_time_after_num_entries: int, periodic_compaction_time: timedelta | None = None
@@ -82,7 +82,7 @@ class CleanupStrategies:
         return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
 
     def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
-        """None: nothing is cleaned between accesses. Five entries for each access unless configured."""
+        """Return the strategy. The default is five entries for each access; None: no clean-up between accesses."""
         strategy = self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP)
         if strategy is None and self._is_cleanup_in_background:
             return self.IncrementalCleanupStrategy(5, False)
@@ -99,14 +99,14 @@ _Cleanup = CleanupStrategies
 
 
 class StateTtlConfig:
-    """How long an entry of a state lives.
+    """The time-to-live of a state's entries.
 
     Args:
-        update_type: what renews the life of an entry.
-        state_visibility: whether an expired entry that is still there may be read.
-        ttl_time_characteristic: the clock; processing time is the only one, as in Flink.
-        ttl: the life; a timedelta, Duration, Time, or ms.
-        cleanup_strategies: how expired entries that nobody reads are removed.
+        update_type: the accesses that renew an entry.
+        state_visibility: whether an expired entry that still exists may be read.
+        ttl_time_characteristic: the clock. Processing time is the only one, as in Flink.
+        ttl: the time-to-live: a timedelta, Duration, Time, or ms.
+        cleanup_strategies: how expired entries that are not read are removed.
 
     >>> config = StateTtlConfig.new_builder(Duration.of_minutes(5)).update_ttl_on_read_and_write().build()
     >>> config.ttl_ms, config.renews_on_read, config.returns_expired
@@ -151,7 +151,7 @@ class StateTtlConfig:
 
     @staticmethod
     def of(ttl: TimeLike | StateTtlConfig) -> StateTtlConfig:
-        """What a descriptor's `ttl=` means: a configuration as it is, a length of time with all defaults."""
+        """Return the configuration for a descriptor's `ttl=`. A length of time gets the default settings."""
         return ttl if isinstance(ttl, StateTtlConfig) else StateTtlConfig.new_builder(ttl).build()
 
     def get_update_type(self) -> UpdateType:
@@ -184,7 +184,9 @@ class StateTtlConfig:
         return f"StateTtlConfig({self.get_ttl()}, {self._update_type.name}, {self._state_visibility.name})"
 
     class Builder:
-        """Builds a configuration; the defaults are Flink's: renewed on create and write, never seen expired."""
+        """The builder of a configuration. The defaults are Flink's: create and write renew an entry, and an expired one is
+        never visible.
+        """
 
         def __init__(self, ttl: TimeLike) -> None:
             self._ttl = ttl
@@ -224,7 +226,7 @@ class StateTtlConfig:
             return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.ProcessingTime)
 
         def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
-            """Leave expired entries out of what a snapshot writes anew."""
+            """Leave expired entries out of the content that a snapshot writes again."""
             self._strategies[CleanupStrategies.Strategies.FULL_STATE_SCAN_SNAPSHOT] = (
                 CleanupStrategies.EmptyCleanupStrategy()
             )

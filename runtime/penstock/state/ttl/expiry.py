@@ -1,8 +1,11 @@
-"""Time-to-live: every value, list element and map entry of such a state carries the time at which it expires.
+"""Time-to-live: every value, list element and map entry of such a state has an expiry time.
 
-A cell is a pair (expiry time in ms, value). The handles in `ttl_handles` make and read such pairs, the codecs here store
-them: a column of expiry times beside the column of values. Whether a state has a time-to-live may change between runs:
-values without one get a full life at the restore, values that had one lose it.
+A cell is a pair (expiry time in ms, value). The handles in `ttl.handles` create and read such pairs. The codecs here
+store them: a column of expiry times next to the column of values. The time-to-live of a state may change between runs:
+
+- Values without one get the full time at the restore.
+- If the new state has none, values lose theirs.
+- A new length counts from the time at which a value was last renewed.
 """
 
 from __future__ import annotations
@@ -26,13 +29,13 @@ Cell = tuple[int, Any]
 
 
 class Clock(Protocol):
-    """Processing time."""
+    """The clock of processing time."""
 
     def now_ms(self) -> int: ...
 
 
 class Lifetime:
-    """What a configuration means for cells.
+    """The time-to-live of cells for a configuration.
 
     Args:
         clock: processing time.
@@ -46,15 +49,15 @@ class Lifetime:
         self.returns_expired = config.returns_expired
         incremental = config.get_cleanup_strategies().get_incremental_cleanup_strategy()
         self.sweep_size = 0 if incremental is None else incremental.get_cleanup_size()
-        """Entries to look at with each access."""
+        """Number of entries to check with each access."""
 
     def deadline(self) -> int:
-        """When a cell written now expires."""
+        """Return the expiry time of a cell that is written now."""
         return self.now() + self._ttl
 
 
 class TtlCodec(Codec):
-    """Cells, with a codec of their values."""
+    """The codec of cells, on top of a codec of their values."""
 
     def __init__(self, values: Codec) -> None:
         super().__init__(values.state, values.operator)
@@ -84,7 +87,7 @@ class TtlCodec(Codec):
 
 
 class _Gaining(TtlCodec):
-    """Reads values that had no time-to-live: they get a full life."""
+    """A codec for values that had no time-to-live. They get the full time."""
 
     def __init__(self, values: Codec, deadline: int) -> None:
         super().__init__(values)
@@ -99,7 +102,7 @@ class _Gaining(TtlCodec):
 
 
 class _Losing(TtlCodec):
-    """Reads values that had a time-to-live and shall have none."""
+    """A codec for values that lose their time-to-live."""
 
     def decode(self, data: bytes | memoryview) -> Any:
         return super().decode(data)[1]
@@ -108,14 +111,33 @@ class _Losing(TtlCodec):
         return [value for _, value in super().decode_column(code, data)]
 
 
+class _Shifting(TtlCodec):
+    """A codec for values whose time-to-live had another length. The new one counts from their last renewal, as in Flink."""
+
+    def __init__(self, values: Codec, change_ms: int) -> None:
+        super().__init__(values)
+        self._change = change_ms
+
+    def decode(self, data: bytes | memoryview) -> Cell:
+        expiry, value = super().decode(data)
+        return expiry + self._change, value
+
+    def decode_column(self, code: int, data: bytes | memoryview) -> list[Any]:
+        change = self._change
+        return [(expiry + change, value) for expiry, value in super().decode_column(code, data)]
+
+
 def reader_codec(codec: Codec, lifetime: Lifetime | None, stored: StateInfo) -> Codec:
-    """A codec that reads what a snapshot stored as cells of the state as it is declared now.
+    """Return a codec that reads stored cells as cells of the state's current declaration.
 
     Raises:
-        StateSchemaIncompatible: there is no sure way.
+        StateSchemaIncompatible: no conversion is safe.
     """
     values = codec.values if isinstance(codec, TtlCodec) else codec
     reader = values.reader_of(stored.schema)
     if lifetime is None:
         return _Losing(reader) if stored.ttl else reader
-    return TtlCodec(reader) if stored.ttl else _Gaining(reader, lifetime.deadline())
+    if not stored.ttl:
+        return _Gaining(reader, lifetime.deadline())
+    change = 0 if stored.ttl_ms is None else lifetime.config.ttl_ms - stored.ttl_ms
+    return _Shifting(reader, change) if change else TtlCodec(reader)

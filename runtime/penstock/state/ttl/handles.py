@@ -1,6 +1,6 @@
-"""Handles of state with a time-to-live, on top of any backend's handles, which hold cells (expiry time, value).
+"""Handles of state with a time-to-live. They wrap handles of any backend, which hold cells (expiry time, value).
 
-Expired cells are removed when they are read. `sweep` is called with every access and removes a few that nobody reads.
+A read removes expired cells. Every access calls `sweep`, which removes a few expired cells that are not read.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TtlValueState(ValueState[Any]):
 
 
 class TtlListState(ListState[Any]):
-    """Each element has a life of its own, as in Flink."""
+    """List state whose elements expire separately, as in Flink."""
 
     __slots__ = ("_cells", "_lifetime", "_sweep")
 
@@ -90,7 +90,7 @@ class TtlListState(ListState[Any]):
 
 
 class TtlMapState(MapState[Any, Any]):
-    """Each entry has a life of its own, as in Flink."""
+    """Map state whose entries expire separately, as in Flink."""
 
     __slots__ = ("_cells", "_default", "_lifetime", "_sweep")
 

@@ -1,8 +1,8 @@
 """The control channel of the pipelined runner: one TCP connection per task to the JobManager.
 
-Records flow through Spark's shuffle for as long as the job runs; commands and acks cannot, because a task sees its Spark
-input only once. Both directions are sealed (`sealed_channel`) with a key that the tasks have from the job's payload. The
-first frame of a task says which one it is; the JobManager answers with an empty one.
+Records flow through Spark's shuffle for as long as the job runs. A task sees its Spark input only once, so commands and acks need
+another way. `sealed_channel` encrypts both directions with a key from the job's payload. The
+first frame of a task identifies the task, and the JobManager answers with an empty frame.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import msgspec
 from penstock.taskmanager.control.sealed_channel import CONTROL_CHANNEL, HELLO_BYTES, Opener, Sealer, derive_keys
 
 CONNECT_S = 30.0
-"""For the connection and the first frames of both sides."""
+"""Timeout for the connection and the first frames of both sides, in seconds."""
 
 
 class Hello(msgspec.Struct, frozen=True):
-    """First frame of a task: which one it is."""
+    """The first frame of a task, which identifies the task."""
 
     attempt: int
     slot: int
@@ -30,17 +30,18 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class ControlConnection:
-    """The task's end. Used by one thread; `send` also by the one that watches it. Frames are small and written whole.
+    """The task's end of the channel. One thread uses it, and the watchdog thread also calls `send`. Frames are small, and
+    `send` writes whole frames.
 
     Args:
         address: host:port of the JobManager's control server.
-        token: the key that both have.
-        hello: who this is: `Hello` of a task.
-        purpose: what the key is used for.
-        connect_s: for the connection and the first frames of both sides.
+        token: the key that both sides have.
+        hello: identifies this side: `Hello` for a task.
+        purpose: purpose that the keys are derived for.
+        connect_s: timeout for the connection and the first frames of both sides, in seconds.
 
     Raises:
-        ConnectionError: nobody is there, it is not the JobManager, or it does not want this task.
+        ConnectionError: the server does not answer, is not the JobManager, or refuses this task.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class ControlConnection:
             self._socket.sendall(client_random + self._sealer.seal(msgspec.msgpack.encode(hello)))
             while self.poll(max(0.0, deadline - time.monotonic())) is None:
                 if time.monotonic() > deadline:
-                    raise ConnectionError(f"{address} does not answer as a JobManager's control channel would")
+                    raise ConnectionError(f"{address} did not answer like the control channel of a JobManager")
         except BaseException:
             self.close()
             raise
@@ -86,13 +87,14 @@ class ControlConnection:
             self._socket.sendall(self._sealer.seal(body))
 
     def poll(self, timeout_s: float | None = 0.0, also: tuple[int, ...] = ()) -> bytes | None:
-        """The next frame if there is one within the time (None: as soon as anything comes); None else.
+        """Return the next frame, or None if no frame comes within the timeout.
 
         Args:
-            also: files; when one of them becomes readable, there is no more waiting.
+            timeout_s: None waits until any bytes arrive.
+            also: file descriptors. The wait ends when one of them becomes readable.
 
         Raises:
-            ConnectionError: the JobManager is gone, or somebody else sends in its stead.
+            ConnectionError: the JobManager is gone, or the frame is not from the JobManager.
         """
         frame = self._opener.take()
         if frame is not None:
@@ -107,11 +109,11 @@ class ControlConnection:
         return self._opener.take()
 
     def fileno(self) -> int:
-        """Readable when something has come: for `select`."""
+        """Return the file descriptor for `select`. It is readable when bytes have arrived."""
         return self._socket.fileno()
 
-    def notice_a_lost_peer(self) -> None:
-        """Half a minute after its machine, or the way to it, is gone `poll` raises, though nothing is sent or expected."""
+    def enable_keepalive(self) -> None:
+        """Let `poll` raise about 30 s after the peer's machine or the network is lost, even if both sides are silent."""
         for name, value in (
             ("TCP_KEEPIDLE", 10),
             ("TCP_KEEPINTVL", 5),

@@ -1,1 +1,1 @@
-"""How records get from one subtask to the next: partitioners, buffers, rows on their way, the receiving gate."""
+"""The way of records from one subtask to the next: partitioners, buffers, rows, and the gate that receives them."""

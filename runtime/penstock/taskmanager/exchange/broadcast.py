@@ -1,4 +1,4 @@
-"""To every subtask: `broadcast`."""
+"""The `broadcast` exchange, which sends to every subtask."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.taskmanager.exchange.writer import ExchangeWriter
 
 
 class BroadcastWriter(ExchangeWriter):
-    """Every record to every subtask; encoded once."""
+    """A writer that sends every record to every subtask, and encodes it once."""
 
     def write(self, batch: Batch) -> None:
         columns = self._as_columns(batch)
@@ -26,7 +26,7 @@ class BroadcastWriter(ExchangeWriter):
             self._send_all(None)
         self._send_markers(None)
 
-    def _tell_watermark(self, target: int) -> None:
+    def _send_watermark(self, target: int) -> None:
         if self._sent[0][0] != self._watermark:
             self.flush()
 

@@ -1,4 +1,4 @@
-"""To the subtask that is chosen for each record: by the program (`partition_custom`) or by chance (`shuffle`)."""
+"""Exchanges that choose a subtask for each record: by the program (`partition_custom`) or at random (`shuffle`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.taskmanager.operators.user_code import position, raise_user_error,
 
 
 class ChosenTargetWriter(ExchangeWriter):
-    """Shuffle (uniform random) and the user's partitioner: a target per record."""
+    """A writer for the user's partitioner and for shuffle (uniformly random), which choose a target per record."""
 
     def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit, choose: Callable[[list[Any]], list[int]]) -> None:
         super().__init__(spec, sender, emit)
@@ -36,7 +36,7 @@ class ChosenTargetWriter(ExchangeWriter):
 
 
 class Partitioner:
-    """The targets that the user's partitioner chooses; what it raises, and what is no target, names the record."""
+    """The targets that the user's partitioner chooses. An error names the record that the partitioner failed on."""
 
     def __init__(self, spec: ExchangeSpec) -> None:
         partitioner, selector = spec.partitioning.partitioner, spec.partitioning.key_selector
@@ -70,7 +70,7 @@ class Partitioner:
         raise UserFunctionError(
             f"the partitioner chose subtask {chosen[n]!r} for {shortened(values[n])}; it must return 0..{partitions - 1} "
             f"for {partitions} partitions",
-            remedy="compute the subtask from the number of partitions that the partitioner is given",
+            remedy="compute the subtask from the number of partitions, which is the second argument of the partitioner",
             operator=self._spec.name,
             location=self._spec.user_location,
         )

@@ -1,8 +1,8 @@
-"""Records that are all of one class, as the plain tuples of their fields: for the classes whose objects are no more than that.
+"""Records of a single class as plain tuples of their fields, for classes whose objects consist of their fields only.
 
-pickle writes an object as a call with its state, and one of a class that only the program knows (it was defined in the
-script) by calling into Python for each. The class once and tuples of fields cost a quarter of it and less. It goes only
-where pickle itself would do nothing else: no attributes beside the fields, no ways of pickling of the class's own.
+pickle writes an object as a call with its state. If only the program knows the class (a class of the script), pickle calls into
+Python for each object. Sending the class once and tuples of fields costs at most a quarter of that. This module only handles classes
+for which pickle has the same result: no attributes other than the fields, and no pickle methods in the class.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ Rows = list[tuple[Any, ...]]
 
 
 class _Bare:
-    """A class without anything."""
+    """An empty class, to compare sizes with."""
 
 
 class FieldForm(NamedTuple):
-    """take: the fields of objects of the class, None if they have others. make: objects of fields."""
+    """The conversions of a class. `take` returns the fields of objects, or None if they have other attributes. `make` creates objects."""
 
     take: Callable[[list[Any]], Rows | None]
     make: Callable[[Rows], list[Any]]
@@ -34,15 +34,15 @@ class FieldForm(NamedTuple):
 
 @lru_cache(256)
 def field_form(cls: Any) -> FieldForm | None:
-    """How objects of the class become tuples and tuples those; None: they are more than their fields."""
+    """Return the conversions between objects and tuples, or None if objects of the class have more than their fields."""
     if cls in copyreg.dispatch_table:
         return None
     if issubclass(cls, tuple):
-        return _of_tuples(cls) if cls.__dictoffset__ == 0 and _is_pickled_by_default(cls) else None
+        return _tuple_form(cls) if cls.__dictoffset__ == 0 and _is_pickled_by_default(cls) else None
     if isinstance(cls, type(msgspec.Struct)):
-        return _of_structs(cls) if _is_made_by_position(cls) else None
+        return _struct_form(cls) if _is_made_by_position(cls) else None
     if is_dataclass(cls) and _is_bare(cls) and _is_pickled_by_default(cls):
-        return _of_dataclass(cls)
+        return _dataclass_form(cls)
     return None
 
 
@@ -56,12 +56,12 @@ def _is_pickled_by_default(cls: Any) -> bool:
     )
 
 
-def _of_tuples(cls: type) -> FieldForm:
+def _tuple_form(cls: type) -> FieldForm:
     return FieldForm(lambda values: list(map(tuple, values)), lambda rows: list(map(partial(tuple.__new__, cls), rows)))
 
 
 def _is_made_by_position(cls: Any) -> bool:
-    """As pickle makes a Struct: with its fields as arguments. Keywords and attributes beside the fields are left to pickle."""
+    """Return whether pickle creates the Struct from positional arguments only: no keywords, no attributes other than the fields."""
     own: Any = msgspec.Struct
     if cls.__dictoffset__ or cls.__reduce__ is not own.__reduce__ or not cls.__struct_fields__:
         return False
@@ -72,16 +72,16 @@ def _is_made_by_position(cls: Any) -> bool:
     return by_position and tuple(parameters) == cls.__struct_fields__
 
 
-def _of_structs(cls: Any) -> FieldForm:
+def _struct_form(cls: Any) -> FieldForm:
     return FieldForm(lambda values: list(map(msgspec.structs.astuple, values)), lambda rows: list(starmap(cls, rows)))
 
 
 def _is_bare(cls: Any) -> bool:
-    """Whether its objects have a dictionary of attributes and nothing else."""
+    """Return whether the objects have a dictionary of attributes and nothing else."""
     return bool(cls.__basicsize__ == _Bare.__basicsize__ and cls.__dictoffset__ == _Bare.__dictoffset__)
 
 
-def _of_dataclass(cls: Any) -> FieldForm | None:
+def _dataclass_form(cls: Any) -> FieldForm | None:
     names = tuple(field.name for field in fields(cls))
     if not names:
         return None

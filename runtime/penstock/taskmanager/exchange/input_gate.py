@@ -1,58 +1,72 @@
-"""Receiving side: the channels of one subtask, merged in watermark order.
+"""The receiving side of an exchange: the channels of one subtask, merged in watermark order.
 
-A *channel* is one sender of one exchange. Flink's rule (T6, T7): the clock of a task is the minimum of the watermarks
-of its channels, idle channels left out; when it advances, due timers fire before anything later is processed.
+A *channel* is one sender of one exchange. The gate follows Flink's rule: the clock of a task is the minimum of the watermarks
+of its channels, without idle channels. When the clock advances, due timers fire before later records are processed.
 
-How buffers of several channels are interleaved decides how far the clock can follow. An epoch that carries an hour of
-backlog would, read channel by channel, first process the whole hour of one sender and only then see the others: windows
-would stay open for an hour of state, and processing order would differ from the live run. So, of the buffers at hand,
-the one of the channel with the *lowest watermark* goes next (ties: lowest exchange, then sender). The event times that
-meet in the operator are then close together, as they were live. Within a channel order is kept, always.
+A channel that has *ended* has sent the final watermark. It neither holds the clock back nor advances it: another channel may
+only be idle and send more records. If no channel is active, the clock moves to the highest watermark of
+the channels that have not ended. When all channels have ended, it moves to the final watermark.
 
-With hundreds of senders neither question, which buffer is next and how far the clock is, may look at all channels. Both are
-answered by heaps whose entries may be out of date: a channel's watermark only rises, so an entry that is too low is found at
-the top and put right then.
+The order of the buffers decides how far the clock can follow. Suppose an epoch carries a backlog of one hour. Read
+channel by channel, it would process the whole hour of one sender before the other senders. Windows
+would remain open for an hour of state, and the processing order would differ from the live run. So the gate takes
+the buffer of the channel with the *lowest watermark* next (ties: lowest exchange, then sender).
+
+The event times in the operator are then close together, as in the live run. The order within a channel never changes.
+
+If there are hundreds of senders, the gate must not check all channels to find the next buffer or the clock. It uses two
+heaps whose entries may be outdated. A channel's watermark only rises, so an entry that is too low reaches
+the top of the heap, where the gate corrects it.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-from penstock.records.batch import MIN_TIMESTAMP
+from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP
 from penstock.taskmanager.exchange.rows import Buffer
 
 
 class _Channel:
-    __slots__ = ("buffers", "idle", "is_in_heap", "rank", "watermark")
+    __slots__ = ("buffers", "is_active", "is_in_heap", "is_timekeeper", "rank", "watermark")
 
-    def __init__(self, rank: int) -> None:
+    def __init__(self, rank: int, *, is_timekeeper: bool) -> None:
         self.rank = rank
-        """Its place among the channels, by exchange and sender."""
+        """The channel's position among the channels, by exchange and sender."""
+        self.is_timekeeper = is_timekeeper
         self.watermark = MIN_TIMESTAMP
-        self.idle = False
+        self.is_active = True
+        """True if the channel is neither idle nor ended, so that it holds the clock back."""
         self.is_in_heap = True
-        """Of the active ones."""
+        """True if the heap of active channels has an entry for this channel."""
         self.buffers: deque[Buffer] = deque()
 
 
 class InputGate:
-    """Channels of one subtask.
+    """The channels of one subtask.
 
     Args:
-        channels: (exchange id, sender) of every channel that will ever send; a channel that has sent nothing holds the
-            clock back, as it must.
+        channels: (exchange id, sender) of every channel that will ever send. A channel that has sent nothing holds the
+            clock back.
+        timeless: channels whose source has no time (the feedback of an iteration). The input can end without them.
     """
 
-    def __init__(self, channels: Iterable[tuple[int, int]]) -> None:
-        self._channels = {channel: _Channel(rank) for rank, channel in enumerate(sorted(channels))}
+    def __init__(self, channels: Iterable[tuple[int, int]], timeless: Collection[tuple[int, int]] = ()) -> None:
+        known = sorted(channels)
+        timekeepers = {channel for channel in known if channel not in timeless} or set(known)
+        self._channels = {
+            channel: _Channel(rank, is_timekeeper=channel in timekeepers) for rank, channel in enumerate(known)
+        }
+        self._unended = len(timekeepers)
+        """Number of channels that keep time and have not ended."""
         self._by_rank = list(self._channels.values())
         self._active = [(MIN_TIMESTAMP, channel.rank) for channel in self._by_rank]
-        """Heap of (watermark, rank): one entry for every channel that is not idle, and for some that are."""
+        """Heap of (watermark, rank): an entry for every active channel, and for some inactive channels."""
         self._active_count = len(self._active)
         self._waiting: list[tuple[int, int]] = []
-        """Heap of (watermark, rank): one entry for every channel with buffers."""
+        """Heap of (watermark, rank): an entry for every channel with buffers."""
         self._highest = MIN_TIMESTAMP
         self.watermark = MIN_TIMESTAMP
         self.is_idle = False
@@ -64,7 +78,7 @@ class InputGate:
         channel.buffers.append(buffer)
 
     def drain(self) -> Iterator[Buffer]:
-        """The buffers at hand in watermark order. The caller processes a buffer, then calls `advance` for it."""
+        """Yield the waiting buffers in watermark order. The caller processes a buffer, then calls `advance` for it."""
         waiting = self._waiting
         while waiting:
             watermark, rank = waiting[0]
@@ -78,25 +92,32 @@ class InputGate:
             yield buffer
 
     def advance(self, buffer: Buffer) -> int | None:
-        """Take a processed buffer's watermark into account; the new clock if it advanced, else None."""
+        """Apply the watermark of a processed buffer. Return the new clock if it advanced, else None."""
         channel = self._channels[buffer.exchange, buffer.sender]
-        channel.watermark = max(channel.watermark, buffer.watermark)
-        self._highest = max(self._highest, channel.watermark)
-        self._set_idle(channel, is_idle=buffer.is_idle)
-        self.is_idle = not self._active_count
-        # All idle: the clock may go to the highest any of them reached (Flink's StatusWatermarkValve).
-        lowest = self._highest if self.is_idle else self._lowest_active()
-        if lowest > self.watermark:
-            self.watermark = lowest
-            return lowest
+        if buffer.watermark > channel.watermark:
+            channel.watermark = buffer.watermark
+            if buffer.watermark == MAX_TIMESTAMP:
+                self._unended -= channel.is_timekeeper
+            elif buffer.watermark > self._highest:
+                self._highest = buffer.watermark
+        self._set_active(channel, is_active=not buffer.is_idle and channel.watermark != MAX_TIMESTAMP)
+        if not self._unended:
+            self.is_idle, clock = False, MAX_TIMESTAMP
+        elif self._active_count:
+            self.is_idle, clock = False, self._lowest_active()
+        else:  # as in Flink's StatusWatermarkValve
+            self.is_idle, clock = True, self._highest
+        if clock > self.watermark:
+            self.watermark = clock
+            return clock
         return None
 
-    def _set_idle(self, channel: _Channel, *, is_idle: bool) -> None:
-        if channel.idle == is_idle:
+    def _set_active(self, channel: _Channel, *, is_active: bool) -> None:
+        if channel.is_active == is_active:
             return
-        channel.idle = is_idle
-        self._active_count += -1 if is_idle else 1
-        if not is_idle and not channel.is_in_heap:
+        channel.is_active = is_active
+        self._active_count += 1 if is_active else -1
+        if is_active and not channel.is_in_heap:
             channel.is_in_heap = True
             heapq.heappush(self._active, (channel.watermark, channel.rank))
 
@@ -105,7 +126,7 @@ class InputGate:
         while True:
             watermark, rank = active[0]
             channel = self._by_rank[rank]
-            if channel.idle:
+            if not channel.is_active:
                 channel.is_in_heap = False
                 heapq.heappop(active)
             elif channel.watermark > watermark:

@@ -1,4 +1,4 @@
-"""By key group: `key_by`. Keys of rows are hashed in batches, those of columns as a column."""
+"""The `key_by` exchange, which sends by key group. It hashes the keys of rows in batches, and the keys of columns as a column."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from penstock.taskmanager.operators.user_code import raise_user_error, refuse_ke
 _TARGETS_BY_MASK = 8
 
 
-_KEYS_KNOWN = 1 << 17
+_MAX_CACHED_KEYS = 1 << 17
 
 
-_LEAST_TO_HASH = 1000
+_MIN_KEYS_TO_HASH = 1000
 
 
 _BATCHES_TO_HASH = 64
-"""Batches whose keys are all hashed after one with mostly new keys."""
+"""Number of batches whose keys are all hashed after a batch with mostly new keys."""
 
 
 class OneKeyedTargetWriter(SingleTargetWriter):
-    """Key groups that all belong to one subtask: every record goes there, whatever its key.
+    """A writer for key groups that all belong to one subtask. Every record goes there.
 
-    So no key is computed, but for the first of a batch: one of a type that is no key is refused as it would be with more
-    subtasks, also where no state is ever asked for it.
+    It computes only the first key of a batch. A key of a type that cannot be a key is refused, as with more
+    subtasks, even if no state uses the key. If a key may contain NaN, it computes all keys.
     """
 
     def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:
@@ -48,48 +48,48 @@ class OneKeyedTargetWriter(SingleTargetWriter):
     def write(self, batch: Batch) -> None:
         columns = self._as_columns(batch)
         if columns is None:
-            self._look_at_rows(batch.rows().values)
+            self._check_rows(batch.rows().values)
         elif self._field is not None:
-            self._look_at_columns(columns, self._field)
+            self._check_columns(columns, self._field)
         super().write(batch)
 
-    def _look_at_rows(self, values: list[Any]) -> None:
+    def _check_rows(self, values: list[Any]) -> None:
         first = values[:1]
         for key in select_keys(self.spec, self._selector, first):
             if type(key) not in self._kinds:
                 refuse_key(self.spec, key, first[0])
                 self._kinds.add(type(key))
-            if _may_hold_nan(key):
-                self._look_for_nan(values)
+            if _may_be_nan(key):
+                self._check_nan(values)
 
-    def _look_for_nan(self, values: list[Any]) -> None:
+    def _check_nan(self, values: list[Any]) -> None:
         for key, value in zip(select_keys(self.spec, self._selector, values), values, strict=True):
-            if _holds_nan(key):
+            if _contains_nan(key):
                 refuse_key(self.spec, key, value)
 
-    def _look_at_columns(self, batch: ColumnBatch, field: Field) -> None:
+    def _check_columns(self, batch: ColumnBatch, field: Field) -> None:
         column = batch.find(field)
         if column is None or not len(column):
             return
         if pa.types.is_nested(column.type):
             refuse_key(self.spec, column[0].as_py(), batch.rows().values[0])
         elif pa.types.is_floating(column.type):
-            self._look_for_nan(batch.rows().values)
+            self._check_nan(batch.rows().values)
 
 
-def _may_hold_nan(key: Any) -> bool:
-    return isinstance(key, float | Decimal | np.floating) or (isinstance(key, tuple) and any(map(_may_hold_nan, key)))
+def _may_be_nan(key: Any) -> bool:
+    return isinstance(key, float | Decimal | np.floating) or (isinstance(key, tuple) and any(map(_may_be_nan, key)))
 
 
-def _holds_nan(key: Any) -> bool:
-    return bool(key != key) or (isinstance(key, tuple) and any(map(_holds_nan, key)))
+def _contains_nan(key: Any) -> bool:
+    return bool(key != key) or (isinstance(key, tuple) and any(map(_contains_nan, key)))
 
 
 class KeyTargets:
-    """key -> target subtask, for many keys at once.
+    """A map of key -> target subtask, for many keys at once.
 
-    Keys that come again are looked up; what is new is hashed by column. Looking up in a large table costs more than hashing,
-    so while most keys of a batch are new, all of them are hashed and none is kept.
+    It looks up known keys, and hashes new keys by column. A look-up in a large table costs more than hashing.
+    So while most keys of a batch are new, it hashes all keys and keeps none.
 
     Args:
         targets: the subtask of every key group.
@@ -97,12 +97,12 @@ class KeyTargets:
 
     def __init__(self, targets: list[int]) -> None:
         self._max_parallelism = len(targets)
-        self._of_group = np.array(targets, np.int64)
+        self._targets_by_group = np.array(targets, np.int64)
         self._known: dict[Any, int] = {}
         self._batches_to_hash = 0
 
     def of(self, keys: list[Any]) -> list[int]:
-        """The target of every key."""
+        """Return the target of every key."""
         if self._batches_to_hash:
             self._batches_to_hash -= 1
             return self._hashed(keys)
@@ -111,23 +111,23 @@ class KeyTargets:
         if None not in found:
             return cast("list[int]", found)
         fresh = list(dict.fromkeys(compress(keys, [target is None for target in found])))
-        if len(fresh) > len(keys) // 2 and len(keys) >= _LEAST_TO_HASH:
+        if len(fresh) > len(keys) // 2 and len(keys) >= _MIN_KEYS_TO_HASH:
             self._batches_to_hash = _BATCHES_TO_HASH
             return self._hashed(keys)
-        if len(known) + len(fresh) > _KEYS_KNOWN:
+        if len(known) + len(fresh) > _MAX_CACHED_KEYS:
             known.clear()
             fresh = list(dict.fromkeys(keys))
         known.update(zip(fresh, self._hashed(fresh), strict=True))
-        # A tuple is hashed anew by each look-up: only what is missing is looked up a second time.
+        # A look-up of a tuple computes its hash again, so only the missing keys are looked up twice.
         return [known[key] if target is None else target for key, target in zip(keys, found, strict=True)]
 
     def _hashed(self, keys: list[Any]) -> list[int]:
-        targets: list[int] = self._of_group[keys_key_groups(keys, self._max_parallelism)].tolist()
+        targets: list[int] = self._targets_by_group[keys_key_groups(keys, self._max_parallelism)].tolist()
         return targets
 
 
 class KeyGroupWriter(ExchangeWriter):
-    """key -> key group -> subtask. A columnar key is hashed by column, once per distinct value."""
+    """A writer that maps key -> key group -> subtask. It hashes a columnar key once per distinct value."""
 
     def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:
         super().__init__(spec, sender, emit)
@@ -172,7 +172,7 @@ class KeyGroupWriter(ExchangeWriter):
                 self._append(target, part, None if stamps is None else stamps[target])
 
     def _split_by_mask(self, values: list[Any], timestamps: list[int] | None, chosen: bytes) -> None:
-        """With few targets, going over the records once per target in C beats a loop of appends."""
+        """Append the records per target. One pass in C per target is faster than a loop of appends if there are few targets."""
         for target, mask in enumerate(self._masks):
             selected = chosen.translate(mask)
             part = list(compress(values, selected))
@@ -191,7 +191,7 @@ class KeyGroupWriter(ExchangeWriter):
             self._append_columns(target, batch.take(indices))
 
     def _fail(self, error: Exception, keys: list[Any], values: list[Any]) -> NoReturn:
-        """One of the keys is none. All were hashed at once: which one it is, is looked for only now."""
+        """Raise for the value that cannot be a key. The keys were hashed together, so the wrong one must be found first."""
         for key, value in zip(keys, values, strict=True):
             refuse_key(self.spec, key, value)
         raise_user_error(self.spec, error, f"hashing the keys of a batch of {len(values)} records")

@@ -1,26 +1,25 @@
-"""Records as bytes, between processes of one job: what arrives is equal to what was sent and of the same type, at any depth.
+"""Encoding of records between processes of one job. A received record equals the sent one and has the same type, at any depth.
 
-Python's fast formats do not promise that. marshal writes whatever has the buffer protocol (numpy's scalars and arrays,
-`bytearray`, `array`) as plain bytes; msgpack and JSON take subclasses for their bases and tuples for lists. pickle goes by
-the exact type, and where an object says how it is to be made again, by that. So all three forms are pickle's:
+Python's fast formats do not guarantee this. marshal writes every object with the buffer protocol (numpy's scalars and arrays,
+`bytearray`, `array`) as plain bytes. msgpack and JSON replace subclasses with their bases and tuples with lists. pickle keeps
+the exact type, and follows an object's own pickle methods. So all three forms use pickle:
 
-* `PLAIN`: builtin values exactly (None, bool, int, float, str, bytes, bytearray, and list, tuple, dict, set, frozenset of
-  them). Without the memo of objects already written, which is most of pickle's cost, it takes less time than marshal did.
-  What records share they do not share behind the exchange.
-* `FIELDS`: records that are all of one class and no more than their fields (NamedTuples, Structs, dataclasses; `classes`): the
-  class once, the fields as `PLAIN`.
-* `OBJECTS`: everything else. Classes that cannot be imported go by value (cloudpickle), but nothing goes that would become
-  something else: cloudpickle's ways to write a `memoryview` as bytes and an open file as its text are closed.
+* `PLAIN`: exact builtin values (None, bool, int, float, str, bytes, bytearray, and list, tuple, dict, set, frozenset of
+  them). It omits the memo of objects already written, which is most of pickle's cost, and is then faster than marshal.
+  Objects that records share are separate copies after the exchange.
+* `FIELDS`: records of a single class that consist of their fields only (NamedTuples, Structs, dataclasses; `classes`). It has the
+  class once, and the fields as `PLAIN`.
+* `OBJECTS`: everything else. Classes that cannot be imported go by value (cloudpickle). The form refuses objects that would
+  change their type: cloudpickle would write a `memoryview` as bytes and an open file as its text.
 
-Buffers live between processes of one job that authenticate each other; nothing at rest is pickled.
+Buffers only travel between processes of one job that authenticate each other. Stored data is never pickled.
 """
 
 from __future__ import annotations
 
 import io
 import pickle
-from collections import ChainMap
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NoReturn
 
 from penstock.taskmanager.exchange.classes import field_form
@@ -28,31 +27,31 @@ from penstock.taskmanager.exchange.classes import field_form
 PLAIN, FIELDS, OBJECTS = range(3)
 
 _CLASSES = 64
-"""Of records, that are kept: a class that was defined in the program's script goes by value, a millisecond for each buffer."""
+"""Number of record classes in each cache. A class from the program's script goes by value, which takes 1 ms for each buffer."""
 
 _PROTOCOL = pickle.HIGHEST_PROTOCOL
 
 
 class _NotPlain(Exception):
-    """An object turned up."""
+    """The signal that a value is not an exact builtin value."""
 
 
 class _PlainPickler(pickle.Pickler):
-    """Asked about every object that is no builtin value exactly."""
+    """A pickler that raises for every object that is not an exact builtin value."""
 
     def reducer_override(self, obj: Any) -> NoReturn:
         raise _NotPlain
 
 
 def encode_records(values: list[Any]) -> tuple[int, bytes]:
-    """The form and the bytes.
+    """Return the form and the bytes.
 
     Raises:
-        Exception: whatever pickling raises for a record that cannot be sent; `TypeError` for most.
+        Exception: any error that pickling raises for a record that cannot be sent, usually `TypeError`.
     """
     try:
         return PLAIN, _plain(values)
-    except (_NotPlain, ValueError, RecursionError):  # the latter two: a record that contains itself
+    except (_NotPlain, ValueError, RecursionError):  # ValueError, RecursionError: a record contains itself
         pass
     cls: Any = type(values[0])
     form = field_form(cls)
@@ -69,10 +68,10 @@ def encode_records(values: list[Any]) -> tuple[int, bytes]:
 
 
 def decode_records(form: int, data: memoryview) -> list[Any]:
-    """The records, of the classes that this process knows.
+    """Return the records, with the classes of this process.
 
     Raises:
-        Exception: whatever the making of an object raises.
+        Exception: any error that the creation of an object raises.
     """
     if form == FIELDS:
         start = 4 + int.from_bytes(data[:4], "little")
@@ -102,33 +101,13 @@ def _decode_class(name: bytes) -> Any:
 
 
 def encode_object(value: Any) -> bytes:
-    """Any object; classes by name where they have one that every process knows, else by value."""
+    """Return any object as bytes. Classes go by name if every process can import them, else by value."""
     try:
         return pickle.dumps(value, _PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
-        out = io.BytesIO()
-        _by_value_pickler()(out, _PROTOCOL).dump(value)
-        return out.getvalue()
+        from penstock.taskmanager.code.pickler import (
+            RecordPickler,
+            dumps,
+        )  # imported here because it imports pyspark, which is slow
 
-
-@cache
-def _by_value_pickler() -> type[pickle.Pickler]:
-    """For lambdas, and classes made inside functions. Made when first needed: importing pyspark takes its time."""
-    from pyspark import cloudpickle
-
-    from penstock.taskmanager.script_classes import reduced_class
-
-    class ByValuePickler(cloudpickle.Pickler):  # type: ignore[misc]
-        dispatch_table = ChainMap(
-            dict.fromkeys((memoryview, io.TextIOWrapper), refuse_to_pickle), cloudpickle.Pickler.dispatch_table
-        )
-
-        def reducer_override(self, obj: Any) -> Any:
-            return reduced_class(obj, super().reducer_override)
-
-    return ByValuePickler
-
-
-def refuse_to_pickle(value: Any) -> NoReturn:
-    """For a `dispatch_table`."""
-    raise TypeError(f"cannot pickle {type(value).__name__!r} object")
+        return dumps(value, RecordPickler)

@@ -1,4 +1,4 @@
-"""In turns: `rebalance` over all subtasks, `rescale` over a sender's share of them."""
+"""Round-robin exchanges: `rebalance` over all subtasks, `rescale` over the sender's share of the subtasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.taskmanager.exchange.writer import Emit, ExchangeWriter
 
 
 class RoundRobinWriter(ExchangeWriter):
-    """Rebalance: record by record over all targets; rescale: over this sender's share of them."""
+    """A writer that distributes records one by one: rebalance over all targets, rescale over the sender's share of the targets."""
 
     def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit, targets: range) -> None:
         super().__init__(spec, sender, emit)
@@ -26,7 +26,10 @@ class RoundRobinWriter(ExchangeWriter):
 
 
 def rescale_share(sender: int, senders: int, targets: int) -> range:
-    """Flink's rescale: with more targets than senders a sender has a run of them, else several senders share one."""
+    """Return a sender's targets, as Flink's rescale does.
+
+    If there are more targets than senders, a sender has a range of targets. Otherwise several senders share a target.
+    """
     if targets >= senders:
         return range(sender * targets // senders, (sender + 1) * targets // senders)
     return range(sender * targets // senders, sender * targets // senders + 1)

@@ -1,9 +1,9 @@
-"""Rows of a task as they come from Spark and go to it; and a tick where none comes in time.
+"""Rows that a task receives from Spark and sends to Spark, and a tick if no row arrives in time.
 
-A task of a pipelined attempt sleeps until there is something to do: a row, a timer that is due, a buffer that has waited long
-enough. Spark hands it a stream to read from, and a read does not end before something has come. So what the stream's own
-buffer holds is counted here: only when it is empty does a read have to wait, and then it is the file descriptor that is
-waited for, as long as the task says. Nothing behind the last row is read, for that is Spark's.
+A task of a pipelined attempt sleeps until there is work: a row, a due timer, or a buffer that has waited long
+enough. Spark gives the task a stream, and a read blocks until bytes arrive. So `ArrivingRows` counts the bytes in the stream's
+buffer. If the buffer is empty, it waits for the file descriptor, for at most the time that the task allows. It never
+reads past the last row, because the bytes after it belong to Spark.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from penstock.taskmanager.exchange.rows import TICK
 
 TICK_ROW = bytes((TICK,))
 SENT = b""
-"""Among the rows that a task makes: what was made until here is to leave now."""
+"""An empty row among a task's output. It flushes the rows before it."""
 _LENGTH = struct.Struct(">i")
 
 
 class BufferedStream(Protocol):
-    """What is used of an `io.BufferedReader`."""
+    """The methods of `io.BufferedReader` that this module uses."""
 
     def fileno(self) -> int: ...
 
@@ -34,34 +34,34 @@ class BufferedStream(Protocol):
 
 
 class ArrivingRows(Iterator[bytes]):
-    """Length-prefixed rows of a stream, until Spark says that there are no more.
+    """An iterator over the length-prefixed rows of a stream, until Spark ends the section.
 
     Args:
-        stream: buffered, and at the beginning of a row.
+        stream: a buffered stream at the beginning of a row.
     """
 
     def __init__(self, stream: BufferedStream) -> None:
         self._stream = stream
         self._file = stream.fileno()
-        self._held = 0
-        """Bytes in the stream's own buffer."""
-        self._knows_held = False
-        self.patience: Callable[[], float | None] = _for_ever
-        """How long (s) to wait for a row before there is a tick; None: until one comes."""
+        self._buffered = 0
+        """Number of bytes in the stream's buffer."""
+        self._has_learned_buffering = False
+        self.patience: Callable[[], float | None] = _unlimited
+        """Returns how many seconds to wait for a row before a tick, or None to wait until a row arrives."""
         self.also: Callable[[], tuple[int, ...]] = tuple
-        """Gives files; when one of them becomes readable, there is a tick."""
+        """Returns file descriptors. A tick occurs when one of them becomes readable."""
 
     def __next__(self) -> bytes:
-        if not self._held and not self._comes_in_time():
+        if not self._buffered and not self._arrives_in_time():
             return TICK_ROW
         length = int.from_bytes(self._take(4), "big", signed=True)
         if length == SpecialLengths.END_OF_DATA_SECTION:
             raise StopIteration
         return self._take(length)
 
-    def _comes_in_time(self) -> bool:
-        """What the stream held before anybody counted it is there at once."""
-        if self._knows_held:
+    def _arrives_in_time(self) -> bool:
+        """Fill the buffer, and return whether a row arrived in time. The first call does not wait, because the stream may hold bytes."""
+        if self._has_learned_buffering:
             readable = select.select((self._file, *self.also()), (), (), self.patience())[0]
             if self._file not in readable:
                 return False
@@ -69,35 +69,35 @@ class ArrivingRows(Iterator[bytes]):
         return True
 
     def _fill(self) -> None:
-        self._knows_held = True
-        self._held = len(self._stream.peek())
-        if not self._held:
+        self._has_learned_buffering = True
+        self._buffered = len(self._stream.peek())
+        if not self._buffered:
             raise EOFError("the executor has closed the connection")
 
     def _take(self, size: int) -> bytes:
-        if size <= self._held:
-            self._held -= size
+        if size <= self._buffered:
+            self._buffered -= size
             return self._stream.read(size)
         parts = []
         while size:
-            if not self._held:
+            if not self._buffered:
                 self._fill()
-            part = self._stream.read(min(size, self._held))
-            self._held -= len(part)
+            part = self._stream.read(min(size, self._buffered))
+            self._buffered -= len(part)
             size -= len(part)
             parts.append(part)
         return b"".join(parts)
 
 
-def _for_ever() -> None:
+def _unlimited() -> None:
     return None
 
 
 class RowSerializer(Serializer):  # type: ignore[misc]
-    """Length-prefixed byte strings, flushed where the task says that they are to leave (`SENT`): rows for several slots are made
-    together, and each write wakes up a thread of the executor.
+    """A serializer of length-prefixed byte strings, which flushes when the task sends `SENT`.
 
-    Defined here and not where the JobManager names it, because workers import the module that it is in.
+    A task makes the rows for several slots together, and each write wakes up a thread of the executor. The class is defined in this
+    module because workers import the module of a serializer.
     """
 
     def dump_stream(self, iterator: Iterable[bytes], stream: Any) -> None:

@@ -1,9 +1,9 @@
-"""The rows that travel between levels: one byte of kind, a fixed header, a payload.
+"""The rows that travel between levels: one byte for the kind, a fixed header, and a payload.
 
-`DATA` rows are the *buffers* of the exchanges: many records of one sending subtask for one target subtask, with the
-sender's watermark as it stands after these records. Payload codecs:
+`DATA` rows are the *buffers* of the exchanges. A buffer has many records of one sending subtask for one target subtask, and the
+sender's watermark after these records. The payload has one of these codecs:
 
-* Arrow IPC, when the sender has columns;
+* Arrow IPC, if the sender has columns;
 * the forms of `records`, for Python objects.
 """
 
@@ -27,7 +27,7 @@ MARKER = 3
 TICK = 4
 LATENCY = 6
 OPEN_MARKER = 7
-"""A marker that holds nothing back: what comes behind it may be processed before the markers of all have come."""
+"""A marker that holds nothing back: the receiver may process later rows before all markers have arrived."""
 
 _HEADER = struct.Struct("<BBHHHqI")
 """kind, flags, exchange, sender, target, watermark, count"""
@@ -38,11 +38,11 @@ _IDLE = 2
 _CODEC_SHIFT = 2
 _ARROW = 1
 _RECORDS = 2
-"""And the codes behind it: the forms of `records`."""
+"""First code of the forms of `records`. The codes of the other forms follow."""
 
 
 class LatencyMarker(NamedTuple):
-    """What `taskmanager.latency` sends. `source`: index of its operator; `at`: when it was made, ms since the epoch."""
+    """A latency marker (`taskmanager.watching.latency`). `source`: index of the source operator. `at`: creation time, ms since the epoch."""
 
     source: int
     subtask: int
@@ -50,7 +50,7 @@ class LatencyMarker(NamedTuple):
 
 
 class Buffer(NamedTuple):
-    """A decoded header; the payload is decoded when the records are wanted."""
+    """A decoded header. `batch` decodes the payload."""
 
     exchange: int
     sender: int
@@ -66,7 +66,7 @@ class Buffer(NamedTuple):
 
 
 def encode_buffer(exchange: int, sender: int, target: int, watermark: int, idle: bool, batch: Batch | None) -> bytes:
-    """One DATA row; `batch` None sends the watermark or the idleness alone."""
+    """Return one DATA row. If `batch` is None, the row carries only the watermark and the idleness."""
     flags = _IDLE if idle else 0
     if batch is None or not len(batch):
         return _HEADER.pack(DATA, flags, exchange, sender, target, watermark, 0)
@@ -81,7 +81,7 @@ def encode_buffer(exchange: int, sender: int, target: int, watermark: int, idle:
 
 
 def encode_latency(exchange: int, sender: int, target: int, marker: LatencyMarker) -> bytes:
-    """One LATENCY row; exchange and sender are where a DATA row has them.
+    """Return one LATENCY row. It has exchange and sender at the same positions as a DATA row.
 
     >>> row = encode_latency(3, 1, 0, LatencyMarker(7, 1, 1234.5))
     >>> exchange_of(row), sender_of(row), decode_latency(row)
@@ -95,7 +95,7 @@ def decode_latency(row: bytes) -> LatencyMarker:
 
 
 def retarget(row: bytes, target: int) -> bytes:
-    """The same buffer for another subtask (broadcast encodes once)."""
+    """Return the same buffer for another subtask, so that a broadcast encodes once."""
     return row[:6] + target.to_bytes(2, "little") + row[8:]
 
 

@@ -1,11 +1,11 @@
-"""Rows on their way between levels, cut into segments of bounded size.
+"""Rows between levels, cut into segments of bounded size.
 
-Everything between two Python workers, sockets, the shuffle's buffers, its files, is bounded by bytes only as far as a row is
-small: Spark counts a buffer as one of its size, whatever is in it, and never cuts one up. So a row that is larger than a
-*segment* (Flink's memory segment) travels as several, and is put together by the task that it is for. What is on the way
-for it meanwhile takes the memory of segments, however large a record is.
+Sockets and the shuffle's buffers and files bound the bytes between two Python workers only if rows are
+small. Spark counts a buffer as one buffer of its size, and never splits it. So a row that is larger than a
+*segment* (Flink's memory segment) travels as several segments, and the receiving task joins them. The row
+then takes only the memory of segments on the way, however large a record is.
 
-Rows of one sending task for one receiver come in order; those of several senders come mixed. So a segment names the slot of
+Rows from one sender to one receiver arrive in order, but rows of several senders arrive mixed. So a segment has the slot of
 its sender, and a receiver has at most one unfinished row per sender.
 """
 
@@ -17,22 +17,22 @@ from collections.abc import Iterable, Iterator
 from penstock.taskmanager.exchange.rows import MARKER
 
 SEGMENT = 5
-"""Kind of a row; `taskmanager.exchange.rows` has the others."""
+"""The kind of a segment row. `taskmanager.exchange.rows` has the other kinds."""
 SEGMENT_BYTES = 32 * 1024
-"""Of a whole segment, its header included."""
+"""Size of a full segment in bytes, including its header."""
 _HEADER = struct.Struct("<BBH")
 """kind, flags, slot of the sender"""
 _LAST = 1
-_OF_MARKER = 2
-"""The shuffle's reader aligns on markers (`jvm/AlignedRows.java`): it must know one without putting it together."""
+_MARKER_FLAG = 2
+"""Flag of a marker's segments. The shuffle's reader aligns on markers (`jvm/AlignedRows.java`) without joining segments."""
 
 Row = tuple[int, bytes]
 
 
-def in_segments(rows: Iterable[Row], slot: int) -> Iterator[Row]:
-    """The rows (target slot, row) of the task in `slot`; those that are larger than a segment as several.
+def split_into_segments(rows: Iterable[Row], slot: int) -> Iterator[Row]:
+    """Yield the rows (target slot, row) of the task in `slot`. A row larger than a segment becomes several segments.
 
-    >>> [len(part) for _, part in in_segments([(0, bytes(40_000))], 1)]
+    >>> [len(part) for _, part in split_into_segments([(0, bytes(40_000))], 1)]
     [32768, 7240]
     """
     size = SEGMENT_BYTES - _HEADER.size
@@ -41,17 +41,17 @@ def in_segments(rows: Iterable[Row], slot: int) -> Iterator[Row]:
             yield target, row
             continue
         view = memoryview(row)
-        flags = _OF_MARKER if row[0] == MARKER else 0
+        flags = _MARKER_FLAG if row[0] == MARKER else 0
         for begin in range(0, len(row), size):
             last = _LAST if begin + size >= len(row) else 0
             yield target, _HEADER.pack(SEGMENT, flags | last, slot) + view[begin : begin + size]
 
 
-def put_together(rows: Iterable[bytes]) -> Iterator[bytes]:
-    """The rows as they were before `in_segments`, each where its last segment is.
+def join_segments(rows: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the rows as they were before `split_into_segments`. A joined row takes the place of its last segment.
 
-    >>> sent = [part for _, part in in_segments([(0, bytes(40_000)), (0, b"x")], 1)]
-    >>> [len(row) for row in put_together(sent)]
+    >>> sent = [part for _, part in split_into_segments([(0, bytes(40_000)), (0, b"x")], 1)]
+    >>> [len(row) for row in join_segments(sent)]
     [40000, 1]
     """
     parts: dict[int, list[memoryview]] = {}

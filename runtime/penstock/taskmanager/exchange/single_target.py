@@ -8,7 +8,7 @@ from penstock.taskmanager.exchange.writer import Emit, ExchangeWriter
 
 
 class SingleTargetWriter(ExchangeWriter):
-    """Forward, global, and everything with one target: no choice to make, columns stay columns."""
+    """A writer for forward and every other exchange with one target. Columns remain columns."""
 
     def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit, target: int) -> None:
         super().__init__(spec, sender, emit)
@@ -20,8 +20,8 @@ class SingleTargetWriter(ExchangeWriter):
     def write(self, batch: Batch) -> None:
         columns = self._as_columns(batch)
         if columns is not None:
-            self._tell_watermark(self._target)
-            if self._holds(self._target):
+            self._send_watermark(self._target)
+            if self._has_pending(self._target):
                 self._cut(self._target)
             self._send(self._target, columns)
         else:
@@ -30,7 +30,7 @@ class SingleTargetWriter(ExchangeWriter):
 
 
 class GlobalWriter(SingleTargetWriter):
-    """Every record to subtask 0; watermarks to all, as Flink's channels go to all (A31)."""
+    """A writer that sends every record to subtask 0. Watermarks go to all subtasks, as in Flink, where every subtask has a channel."""
 
     def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:
         super().__init__(spec, sender, emit, 0)

@@ -1,12 +1,17 @@
-"""Sending side of an exchange: which record goes to which subtask, and when a buffer is cut.
+"""The sending side of an exchange. It chooses the subtask for a record, and cuts the records into buffers.
 
-A writer collects records per target and cuts a buffer at `BUFFER_RECORDS` or, of larger records, at about `BUFFER_BYTES`,
-when the task asks for a flush (the end of an epoch, or the buffer timeout of the pipelined runner), and between records that
-a watermark stands between. How large a record is shows when it is encoded: the buffers before say how many records the next
-one may have, and one that comes out larger than twice the bound is cut in halves until it does not, or has one record. Every buffer
-carries the watermark of its sender as it stands *after* its records. So the receiver never sees a watermark before the
-records it covers, and never a record before the watermarks that were emitted ahead of it (T6): what is late behind a
-punctuated watermark is late in every subtask, wherever buffers happen to end.
+A writer collects records per target. It cuts a buffer:
+
+* at `BUFFER_RECORDS` records or, if records are large, at about `BUFFER_BYTES`;
+* when the task flushes: at the end of an epoch, or at the buffer timeout of the pipelined runner;
+* between two records if a watermark lies between them.
+
+The size of a record is known only after encoding. So earlier buffers decide how many records the next
+buffer may have. A buffer that is more than twice the limit is halved until it fits or has one record.
+
+Every buffer carries the watermark of its sender *after* its records. So the receiver never sees a watermark before the
+records it covers. It also never sees a record before an earlier watermark. A record that is late after a
+punctuated watermark is thus late in every subtask, independent of the ends of buffers.
 """
 
 from __future__ import annotations
@@ -20,68 +25,70 @@ from penstock.graph.job_graph import ExchangeSpec
 from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.records.fields import shortened
 from penstock.state.encoding.tagged import type_name
-from penstock.taskmanager.exchange.held_columns import ENOUGH_BYTES, HeldColumns
+from penstock.taskmanager.exchange.column_buffer import FULL_BYTES, ColumnBuffer
 from penstock.taskmanager.exchange.rows import LatencyMarker, encode_buffer, encode_latency
 from penstock.taskmanager.operators.user_code import raise_user_error
 
 Emit = Callable[[int, bytes], None]
-"""(slot, row): hands a row to the runner."""
+"""Function that hands a row to the runner. Its arguments are the slot and the row."""
 
 
 BUFFER_RECORDS = 4_000
-"""As many small records as stay in a core's cache from one operator to the next; five times as many cost half as much again
-per record."""
+"""Maximum records of a buffer. So many small records remain in a core's cache between operators. A record costs 50% more in
+buffers of five times as many."""
 
 
 BUFFER_BYTES = 128 * 1024
-"""Of an encoded buffer; what is sent has at most twice as many, unless it is a single record."""
+"""Target size of an encoded buffer in bytes. A sent buffer has at most twice as many, unless it is a single record."""
 
 
 FEW_RECORDS = 256
-"""Fewer decoded objects are not made into columns: one costs seventeen times as much then, sender and receiver together, a hundred
-four times, and some nine hundred the same. And columns do not wait for others to travel with."""
+"""Minimum records for columns. Fewer decoded objects are not made into columns, and columns of fewer records do not wait for others.
+
+In sender and receiver together, columns of one record cost 17 times as much as objects. Columns of 100 records cost four times as much, and
+columns of about 900 records cost the same."""
 
 
 LARGEST_RECORD_BYTES = 2**31 - 1
-"""Encoded: what an array of bytes may have in Java."""
+"""Maximum size of an encoded record: the limit of a byte array in Java."""
 
 
 _FIRST_RECORDS = 64
-"""Of the first buffer, when nobody knows yet how large records are."""
+"""Maximum records of the first buffer, when the size of a record is not known."""
 
 
 class _FullBuffer:
-    """How many records a buffer may have, as learnt from those before.
+    """The number of records that a buffer may have, learned from the buffers before.
 
     Args:
-        most: records.
-        size: bytes that a buffer should have.
+        most: maximum records.
+        size: target size of a buffer in bytes.
     """
 
-    __slots__ = ("_bytes", "_most", "records")
+    __slots__ = ("_bytes", "_max_records", "records")
 
     def __init__(self, most: int, size: int) -> None:
-        self._most = most
+        self._max_records = most
         self._bytes = size
         self.records = min(most, _FIRST_RECORDS)
 
-    def takes(self, records: int, size: int) -> bool:
-        """Whether a buffer that came out so large may go; else it is to be made again, of `self.records`."""
+    def may_send(self, records: int, size: int) -> bool:
+        """Return whether a buffer of this size may be sent. If not, the caller must encode a buffer of `self.records` instead."""
         fitting = max(1, self._bytes * records // size)
         if records > 1 and size > 2 * self._bytes:
             self.records = min(fitting, records // 2)
             return False
-        self.records = min(fitting, self._most, 2 * max(self.records, records))
+        self.records = min(fitting, self._max_records, 2 * max(self.records, records))
         return True
 
 
 class ExchangeWriter(ABC):
-    """Base: broadcasting of watermarks and idleness, cutting of buffers.
+    """The base of all writers, which broadcasts watermarks and idleness and cuts buffers.
 
     Args:
         spec: the exchange.
         sender: subtask index of the sending stage.
-        emit: where rows go.
+        emit: receives the rows.
     """
 
     def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:
@@ -93,19 +100,19 @@ class ExchangeWriter(ABC):
         self._targets = spec.parallelism
         self._rows: list[list[Any]] = [[] for _ in range(self._targets)]
         self._stamps: list[list[int] | None] = [None] * self._targets
-        self._columns = [HeldColumns() for _ in range(self._targets)]
-        """For a target either rows wait or columns do."""
+        self._columns = [ColumnBuffer() for _ in range(self._targets)]
+        """Columns that wait, by target. A target has either waiting rows or waiting columns."""
         self._watermark = MIN_TIMESTAMP
         self._idle = False
         self._sent: list[tuple[int, bool]] = [(MIN_TIMESTAMP, False)] * self._targets
         self._marked: list[tuple[int, bytes]] = []
-        """Latency markers by target, behind what is collected for it."""
+        """Latency markers with their target. Each follows the records that wait for the target."""
         self._next_marked = sender
         self._row_buffers = _FullBuffer(BUFFER_RECORDS, BUFFER_BYTES)
-        self._column_buffers = _FullBuffer(1 << 31, ENOUGH_BYTES)
+        self._column_buffers = _FullBuffer(1 << 31, FULL_BYTES)
 
     def reachable(self) -> range:
-        """Targets this sender may send to; watermarks go to all of them."""
+        """Return the targets that this sender may send to. Watermarks go to all of them."""
         return range(self._targets)
 
     @abstractmethod
@@ -119,23 +126,23 @@ class ExchangeWriter(ABC):
         self._idle = is_idle
 
     def flush(self) -> None:
-        """Send what is collected, and the watermark to those who have not seen it."""
+        """Send the collected records, and send the watermark to each target that does not know it."""
         for target in self.reachable():
-            if self._holds(target):
+            if self._has_pending(target):
                 self._cut(target)
             elif self._sent[target] != (self._watermark, self._idle):
                 self._send(target, None)
         self._send_markers(None)
 
     def latency(self, marker: LatencyMarker) -> None:
-        """Send it to one of the targets, each in turn, with what is collected for it."""
+        """Send the marker to one of the targets, in turn, after the records that wait for the target."""
         targets = self.reachable()
         target = targets[self._next_marked % len(targets)]
         self._next_marked += 1
         self._marked.append((target, encode_latency(self.spec.id, self.sender, target, marker)))
 
     def _send_markers(self, to: int | None) -> None:
-        """Those for this target; None: all."""
+        """Send the markers for this target, or all markers if `to` is None."""
         if self._marked:
             marked, self._marked = self._marked, []
             for target, row in marked:
@@ -145,24 +152,24 @@ class ExchangeWriter(ABC):
                     self._marked.append((target, row))
 
     def _as_columns(self, batch: Batch) -> ColumnBatch | None:
-        """The batch, if it is to travel as columns."""
-        if isinstance(batch, ColumnBatch) and batch.goes_as_columns(
+        """Return the batch if it should travel as columns, else None."""
+        if isinstance(batch, ColumnBatch) and batch.travels_as_columns(
             wanted=self.spec.takes_columns and len(batch) >= FEW_RECORDS
         ):
             return batch
         return None
 
     @property
-    def holds_back(self) -> bool:
-        """Whether `flush` has something to send."""
+    def has_unflushed(self) -> bool:
+        """Return whether `flush` has something to send."""
         now = (self._watermark, self._idle)
         if self._marked:
             return True
-        return any(self._holds(target) or self._sent[target] != now for target in self.reachable())
+        return any(self._has_pending(target) or self._sent[target] != now for target in self.reachable())
 
     def _append(self, target: int, values: list[Any], timestamps: list[int] | None) -> None:
-        """Take records for a target; a change between with and without timestamps cuts a buffer."""
-        self._tell_watermark(target)
+        """Take records for a target. A change between records with and without timestamps cuts a buffer."""
+        self._send_watermark(target)
         if self._columns[target]:
             self._cut(target)
         rows = self._rows[target]
@@ -182,22 +189,22 @@ class ExchangeWriter(ABC):
             self._cut(target)
 
     def _append_columns(self, target: int, batch: ColumnBatch) -> None:
-        """Take records for a target as columns, a copy of its own; what cannot travel with those that wait sends these ahead."""
-        self._tell_watermark(target)
-        held = self._columns[target]
-        if self._rows[target] or not held.fits(batch):
+        """Take a copy of records for a target, as columns. If they do not fit the waiting records, send the waiting records first."""
+        self._send_watermark(target)
+        columns = self._columns[target]
+        if self._rows[target] or not columns.fits(batch):
             self._cut(target)
-        held.add(batch)
-        if held.is_enough:
+        columns.add(batch)
+        if columns.is_full:
             self._cut(target)
 
-    def _holds(self, target: int) -> bool:
+    def _has_pending(self, target: int) -> bool:
         return bool(self._rows[target] or self._columns[target])
 
-    def _tell_watermark(self, target: int) -> None:
-        """Called before a target gets records: it must know the watermarks that were emitted ahead of them."""
+    def _send_watermark(self, target: int) -> None:
+        """Send the watermark to a target before it gets records that were emitted after the watermark."""
         if self._sent[target][0] != self._watermark:
-            if self._holds(target):
+            if self._has_pending(target):
                 self._cut(target)
             else:
                 self._send(target, None)
@@ -224,11 +231,11 @@ class ExchangeWriter(ABC):
     def _encoded(
         self, target: int, batch: Batch | None, before: tuple[int, bool], now: tuple[int, bool]
     ) -> Iterator[tuple[int, bytes]]:
-        """(records, row) of the buffers that the batch makes.
+        """Yield (records, row) of the buffers that the batch becomes.
 
         Args:
-            before: watermark and idleness that the target knows: those of all buffers but the last.
-            now: those that stand behind the records.
+            before: watermark and idleness that the target knows. All buffers but the last carry them.
+            now: watermark and idleness after the records.
         """
         if batch is None:
             yield 0, self._encode(target, None, now)
@@ -240,7 +247,7 @@ class ExchangeWriter(ABC):
             end = size if left < 2 * full.records else begin + full.records
             part = batch if end - begin == size else batch.slice(begin, end)
             row = self._encode(target, part, now if end == size else before)
-            if full.takes(end - begin, len(row)):
+            if full.may_send(end - begin, len(row)):
                 if len(row) > LARGEST_RECORD_BYTES:
                     self._refuse_size(part, len(row))
                 begin = end
@@ -255,15 +262,15 @@ class ExchangeWriter(ABC):
     def _refuse_size(self, batch: Batch, size: int) -> NoReturn:
         value = batch.rows().values[0]
         raise StateTypeError(
-            f"a {type_name(type(value))} of {size:,} bytes cannot be sent to another subtask: {shortened(value)}; a record may "
-            f"have {LARGEST_RECORD_BYTES:,}",
-            remedy="keep objects of such a size in files or an object store, and send where they are",
+            f"a {type_name(type(value))} of {size:,} bytes cannot be sent to another subtask: {shortened(value)}; the "
+            f"limit is {LARGEST_RECORD_BYTES:,} bytes",
+            remedy="keep such a large object in a file or an object store, and send its path",
             operator=self.spec.name,
             location=self.spec.user_location,
         )
 
     def _refuse_to_send(self, error: Exception, batch: Batch | None) -> NoReturn:
-        """One of the records cannot travel. All were encoded at once: which one it is, is looked for only now."""
+        """Raise for the record that cannot be sent. The records were encoded together, so the wrong one must be found first."""
         values = [] if batch is None else batch.rows().values
         for value in values:
             try:
@@ -271,8 +278,8 @@ class ExchangeWriter(ABC):
             except Exception as refusal:
                 raise StateTypeError(
                     f"a {type_name(type(value))} cannot be sent to another subtask: {shortened(value)}: {refusal}",
-                    remedy="send plain values or objects that can be pickled: a list in place of a generator; what is open "
-                    "(a file, a lock, a connection) belongs into open() of the function that uses it",
+                    remedy="send plain values or objects that pickle supports, such as a list instead of a generator. Open files, "
+                    "locks and connections in open() of the function that uses them",
                     operator=self.spec.name,
                     location=self.spec.user_location,
                 ) from refusal

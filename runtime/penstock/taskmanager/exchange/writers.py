@@ -1,4 +1,4 @@
-"""Which writer an exchange has: the one place that knows them all."""
+"""The choice of an exchange's writer. This is the only module that knows all writers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.taskmanager.exchange.writer import Emit, ExchangeWriter
 
 
 def create_writer(spec: ExchangeSpec, sender: int, emit: Emit) -> ExchangeWriter:
-    """The writer for an exchange, as seen from one sending subtask."""
+    """Return the writer for an exchange in one sending subtask."""
     partitioning, targets = spec.partitioning, spec.parallelism
     match partitioning.exchange:
         case Exchange.FORWARD:

@@ -1,1 +1,1 @@
-"""What tasks keep on the TaskManager's disk: the folders of slots, copies of state files for task-local recovery."""
+"""Files of tasks on the TaskManager's disk: the folders of slots, and copies of state files for task-local recovery."""

@@ -1,11 +1,14 @@
-"""Copies of state files on the disk of the TaskManager that wrote or fetched them: what a restore need not fetch (task-local recovery).
+"""Copies of state files on the disk of the TaskManager that wrote or fetched them, for task-local recovery.
 
-The copies are hard links of RocksDB's files, named after the files in checkpoint storage, which never change. Each operator of each subtask
-has a folder for an attempt; what it holds is what checkpoints from the newest complete one on name. A process that is killed leaves
-its folders. Tasks of the job's next attempt look into all folders of the job below theirs, so also those that get another part of the key groups;
-once its first checkpoint is complete, folders of former attempts go. Those of its own attempt never do: the tasks beside a killed one live for a
-moment longer, and hear of the checkpoint that the next attempt begins from. A copy is used only if its size and checksum are those
-that the handle names; without one, or with a wrong one, the file comes from storage, and nobody need know.
+The copies are hard links of RocksDB's files. They have the names of the files in checkpoint storage, which never change. Each operator of
+each subtask has a folder per attempt. The folder holds the files of the newest complete checkpoint and of later ones.
+
+A killed process leaves its folders. Tasks of the job's next attempt search all folders of the job below their parent folders. So a
+subtask with other key groups than before finds its files too. When the first checkpoint of the attempt is complete, it removes the
+folders of former attempts. It never removes folders of the current attempt. Tasks beside a killed task live a moment longer, and
+hear of the checkpoint that the next attempt starts from.
+
+A task uses a copy only if its size and checksum match the handle. Otherwise the file comes from storage, without an error.
 """
 
 from __future__ import annotations
@@ -20,61 +23,61 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.files.checksum import file_checksum
 from penstock.common.folders.owned_folder import OwnedFolder, is_owned, sweep
-from penstock.state.backend import FileRef
+from penstock.state.files import FileRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from penstock.state.backend import StateFileReader, StateFileWriter
+    from penstock.state.files import StateFileReader, StateFileWriter
 
 logger = logging.getLogger(__name__)
 
 _OF_JOB = "penstock-local-"
 _OF_TASK = "files-"
 FORGET_S = 600.0
-"""Copies of a job that has no task here are kept that long: it may be between two attempts.
+"""Seconds that copies of a job without a task here are kept, because the job may be between two attempts.
 
-Counted from when a sweep last saw one, which is the time of change of the job's folder: how often copies change is up to the checkpoint interval."""
+The time counts from the last sweep that saw a task, which sets the modification time of the job's folder. The time of the copies does not
+matter, because the checkpoint interval decides how often they change."""
 SWEEP_S = 60.0
-"""Between two sweeps of a TaskManager's process."""
-_LEAST_FREE = 0.05
-"""Share of the disk; with less of it free nothing is kept."""
+"""Seconds between two sweeps of a TaskManager's process."""
+_MIN_FREE = 0.05
+"""Minimum free share of the disk. Below it no copies are kept."""
 
 
 class LocalStateFiles:
     """The copies of one operator in one subtask of an attempt. Thread-safe.
 
-    Args:
-        parents: folders that TaskManager's slots keep their state below; the first one is this slot's.
-        task: tells the operator and subtask apart.
+    parents: folders below which the TaskManager's slots keep their state. The first one belongs to this slot.
+    task: name of the operator and subtask.
     """
 
     def __init__(self, parents: Sequence[str], job_id: str, attempt: int, task: str) -> None:
         self.used = self.fetched = 0
-        """Files that were here, and that were not."""
+        """Number of files that had a copy here, and of files that came from storage."""
         self._jobs = [os.path.join(parent, _OF_JOB + job_id) for parent in parents]
         self._of_attempt = f"{_OF_TASK}{attempt}-"
         self._folder = _new_folder(self._jobs[0], f"{attempt}-{task}")
-        """None: nothing is kept."""
+        """The folder of the copies, or None if no copies are kept."""
         self._lock = threading.Lock()
         self._uploaded: dict[str, int] = {}
-        """Checkpoint that a file was written for, until its handle is noted."""
+        """Checkpoint that each file was written for. `completed` and `aborted` remove its entries."""
         self._named: dict[int, set[str]] = {}
 
     def writer(self, files: StateFileWriter, checkpoint_id: int) -> StateFileWriter:
-        return _KeepingWriter(self, files, checkpoint_id)
+        return _CopyingWriter(self, files, checkpoint_id)
 
     def reader(self, files: StateFileReader) -> StateFileReader:
         return _LocalReader(self, files)
 
     def note(self, checkpoint_id: int, handle: Mapping[str, Any]) -> None:
-        """The handle of a checkpoint, or what was restored."""
+        """Remember the files in the handle of a checkpoint, or in the handle that was restored."""
         names = {_name(FileRef.of_json(entry)) for entry in handle.get("files", ())}
         with self._lock:
             self._named.setdefault(checkpoint_id, set()).update(names)
 
     def completed(self, checkpoint_id: int) -> None:
-        """Only what this checkpoint and later ones name is needed, and nothing of former attempts."""
+        """Remove copies that neither this checkpoint nor a later one names, and the copies of former attempts."""
         with self._lock:
             self._named = {id: names for id, names in self._named.items() if id >= checkpoint_id}
             self._uploaded = {name: id for name, id in self._uploaded.items() if id > checkpoint_id}
@@ -91,11 +94,11 @@ class LocalStateFiles:
             self._uploaded = {name: id for name, id in self._uploaded.items() if id != checkpoint_id}
 
     def close(self) -> None:
-        """The attempt is over; the copies stay for the next."""
+        """End the attempt. The copies remain for the next attempt."""
         if self._folder is not None:
             with contextlib.suppress(OSError):
                 os.utime(self._jobs[0])
-            self._folder.let_go()
+            self._folder.release_lock()
 
     def _remove(self, unwanted: Callable[[str], bool]) -> None:
         for entry in [] if self._folder is None else os.scandir(self._folder.path):
@@ -103,25 +106,25 @@ class LocalStateFiles:
                 os.unlink(entry.path)
 
     def keep(self, ref: FileRef, local_path: str, checkpoint_id: int) -> None:
-        """Link a file that lies in storage now; without it a restore takes longer, so nothing fails here."""
+        """Link a file that is in storage. Errors are ignored, because a missing copy only makes a restore slower."""
         if self._folder is None:
             return
         with self._lock, contextlib.suppress(OSError):
             usage = shutil.disk_usage(self._folder.path)
-            if usage.free < usage.total * _LEAST_FREE:
+            if usage.free < usage.total * _MIN_FREE:
                 self._remove(lambda name: True)
                 return
             self._uploaded[_name(ref)] = checkpoint_id
             os.link(local_path, os.path.join(self._folder.path, _name(ref)))
 
     def find(self, ref: FileRef, local_path: str) -> bool:
-        """Put a copy of the file there, if there is a good one."""
+        """Link a valid copy of the file to the path, and return whether there was one."""
         for path in self._copies(_name(ref)):
             with contextlib.suppress(OSError):
                 if os.path.getsize(path) == ref.size and file_checksum(path) == ref.checksum:
                     os.link(path, local_path)
                     return True
-                logger.warning("%s is not what was written; %s is fetched from storage", path, ref.path)
+                logger.warning("%s has changed since it was written. %s is fetched from storage", path, ref.path)
         return False
 
     def _copies(self, name: str) -> list[str]:
@@ -132,8 +135,8 @@ class LocalStateFiles:
         return found
 
 
-class _KeepingWriter:
-    """`StateFileWriter` that keeps what it uploads."""
+class _CopyingWriter:
+    """A `StateFileWriter` that keeps copies of the files it uploads."""
 
     def __init__(self, local: LocalStateFiles, files: StateFileWriter, checkpoint_id: int) -> None:
         self._local = local
@@ -148,7 +151,7 @@ class _KeepingWriter:
 
 
 class _LocalReader:
-    """`StateFileReader` that takes copies where there are any, and keeps what it had to fetch."""
+    """A `StateFileReader` that uses copies if they exist, and keeps copies of the files it fetches."""
 
     def __init__(self, local: LocalStateFiles, files: StateFileReader) -> None:
         self._local = local
@@ -165,7 +168,8 @@ class _LocalReader:
 
 
 def _name(ref: FileRef) -> str:
-    """
+    """Return the name of the copy.
+
     >>> _name(FileRef("shared/ab", 1, "")), _name(FileRef("shared/ab", 1, "", offset=7))
     ('ab', 'ab@7')
     """
@@ -182,10 +186,10 @@ def _new_folder(parent: str, name: str) -> OwnedFolder | None:
 
 
 def sweep_local_files(parent: str, *, older_than_s: float = FORGET_S, but_of: str = "") -> None:
-    """Remove the copies of jobs that have had no task here for a while.
+    """Remove the copies of jobs that have had no task here for `older_than_s` seconds.
 
     Args:
-        but_of: id of a job whose tasks are about to begin.
+        but_of: id of a job whose tasks are about to start. Its copies are kept.
     """
     with contextlib.suppress(OSError), os.scandir(parent) as jobs:
         for job in jobs:
@@ -203,11 +207,11 @@ def _sweep_job(job: os.DirEntry[str], older_than_s: float, *, has_tasks: bool) -
     if time.time() - newest >= older_than_s:
         for entry in tasks:
             shutil.rmtree(entry.path, ignore_errors=True)
-        os.rmdir(job.path)  # a task that has just begun keeps its folder there
+        os.rmdir(job.path)  # fails if a task has just created a folder there
 
 
 class LocalFilesSweeper:
-    """Sweeps in a thread while a TaskManager lives: after the last job that has copies no other slot begins."""
+    """A thread that sweeps while a TaskManager lives. After the last job with copies, no new slot may start that would sweep."""
 
     def __init__(self, folders: Sequence[str], *, every_s: float = SWEEP_S, older_than_s: float = FORGET_S) -> None:
         self._folders = folders
@@ -221,7 +225,7 @@ class LocalFilesSweeper:
         return self
 
     def stop(self) -> None:
-        """Also if it was never started."""
+        """Stop the thread. The sweeper need not have been started."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -1,7 +1,7 @@
-"""Where slots keep files of their state (the RocksDB backend): below which folders, and in whose.
+"""Folders in which slots keep the files of their state (the RocksDB backend).
 
-Each attempt of a slot has a folder of its own. It goes with the slot; if the process is killed, the next slot that begins
-below the same folder sweeps it, or the end of the cluster does. Beside them are the copies for task-local recovery (`files`).
+Each attempt of a slot has a separate folder, which is removed when the slot ends. If the process is killed, the next slot below the
+same parent folder removes it, or the end of the cluster does. Copies for task-local recovery (`files`) lie beside these folders.
 """
 
 from __future__ import annotations
@@ -16,26 +16,29 @@ from penstock.common.folders.start_folder import absolute
 from penstock.taskmanager.local_state.files import sweep_local_files
 
 LOCAL_DIR = "PENSTOCK_LOCAL_DIR"
-"""Environment variable by which a worker tells its executors a folder that goes with the cluster."""
+"""Environment variable with which a worker gives its executors a folder that lives as long as the cluster."""
 STATE_DIR = "PENSTOCK_STATE_DIR"
-"""The same for files of state, where several TaskManagers share a folder for them."""
+"""Environment variable for the folder of state files, if several TaskManagers share one."""
 _PREFIX = "penstock-state-"
 
 
 def stacks_folder(local_dir: str) -> str:
-    """Where the Python workers below a TaskManager's folder tell what they do (`common.stacks.listener`)."""
+    """Return the folder below a TaskManager's folder in which the Python workers offer their stacks (`common.stacks.listener`)."""
     return os.path.join(local_dir, "stacks")
 
 
 def local_folders(backend_options: Mapping[str, Any], work_dir: str) -> list[str]:
-    """Several are on several disks: the slots take turns. Absolute, also where functions work in a folder of their job's."""
+    """Return the absolute folders for state files. Several folders are on several disks, and the slots take turns.
+
+    They are absolute because functions may work in a folder of their job.
+    """
     folders = [path.strip() for path in str(backend_options.get("localdir") or "").split(",") if path.strip()]
     own = os.environ.get(STATE_DIR) or os.environ.get(LOCAL_DIR)
     return [absolute(folder) for folder in folders or [work_dir or own or str(temporary_folder())]]
 
 
 def folders_of_slot(backend_options: Mapping[str, Any], work_dir: str, slot: int) -> list[str]:
-    """The slot's own first."""
+    """Return the folders, beginning with the folder that the slot uses."""
     folders = local_folders(backend_options, work_dir)
     own = slot % len(folders)
     return folders[own:] + folders[:own]
@@ -46,6 +49,6 @@ def new_state_folder(backend_options: Mapping[str, Any], work_dir: str, slot: in
 
 
 def sweep_state(folder: str) -> list[str]:
-    """Remove what processes that have ended left below the folder, as the cluster ends; returns the paths."""
+    """Remove the files of ended processes below the folder when the cluster ends, and return the paths."""
     sweep_local_files(folder, older_than_s=0.0)
     return sweep(folder, _PREFIX)

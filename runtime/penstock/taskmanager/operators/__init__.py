@@ -1,2 +1,4 @@
-"""The runtime operators, by family: each a `penstock.graph.operator.Operator`, with its helpers beside it. `factory` makes them of
-what a program recorded."""
+"""The runtime operators, by family. Each is a `penstock.graph.operator.Operator`, with its helpers beside it.
+
+`factory` creates them from the operations that a program recorded.
+"""

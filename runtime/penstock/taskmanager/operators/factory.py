@@ -1,6 +1,6 @@
-"""From what an operator is to do (`penstock.graph.operations`) to the operator that does it.
+"""The creation of operators from operations (`penstock.graph.operations`).
 
-Operators are imported where they are made: a worker loads only what its job uses.
+Operators are imported when they are created, so that a worker loads only the operators of its job.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from penstock.graph.operator import Operator
 
 
 def create_operator(operation: operations.Operation) -> Operator:
-    """A new operator, ready for its `setup`.
+    """Return a new operator, ready for its `setup`.
 
     Raises:
-        NotImplementedError: there is none for operations of this class.
+        NotImplementedError: no operator exists for operations of this class.
     """
     operator = operator_of(operation)
     operator.key_type = operation.key_type
@@ -25,21 +25,21 @@ def create_operator(operation: operations.Operation) -> Operator:
 
 @singledispatch
 def operator_of(operation: operations.Operation) -> Operator:
-    raise NotImplementedError(f"no operator carries out {type(operation).__qualname__}")
+    raise NotImplementedError(f"no operator exists for {type(operation).__qualname__}")
 
 
 @operator_of.register(operations.InBatchMode)
 def _(operation: operations.InBatchMode) -> Operator:
-    from penstock.taskmanager.operators.batch_mode.at_the_end import AtTheEnd
-    from penstock.taskmanager.operators.batch_mode.broadcast_first import BroadcastFirst
-    from penstock.taskmanager.operators.batch_mode.by_key import ByKey
+    from penstock.taskmanager.operators.batch_mode.batch_mode_operator import BatchModeOperator
+    from penstock.taskmanager.operators.batch_mode.broadcast_first import BroadcastFirstOperator
+    from penstock.taskmanager.operators.batch_mode.by_key import SortedKeyOperator
 
     inner = create_operator(operation.inner)
     if not operation.is_keyed:
-        return BroadcastFirst(inner)
-    if operation.takes_columns:  # what works on columns does not ask for their order
-        return AtTheEnd(inner)
-    return ByKey(inner, operation.element_types)
+        return BroadcastFirstOperator(inner)
+    if operation.takes_columns:  # operators on columns do not need the records in order
+        return BatchModeOperator(inner)
+    return SortedKeyOperator(inner, operation.element_types)
 
 
 @operator_of.register(operations.Source)

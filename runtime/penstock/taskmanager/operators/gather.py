@@ -1,8 +1,10 @@
-"""Gathers records into lists: for functions that are cheaper on several at once, such as a model's.
+"""An operator that gathers records into lists, for functions that are cheaper on several records at once, such as a model's.
 
-A list goes when it is long enough or its first record has waited long enough, whatever the keys. What waits is operator state. The
-watermark waits with it: it stays below the oldest record that has not gone, so that no list is late because of its waiting. An
-input that becomes idle holds no watermark back any more, so what waits goes before it does, and nothing waits then.
+A list leaves when it is full or its first record has waited long enough, independent of keys. Waiting records are operator state. The
+watermark remains below the oldest waiting record, so that waiting makes no list late.
+
+An idle input no longer holds a watermark back. So the operator emits the waiting records before it becomes idle, and holds none while
+it is idle.
 """
 
 from __future__ import annotations
@@ -21,11 +23,12 @@ _WAITING, _TIMES = "waiting", "waiting-times"
 
 
 class GatherOperator(Operator):
-    """
+    """An operator that gathers records into lists.
+
     Args:
-        size: of a list, at most.
-        timeout_ms: a record waits at most so long (processing time).
-        element_type: of the records, for the state; any builtin type if None.
+        size: maximum records of a list.
+        timeout_ms: maximum time that a record waits.
+        element_type: type of the records in the state; None allows any builtin type.
     """
 
     def __init__(self, size: int, timeout_ms: int, element_type: TypeInformation | None = None) -> None:
@@ -55,7 +58,7 @@ class GatherOperator(Operator):
                 self.context.operator_state.check(_WAITING, rows.values[0])
         self._waiting += rows.values
         self._times += [None] * len(rows.values) if rows.timestamps is None else rows.timestamps
-        # An input may become active and idle again within one buffer: then nobody says that it was active.
+        # An input may become active and idle again within one buffer. Then no call reports that it was active.
         whole = len(self._waiting) if self._is_idle else len(self._waiting) // self._size * self._size
         if whole:
             self._emit(whole)
@@ -75,11 +78,14 @@ class GatherOperator(Operator):
         super().process_idle(is_idle)
 
     def advance_processing_time(self, now: int) -> None:
-        if self._due is not None and now >= self._due:
+        if self._due is not None and self.context.clock.monotonic_ms() >= self._due:
             self._emit(len(self._waiting))
 
     def next_processing_time(self) -> int | None:
-        return self._due
+        if self._due is None:
+            return None
+        clock = self.context.clock
+        return self._due - clock.monotonic_ms() + clock.now_ms()
 
     @property
     def holds_records(self) -> bool:  # type: ignore[override]
@@ -92,7 +98,7 @@ class GatherOperator(Operator):
         self._emit(len(self._waiting))
 
     def _emit(self, count: int) -> None:
-        """The first so many records, in lists."""
+        """Emit the first `count` records, in lists."""
         if not count:
             return
         gone, times = self._waiting[:count], self._times[:count]
@@ -102,7 +108,7 @@ class GatherOperator(Operator):
             behind = cut + self._size
             newest = max((at for at in times[cut:behind] if at is not None), default=None)
             lists.append((gone[cut:behind], newest))
-        # All records of a batch have times, or none has.
+        # Either all records of a batch have timestamps, or none has.
         for is_timed, run in groupby(lists, lambda item: item[1] is not None):
             values, stamps = zip(*run, strict=True)
             self.output.emit(RowBatch(list(values), list(stamps) if is_timed else None))
@@ -110,7 +116,7 @@ class GatherOperator(Operator):
         self._forward()
 
     def _set_due(self) -> None:
-        self._due = self.context.clock.now_ms() + self._timeout_ms if self._waiting else None
+        self._due = self.context.clock.monotonic_ms() + self._timeout_ms if self._waiting else None
 
     def _forward(self) -> None:
         oldest = min((at for at in self._times if at is not None), default=MAX_TIMESTAMP)

@@ -1,8 +1,10 @@
-"""Process functions: arbitrary code per record with timers, state and side outputs (T19-T24).
+"""Process functions: arbitrary code for each record, with timers, state and side outputs.
 
-`process_element` and `on_timer` return or yield results: plain values go to the main output, a pair `(tag, value)` with
-an `OutputTag` goes to that side output, as does `ctx.output(tag, value)`. Results of a record carry its timestamp,
-results of an event-time timer the timer's, results of a processing-time timer none.
+`process_element` and `on_timer` return or yield results. Plain values go to the main output. A pair `(tag, value)` with
+an `OutputTag` goes to that side output, and so does `ctx.output(tag, value)`.
+
+The results of a record have the timestamp of the record. The results of an event-time timer have the timestamp of the
+timer. The results of a processing-time timer have no timestamp.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from penstock.functions.output_tag import OutputTag
 from penstock.functions.time_domain import TimeDomain
 from penstock.functions.timer_service import TimerService
 from penstock.records.batch import MIN_TIMESTAMP, Batch
-from penstock.state.backend import KeyContext
+from penstock.state.key_context import KeyContext
+from penstock.taskmanager.operators.event_time.saved_clock import SavedClock
 from penstock.taskmanager.operators.results import Results
 from penstock.taskmanager.operators.user_code import FunctionOperator, raise_user_error, select_keys
 
@@ -23,20 +26,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from penstock.functions.operator_context import OperatorContext
-    from penstock.graph.operator import Output
+    from penstock.graph.operator import OperatorSnapshot, Output
 
 
 _EVENT_TIME = TimeDomain.EVENT_TIME
+WATERMARK_STATE = "process-watermark"
 
 
 class UserTimers(TimerService):
-    """The timer service a process function sees: the clocks, and timers of the current key (T21)."""
+    """The timer service of a process function: the clocks, and the timers of the current key."""
 
     def __init__(self, operator: TimerOperator) -> None:
         self._operator = operator
         self._timers = timers = operator.context.timers
         if timers is not None:
-            # A timer for every record is the usual thing: spare it a call.
+            # Many functions register a timer for every record, so this saves one call.
             self.register_event_time_timer = timers.register_event_time_timer  # type: ignore[method-assign]
             self.delete_event_time_timer = timers.delete_event_time_timer  # type: ignore[method-assign]
 
@@ -73,7 +77,7 @@ class UserTimers(TimerService):
 
 
 class ProcessContext:
-    """What `process_element` gets: one object per operator, moved from record to record."""
+    """The context of `process_element`: one object per operator, which moves from record to record."""
 
     def __init__(self, operator: TimerOperator) -> None:
         state = operator.context.keyed_state
@@ -98,15 +102,15 @@ class ProcessContext:
     def get_current_key(self) -> Any:
         if self._key_context is None:
             raise KeyedStateNotAvailable("the stream has no key", remedy="call key_by before process")
-        return self._key_context.key
+        return self._key_context.as_restored(self._key_context.key)
 
     def output(self, tag: OutputTag, value: Any) -> None:
-        """Sends `value` to a side output, with the timestamp of the record."""
+        """Send `value` to a side output with the timestamp of the record."""
         self._operator.results.side(tag, value, self._operator.result_timestamp(self.record_timestamp))
 
 
 class OnTimerContext(ProcessContext):
-    """What `on_timer` gets."""
+    """The context of `on_timer`."""
 
     domain = TimeDomain.EVENT_TIME
 
@@ -115,11 +119,14 @@ class OnTimerContext(ProcessContext):
 
 
 class TimerOperator(FunctionOperator):
-    """Base of the operators around process functions: contexts, timers, results. Not every one of them is keyed."""
+    """The base class of the operators around process functions: contexts, timers and results. The input may have no
+    key."""
 
     results: Results
     watermark: int = MIN_TIMESTAMP
     """Event-time clock in ms."""
+    _clock: SavedClock | None = None
+    """The saved event-time clock. Only a keyed operator has one."""
 
     def setup(self, context: OperatorContext, output: Output) -> None:
         super().setup(context, output)
@@ -133,7 +140,9 @@ class TimerOperator(FunctionOperator):
         timers = self.context.timers
         if timers is not None:
             timers.set_callbacks(self._fire, self._on_processing_time)
-            self.watermark = timers.current_watermark
+        if self.is_keyed:
+            self._clock = SavedClock(self.context, WATERMARK_STATE)
+            self.watermark = self._clock.restored
 
     def make_context(self) -> Any:
         return ProcessContext(self)
@@ -142,15 +151,21 @@ class TimerOperator(FunctionOperator):
         return OnTimerContext(self)
 
     def result_timestamp(self, timestamp: int | None) -> int | None:
-        """Timestamp of a result; a processing-time timer gives it none."""
+        """Return the timestamp of a result: None for a processing-time timer."""
         return None if self._timer_ctx.domain is TimeDomain.PROCESSING_TIME else timestamp
 
+    def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
+        if self._clock is not None:
+            self._clock.save(self.watermark)
+        return super().snapshot(checkpoint_id)
+
     def process_watermark(self, timestamp: int) -> None:
-        self.watermark = timestamp
-        timers = self.context.timers
-        if timers is not None:
-            timers.advance_watermark(timestamp)
-            self.results.flush()
+        if timestamp > self.watermark:
+            self.watermark = timestamp
+            timers = self.context.timers
+            if timers is not None:
+                timers.advance_watermark(timestamp)
+                self.results.flush()
         self.output.emit_watermark(timestamp)
 
     def advance_processing_time(self, now: int) -> None:
@@ -185,7 +200,7 @@ class TimerOperator(FunctionOperator):
             raise_user_error(self.context, error, f"on_timer at {timestamp} for the key {key!r}")
 
     def run(self, batch: Batch, call: Callable[[Any, Any], Any], ctx: Any, input_index: int = 0) -> None:
-        """Calls `call(value, ctx)` for every record, under its key if the input has one, and emits the results."""
+        """Call `call(value, ctx)` for every record and emit the results. If the input has a key, it is the current key."""
         rows = batch.rows()
         values = rows.values
         iterator = iter(values)
@@ -218,7 +233,7 @@ class TimerOperator(FunctionOperator):
 
 
 class ProcessOperator(TimerOperator):
-    """`process` on a stream without keys: no state, no timers."""
+    """`process` on a stream without keys: it has no state and no timers."""
 
     method = "process_element"
 
@@ -227,7 +242,7 @@ class ProcessOperator(TimerOperator):
 
 
 class KeyedProcessOperator(TimerOperator):
-    """`process` on a keyed stream: keyed state, and timers per key."""
+    """`process` on a keyed stream: it has keyed state and timers per key."""
 
     method = "process_element"
 

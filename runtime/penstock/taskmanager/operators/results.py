@@ -1,6 +1,6 @@
-"""What user code gives back, gathered over a batch, a watermark or a timer run, and emitted once.
+"""The results of user code: collected over a batch, a watermark or a timer run, and emitted once.
 
-Main results and side results are kept apart; each is one list of values and one of timestamps.
+Main results and side results are separate. Each output has one list of values and one list of timestamps.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Results:
-    """Results that wait to be emitted. Either all of them have timestamps (ms) or none."""
+    """Results that are not emitted yet. Either all of them have timestamps (ms) or none has."""
 
     __slots__ = ("_output", "sides", "timestamps", "values")
 
@@ -28,7 +28,7 @@ class Results:
         self.sides: dict[str, tuple[list[Any], list[int | None]]] = {}
 
     def collect(self, results: Iterable[Any], timestamp: int | None) -> None:
-        """What user code returned or yielded for one record or timer."""
+        """Add the results that user code returned or yielded for one record or timer."""
         values, stamps = self.values, self.timestamps
         for result in results:
             if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
@@ -38,7 +38,7 @@ class Results:
                 stamps.append(timestamp)
 
     def add(self, value: Any, timestamp: int | None) -> None:
-        """One result for the main output."""
+        """Add one result for the main output."""
         self.values.append(value)
         self.timestamps.append(timestamp)
 
@@ -50,7 +50,7 @@ class Results:
         side[1].append(timestamp)
 
     def flush(self) -> None:
-        """Emit and forget everything: the main output first."""
+        """Emit and forget all results, the main output first."""
         if self.values:
             values, timestamps = self.values, self.timestamps
             self.values, self.timestamps = [], []

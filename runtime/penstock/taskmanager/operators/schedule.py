@@ -1,7 +1,8 @@
-"""What an operator has to look at when a clock reaches a time, without a timer in state for each.
+"""Items that an operator has to check when a clock reaches their time, without one timer in state for each.
 
-Times are kept to 64 ms: an item costs the append to a list, however many there are, and whoever takes what is due looks at
-the time of each item itself. So an item whose time has become a later one need not be moved: it is put back when it is taken.
+Times have a resolution of 64 ms. Adding an item costs one append to a list, for any number of items. The code that
+takes the due items checks the time of each item itself. If the time of an item becomes later, the item does not move.
+It is added again when it is taken.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ BITS = 6
 
 
 class Schedule(Generic[T]):
-    """Items by the time they are due.
+    """Items by the time at which they are due.
 
     Args:
-        time_of: when an item is due now (ms); not before the time it was added for.
+        time_of: returns when an item is due now (ms). This is never earlier than the time it was added for.
 
     >>> schedule = Schedule(len)
     >>> for word in ("a" * 70, "b" * 200): schedule.add(len(word), word)
@@ -43,14 +44,14 @@ class Schedule(Generic[T]):
             items.append(item)
 
     def take(self, until: int) -> list[T]:
-        """Everything that may be due by then (ms), and some of what is due up to 63 ms later."""
+        """Take all items that may be due by `until` (ms), and some that are due up to 63 ms later."""
         heap, taken, last = self._heap, [], until >> BITS
         while heap and heap[0] <= last:
             taken += self._slots.pop(heappop(heap))
         return taken
 
     def first(self) -> int | None:
-        """The earliest time."""
+        """Return the earliest time, or None if the schedule is empty."""
         while self._heap:
             slot = self._heap[0]
             times = list(map(self._time_of, self._slots[slot]))

@@ -9,18 +9,22 @@ import numpy as np
 from penstock.graph.operator import Operator
 from penstock.records.batch import ColumnBatch
 from penstock.records.columns import ColumnsOf, rows_as_dicts
+from penstock.records.kinds import wide
 from penstock.taskmanager.operators.user_code import raise_user_error
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+    import pyarrow as pa
+
     from penstock.records.batch import Batch
 
 
 class SelectOperator(Operator):
-    """Makes records of the fields that the expressions give; as rows they are dicts.
+    """The operator that makes records of the values of expressions. A record is a dict if it becomes a row.
 
     Args:
         columns: name and expression of each field.
-        keeps: whether the fields that the records had come first; one of the same name is replaced.
+            keeps: whether the existing fields come first. A new field replaces an existing one of the same name.
     """
 
     def __init__(self, columns: tuple[tuple[str, Any], ...], *, keeps: bool) -> None:
@@ -29,13 +33,16 @@ class SelectOperator(Operator):
         self._columns_of = ColumnsOf()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
+        if not len(batch):
+            return
+        for part, columns in self._columns_of.parts(batch):
+            self._select(columns, part.timestamps)
+
+    def _select(self, columns: pa.RecordBatch, timestamps: list[int] | npt.NDArray[np.int64] | None) -> None:
         import pyarrow as pa
         import pyarrow.compute as pc
         from pyarrow.acero import Declaration, ProjectNodeOptions, TableSourceNodeOptions
 
-        if not len(batch):
-            return
-        columns = batch.columns if isinstance(batch, ColumnBatch) else self._columns_of(batch.values)
         chosen = {name: pc.field(name) for name in columns.schema.names} if self._keeps else {}
         chosen.update(self._columns)
         source = Declaration("table_source", TableSourceNodeOptions(pa.Table.from_batches([columns])))
@@ -47,8 +54,8 @@ class SelectOperator(Operator):
                 self.context,
                 error,
                 f"select {', '.join(chosen)} of the columns {', '.join(columns.schema.names)}",
-                "name columns of the stream, and use what pyarrow.compute can do with their types",
+                "use columns of the stream, and functions of pyarrow.compute that support their types",
             )
         (result,) = table.combine_chunks().to_batches()
-        times = None if batch.timestamps is None else np.asarray(batch.timestamps, np.int64)
-        self.output.emit(ColumnBatch(result, times, rows_as_dicts))
+        times = None if timestamps is None else np.asarray(timestamps, np.int64)
+        self.output.emit(ColumnBatch(wide(result), times, rows_as_dicts))

@@ -1,7 +1,7 @@
 """Record-wise operators: map, flat_map, filter, project, and functions on whole Arrow batches.
 
-map, flat_map and filter take a key selector when they stand on a keyed stream whose function uses keyed state; they then
-move the key context from record to record.
+On a keyed stream, map, flat_map and filter take a key selector if their function uses keyed state. They then move the
+key context from record to record.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from penstock.common.types import Row
 from penstock.graph.operations import Filter
 from penstock.graph.operator import Operator
 from penstock.records.batch import Batch, ColumnBatch, RowBatch
-from penstock.records.columns import ColumnsOf, columns_of, rows_as_dicts, rows_as_rows, rows_as_tuples
+from penstock.records.columns import ColumnsOf, rows_as_dicts, rows_as_rows, rows_as_tuples
 from penstock.records.fields import shortened
+from penstock.records.kinds import wide
+from penstock.taskmanager.operators.event_time.timestamps import column_times
 from penstock.taskmanager.operators.user_code import FunctionOperator, function_name, raise_user_error
 
 if TYPE_CHECKING:
@@ -27,12 +29,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TIMESTAMP_COLUMN = "_timestamp"
-"""Column of the event times (int64, ms) that functions on Arrow batches see beside the fields."""
+"""Name of the column of event times (int64, ms) that functions on Arrow batches get in addition to the fields."""
 _POSITION_COLUMN = "_position"
 
 
 class MapOperator(FunctionOperator):
-    """One record out for each in; the timestamps stay."""
+    """One result for each record, with the timestamp of the record."""
 
     method = "map"
 
@@ -48,9 +50,9 @@ class MapOperator(FunctionOperator):
 
 
 class FilterOperator(FunctionOperator):
-    """Keeps the records for which the function is true.
+    """The operator that keeps the records for which the function is true.
 
-    The function may also be a `pyarrow.compute.Expression` over the fields; columns then stay columns.
+    The function may also be a `pyarrow.compute.Expression` over the fields. Columns then remain columns.
     """
 
     method = "filter"
@@ -59,7 +61,7 @@ class FilterOperator(FunctionOperator):
         self._is_expression = Filter(fn).is_expression
         if self._is_expression:
             self.fn = fn
-            self._columns_of = ColumnsOf()
+            self._columns_of = ColumnsOf(keeps_records=True)
         else:
             super().__init__(fn, key_selector)
 
@@ -89,52 +91,64 @@ class FilterOperator(FunctionOperator):
             self.output.emit(RowBatch(kept, None if timestamps is None else list(compress(timestamps, keep))))
 
     def _refuse_answer(self, error: Exception, answers: list[Any], values: list[Any]) -> NoReturn:
-        """One is neither true nor false, as an array of several truths: which one, is looked for only now."""
+        """Raise an error that names the first answer without a truth value, such as an array. The search runs only after a
+        failure."""
         for answer, value in zip(answers, values, strict=True):
             try:
                 bool(answer)
             except Exception as doubt:
-                what = f"{function_name(self.fn)} answered {shortened(answer)} for {shortened(value)}, whose truth"
+                what = f"{function_name(self.fn)} returned {shortened(answer)} for {shortened(value)}, and the truth value of the result"
                 raise_user_error(self.context, doubt, what, "return True or False; of an array say any() or all()")
         raise_user_error(self.context, error, f"{function_name(self.fn)} on a batch of {len(values)} records")
 
     def _filter_by_expression(self, batch: Batch) -> None:
+        if not len(batch):
+            return
+        if (
+            isinstance(batch, ColumnBatch)
+            and not batch.travels_as_columns(wanted=True)
+            and not batch.changed_values()
+            and self._filter_by_plain_columns(batch)
+        ):
+            return
+        for part, columns in self._columns_of.parts(batch):
+            self._filter_columns(part, columns)
+
+    def _filter_columns(self, batch: Batch, columns: pa.RecordBatch) -> None:
+        """Filter the records. `columns` are the columns of the batch, which may have wider types."""
         import numpy as np
         import pyarrow as pa
 
-        if not len(batch):
-            return
-        nested = batch if isinstance(batch, ColumnBatch) and not batch.goes_as_columns(wanted=True) else None
-        positions = pa.array(np.arange(len(batch)))
-        kept = None if nested is None else self._kept_by_plain_columns(nested, positions)
-        if kept is None:
-            columns = batch.columns if isinstance(batch, ColumnBatch) else self._columns_of(batch.values)
-            try:
-                kept = columns.append_column(_POSITION_COLUMN, positions).filter(self.fn)
-            except (pa.ArrowException, TypeError) as error:
-                raise_user_error(
-                    self.context, error, f"filter {self.fn} on the columns {', '.join(columns.schema.names)}"
-                )
+        try:
+            kept = columns.append_column(_POSITION_COLUMN, pa.array(np.arange(len(batch)))).filter(self.fn)
+        except (pa.ArrowException, TypeError) as error:
+            raise_user_error(self.context, error, f"filter {self.fn} on the columns {', '.join(columns.schema.names)}")
         if kept.num_rows == len(batch):
             self.output.emit(batch)
         elif kept.num_rows:
             at = kept.column(kept.num_columns - 1).to_numpy()
-            columns = kept.remove_column(kept.num_columns - 1)
-            self.output.emit(_at(batch, columns, at) if nested is None else nested.take(at))
+            self.output.emit(_at(batch, kept.remove_column(kept.num_columns - 1), at))
 
-    def _kept_by_plain_columns(self, batch: ColumnBatch, positions: pa.Array) -> pa.RecordBatch | None:
-        """Without the columns that are dear to make, of nested records; None: the expression asks for those, too."""
+    def _filter_by_plain_columns(self, batch: ColumnBatch) -> bool:
+        """Filter without nested columns, which are expensive to make. Return False if the expression needs them."""
+        import numpy as np
         import pyarrow as pa
 
         plain = [index for index, field in enumerate(batch.schema) if not pa.types.is_nested(field.type)]
+        positions = pa.array(np.arange(len(batch)))
         try:
-            return batch.select(plain).append_column(_POSITION_COLUMN, positions).filter(self.fn)
+            kept = wide(batch.select(plain)).append_column(_POSITION_COLUMN, positions).filter(self.fn)
         except (pa.ArrowException, TypeError):
-            return None
+            return False
+        if kept.num_rows == len(batch):
+            self.output.emit(batch)
+        elif kept.num_rows:
+            self.output.emit(batch.take(kept.column(kept.num_columns - 1).to_numpy()))
+        return True
 
 
 class FlatMapOperator(FunctionOperator):
-    """No, one or many records out for each in: whatever iterable the function returns or yields, or None."""
+    """Zero or more results for each record: the function returns or yields any iterable, or None."""
 
     method = "flat_map"
 
@@ -143,7 +157,7 @@ class FlatMapOperator(FunctionOperator):
 
 
 def flat_map(operator: FunctionOperator, call: Callable[[Any], Any], rows: RowBatch, input_index: int) -> None:
-    """Emits what `call` returns or yields for every record, each with the record's timestamp."""
+    """Emit the values that `call` returns or yields for every record, each with the timestamp of the record."""
     values, timestamps = rows.values, rows.timestamps
     iterator = iter(values)
     records = operator.records(values, iterator, input_index)
@@ -172,19 +186,20 @@ def flat_map(operator: FunctionOperator, call: Callable[[Any], Any], rows: RowBa
 
 
 class ProjectOperator(Operator):
-    """Keeps the fields at these positions: of tuples, Rows, or columns.
+    """The operator that keeps the fields at these positions of tuples, Rows, dicts or columns.
 
     Args:
-        indexes: positions of the fields, in the order wanted.
+        indexes: positions of the fields, in the order of the result.
     """
 
     def __init__(self, indexes: Iterable[int]) -> None:
         self._indexes = tuple(indexes)
         if not self._indexes:
-            raise InvalidJob("project needs at least one field", remedy="name the positions of the fields to keep")
+            raise InvalidJob("project needs at least one field", remedy="pass the positions of the fields to keep")
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        if isinstance(batch, ColumnBatch) and batch.make_rows in (rows_as_tuples, rows_as_rows, rows_as_dicts):
+        by_columns = isinstance(batch, ColumnBatch) and batch.make_rows in (rows_as_tuples, rows_as_rows, rows_as_dicts)
+        if isinstance(batch, ColumnBatch) and by_columns and batch.travels_as_columns(wanted=True):
             try:
                 columns = batch.select(self._indexes)
             except IndexError as error:
@@ -195,6 +210,10 @@ class ProjectOperator(Operator):
         values = rows.values
         get: Callable[[Any], Any] = itemgetter(*self._indexes)
         try:
+            if values and isinstance(values[0], dict):
+                names = get(list(values[0])) if len(self._indexes) > 1 else (list(values[0])[self._indexes[0]],)
+                self.output.emit(RowBatch([{name: row[name] for name in names} for row in values], rows.timestamps))
+                return
             out = list(map(get, values)) if len(self._indexes) > 1 else list(zip(map(get, values), strict=True))
             if values and isinstance(values[0], Row):
                 out = [self._row(row, fields) for row, fields in zip(values, out, strict=True)]
@@ -204,19 +223,25 @@ class ProjectOperator(Operator):
 
     def _row(self, row: Row, fields: tuple[Any, ...]) -> Row:
         names = row.get_field_names()
-        return Row.of(fields, None if names is None else [names[index] for index in self._indexes])
+        projected = Row.of(fields, None if names is None else [names[index] for index in self._indexes])
+        projected.set_row_kind(row.get_row_kind())
+        return projected
 
 
 class MapBatchesOperator(FunctionOperator):
-    """A function from Arrow record batch to Arrow record batch; it may drop, add and reorder records.
+    """A function from Arrow record batch to Arrow record batch. It may drop, add and reorder records.
 
-    The function sees the event times as the int64 column `_timestamp` (ms), if the records have them. If its result has
-    that column, the records' times are taken from it; if not, the number of records must be the same, and each keeps
-    its time.
+    If the records have event times, the function gets them as the int64 column `_timestamp` (ms). If the result has
+    that column, it sets the times of the records. Otherwise, the number of records must be the same, and each record
+    keeps its time.
+
+    The types of columns made of Python records do not depend on the boundaries of batches (`ColumnsOf`). If a field
+    gets another type, the function is called once more.
 
     Args:
-        fn: `pa.RecordBatch -> pa.RecordBatch` (a `pa.Table` is taken as well), or None for no records.
-        make_rows: Python records of the result, for operators that do not know columns; dicts unless given.
+        fn: `pa.RecordBatch -> pa.RecordBatch`. It may also return a `pa.Table`, or None for no records.
+        make_rows: makes Python records of the result, for operators that do not support columns. The default makes
+            dicts.
     """
 
     method = "map_batches"
@@ -228,13 +253,20 @@ class MapBatchesOperator(FunctionOperator):
     ) -> None:
         super().__init__(fn)
         self._make_rows = make_rows
+        self._columns_of = ColumnsOf()
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        import pyarrow as pa
-
         if not len(batch):
             return
-        columns = _with_timestamp_column(batch)
+        for part, columns in self._columns_of.parts(batch):
+            self._map_columns(part, columns)
+
+    def _map_columns(self, batch: Batch, columns: pa.RecordBatch) -> None:
+        """Call the function on the columns of these records and emit its result."""
+        import pyarrow as pa
+
+        if batch.timestamps is not None:
+            columns = columns.append_column(TIMESTAMP_COLUMN, pa.array(batch.timestamps, pa.int64()))
         try:
             result = self._call(columns)
         except Exception as error:
@@ -243,7 +275,7 @@ class MapBatchesOperator(FunctionOperator):
             )
         for part in result.to_batches() if isinstance(result, pa.Table) else (result,):
             if part is not None and part.num_rows:
-                self.output.emit(self._with_timestamps(part, batch))
+                self.output.emit(self._with_timestamps(wide(part), batch))
 
     def _with_timestamps(self, result: pa.RecordBatch, batch: Batch) -> ColumnBatch:
         import numpy as np
@@ -252,12 +284,13 @@ class MapBatchesOperator(FunctionOperator):
             return ColumnBatch(result, None, self._make_rows)
         position = result.schema.get_field_index(TIMESTAMP_COLUMN)
         if position >= 0:
-            timestamps = result.column(position).to_numpy(zero_copy_only=False)
+            with self.context.named_in_errors():
+                timestamps = column_times(ColumnBatch(result, None, self._make_rows), TIMESTAMP_COLUMN)
             return ColumnBatch(result.remove_column(position), timestamps, self._make_rows)
         if result.num_rows == len(batch):
             return ColumnBatch(result, np.asarray(batch.timestamps, np.int64), self._make_rows)
         raise UserFunctionError(
-            f"{self.fn!r} made {result.num_rows} records of {len(batch)} and dropped their event times",
+            f"{self.fn!r} returned {result.num_rows} records for {len(batch)} and dropped their event times",
             remedy=f"keep the column {TIMESTAMP_COLUMN!r} in the result",
             operator=self.context.name,
             location=self.context.user_location,
@@ -265,19 +298,11 @@ class MapBatchesOperator(FunctionOperator):
 
 
 def _at(batch: Batch, columns: pa.RecordBatch, positions: npt.NDArray[np.int64]) -> Batch:
-    """The records at these positions, in the form the batch had; `columns` are theirs."""
+    """Return the records at these positions, in the form and with the types that the batch has; `columns` are theirs."""
     if isinstance(batch, ColumnBatch):
+        if not batch.travels_as_columns(wanted=True) or columns.schema != batch.schema:
+            return batch.take(positions)
         timestamps = None if batch.timestamps is None else batch.timestamps[positions]
         return ColumnBatch(columns, timestamps, batch.make_rows)
     values, stamps, at = batch.values, batch.timestamps, positions.tolist()
     return RowBatch([values[i] for i in at], None if stamps is None else [stamps[i] for i in at])
-
-
-def _with_timestamp_column(batch: Batch) -> pa.RecordBatch:
-    """The records as columns, with the event times as the last one."""
-    import pyarrow as pa
-
-    columns = batch.columns if isinstance(batch, ColumnBatch) else columns_of(batch.values)
-    if batch.timestamps is None:
-        return columns
-    return columns.append_column(TIMESTAMP_COLUMN, pa.array(batch.timestamps, pa.int64()))

@@ -1,5 +1,7 @@
-"""A value state as a dictionary, for loops over a whole batch: `hashmap` lends its own, others are read and written once
-per key and batch."""
+"""A value state as a dictionary, for loops over a whole batch.
+
+The `hashmap` backend lends its own dictionary. Other backends read and write each key once per batch.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Table:
-    """One value state of one operator. Between `borrow` and `give_back` nothing else may write the namespace."""
+    """One value state of one operator. Between `borrow` and `write_back` no other code may write the namespace."""
 
     def __init__(self, backend: KeyedStateBackend, descriptor: StateDescriptor) -> None:
         self._backend = backend
@@ -26,7 +28,7 @@ class Table:
         self._raw = backend.raw_table(descriptor)
 
     def borrow(self, keys: Collection[Any], namespace: Any = None) -> dict[Any, Any]:
-        """A dictionary in which at least these keys, as far as they have values, are found; change it in place."""
+        """Return a dictionary with the values of at least these keys. The caller changes it in place."""
         lent = self._raw.mapping(namespace)
         if lent is not None:
             return lent
@@ -34,8 +36,8 @@ class Table:
         found = ((key, get(key, namespace)) for key in set(keys))
         return {key: value for key, value in found if value is not None}
 
-    def give_back(self, table: dict[Any, Any], changed: Iterable[Any], namespace: Any = None) -> None:
-        """`changed`: the keys that got a value since `borrow`; a key may be named many times."""
+    def write_back(self, table: dict[Any, Any], changed: Iterable[Any], namespace: Any = None) -> None:
+        """Take the dictionary back. `changed` are the keys that got a value since `borrow`. A key may occur many times."""
         if table is self._raw.mapping(namespace):
             self._raw.touch(changed, namespace)
             return
@@ -44,11 +46,12 @@ class Table:
             put(key, table[key], namespace)
 
     def columns(self, shape: AccumulatorShape, count: int) -> AccumulatorColumns | None:
-        """The accumulators of `count` keys and the others as columns, until a dictionary is borrowed; None: there are none."""
+        """Return the accumulators as columns, with space for `count` keys, or None if the backend has no columns.
+        They are valid until a dictionary is borrowed."""
         return self._raw.columns(shape, count)
 
     def items(self, namespace: Any) -> Iterable[tuple[Any, Any]]:
-        """Every key and value of the namespace, which must not be written meanwhile."""
+        """Return every key and value of the namespace. Do not write the namespace during the iteration."""
         lent = self._raw.mapping(namespace)
         if lent is not None:
             return lent.items()
@@ -56,15 +59,16 @@ class Table:
         return [(key, self._raw.get(key, namespace)) for key in keys]
 
     def pop(self, namespace: Any) -> Iterator[tuple[Any, Any]]:
-        """Every key and value of the namespace; they are gone afterwards."""
+        """Remove all keys of the namespace, and return them with their values."""
         return self._raw.pop_namespace(namespace)
 
 
 def borrow(context: OperatorContext, table: Table, keys: list[Any], values: list[Any]) -> dict[Any, Any]:
-    """`table.borrow` for the keys of a batch of records.
+    """Call `table.borrow` for the keys of a batch of records.
 
     Raises:
-        StateTypeError: names the operator, the user's line, and the first key that is none, with its record.
+        StateTypeError: a key is not valid. The error names the operator, the user's line, the first such key and
+            its record.
     """
     with context.named_in_errors():
         try:

@@ -1,8 +1,10 @@
-"""Calling the user's functions: binding, opening, and errors that name the operator, the line and the record.
+"""Calls of the user's functions: binding, opening, and errors that name the operator, the line and the record.
 
-A user function is a plain callable or an object with a method (`map`, `reduce`, `process_element` …). Its method is
-bound once, at `open`; the operators' loops call the bound thing. There is no try per record: a loop runs over an
-iterator of the batch's values, and when user code raises, what is left in the iterator tells which record it was.
+A user function is a plain callable or an object with a method (`map`, `reduce`, `process_element` …). The operator
+binds the method once, at `open`, and its loops call the bound method.
+
+A loop has no `try` per record. A loop runs over an iterator of the batch's values. When user code raises, the remaining
+length of the iterator shows which record failed.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ if TYPE_CHECKING:
 
     from penstock.functions.operator_context import OperatorContext
     from penstock.graph.operator import Output
-    from penstock.state.backend import KeyContext
+    from penstock.state.key_context import KeyContext
 
 _REMEDY = "fix the function, or let it send such records to a side output"
 
 
 class Place(Protocol):
-    """Where in the job user code runs: an operator's context, or an exchange."""
+    """The place in the job where user code runs: the context of an operator, or an exchange."""
 
     @property
     def name(self) -> str: ...
@@ -42,15 +44,16 @@ class Place(Protocol):
 
 
 def position(values: list[Any], iterator: Iterator[Any]) -> int:
-    """Index of the record that was taken last from the iterator over `values`."""
+    """Return the index of the record that was last taken from the iterator over `values`."""
     return len(values) - length_hint(iterator) - 1
 
 
 def raise_user_error(place: Place, error: Exception, what: str, remedy: str = _REMEDY) -> NoReturn:
-    """Raises `UserFunctionError` for what user code raised; Penstock's own errors pass, with the operator filled in.
+    """Raise `UserFunctionError` for an error of user code. Penstock's own errors are raised again, with the operator
+    filled in.
 
     Args:
-        what: names the call and the record, for the message.
+        what: the call and the record, for the message.
     """
     if isinstance(error, PenstockError):
         error.operator = error.operator or place.name
@@ -67,10 +70,10 @@ def raise_user_error(place: Place, error: Exception, what: str, remedy: str = _R
 
 
 def refuse_keys(place: Place, error: Exception, keys: Iterable[Any], values: Iterable[Any]) -> None:
-    """If `error` may come from a key that is none: raises what names the first such key, its record and the remedy.
+    """Raise an error for the first invalid key, with its record and the remedy, if `error` may come from a key.
 
-    Nothing looks at keys before they are used, so that records cost nothing: what Python says of a key that cannot be
-    hashed, and a backend of one that cannot be encoded, is looked into only here.
+    Valid records pay nothing for this check. Python refuses a key that cannot be hashed, and a backend refuses one that
+    cannot be encoded. Only then does this function search for the key.
     """
     if isinstance(error, TypeError | StateTypeError):
         for key, value in zip(keys, values, strict=False):
@@ -78,9 +81,10 @@ def refuse_keys(place: Place, error: Exception, keys: Iterable[Any], values: Ite
 
 
 def refuse_key(place: Place, key: Any, value: Any) -> None:
-    """
+    """Raise an error that names the key and its record if the key is not valid.
+
     Raises:
-        StateTypeError: the key is none.
+        StateTypeError: the key is not valid.
     """
     try:
         stable_hash(key)
@@ -91,9 +95,9 @@ def refuse_key(place: Place, key: Any, value: Any) -> None:
 
 
 class FunctionOperator(Operator):
-    """An operator around one user function; keyed if a key selector is given.
+    """The base class of operators around one user function. The operator is keyed if it has a key selector.
 
-    Subclasses name the method the function object has (`method`) and call `self._call`.
+    Subclasses set the name of the method of the function object (`method`) and call `self._call`.
     """
 
     method = ""
@@ -136,7 +140,7 @@ class FunctionOperator(Operator):
         return self.fn if isinstance(self.fn, tuple) else (self.fn,)
 
     def records(self, values: list[Any], iterator: Iterator[Any], input_index: int = 0) -> Iterator[Any]:
-        """What `iterator` over `values` gives; on a keyed stream the key context moves with it."""
+        """Return the records of `iterator` over `values`. On a keyed stream the key context moves with them."""
         if not self.is_keyed:
             return iterator
         selector, state = self.key_selectors[input_index], self.context.keyed_state
@@ -145,15 +149,15 @@ class FunctionOperator(Operator):
         return _with_key(state.key_context, select_keys(self.context, selector, values), iterator)
 
     def fail(self, error: Exception, values: list[Any], iterator: Iterator[Any], input_index: int = 0) -> NoReturn:
-        """User code raised for the record taken last from `iterator`, or its key is none."""
+        """Raise the error of user code for the record that was last taken from `iterator`, or of its key."""
         index = position(values, iterator)
         selector = self.key_selectors[input_index] if self.is_keyed else None
         if selector is not None:
             refuse_keys(self.context, error, map(selector, values[index : index + 1]), values[index : index + 1])
         record = f"record {index} of a batch of {len(values)}: {shortened(values[index])}"
-        if is_no_iterable(error):
+        if is_not_iterable(error):
             raise UserFunctionError(
-                f"{function_name(self.fn)} on {record} returned one value where it gives any number of them: {error}",
+                f"{function_name(self.fn)} on {record} returned one value instead of an iterable of results: {error}",
                 remedy="yield the value, or return a list of values",
                 operator=self.context.name,
                 location=self.context.user_location,
@@ -161,8 +165,8 @@ class FunctionOperator(Operator):
         raise_user_error(self.context, error, f"{function_name(self.fn)} on {record}")
 
 
-def is_no_iterable(error: Exception) -> bool:
-    """Whether the engine tried to go through what user code returned, and could not."""
+def is_not_iterable(error: Exception) -> bool:
+    """Return whether the engine could not iterate over the value that user code returned."""
     if not isinstance(error, TypeError) or not str(error).endswith("object is not iterable"):
         return False
     innermost = deque(traceback.walk_tb(error.__traceback__), maxlen=1)
@@ -177,13 +181,13 @@ def _with_key(key_context: KeyContext, keys: list[Any], iterator: Iterator[Any])
 
 
 def function_name(function: Any) -> str:
-    """As messages name it."""
+    """Return the name of the function for messages."""
     name = getattr(function, "__qualname__", None)
     return name if isinstance(name, str) else type(function).__qualname__
 
 
 def select_keys(place: Place, selector: Callable[[Any], Any], values: list[Any]) -> list[Any]:
-    """The key of every record."""
+    """Return the key of every record."""
     iterator = iter(values)
     try:
         return list(map(selector, iterator))
@@ -193,5 +197,5 @@ def select_keys(place: Place, selector: Callable[[Any], Any], values: list[Any])
             place,
             error,
             f"the key selector on {shortened(values[index])}",
-            "let the key selector work on every record, or filter such records out before",
+            "change the key selector to accept every record, or filter such records out first",
         )

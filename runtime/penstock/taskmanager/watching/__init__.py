@@ -1,1 +1,1 @@
-"""What a task is seen doing: by its watchdog, in stacks that are asked for, in what it logs."""
+"""Observation of a task: its watchdog, its stacks on request, its log, its metrics and the latency of its records."""

@@ -1,4 +1,4 @@
-"""Whose work a stack of this process is: the job, the vertex and the subtask that its frames or its tasks name."""
+"""Attribution of a stack in this process to a job, a vertex and a subtask, by its frames or by the tasks of the process."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ logger = logging.getLogger(__name__)
 _is_listening = False
 
 
-def tell_stacks(tasks: Callable[[], Iterable[LevelTask]]) -> None:
-    """From now on whoever runs the TaskManager may ask what this process does. Later calls do nothing.
+def serve_stacks(tasks: Callable[[], Iterable[LevelTask]]) -> None:
+    """Let the TaskManager request the stacks of this process from now on. Later calls do nothing.
 
     Args:
-        tasks: those that are in this process at the moment; called from another thread.
+        tasks: returns the tasks that are in this process at the moment. Another thread calls it.
     """
     global _is_listening
     local_dir = os.environ.get(LOCAL_DIR)
@@ -32,13 +32,13 @@ def tell_stacks(tasks: Callable[[], Iterable[LevelTask]]) -> None:
     try:
         listen(stacks_folder(local_dir), lambda frames: place_of(frames, tasks()))
     except OSError as error:
-        logger.warning("stacks of this process cannot be asked for: %s", error)
+        logger.warning("stacks of this process are not available: %s", error)
 
 
 def place_of(frames: Sequence[FrameType], tasks: Iterable[LevelTask]) -> Place:
-    """That of the innermost subtask at work in these frames; else, where the process has no other, that of its first one."""
+    """Return the place of the innermost subtask in these frames, or else of the first subtask in the process."""
     for frame in reversed(frames):
-        # Locals of a frame are copied, and kept, when they are looked at: only of those that are short-lived.
+        # Reading `f_locals` copies and keeps the locals, so read them only from short-lived frames.
         if frame.f_code.co_qualname.startswith("Subtask.") and isinstance(found := frame.f_locals.get("self"), Subtask):
             return _place(found)
     first = next((subtask for task in tasks for subtask in task.subtasks), None)

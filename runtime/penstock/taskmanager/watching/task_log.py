@@ -1,8 +1,8 @@
-"""What is logged in a Python worker: each record with the operator, the subtask and the attempt whose code logged it.
+"""The log of a Python worker: each record has the operator, the subtask and the attempt whose code logged it.
 
-Records go to stderr, which the TaskManager reads together with all that its executor prints. A mark in front of each line
-tells it that the line belongs to the log. Which operator is at work is not noted anywhere, as that would cost something for
-each batch: who logs looks up its own stack.
+Records go to stderr, which the TaskManager reads together with all other output of its executor. A mark in front of each line
+shows that the line belongs to the log. The worker does not track which operator runs, because tracking would cost time for
+each batch. The log handler searches its own stack for the operator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STDERR = 2
 
 
 def place_on_stack() -> Place | None:
-    """The operator whose code the calling thread is in; None: of none."""
+    """Return the operator whose code the calling thread runs, or None if it runs no operator's code."""
     frame = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
@@ -38,12 +38,12 @@ def place_on_stack() -> Place | None:
 
 
 def place_or(default: Place) -> FindPlace:
-    """The operator's, or else, in the engine's own code and in threads of the user's, this one."""
+    """Return a function that finds the operator's place. It returns the default in engine code and in threads of the user."""
     return lambda: place_on_stack() or default
 
 
 class MarkedHandler(logging.Handler):
-    """Writes each record at once and in one piece."""
+    """A handler that writes each record immediately and in one piece."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -55,8 +55,8 @@ class MarkedHandler(logging.Handler):
             self.handleError(record)
 
 
-def log_of_task(settings: LogSettings, redaction: Redaction, default: Place) -> None:
-    """From now on this process logs for that task. Handlers that modules of the user's gave the root stay as they are."""
+def configure_task_log(settings: LogSettings, redaction: Redaction, default: Place) -> None:
+    """Configure the log of this process for the task. Handlers that user modules added to the root logger remain."""
     root = logging.getLogger()
     for handler in list(root.handlers):
         if isinstance(handler, MarkedHandler):

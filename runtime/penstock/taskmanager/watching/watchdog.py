@@ -1,18 +1,19 @@
-"""Where a task is that does not come back: the step, the operator, the line of the user's.
+"""The watchdog, which reports where a task hangs: the step, the operator and the line of user code.
 
-The problem. A function that hangs says nothing; the JobManager only sees that an answer does not come, and whoever kills the
-worker then kills the only witness. Nothing may be noted per record for that.
+The problem: a function that hangs reports nothing. The JobManager only sees that an answer does not come. Killing the
+worker destroys the evidence. A solution must not cost anything per record.
 
-The way. What the task does is divided into *steps* (loading the job, restoring, opening functions, processing, closing); the
-task's thread notes when one begins, once per batch at most. A thread beside it looks twice a second. A step that takes
-longer than two seconds is looked into: the frames of the task's thread (`sys._current_frames`) tell operator and line, and
-that goes to the JobManager, again and again for as long as it lasts. Slow is not wrong: the JobManager only remembers it,
-for the status of a job that starts and for the words of a failure. A step that has a time limit and is past it is a
-failure, and told as one, with the stack.
+The solution: the work of a task is divided into *steps* (loading the job, restoring, opening functions, processing, closing). The
+task's thread notes the start of a step, at most once per batch.
 
-Code that keeps the interpreter's lock keeps this thread from looking, too. Steps with a limit are therefore also given to
-`faulthandler`, whose timer needs no lock: some seconds after the limit it writes the stack to where the executor will look
-for it (`jobmanager.failover.crash`) and ends the process.
+The watchdog's thread checks the step twice a second. If a step takes longer than two seconds, the watchdog reads the
+frames of the task's thread (`sys._current_frames`). It reports the operator and the line to the JobManager, and repeats the report while the step lasts. A slow step is not an error. The JobManager only keeps the report
+for the status of a job that starts and for failure messages. A step that exceeds its time limit is a
+failure. The watchdog reports the failure with the stack.
+
+Code that holds the GIL also stops the watchdog's thread. So steps with a limit also set the timer of
+`faulthandler`, which does not need the GIL. Some seconds after the limit, `faulthandler` writes the stack to the file that the
+executor reads (`jobmanager.failover.crash`), and ends the process.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ OPENING = "opening functions"
 PROCESSING = "processing"
 CLOSING = "closing functions"
 
-_REMEDY = "see why this line does not return; a step that needs longer is given more time in the configuration"
-LOOK_S = 0.5
+_REMEDY = "find out why this line does not return, or increase the time limit of the step in the configuration"
+CHECK_INTERVAL_S = 0.5
 SLOW_S = 2.0
-"""A step that takes longer is told of."""
-TELL_EVERY_S = 5.0
+"""Seconds after which a step counts as slow and is reported."""
+REPORT_INTERVAL_S = 5.0
 GRACE_S = 3.0
-"""After a limit, until a process that cannot tell of it is ended."""
+"""Seconds from a step's limit until `faulthandler` ends a process that could not report the failure."""
 
 
 class Unwatched:
-    """Nobody looks: the task runs in a process of somebody else's, a test's."""
+    """A watchdog that does nothing, for a task in a foreign process such as a test's."""
 
     since = 0.0
-    """When the step at hand began (`time.perf_counter`, s); 0: none is. A task sets it around every batch."""
+    """Start of the current step in seconds (`time.perf_counter`), or 0 without a step. A task sets it around every batch."""
 
     def step(self, name: str, operator: str = "", location: str = "") -> AbstractContextManager[None]:
         return nullcontext()
@@ -61,20 +62,20 @@ class Unwatched:
 
 
 class Watchdog(Unwatched):
-    """Of the tasks of one process, of which one is at work at a time. Its steps are noted by the thread that makes it.
+    """The watchdog of the tasks of one process. Only one task works at a time. Create it in the thread that runs the tasks.
 
     Args:
-        tell: takes what is to be told; called from the watchdog's thread.
-        limits: of steps, s; a step without one, or with 0, may take for ever.
+        tell: receives the reports, in the watchdog's thread.
+        limits: seconds per step. A step without a limit, or with limit 0, may take any time.
     """
 
-    def __init__(self, tell: Callable[[Whereabouts | TaskFailure], None], limits: Mapping[str, float]) -> None:
-        self.tell = tell
+    def __init__(self, report: Callable[[Whereabouts | TaskFailure], None], limits: Mapping[str, float]) -> None:
+        self.report = report
         self._limits = {step: limit for step, limit in limits.items() if limit}
         self._thread_id = threading.get_ident()
         self._step = PROCESSING
         self._operator = self._location = ""
-        self._told_at = 0.0
+        self._last_report_at = 0.0
         self._has_failed = False
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
@@ -83,7 +84,7 @@ class Watchdog(Unwatched):
 
     @contextmanager
     def step(self, name: str, operator: str = "", location: str = "") -> Iterator[None]:
-        """A step of the start or the end: rare, and with a limit, as a rule."""
+        """Run a step of the start or the end. Such steps are rare and usually have a limit."""
         self._start()
         limit = self._limits.get(name)
         dump = _dump_file() if limit else None
@@ -102,7 +103,7 @@ class Watchdog(Unwatched):
                 dump.close()
 
     def _begin(self, step: str, since: float) -> None:
-        """In this order: the thread beside must not take the time of one step for that of another with a limit."""
+        """Set the step and its start, in an order in which the watchdog never pairs one step with the time of another."""
         self.since = 0.0
         self._step = step
         self.since = since
@@ -118,37 +119,38 @@ class Watchdog(Unwatched):
     # --- the watchdog's thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._ended.wait(LOOK_S):
+        while not self._ended.wait(CHECK_INTERVAL_S):
             step = self._step
             since = self.since
             if step is not self._step:
                 continue
             seconds = time.perf_counter() - since
             if not since or seconds < min(SLOW_S, self._limits.get(step, SLOW_S)):
-                self._told_at = 0.0
+                self._last_report_at = 0.0
                 continue
             limit = self._limits.get(step)
             if limit is not None and seconds >= limit and not self._has_failed:
                 self._has_failed = True
-                self._send(timeout_failure(self.look(step, limit), limit, _REMEDY))
-            elif time.perf_counter() - self._told_at >= TELL_EVERY_S:
-                self._told_at = time.perf_counter()
-                self._send(self.look(step, seconds))
+                self._send(timeout_failure(self.locate(step, limit), limit, _REMEDY))
+            elif time.perf_counter() - self._last_report_at >= REPORT_INTERVAL_S:
+                self._last_report_at = time.perf_counter()
+                self._send(self.locate(step, seconds))
 
     def _send(self, what: Whereabouts | TaskFailure) -> None:
-        with suppress(OSError):  # nobody listens any more: the attempt is over
-            self.tell(what)
+        with suppress(OSError):  # the attempt is over and the JobManager no longer reads
+            self.report(what)
 
-    def look(self, step: str, seconds: float) -> Whereabouts:
-        """Where the task's thread is now."""
+    def locate(self, step: str, seconds: float) -> Whereabouts:
+        """Return where the task's thread is now."""
         return whereabouts(self._thread_id, step, seconds, self._operator, self._location)
 
 
 def whereabouts(thread_id: int, step: str, seconds: float, operator: str, location: str) -> Whereabouts:
-    """Where a thread of this process is now.
+    """Return where a thread of this process is now.
 
     Args:
-        operator: what to name, with its line, if no operator's frame is on the stack.
+        operator: name to report if no operator's frame is on the stack.
+        location: line in the user's program to report with `operator`.
     """
     frames = _stack(thread_id)
     context = context_of(frames)
@@ -167,7 +169,7 @@ def whereabouts(thread_id: int, step: str, seconds: float, operator: str, locati
 
 
 def timeout_failure(where: Whereabouts, limit: float, remedy: str) -> TaskFailure:
-    """A step has taken longer than `limit` s."""
+    """Return the failure of a step that took longer than `limit` seconds."""
     detail = f"{where.step} has not ended within {limit:g} s{f' (at {where.line})' if where.line else ''}"
     return TaskFailure(
         kind=STEP_TIMEOUT,
@@ -182,14 +184,18 @@ def timeout_failure(where: Whereabouts, limit: float, remedy: str) -> TaskFailur
 
 
 def _stack(thread_id: int) -> list[FrameType]:
-    """Frames of a thread of this process, the outermost first; then those of the thread that it waits for.
+    """Return the frames of a thread of this process, the outermost first, then those of the thread that it waits for.
 
-    An object that has work done in a thread of its own says so by `works_in`, the thread's id.
+    An object that works in a separate thread has the id of that thread in `worker_thread_id`.
     """
     all_frames = sys._current_frames()
     frames = _frames(all_frames.get(thread_id))
     for frame in reversed(frames):
-        worker = getattr(frame.f_locals.get("self"), "works_in", None) if is_engine(frame.f_code.co_filename) else None
+        worker = (
+            getattr(frame.f_locals.get("self"), "worker_thread_id", None)
+            if is_engine(frame.f_code.co_filename)
+            else None
+        )
         if isinstance(worker, int):
             return frames + _frames(all_frames.get(worker))
     return frames
@@ -205,6 +211,6 @@ def _frames(innermost: FrameType | None) -> list[FrameType]:
 
 
 def _dump_file() -> TextIO | None:
-    """Where the executor looks when this process is gone; None: it is no worker of Spark's."""
+    """Open the file that the executor reads after a crash, or return None if this process is not a worker of Spark."""
     folder = os.environ.get("PYTHON_FAULTHANDLER_DIR")
     return open(os.path.join(folder, str(os.getpid())), "a", encoding="utf-8") if folder else None

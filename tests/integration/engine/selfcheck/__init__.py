@@ -1,4 +1,4 @@
-"""A job that checks itself, the processes it runs on, and what may be done to both.
+"""A job that verifies itself, its processes, and faults for both.
 
-Nothing is imported here: the workers import the job from this package, and should not get the JobManager with it.
+This module imports nothing, because workers import the job from this package and should not load the JobManager.
 """

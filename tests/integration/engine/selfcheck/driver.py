@@ -1,4 +1,4 @@
-"""Starts the self-verifying job on a cluster, does things to it, and measures how long it takes to recover."""
+"""Start the self-verifying job on a cluster, run operations and faults on it, and measure its recovery."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from penstock.graph.executor import executing_on
 from penstock.jobmanager.cluster.local_cluster import LocalCluster
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.process.embedded import EmbeddedExecutor
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session.session import SubmitOptions
 from penstock.jobmanager.runners.spark_runner import SparkRunner
 from tests.integration.engine.selfcheck import processes
 from tests.integration.engine.selfcheck.job import Plan, build
 
 if TYPE_CHECKING:
-    from tools.s3server import S3Server
+    from tools.servers.s3 import S3Server
 
 ROOT = Path(__file__).parents[4]
 PATIENCE_S = 240.0
 
 
 def configuration(runner: str, folder: str, **more: str) -> dict[str, str]:
-    """Checkpoints twice a second; everything under `folder` (a URL)."""
+    """Return settings with two checkpoints per second and all files under `folder` (a URL)."""
     return {
         "penstock.runner": runner,
         "python.files": str(ROOT),
@@ -48,7 +48,7 @@ def configuration(runner: str, folder: str, **more: str) -> dict[str, str]:
 
 
 def settings_for(s3: S3Server) -> dict[str, str]:
-    """How a job reaches that server, and bears that it is away."""
+    """Return the settings with which a job reaches this server, and survives its downtimes."""
     return {
         "s3.endpoint": s3.endpoint_url,
         "s3.access-key": s3.access_key,
@@ -73,7 +73,7 @@ def start(
     submit: SubmitOptions | None = None,
     program: Callable[[StreamExecutionEnvironment, Plan, str], None] = build,
 ) -> Driver:
-    """Start the job; it runs when this returns, or is about to."""
+    """Start the job. It runs when this returns, or is about to."""
     env = environment(settings, parallelism)
     program(env, plan, output)
     return submitted(executor, env, "self-verifying", submit)
@@ -82,7 +82,7 @@ def start(
 def submitted(
     executor: EmbeddedExecutor, env: StreamExecutionEnvironment, name: str, submit: SubmitOptions | None = None
 ) -> Driver:
-    """Start any job; it runs when this returns, or is about to."""
+    """Start any job. It runs when this returns, or is about to."""
     executor.session.submit_options = submit or SubmitOptions()
     try:
         with executing_on(executor):
@@ -95,13 +95,13 @@ def submitted(
 
 
 class Driver:
-    """A running job in the tests' hands."""
+    """A running job under the control of a test."""
 
     def __init__(self, executor: EmbeddedExecutor, master: JobMaster) -> None:
         self.executor = executor
         self.master = master
 
-    # --- looking ----------------------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------------------
 
     @property
     def workers(self) -> list[int]:
@@ -112,7 +112,7 @@ class Driver:
 
     @property
     def completed(self) -> int:
-        """Checkpoints since the start."""
+        """Number of checkpoints since the start."""
         return int(self.master.checkpoints.coordinator.history.overview()["counts"]["completed"])
 
     @property
@@ -120,20 +120,20 @@ class Driver:
         return [f"{f.name}: {f.message}" for f in self.master.history.failures]
 
     def wait_for(self, condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> float:
-        """Seconds it took."""
+        """Wait for a condition, and return the seconds."""
         began = time.monotonic()
         while not condition():
             if self.master.is_done:
                 raise AssertionError(
-                    f"the job ended as {self.master.history.status.value} before {what}: {self.told()}"
+                    f"the job ended as {self.master.history.status.value} before {what}: {self.describe()}"
                 )
             if time.monotonic() - began > patience_s:
-                raise AssertionError(f"waited {patience_s:.0f} s in vain for {what}: {self.told()}")
+                raise AssertionError(f"timeout after {patience_s:.0f} s of waiting for: {what}: {self.describe()}")
             time.sleep(0.02)
         return time.monotonic() - began
 
-    def told(self) -> str:
-        """How the job is, and where its thread stands."""
+    def describe(self) -> str:
+        """Return the state of the job, and the stack of its thread."""
         history = self.master.history
         text = f"{history.status.value}, {history.restarts} restarts, {self.completed} checkpoints, {self.failures}"
         thread = self.master._thread
@@ -141,72 +141,72 @@ class Driver:
         return text if frame is None else f"{text}\n{''.join(traceback.format_stack(frame)[-6:])}"
 
     def running(self, checkpoints: int = 2) -> Driver:
-        """Wait until it runs and has completed so many more checkpoints."""
+        """Wait until the job runs and has completed this many more checkpoints."""
         wanted = self.completed + checkpoints
         self.wait_for(
-            lambda: self.master.history.status is JobStatus.RUNNING and self.completed >= wanted, "it was running"
+            lambda: self.master.history.status is JobStatus.RUNNING and self.completed >= wanted, "the job to run"
         )
         return self
 
     def finished(self, patience_s: float = PATIENCE_S) -> Driver:
-        """Wait for the end of the job, which must be a good one."""
+        """Wait until the job has finished successfully."""
         self.master.wait(patience_s)
-        assert self.master.history.status is JobStatus.FINISHED, self.told()
+        assert self.master.history.status is JobStatus.FINISHED, self.describe()
         return self
 
-    # --- doing ------------------------------------------------------------------------------------------------
+    # --- actions ---------------------------------------------------------------------------------------------
 
     def ask(self, kind: str, **arguments: Any) -> Operation:
-        """Carry out a request and wait for its end."""
+        """Send a request and wait for its result."""
         operation = self.master.request(Operation(kind, arguments))
-        assert operation.wait(PATIENCE_S), f"{kind} got no answer: {self.told()}"
+        assert operation.wait(PATIENCE_S), f"{kind} got no response: {self.describe()}"
         assert operation.failure is None, f"{kind}: {operation.failure}"
         return operation
 
     def hurt(self, fault: Callable[[], object]) -> float:
-        """Do something that fails the job; seconds until a checkpoint of the next attempt made output visible."""
+        """Do a fault that fails the job. Return the seconds until a checkpoint of the next attempt made output visible."""
         restarts = self.master.history.restarts
         fault()
         began = time.monotonic()
-        self.wait_for(lambda: self.master.history.restarts > restarts, "the fault was noticed")
+        self.wait_for(lambda: self.master.history.restarts > restarts, "the job to notice the fault")
         completed = self.completed
         self.wait_for(
-            lambda: self.master.history.status is JobStatus.RUNNING and self.completed > completed, "it had recovered"
+            lambda: self.master.history.status is JobStatus.RUNNING and self.completed > completed, "the recovery"
         )
         return time.monotonic() - began
 
     @property
     def executors(self) -> list[str]:
-        """Id of the executor of every slot."""
+        """Return the id of the executor of every slot."""
         runner = self.master.runner
         assert isinstance(runner, SparkRunner)
         return [slot.executor.id for slot in runner.placement]
 
     def kill_executor(self) -> None:
-        """SIGKILL the JVM that the first slot is in."""
+        """Kill the JVM of the first slot with SIGKILL."""
         assert processes.kill(self._executor())
 
     def kill_python_worker(self) -> None:
-        """SIGKILL a Python worker that the job has just used."""
+        """Kill a Python worker that the job has just used, with SIGKILL."""
         used = {pid for _, pid in self.master.metrics.workers}
         alive = used.intersection(processes.python_workers(self.workers))
         assert processes.kill(max(alive))
 
     def _executor(self) -> int:
-        """Process id of the executor that holds slot 0."""
+        """Return the process id of the executor that has slot 0."""
         runner = self.master.runner
         assert isinstance(runner, SparkRunner)
         return processes.executor(self.workers, runner.placement[0].executor.id)
 
     def kill_worker(self) -> None:
-        """SIGKILL the TaskManager of the first slot: executor and Python workers at once, as when a machine is gone."""
+        """Kill the TaskManager of the first slot with SIGKILL: executor and Python workers together, like a lost machine."""
         cluster = self.executor.provider.cluster
         assert isinstance(cluster, LocalCluster)
         used = self._executor()
         cluster.kill_worker(next(number for number, pid in cluster.workers.items() if pid == used))
 
     def misplace(self) -> None:
-        """Exchange the places of two slots behind the runner's back: what they hold is then in the wrong place."""
+        """Swap two slots without the runner's knowledge, so that their state is in the wrong place."""
         runner = self.master.runner
         assert isinstance(runner, SparkRunner)
         runner._placement[0], runner._placement[1] = runner._placement[1], runner._placement[0]

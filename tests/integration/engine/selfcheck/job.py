@@ -1,10 +1,10 @@
 """The self-verifying job.
 
-Every key gets the numbers 0, 1, 2, … in order. A keyed function remembers the last one and writes what it saw next to what
-it remembered; windows add the numbers up, whose sums are known. So every way to lose, repeat or reorder a record, or to
-restore a state that does not belong to the positions it is restored with, is visible in the output.
+Every key gets the numbers 0, 1, 2, … in order. A keyed function remembers the last one, and writes each number together with
+the remembered one. Windows add the numbers up, and their sums are known. The output therefore shows every lost, repeated or
+reordered record. It also shows every restored state that does not match the restored positions.
 
-Three levels: source -> by key: sequence check -> by key again: windows. Both branches end in an exactly-once file sink.
+It has three levels: source -> by key: sequence check -> by key again: windows. Both branches end in an exactly-once file sink.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.formats.encode import JsonLinesEncoder
 from penstock.datastream.connectors.datagen import DataGeneratorSource
-from penstock.datastream.connectors.file_system import FileSink
+from penstock.datastream.connectors.file_system import FileSink, RollingPolicy
 from penstock.datastream.functions import AggregateFunction, KeyedProcessFunction, ProcessWindowFunction
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -34,20 +34,20 @@ PER_WINDOW = WINDOW_MS // STEP_MS
 
 @dataclass(frozen=True)
 class Plan:
-    """What goes in.
+    """The input.
 
-    `keys` is a multiple of `splits`: a key's numbers come from one split, in order.
+    `keys` is a multiple of `splits`, so that all numbers of a key come from one split, in order.
     """
 
     per_key: int = 200
     keys: int = 20
     splits: int = 4
     rate: float | None = 1_000.0
-    """Records per second, of all splits together."""
+    """Records per second of all splits together."""
     crash_at: int = -1
     """The user's function raises at this number of key 0, once."""
     marker: str = ""
-    """File that says it has done so."""
+    """The file that records it."""
     crash_when: str = ""
     """The user's function raises whenever it finds this file, which it removes."""
 
@@ -64,7 +64,7 @@ class Numbered(NamedTuple):
 
 
 class Numbers:
-    """Index -> record. Split n of a bounded generator is the n-th of equal ranges."""
+    """A function from an index to a record. Split n of a bounded generator is the n-th of equal ranges."""
 
     def __init__(self, plan: Plan) -> None:
         self.range = plan.total // plan.splits
@@ -77,7 +77,7 @@ class Numbers:
 
 
 class CheckSequence(KeyedProcessFunction):
-    """Next to every number the one before it and how many there were, as state remembers them."""
+    """A function that adds the previous number and the count in its state to every number."""
 
     def __init__(self, plan: Plan) -> None:
         self.crash_at = plan.crash_at
@@ -96,7 +96,7 @@ class CheckSequence(KeyedProcessFunction):
             raise ValueError(f"number {value.number} is refused, once")
         if value.key == 0 and self.crash_when and os.path.exists(self.crash_when):
             os.remove(self.crash_when)
-            raise ValueError(f"number {value.number} is refused, since {self.crash_when} was there")
+            raise ValueError(f"number {value.number} is refused, because {self.crash_when} existed")
         self.last.update(value.number)
         self.count.update(count)
         yield {"key": value.key, "number": value.number, "last": -1 if last is None else last, "count": count}
@@ -135,7 +135,7 @@ def key_of_checked(value: dict[str, int]) -> int:
 
 
 def checked(env: StreamExecutionEnvironment, plan: Plan) -> DataStream:
-    """Source and sequence check."""
+    """Return the stream after source and sequence check."""
     source = DataGeneratorSource(Numbers(plan), plan.total, plan.rate, splits=plan.splits)
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(event_time)
     return (
@@ -149,7 +149,7 @@ def checked(env: StreamExecutionEnvironment, plan: Plan) -> DataStream:
 
 
 def build(env: StreamExecutionEnvironment, plan: Plan, output: str) -> None:
-    """The whole job; writes to `output`/numbers and `output`/windows."""
+    """Build the whole job, which writes to `output`/numbers and `output`/windows."""
     numbers = checked(env, plan)
     windows = (
         numbers.key_by(key_of_checked)
@@ -158,5 +158,11 @@ def build(env: StreamExecutionEnvironment, plan: Plan, output: str) -> None:
         .name("sums")
         .uid("sums")
     )
-    numbers.sink_to(FileSink.for_row_format(f"{output}/numbers", JsonLinesEncoder()).build()).uid("numbers-sink")
-    windows.sink_to(FileSink.for_row_format(f"{output}/windows", JsonLinesEncoder()).build()).uid("windows-sink")
+    numbers.sink_to(_files(f"{output}/numbers")).uid("numbers-sink")
+    windows.sink_to(_files(f"{output}/windows")).uid("windows-sink")
+
+
+def _files(folder: str) -> FileSink:
+    """Return a sink whose files become visible after a second or so, and stay open during several checkpoints."""
+    policy = RollingPolicy.default_rolling_policy(rollover_interval=1_000, inactivity_interval=1_000)
+    return FileSink.for_row_format(folder, JsonLinesEncoder()).with_rolling_policy(policy).build()

@@ -1,7 +1,7 @@
-"""A JobManager process of its own with the self-verifying job; `python -m tests.integration.engine.selfcheck.main JSON`.
+"""A separate JobManager process with the self-verifying job; `python -m tests.integration.engine.selfcheck.main JSON`.
 
-Exit code 0: finished; 3: left to another JobManager; 1: failed. The errors it met are on stderr. SIGUSR1 makes it say where
-its threads stand.
+Exit code 0: finished; 3: replaced by another JobManager; 1: failed. stderr has its errors. SIGUSR1 makes it print
+the stacks of its threads.
 """
 
 from __future__ import annotations
@@ -14,34 +14,34 @@ from dataclasses import asdict
 from typing import Any
 
 from penstock.common.job_status import JobStatus
-from penstock.jobmanager.process.embedded import EmbeddedExecutor
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session.session import SubmitOptions
 from tests.integration.engine.selfcheck.driver import start
 from tests.integration.engine.selfcheck.job import Plan
 
 REST = "REST API: "
-"""The line with the address of the REST API begins with that."""
+"""The prefix of the line with the address of the REST API."""
 EXIT_CODES = {JobStatus.FINISHED: 0, JobStatus.SUSPENDED: 3}
 
 
 def argument(plan: Plan, output: str, settings: dict[str, str], job_id: str, parallelism: int = 2) -> str:
-    """The process's one argument."""
+    """Return the argument of the process."""
     return json.dumps(
         {"plan": asdict(plan), "output": output, "settings": settings, "job_id": job_id, "parallelism": parallelism}
     )
 
 
-def main(told: dict[str, Any]) -> int:
+def main(spec: dict[str, Any]) -> int:
     faulthandler.register(signal.SIGUSR1)
-    submit = SubmitOptions(job_id=told["job_id"])
+    submit = SubmitOptions(job_id=spec["job_id"])
     executor = EmbeddedExecutor()
     executor.session.on_line = None
     driver = start(
         executor,
-        Plan(**told["plan"]),
-        told["output"],
-        told["settings"],
-        parallelism=told["parallelism"],
+        Plan(**spec["plan"]),
+        spec["output"],
+        spec["settings"],
+        parallelism=spec["parallelism"],
         submit=submit,
     )
     print(f"{REST}{executor.rest_url}", flush=True)

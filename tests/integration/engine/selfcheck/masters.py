@@ -1,4 +1,4 @@
-"""JobManagers in processes of their own, to be killed, stopped and continued from outside."""
+"""Separate JobManager processes, which tests can kill, stop and continue."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from tests.integration.engine.selfcheck.driver import PATIENCE_S, ROOT
 
 
 class Master:
-    """One JobManager process with its driver JVM and workers. Use as a context manager: it ends what is left of it.
+    """One JobManager process with its driver JVM and workers. Its `with` block kills the remaining processes at the end.
 
     Args:
-        argument: JSON for `module`, which is run.
-        environment: beside this process's.
+        argument: JSON for the program `module`.
+        environment: in addition to this process's.
     """
 
     def __init__(
@@ -54,22 +54,22 @@ class Master:
         self._out.close()
 
     def note(self) -> None:
-        """Remember the processes below it: when it is gone they are nobody's children."""
+        """Remember the processes below it, because the kernel gives them another parent after its end."""
         self._below |= {p.pid: p for p in processes.descendants([self.process.pid])}
 
     @property
     def left(self) -> list[processes.Process]:
-        """Those of the noted processes that still live."""
+        """Return the remembered processes that are still alive."""
         return [process for process in self._below.values() if processes.is_alive(process)]
 
     def kill(self) -> None:
-        """SIGKILL the JobManager's process, and nothing else."""
+        """Kill only the JobManager's process with SIGKILL."""
         if self.process.poll() is None:
             self.process.kill()
             self.process.wait()
 
     def stop(self) -> None:
-        """SIGSTOP it with its driver's JVM: a machine that stands still. Its workers are other machines and go on."""
+        """Stop it and its driver's JVM with SIGSTOP, like a frozen machine. Its workers are other machines and continue."""
         self.note()
         self._signal(signal.SIGSTOP)
 
@@ -83,14 +83,14 @@ class Master:
             os.kill(pid, number)
 
     def wait(self, patience_s: float = PATIENCE_S) -> int:
-        """The exit code."""
+        """Wait for the end, and return the exit code."""
         try:
             return self.process.wait(patience_s)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"the JobManager has not ended:\n{self.told()}") from None
+            raise AssertionError(f"the JobManager has not ended:\n{self.describe()}") from None
 
-    def told(self) -> str:
-        """The end of its log, with the stacks of its threads if it still runs."""
+    def describe(self) -> str:
+        """Return the end of its log, with the stacks of its threads if it is still running."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGUSR1)
             time.sleep(0.5)
@@ -98,17 +98,17 @@ class Master:
 
 
 def latest_checkpoint(folder: Path, job_id: str) -> int:
-    """Highest number of a completed checkpoint under `folder` (a directory); 0: none."""
+    """Return the highest number of a completed checkpoint under `folder` (a directory), or 0."""
     found = [int(m.parent.name[4:]) for m in folder.glob(f"checkpoints/{job_id}/chk-*/_metadata")]
     return max(found, default=0)
 
 
 def wait_for_checkpoint(folder: Path, job_id: str, number: int, master: Master) -> float:
-    """Wait until that checkpoint, or a later one, is complete; seconds it took."""
+    """Wait until this checkpoint, or a later one, is complete. Return the seconds."""
     began = time.monotonic()
     while latest_checkpoint(folder, job_id) < number:
-        assert master.process.poll() is None, f"the JobManager ended:\n{master.told()}"
-        assert time.monotonic() - began < PATIENCE_S, f"no checkpoint {number}:\n{master.told()}"
+        assert master.process.poll() is None, f"the JobManager ended:\n{master.describe()}"
+        assert time.monotonic() - began < PATIENCE_S, f"no checkpoint {number}:\n{master.describe()}"
         master.note()
         time.sleep(0.1)
     return time.monotonic() - began

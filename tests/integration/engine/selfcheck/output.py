@@ -1,4 +1,4 @@
-"""Reads a self-verifying job's output back and says what is wrong with it."""
+"""Read a self-verifying job's output, and return its problems."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _SHOWN = 5
 
 
 def read(folder: str, options: dict[str, Any] | None = None) -> list[dict[str, int]]:
-    """All records of all files under a folder; a line that is not whole fails."""
+    """Return all records of all visible files under a folder. An incomplete line is an error.
+
+    The name of a file that the sink has not committed begins with a dot. No reader looks at it, and it may go at any time.
+    """
     fs, path = fsspec.core.url_to_fs(folder, **(options or {}))
     fs.invalidate_cache()
     decode = msgspec.json.Decoder(dict[str, int]).decode
@@ -22,6 +25,8 @@ def read(folder: str, options: dict[str, Any] | None = None) -> list[dict[str, i
         return []
     found: list[dict[str, int]] = []
     for file in fs.find(path):
+        if file.rpartition("/")[2].startswith("."):
+            continue
         data = fs.cat_file(file)
         if data and not data.endswith(b"\n"):
             raise AssertionError(f"{file} ends within a line: …{data[-80:]!r}")
@@ -30,10 +35,10 @@ def read(folder: str, options: dict[str, Any] | None = None) -> list[dict[str, i
 
 
 def problems_of(plan: Plan, output: str, options: dict[str, Any] | None = None, *, complete: bool = True) -> list[str]:
-    """What is wrong; empty: exactly once.
+    """Return the problems of the output, or nothing if it is exactly once.
 
     Args:
-        complete: the job has read everything; False: what is there must be a beginning without holes.
+        complete: whether the job has read everything. If not, the output must be a beginning without gaps.
     """
     numbers = read(f"{output}/numbers", options)
     windows = read(f"{output}/windows", options)
@@ -43,18 +48,18 @@ def problems_of(plan: Plan, output: str, options: dict[str, Any] | None = None, 
 def problems_in(
     plan: Plan, numbers: list[dict[str, int]], windows: list[dict[str, int]], *, complete: bool
 ) -> list[str]:
-    """The same for records that were read already."""
+    """Return the problems of records that were read before."""
     return _numbers(plan, numbers, complete=complete) + _windows(plan, windows, complete=complete)
 
 
 def verify(plan: Plan, output: str, options: dict[str, Any] | None = None, *, complete: bool = True) -> None:
-    """Raises AssertionError with the first problems of each kind."""
+    """Raise AssertionError with the first problems of each kind."""
     found = problems_of(plan, output, options, complete=complete)
     assert not found, "\n".join(found)
 
 
 def verify_at_least_once(plan: Plan, output: str) -> None:
-    """Raises AssertionError if a record is missing, also in state: it may know more of them than there were, never fewer."""
+    """Raise AssertionError if a record is missing, also in state. State may count too many records, but never too few."""
     numbers, windows = read(f"{output}/numbers"), read(f"{output}/windows")
     seen = {(r["key"], r["number"]) for r in numbers}
     assert seen == {(key, number) for key in range(plan.keys) for number in range(plan.per_key)}
@@ -71,7 +76,7 @@ def _numbers(plan: Plan, records: list[dict[str, int]], *, complete: bool) -> li
         (key, number) for key in range(plan.keys) for number in range(plan.per_key if complete else highest[key] + 1)
     }
     torn = [r for r in records if r["last"] != r["number"] - 1 or r["count"] != r["number"] + 1]
-    return _differences("number", expected, seen) + _told("state that does not fit its record", torn)
+    return _differences("number", expected, seen) + _listed("state that does not fit its record", torn)
 
 
 def _windows(plan: Plan, records: list[dict[str, int]], *, complete: bool) -> list[str]:
@@ -84,16 +89,16 @@ def _windows(plan: Plan, records: list[dict[str, int]], *, complete: bool) -> li
         held = range(first, min(first + PER_WINDOW, plan.per_key))
         if record["sum"] != sum(held) or record["count"] != len(held):
             wrong.append(record)
-    return _differences("window", expected, seen) + _told("window with a wrong sum", wrong)
+    return _differences("window", expected, seen) + _listed("window with a wrong sum", wrong)
 
 
 def _differences(what: str, expected: set[tuple[int, int]], seen: Counter[tuple[int, int]]) -> list[str]:
     return (
-        _told(f"lost {what}", sorted(expected - seen.keys()))
-        + _told(f"unknown {what}", sorted(seen.keys() - expected))
-        + _told(f"repeated {what}", sorted(item for item, times in seen.items() if times > 1))
+        _listed(f"lost {what}", sorted(expected - seen.keys()))
+        + _listed(f"unknown {what}", sorted(seen.keys() - expected))
+        + _listed(f"repeated {what}", sorted(item for item, times in seen.items() if times > 1))
     )
 
 
-def _told(what: str, items: list[Any]) -> list[str]:
+def _listed(what: str, items: list[Any]) -> list[str]:
     return [f"{len(items)} x {what}: {items[:_SHOWN]}"] if items else []

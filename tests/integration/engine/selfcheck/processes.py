@@ -1,4 +1,4 @@
-"""The processes of a local cluster, found in /proc under the executors that the test's own cluster started."""
+"""The processes of a local cluster, found in /proc under the executors of the test's cluster."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Process(NamedTuple):
     parent: int
     command: str
     started: int
-    """Clock ticks after the machine's start: with the number it tells a process from a later one with its number."""
+    """Clock ticks after the machine's start. Together with the process id they identify a process."""
 
 
 def descendants(roots: Iterable[int], *, themselves: bool = False) -> list[Process]:
-    """All processes below these; `themselves`: these, too."""
+    """Return all processes below these. `themselves` includes these processes."""
     children: dict[int, list[Process]] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit():
@@ -26,7 +26,7 @@ def descendants(roots: Iterable[int], *, themselves: bool = False) -> list[Proce
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except (OSError, IndexError):
-                continue  # it has just ended
+                continue  # the process has just ended
             process = Process(int(folder.name), int(fields[1]), command, int(fields[19]))
             children.setdefault(process.parent, []).append(process)
     todo = list(roots)
@@ -39,7 +39,7 @@ def descendants(roots: Iterable[int], *, themselves: bool = False) -> list[Proce
 
 
 def executor(workers: Iterable[int], executor_id: str) -> int:
-    """Process id of an executor, which is one of these or below."""
+    """Return the process id of an executor, which is one of these processes or below one."""
     wanted = f"--executor-id {executor_id} "
     return next(
         p.pid for p in descendants(workers, themselves=True) if wanted in p.command and "ExecutorBackend" in p.command
@@ -47,7 +47,7 @@ def executor(workers: Iterable[int], executor_id: str) -> int:
 
 
 def python_workers(roots: Iterable[int]) -> list[int]:
-    """Process ids of the Python workers (children of PySpark's daemons) under these executors."""
+    """Return the process ids of the Python workers (children of PySpark's daemons) under these executors."""
     found = descendants(roots)
     daemons = {p.pid for p in found if "python_daemon" in p.command}
     return [p.pid for p in found if p.parent in daemons]
@@ -62,7 +62,7 @@ def is_alive(process: Process) -> bool:
 
 
 def kill(pid: int) -> bool:
-    """SIGKILL; False: it had ended already."""
+    """Kill a process with SIGKILL. Return False if it had already ended."""
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -1,8 +1,8 @@
-"""What a real API server with its controllers lacks to run FlinkJobs: a kubelet, and masters in the pods.
+"""Simulations of the parts that a real API server lacks to run FlinkJobs: a kubelet, and masters in the pods.
 
-Pods are real objects, made by the real Deployment controller; `Kubelet` says of them what a kubelet would say. `Masters`
-runs one small job per master pod and serves Flink's REST; checkpoints and savepoints are real manifests in real storage,
-written by the engine's own code.
+Pods are real objects of the real Deployment controller. `Kubelet` writes their status like a real kubelet. `Masters`
+runs one small job per master pod and serves Flink's REST API. Checkpoints and savepoints are real manifests in real storage,
+written by the engine's code.
 """
 
 from tests.integration.operator.sim.kubelet import Kubelet

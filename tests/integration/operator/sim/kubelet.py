@@ -1,4 +1,4 @@
-"""Says of pods what a kubelet would say: scheduled, running, ready, ended, gone."""
+"""A simulated kubelet, which writes the status of pods: scheduled, running, ready, ended, gone."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass
 class Kubelet:
-    """Looks after the pods of FlinkJobs in one namespace."""
+    """A simulated kubelet for the pods of FlinkJobs in one namespace."""
 
     cluster: HttpCluster
     masters: Masters
     namespace: str
     poll: float = 0.2
-    """Seconds between two looks at the pods."""
+    """Seconds between two polls of the pods."""
     known: set[str] = field(default_factory=set)
     errors: list[str] = field(default_factory=list)
 
@@ -80,7 +80,7 @@ class Kubelet:
         await self._report(pod, "Running", [_container(pod, running, ready=True)], ready=True)
 
     async def _mount_config(self, pod: Manifest) -> None:
-        """The file, and the number that its container's environment has, each from the ConfigMap that the pod names."""
+        """Mount the file and set the number in the container's environment, each from the ConfigMap that the pod names."""
         namespace, name = pod["metadata"]["namespace"], labels_of(pod)[JOB]
         volume = next(v for v in pod["spec"]["volumes"] if v["name"] == "config")
         source = volume["projected"]["sources"][0]["configMap"]
@@ -112,7 +112,7 @@ class Kubelet:
             await self._report(pod, "Failed" if code else "Succeeded", [_container(pod, ended)])
 
     async def _bind(self, pod: Manifest) -> None:
-        """To a node that is not there, so that the log cannot be had."""
+        """Bind the pod to a node that does not exist, so that its log is not available."""
         meta = pod["metadata"]
         path = f"{POD.path(meta['namespace'], meta['name'])}/binding"
         target = {"kind": "Node", "name": "sim"}

@@ -31,7 +31,7 @@ RATE = 1000
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How jobs of an image behave; the default one works."""
+    """The behaviour of an image's jobs. The default one works."""
 
     pulls: bool = True
     check: dict[str, Any] | None = None
@@ -59,7 +59,7 @@ class Job:
     ran_until: float = field(default_factory=time.monotonic)
 
     def catch_up(self) -> None:
-        """Process what has come since."""
+        """Process the records that have arrived since the last call."""
         now = time.monotonic()
         if self.state == "RUNNING":
             self.position += (now - self.ran_until) * RATE
@@ -92,7 +92,7 @@ class Masters:
     def __init__(self) -> None:
         self.images: dict[str, Behaviour] = {}
         self.jobs: dict[str, Job] = {}
-        """By uid of the master's pod."""
+        """The jobs by the uid of the master's pod."""
         self.workers: dict[str, tuple[str, str]] = {}
         """Uid of a worker's pod → (namespace/name, job id)."""
         self.outputs: dict[str, list[tuple[int, int, str]]] = {}
@@ -106,7 +106,7 @@ class Masters:
         return self.images.get(image, Behaviour())
 
     def start(self, pod: Manifest) -> bool:
-        """Start the job of a master's pod as the engine does. False: it refuses."""
+        """Start the job of a master's pod like the engine. Return False if it refuses."""
         uid = pod["metadata"]["uid"]
         if uid in self.jobs:
             return True
@@ -183,7 +183,7 @@ class Masters:
         return int(job.recovery.snapshot.manifest.commits["sink"][0]) if job.recovery.snapshot else 0
 
     def gaps(self, name: str) -> list[str]:
-        """Records lost or repeated in the committed output of a FlinkJob."""
+        """Return the lost or repeated records in the committed output of a FlinkJob."""
         found, at = [], 0
         for start, end, job_id in self.outputs.get(name, []):
             if start != at:

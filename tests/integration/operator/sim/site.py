@@ -35,7 +35,7 @@ NAME = "weather"
 
 
 def install_crds(control: Cluster) -> None:
-    """And wait until the API server serves and documents them."""
+    """Install the CRDs, and wait until the API server serves and documents them."""
     control.kubectl("apply", "--server-side", "-f", str(ROOT / "crds"))
     for kind in ("flinkjobs", "flinksnapshots"):
         control.kubectl("wait", "--for=condition=Established", f"crd/{kind}.penstock.dev", "--timeout=60s")
@@ -52,7 +52,7 @@ def install_crds(control: Cluster) -> None:
 
 @dataclass
 class Site:
-    """A namespace whose pods must be restricted, a kubelet, masters, storage, and operators as processes."""
+    """A namespace with restricted pods, a kubelet, masters, storage, and operators as processes."""
 
     control: Cluster
     cluster: HttpCluster
@@ -65,7 +65,7 @@ class Site:
     ports: list[int] = field(default_factory=list)
 
     def start_operator(self, **env: str) -> subprocess.Popen[bytes]:
-        """One replica, as it runs in its pod."""
+        """Start one replica like in its pod."""
         port = free_port()
         number = len(self.operators)
         settings = {
@@ -117,7 +117,7 @@ class Site:
     async def until(
         self, reached: Callable[[], Awaitable[bool]], what: str, *, within: float = 240, poll: float = 0.2
     ) -> float:
-        """Wait until something is so; how long it took."""
+        """Wait until a condition is true, and return the seconds."""
         begun = time.monotonic()
         while not await reached():
             if time.monotonic() - begun > within:
@@ -126,7 +126,7 @@ class Site:
         return time.monotonic() - begun
 
     async def running(self, name: str = NAME, *, parallelism: int | None = None, image: str | None = None) -> bool:
-        """Ready for the current generation, and what runs is as expected."""
+        """Return whether the job is Ready for the current generation, and runs as expected."""
         found = await self.job(name)
         if found is None or not is_true(found, "Ready"):
             return False
@@ -152,7 +152,7 @@ class Site:
         return "\n".join(lines)
 
     async def close(self) -> None:
-        """End the operators, take finalizers off, delete the namespace."""
+        """Stop the operators, remove finalizers, and delete the namespace."""
         for process in self.operators:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(signal.SIGKILL)
@@ -182,7 +182,7 @@ def free_port() -> int:
 
 @contextlib.asynccontextmanager
 async def open_site(control: Cluster, folder: Path) -> AsyncIterator[Site]:
-    """Everything a test needs, running; and nothing of it afterwards."""
+    """Start everything that a test needs, and remove all of it at the end."""
     namespace = f"t-{uuid.uuid4().hex[:8]}"
     control.kubectl("create", "namespace", namespace)
     control.kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")

@@ -1,6 +1,6 @@
-"""Every call of the `flink-rest-client` of PyPI that speaks of something we have, against the server at argv[2]; the wheel is argv[1].
+"""Run every call of PyPI's `flink-rest-client` for a supported feature, against the server at argv[2]. The wheel is argv[1].
 
-A process of its own, because the wheel brings a package `tests`. Prints the calls that failed, as JSON.
+It is a separate process, because the wheel includes a package `tests`. It prints the failed calls as JSON.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def main(wheel: str, port: int, job_id: str) -> dict[str, str]:
             lambda: savepoint.status,
             lambda found: found["status"]["id"] in ("IN_PROGRESS", "COMPLETED"),
         )
-    # `jobs.rescale` looks for "triggerid" in an answer where Flink, too, says "request-id".
+    # `jobs.rescale` expects "triggerid" in a response, in which Flink, too, has "request-id".
     call("jobs.stop", lambda: jobs.stop(job_id, "s3://b/savepoints"))
     call("jobs.get_execution_result", lambda: jobs.get_execution_result(job_id))
     return failed

@@ -1,4 +1,4 @@
-"""Deletion in the background, and what dead attempts left behind."""
+"""Deletion in the background, and leftovers of attempts that ended."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def put_manifest(storage: CheckpointStorage, id: int, *contents: bytes) -> list[
     return [file["path"] for file in stored.states["count"].keyed[0]["files"]]
 
 
-def nobody(_: str) -> bool:
+def never_needed(_: str) -> bool:
     return False
 
 
-def test_it_works_in_the_background_and_once_at_a_time() -> None:
+def test_the_cleaner_works_in_the_background_one_task_at_a_time() -> None:
     storage, _ = faulty_storage("dict://root")
     paths = put_manifest(storage, 1, b"a", b"b")
     executor = ManualExecutor()
@@ -53,7 +53,7 @@ def test_it_works_in_the_background_and_once_at_a_time() -> None:
     assert storage.list_objects() == []
 
 
-def test_files_stay_as_long_as_their_manifest_cannot_be_deleted() -> None:
+def test_files_are_kept_while_their_manifest_cannot_be_deleted() -> None:
     storage, faulty = faulty_storage("dict://root")
     paths = put_manifest(storage, 1, b"a")
     now = [0.0]
@@ -67,7 +67,7 @@ def test_files_stay_as_long_as_their_manifest_cannot_be_deleted() -> None:
     assert storage.list_objects() == []
 
 
-def test_what_failed_is_tried_again_after_a_pause_that_grows() -> None:
+def test_a_failed_deletion_is_retried_after_a_growing_pause() -> None:
     storage, faulty = faulty_storage("dict://root")
     now = [0.0]
     cleaner = Cleaner(storage, InlineExecutor(), clock=lambda: now[0])
@@ -83,8 +83,8 @@ def test_what_failed_is_tried_again_after_a_pause_that_grows() -> None:
     assert tried == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243]
 
 
-def test_all_that_is_queued_takes_two_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Manifests, then files: however many checkpoints they were of."""
+def test_all_queued_deletions_take_two_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first request deletes manifests, the second files, for any number of checkpoints."""
     storage, faulty = faulty_storage("dict://root")
     requests: list[list[str]] = []
     delete_many = faulty.delete_many
@@ -103,7 +103,7 @@ def test_all_that_is_queued_takes_two_requests(monkeypatch: pytest.MonkeyPatch) 
     assert all(path.endswith("_metadata") for path in requests[0])
 
 
-def test_more_than_a_request_takes_go_in_several(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_names_than_fit_into_one_request_take_several(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, faulty = faulty_storage("dict://root")
     sizes: list[int] = []
     monkeypatch.setattr(faulty, "delete_many", lambda urls: sizes.append(len(urls)) or {})
@@ -113,7 +113,7 @@ def test_more_than_a_request_takes_go_in_several(monkeypatch: pytest.MonkeyPatch
     assert (sizes, cleaner.pending) == ([1000, 1000, 500], 0)
 
 
-def test_a_manifest_that_stays_keeps_its_files_and_no_others() -> None:
+def test_a_manifest_that_cannot_be_deleted_keeps_only_its_own_files() -> None:
     storage, faulty = faulty_storage("dict://root")
     kept, gone = put_manifest(storage, 1, b"a"), put_manifest(storage, 2, b"b")
     faulty.inject("delete", Fault.DENIED, match="chk-1/")
@@ -125,7 +125,7 @@ def test_a_manifest_that_stays_keeps_its_files_and_no_others() -> None:
     assert [f"shared/{name}" for name in storage.list_names("shared")] == kept
 
 
-def test_single_objects_without_an_answer_are_tried_again_at_once() -> None:
+def test_deletions_of_single_objects_without_an_answer_are_retried_immediately() -> None:
     storage, faulty = faulty_storage("dict://root")
     paths = put_manifest(storage, 1, b"a", b"b", b"c")
     faulty.inject("delete", Fault.UNAVAILABLE, match=paths[1], times=3)
@@ -134,7 +134,7 @@ def test_single_objects_without_an_answer_are_tried_again_at_once() -> None:
     assert len([call for call in faulty.calls if call[0] == "delete"]) == 3 + 3
 
 
-def test_one_that_fails_does_not_hold_up_the_others_for_ever() -> None:
+def test_a_failing_deletion_does_not_block_the_others_forever() -> None:
     storage, faulty = faulty_storage("dict://root")
     stuck = put_manifest(storage, 1, b"a")
     fine = put_manifest(storage, 2, b"b")
@@ -148,7 +148,7 @@ def test_one_that_fails_does_not_hold_up_the_others_for_ever() -> None:
     assert storage.list_names("shared") == [stuck[0].removeprefix("shared/")]
 
 
-def test_who_is_fenced_deletes_nothing() -> None:
+def test_a_fenced_leader_deletes_nothing() -> None:
     storage, _ = faulty_storage("dict://root")
     paths = put_manifest(storage, 1, b"a")
 
@@ -161,7 +161,7 @@ def test_who_is_fenced_deletes_nothing() -> None:
     assert storage.checkpoint_ids() == [1]
 
 
-def test_a_closed_one_does_nothing_more() -> None:
+def test_a_closed_cleaner_does_nothing() -> None:
     storage, _ = faulty_storage("dict://root")
     cleaner = Cleaner(storage, InlineExecutor())
     cleaner.discard_files(put_manifest(storage, 1, b"a"))
@@ -171,33 +171,33 @@ def test_a_closed_one_does_nothing_more() -> None:
 
 
 class TestOrphans:
-    def test_old_files_that_no_manifest_names(self) -> None:
+    def test_old_files_without_a_manifest_are_orphans(self) -> None:
         storage, _ = faulty_storage("dict://root")
         orphan = storage.writer().write(b"orphan").path
         put_manifest(storage, 1, b"a")
         put_manifest(storage, 2, b"b")
-        assert find_orphans(storage, 2, nobody) == [orphan]
+        assert find_orphans(storage, 2, never_needed) == [orphan]
 
-    def test_younger_files_belong_to_the_checkpoint_in_progress(self) -> None:
+    def test_newer_files_belong_to_the_checkpoint_in_progress(self) -> None:
         storage, _ = faulty_storage("dict://root")
         put_manifest(storage, 1, b"a")
         storage.writer().write(b"being uploaded")
-        assert find_orphans(storage, 1, nobody) == []
+        assert find_orphans(storage, 1, never_needed) == []
 
-    def test_files_somebody_holds_are_not(self) -> None:
+    def test_files_in_use_are_not_orphans(self) -> None:
         storage, _ = faulty_storage("dict://root")
         held = storage.writer().write(b"held").path
         put_manifest(storage, 1, b"a")
         assert find_orphans(storage, 1, lambda path: path == held) == []
 
-    def test_a_manifest_that_is_gone_since_it_was_listed_names_nothing(
+    def test_a_manifest_deleted_after_the_listing_names_no_files(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         storage, _ = faulty_storage("dict://root")
         orphan = storage.writer().write(b"orphan").path
         put_manifest(storage, 2, b"b")
         monkeypatch.setattr(storage, "checkpoint_ids", lambda: [1, 2])
-        assert find_orphans(storage, 2, nobody) == [orphan]
+        assert find_orphans(storage, 2, never_needed) == [orphan]
         assert not caplog.records
 
     def test_an_unreadable_manifest_could_name_any_file(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -205,23 +205,23 @@ class TestOrphans:
         storage.writer().write(b"whose?")
         put_manifest(storage, 1, b"a")
         storage.put("chk-2/_metadata", b"{")
-        assert find_orphans(storage, 1, nobody) == []
+        assert find_orphans(storage, 1, never_needed) == []
         assert [record.levelname for record in caplog.records] == ["WARNING"]
         assert "checkpoint 2 cannot be read" in caplog.text
 
     @pytest.mark.parametrize("fault", [Fault.DENIED, Fault.TIMEOUT_BEFORE])
-    def test_a_store_that_does_not_answer_decides_nothing(self, fault: Fault) -> None:
+    def test_a_store_that_does_not_answer_yields_no_orphans(self, fault: Fault) -> None:
         storage, faulty = faulty_storage("dict://root")
         storage.writer().write(b"orphan")
         put_manifest(storage, 1, b"a")
         faulty.inject("get", fault, match="_metadata", times=10**9)
-        assert find_orphans(storage, 1, nobody) == []
+        assert find_orphans(storage, 1, never_needed) == []
 
 
 class TestAfterAZombieWasReplaced:
-    """Its successor has subsumed what it looks for: nobody needs to be told."""
+    """A replaced leader. Its successor has subsumed its leftovers, so it logs nothing."""
 
-    def test_it_looks_for_leftovers_in_silence(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_it_searches_leftovers_without_a_log_message(self, caplog: pytest.LogCaptureFixture) -> None:
         storage, _ = faulty_storage("dict://root")
         recovery = take_over(storage)
         recovery.begin()
@@ -232,7 +232,7 @@ class TestAfterAZombieWasReplaced:
         assert [f"shared/{name}" for name in storage.list_names("shared")] == [orphan]
         assert not caplog.records
 
-    def test_it_deletes_nothing_in_silence(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_it_deletes_nothing_and_logs_nothing(self, caplog: pytest.LogCaptureFixture) -> None:
         storage, _ = faulty_storage("dict://root")
         recovery = take_over(storage)
         recovery.begin()
@@ -244,17 +244,17 @@ class TestAfterAZombieWasReplaced:
         assert storage.checkpoint_ids() == [1]
         assert not caplog.records
 
-    def test_a_store_that_refuses_is_told_of(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_store_that_refuses_the_listing_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         storage, faulty = faulty_storage("dict://root")
         recovery = take_over(storage)
         recovery.begin()
         put_manifest(storage, 1, b"a")
         faulty.inject("list", Fault.DENIED, times=10**6)
         Cleaner(storage, InlineExecutor()).find_leftovers(recovery, 1, SharedStateRegistry())
-        assert "leftovers of earlier attempts stay for now" in caplog.text
+        assert "leftovers of earlier attempts could not be deleted yet" in caplog.text
 
 
-def test_old_claims_and_bases_go_and_the_newest_stay() -> None:
+def test_old_claims_and_bases_are_obsolete_and_the_newest_are_kept() -> None:
     storage, _ = faulty_storage("dict://root")
     for _ in range(3):
         take_over(storage).begin()

@@ -1,4 +1,4 @@
-"""The coordinator: triggers, answers, completion, commits; what it tells of them."""
+"""The coordinator: triggers, acknowledgements, completion and commits, and the events that it reports."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class TestCommitsThatAreSlow:
-    """The interval is 1 s; each checkpoint promises a commit."""
+    """Checkpoints whose commits are slow. The interval is 1 s and each checkpoint promises a commit."""
 
-    def test_periodic_checkpoints_wait_for_them(self, tmp_path: Path) -> None:
-        bench = bench_with(tmp_path, most_uncommitted=2)
+    def test_periodic_checkpoints_wait_for_the_commits(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, max_uncommitted=2)
         first, second = bench.complete(committables=["a"]), bench.complete(committables=["b"])
         bench.now += 10_000
         assert bench.coordinator.next_trigger(bench.now) is None
@@ -40,8 +40,8 @@ class TestCommitsThatAreSlow:
         bench.coordinator.on_committed(third.checkpoint_id)
         assert bench.coordinator.history.overview()["trigger"]["uncommitted_checkpoints"] == 0
 
-    def test_what_is_asked_for_and_the_last_one_do_not(self, tmp_path: Path) -> None:
-        bench = bench_with(tmp_path, most_uncommitted=1, savepoint_directory=str(tmp_path / "savepoints"))
+    def test_requested_checkpoints_and_the_final_one_do_not_wait(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, max_uncommitted=1, savepoint_directory=str(tmp_path / "savepoints"))
         bench.complete(committables=["a"])
         assert bench.coordinator.next_trigger(bench.now + 10_000) is None
         bench.coordinator.trigger_savepoint()
@@ -52,30 +52,30 @@ class TestCommitsThatAreSlow:
         assert bench.coordinator.next_trigger(bench.now + 10_000) is None
         assert bench.coordinator.final_checkpoint(bench.now + 10_000) is not None
 
-    def test_checkpoints_without_commits_wait_for_nothing(self, tmp_path: Path) -> None:
-        bench = bench_with(tmp_path, most_uncommitted=1)
+    def test_checkpoints_without_commits_do_not_wait(self, tmp_path: Path) -> None:
+        bench = bench_with(tmp_path, max_uncommitted=1)
         assert [bench.complete().checkpoint_id for _ in range(5)] == [1, 2, 3, 4, 5]
 
 
 class TestTriggers:
-    def test_the_first_one_is_due_after_an_interval(self, bench: Bench) -> None:
+    def test_the_first_checkpoint_is_due_after_an_interval(self, bench: Bench) -> None:
         assert bench.coordinator.next_trigger(999) is None
         assert bench.coordinator.next_action_at() == 1000
         assert bench.coordinator.next_trigger(1000) == SnapshotRequest(1, 1000)
 
-    def test_one_at_a_time(self, bench: Bench) -> None:
+    def test_only_one_checkpoint_is_in_progress(self, bench: Bench) -> None:
         bench.trigger()
         assert bench.coordinator.is_in_progress
         assert bench.coordinator.next_trigger(50_000) is None
 
-    def test_a_late_one_starts_as_soon_as_it_can_and_they_do_not_pile_up(self, bench: Bench) -> None:
+    def test_a_delayed_checkpoint_starts_as_soon_as_possible_and_none_accumulate(self, bench: Bench) -> None:
         request = bench.trigger()
         bench.now = 5500
         bench.answer(request)
         bench.settle()
         assert bench.coordinator.next_trigger(5500) == SnapshotRequest(2, 5500)
 
-    def test_the_pause_counts_from_the_end(self, tmp_path: Path) -> None:
+    def test_the_pause_starts_at_the_end_of_a_checkpoint(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, min_pause_ms=700)
         request = bench.trigger()
         bench.now = 1900
@@ -84,7 +84,7 @@ class TestTriggers:
         assert bench.coordinator.next_trigger(2599) is None
         assert bench.coordinator.next_trigger(2600) is not None
 
-    def test_without_an_interval_only_what_is_asked_for(self, tmp_path: Path) -> None:
+    def test_without_an_interval_only_requested_checkpoints_are_due(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, interval_ms=None)
         assert bench.coordinator.next_trigger(10**9) is None
         assert bench.coordinator.next_action_at() is None
@@ -94,14 +94,14 @@ class TestTriggers:
         bench.answer(request)
         assert only(bench.settle(), CheckpointCompleted).requests == (id,)
 
-    def test_nothing_is_due_between_attempts(self, bench: Bench) -> None:
+    def test_no_checkpoint_is_due_between_attempts(self, bench: Bench) -> None:
         bench.coordinator.end_attempt("failed", 0)
         assert bench.coordinator.next_trigger(10**9) is None
         assert bench.coordinator.next_action_at() is None
 
 
 class TestCompletion:
-    def test_all_answers_and_the_barrier_make_a_checkpoint(self, tmp_path: Path) -> None:
+    def test_all_acknowledgements_and_the_barrier_complete_a_checkpoint(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, job(2, ("count", "alert")))
         request = bench.trigger()
         for uid in ("count", "alert"):
@@ -123,14 +123,14 @@ class TestCompletion:
         assert stored.state_bytes == 4
         assert bench.storage.read("latest") == b"chk-1\n"
 
-    def test_nothing_blocks_the_caller(self, bench: Bench) -> None:
+    def test_the_coordinator_does_not_block_its_caller(self, bench: Bench) -> None:
         request = bench.trigger()
         bench.answer(request)
         calls = len(bench.faulty.calls)
         assert bench.coordinator.tick(bench.now) == []
         assert len(bench.faulty.calls) == calls, "the manifest is stored by the executor"
 
-    def test_the_base_counts_references_and_the_last_one_is_retained(self, bench: Bench) -> None:
+    def test_the_base_counts_references_and_the_newest_checkpoint_is_retained(self, bench: Bench) -> None:
         first = bench.complete(b"1", b"2").manifest.states["count"].keyed[0]["files"]
         second = bench.complete(b"3", reuse=first).manifest.states["count"].keyed[0]["files"]
         bench.complete(b"123")
@@ -144,7 +144,7 @@ class TestCompletion:
         assert not {entry["path"] for entry in second} & set(bench.files())
         assert [m.checkpoint_id for m in bench.coordinator.retained] == [3, 4]
 
-    def test_a_manifest_goes_before_the_files_only_it_names(self, tmp_path: Path) -> None:
+    def test_a_manifest_is_deleted_before_the_files_that_only_it_names(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path)
         path = bench.complete(b"a").manifest.states["count"].keyed[0]["files"][0]["path"]
         bench.complete(b"b")
@@ -152,7 +152,7 @@ class TestCompletion:
         deletes = [url for operation, url in bench.faulty.calls if operation == "delete"]
         assert deletes == [bench.storage.url_of("chk-1/_metadata"), bench.storage.url_of(path)]
 
-    def test_deleting_is_tried_again(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failed_deletion_is_retried(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(cleaner, "FIRST_PAUSE", 0.0)
         bench.faulty.inject("delete", Fault.DENIED, match="chk-1", times=2)
         for content in (b"a", b"b", b"c"):
@@ -163,12 +163,12 @@ class TestCompletion:
         assert bench.storage.checkpoint_ids() == [2, 3]
         assert len(bench.files()) == 2
 
-    def test_a_hint_that_cannot_be_written_is_no_failure(self, bench: Bench) -> None:
+    def test_a_hint_that_cannot_be_written_does_not_fail_the_checkpoint(self, bench: Bench) -> None:
         bench.faulty.inject("put", Fault.DENIED, match="latest")
         bench.complete(b"a")
         assert bench.coordinator.latest is not None
 
-    def test_an_answer_that_was_not_asked_for_changes_nothing(self, bench: Bench) -> None:
+    def test_an_unexpected_acknowledgement_changes_nothing(self, bench: Bench) -> None:
         request = bench.trigger()
         bench.coordinator.on_ack(ack(request, "nobody"), 0)
         bench.coordinator.on_ack(ack(request), 0)
@@ -176,7 +176,7 @@ class TestCompletion:
         bench.coordinator.on_barrier(1, SOURCES)
         assert only(bench.settle(), CheckpointCompleted).commits == {}
 
-    def test_a_handle_on_a_deleted_file_is_declined(self, tmp_path: Path) -> None:
+    def test_a_handle_to_a_deleted_file_is_declined(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, tolerable_failures=5)
         old = bench.complete(b"a").manifest.states["count"].keyed[0]["files"]
         bench.complete(b"b")
@@ -184,7 +184,7 @@ class TestCompletion:
         bench.answer(request, keyed=handle(bench.storage, (0, 127), reuse=old))
         assert "which was deleted" in only(bench.settle(), CheckpointAborted).reason
 
-    def test_a_handle_on_a_savepoints_file_is_declined(self, bench: Bench, tmp_path: Path) -> None:
+    def test_a_handle_to_a_file_of_a_savepoint_is_declined(self, bench: Bench, tmp_path: Path) -> None:
         bench.complete(b"a")
         bench.coordinator.trigger_savepoint(str(tmp_path / "savepoints"))
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"b"))
@@ -197,12 +197,12 @@ class TestCompletion:
 
 
 class TestCommits:
-    def test_what_a_checkpoint_covers_is_committed_with_it(self, bench: Bench) -> None:
+    def test_a_checkpoint_commits_the_committables_that_it_covers(self, bench: Bench) -> None:
         done = bench.complete(b"a", committables=["p1"])
         assert done.commits == {"count": ["p1"]}
         assert done.manifest.commits == {"count": ["p1"]}
 
-    def test_until_it_is_confirmed_every_manifest_names_it(self, bench: Bench) -> None:
+    def test_every_manifest_names_a_committable_until_its_commit_is_confirmed(self, bench: Bench) -> None:
         bench.complete(b"a", committables=["p1"])
         second = bench.complete(b"b", committables=["p2"])
         assert second.manifest.commits == {"count": ["p1", "p2"]}
@@ -211,7 +211,7 @@ class TestCommits:
         bench.coordinator.on_committed(2)
         assert bench.complete(b"c").manifest.commits == {}
 
-    def test_what_an_abandoned_one_pre_committed_goes_with_the_next(self, tmp_path: Path) -> None:
+    def test_committables_of_an_abandoned_checkpoint_are_committed_with_the_next(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, job(2), tolerable_failures=9)
         request = bench.trigger()
         bench.coordinator.on_ack(ack(request, subtask=0, committables=["p1"]), 0)
@@ -219,8 +219,8 @@ class TestCommits:
         assert only(bench.settle(), CheckpointAborted).checkpoint_id == 1
         assert bench.complete(b"x").commits == {"count": ["p1", "p2"]}
 
-    def test_the_next_one_waits_for_late_answers_of_an_abandoned_one(self, tmp_path: Path) -> None:
-        """Its state says that the records behind p2 were processed, so its manifest must name p2."""
+    def test_the_next_checkpoint_waits_for_late_acknowledgements_of_an_abandoned_one(self, tmp_path: Path) -> None:
+        """The state says that the records behind p2 were processed, so the manifest must name p2."""
         bench = bench_with(tmp_path, job(2), tolerable_failures=9, timeout_ms=5000)
         first = bench.trigger()
         bench.coordinator.on_ack(ack(first, subtask=0, committables=["p1"]), 0)
@@ -233,25 +233,28 @@ class TestCommits:
         bench.coordinator.on_ack(ack(first, subtask=1, committables=["p2"], keyed=late), bench.now)
         assert only(bench.settle(), CheckpointCompleted).commits == {"count": ["p1", "p2"]}
         bench.settle()
-        assert bench.files() == [], "the late files are nobody's"
+        assert bench.files() == [], "no checkpoint refers to the late files"
 
-    def test_if_the_late_answer_never_comes_the_message_says_what_is_missing(self, tmp_path: Path) -> None:
+    def test_the_message_says_which_late_acknowledgement_is_missing(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, job(2), tolerable_failures=9, timeout_ms=5000)
         bench.trigger()
         bench.now += 5000
         assert "count 0/2 answered" in only(bench.settle(), CheckpointAborted).reason
         bench.answer(bench.trigger())
         bench.now += 5000
-        assert "earlier checkpoints (1) were not answered" in only(bench.settle(), CheckpointAborted).reason
+        assert (
+            "not every subtask has acknowledged earlier checkpoints (1)"
+            in only(bench.settle(), CheckpointAborted).reason
+        )
 
-    def test_a_request_nobody_saw_is_not_waited_for(self, tmp_path: Path) -> None:
+    def test_a_request_that_no_subtask_received_is_not_awaited(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, tolerable_failures=9)
         request = bench.trigger()
         bench.coordinator.on_failed(request.checkpoint_id, "the epoch was not run", bench.now, was_taken=False)
         bench.settle()
         bench.complete(b"x")
 
-    def test_the_end_of_an_attempt_gives_up_what_was_not_confirmed(self, bench: Bench) -> None:
+    def test_the_end_of_an_attempt_abandons_unconfirmed_commits(self, bench: Bench) -> None:
         bench.complete(b"a", committables=["p1"])
         bench.answer(bench.trigger(), committables=["p2"])
         assert bench.coordinator.end_attempt("failed", bench.now) == {"count": ["p1", "p2"]}
@@ -260,7 +263,7 @@ class TestCommits:
         assert bench.complete(b"b").manifest.commits == {}
 
 
-def test_positions_are_those_of_the_barrier(bench: Bench) -> None:
+def test_the_positions_are_those_at_the_barrier(bench: Bench) -> None:
     request = bench.trigger()
     positions = {"readings": SourceState([SplitPosition("a", {}, 5), SplitPosition("b", {}, 7, finished=True)])}
     bench.coordinator.on_ack(ack(request), 0)
@@ -269,7 +272,7 @@ def test_positions_are_those_of_the_barrier(bench: Bench) -> None:
     assert bench.storage.read_manifest(1).sources == positions
 
 
-def test_counts_and_latest_in_the_shape_of_flinks_rest_api(bench: Bench, tmp_path: Path) -> None:
+def test_counts_and_latest_checkpoints_have_the_shape_of_flinks_rest_api(bench: Bench, tmp_path: Path) -> None:
     bench.complete(b"abc", bytes_uploaded=3, sync_ms=2, async_ms=40)
     bench.answer(bench.trigger(), error="x")
     bench.settle()

@@ -1,4 +1,4 @@
-"""The coordinator at the end of a job: what is kept, what is deleted, what somebody still needs."""
+"""The coordinator at the end of a job: the files that it keeps or deletes, and the committables still in use."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ class TestTheEnd:
         bench.settle()
         self.finish(bench)
 
-    def test_a_checkpoint_that_no_subtask_knows_of_becomes_the_final_one(self, bench: Bench) -> None:
+    def test_a_checkpoint_that_no_subtask_has_received_becomes_the_final_one(self, bench: Bench) -> None:
         bench.now += bench.coordinator.settings.interval_ms or 0
         bench.coordinator.trigger_due(bench.now)
         assert bench.coordinator.is_in_progress
         self.finish(bench)
         assert bench.coordinator.next_trigger(bench.now + 1_000_000) is None
 
-    def test_a_savepoint_that_no_subtask_knows_of_is_not_the_end(self, bench: Bench, tmp_path: Path) -> None:
+    def test_a_savepoint_that_no_subtask_has_received_is_not_the_final_checkpoint(
+        self, bench: Bench, tmp_path: Path
+    ) -> None:
         bench.coordinator.trigger_savepoint(str(tmp_path / "s"))
         bench.coordinator.trigger_due(bench.now)
         assert bench.coordinator.final_checkpoint(bench.now) is None
@@ -71,7 +73,9 @@ class TestTheEnd:
             ("RETAIN_ON_CANCELLATION", "SUSPENDED", True),
         ],
     )
-    def test_retention(self, tmp_path: Path, retention: str, state: Any, kept: bool) -> None:
+    def test_retention_decides_which_checkpoints_remain(
+        self, tmp_path: Path, retention: str, state: Any, kept: bool
+    ) -> None:
         bench = bench_with(tmp_path, retention=retention)
         bench.complete(b"a")
         self.finish(bench)
@@ -85,16 +89,16 @@ class TestTheEnd:
         bench.complete(b"a", committables=["p1"])
         report = bench.coordinator.shutdown("FINISHED")
         assert report.kept
-        assert "1 commits" in report.reason
+        assert "1 sink commits" in report.reason
         assert bench.storage.checkpoint_ids() == [1]
 
-    def test_what_no_completed_checkpoint_promised_keeps_nothing(self, bench: Bench) -> None:
+    def test_a_committable_that_no_complete_checkpoint_promised_keeps_nothing(self, bench: Bench) -> None:
         bench.complete(b"a")
         bench.answer(bench.trigger(), committables=["p1"])
         assert not bench.coordinator.shutdown("CANCELED").kept
         assert bench.storage.checkpoint_ids() == []
 
-    def test_a_manifest_that_arrives_after_the_end_counts_for_nobody(self, bench: Bench) -> None:
+    def test_a_manifest_that_arrives_after_the_end_is_ignored(self, bench: Bench) -> None:
         bench.complete(b"a")
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"b"))
         bench.coordinator.tick(bench.now)
@@ -104,7 +108,7 @@ class TestTheEnd:
         assert again.snapshot is None
         assert again.base.first_checkpoint_id > 2
 
-    def test_a_job_that_ended_and_starts_again_is_empty_and_numbers_go_on(self, bench: Bench) -> None:
+    def test_a_job_that_ended_and_starts_again_is_empty_and_continues_the_numbering(self, bench: Bench) -> None:
         bench.complete(b"a")
         self.finish(bench)
         assert not bench.coordinator.shutdown("FINISHED").kept
@@ -112,7 +116,7 @@ class TestTheEnd:
         assert again.snapshot is None
         assert again.base.first_checkpoint_id > 2
 
-    def test_savepoints_outlive_everything(self, bench: Bench, tmp_path: Path) -> None:
+    def test_savepoints_are_kept_after_every_end(self, bench: Bench, tmp_path: Path) -> None:
         bench.coordinator.trigger_savepoint(str(tmp_path / "s"))
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"))
         url = only(bench.settle(), SavepointCompleted).url
@@ -120,8 +124,8 @@ class TestTheEnd:
         assert verify(url, checksums=True).is_complete
 
 
-class TestWhatIsStillNeededAtTheEnd:
-    """Which committables somebody may still ask for: what is not among them, sinks remove."""
+class TestFilesNeededAfterTheEnd:
+    """The committables that a later restore may need. Sinks remove all others."""
 
     def savepoint(self, bench: Bench, directory: Path, **fields: Any) -> None:
         bench.coordinator.trigger_savepoint(str(directory))
@@ -129,36 +133,36 @@ class TestWhatIsStillNeededAtTheEnd:
         only(bench.settle(), SavepointCompleted)
         bench.coordinator.on_committed(bench.recovery.base.first_checkpoint_id)
 
-    def test_nothing_when_all_is_deleted(self, bench: Bench) -> None:
+    def test_none_are_needed_when_all_checkpoints_are_deleted(self, bench: Bench) -> None:
         bench.coordinator.on_committed(bench.complete(committables=["p1"]).checkpoint_id)
         bench.answer(bench.trigger(), committables=["p2"])
         report = bench.coordinator.shutdown("CANCELED")
         assert report.needed == {}
         assert report.unconfirmed == {"count": ["p2"]}
 
-    def test_what_retained_checkpoints_name(self, tmp_path: Path) -> None:
+    def test_committables_of_retained_checkpoints_are_needed(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, retention="RETAIN_ON_CANCELLATION")
         bench.complete(committables=["p1"])
         report = bench.coordinator.shutdown("CANCELED")
         assert report.needed is not None
         assert set(report.needed["count"]) == {"p1"}
 
-    def test_what_the_newest_savepoint_names(self, bench: Bench, tmp_path: Path) -> None:
+    def test_committables_of_the_newest_savepoint_are_needed(self, bench: Bench, tmp_path: Path) -> None:
         self.savepoint(bench, tmp_path / "s", committables=["open"])
         report = bench.coordinator.shutdown("CANCELED")
         assert not report.kept
         assert report.needed is not None
         assert set(report.needed["count"]) == {"open"}
 
-    def test_what_was_there_when_this_jobmanager_took_over(self, bench: Bench) -> None:
-        """The one before may have taken savepoints that this one knows nothing of."""
+    def test_committables_found_at_the_takeover_are_needed(self, bench: Bench) -> None:
+        """The former JobManager may have taken savepoints that are unknown to this one."""
         bench.coordinator.on_committed(bench.complete(committables=["old"]).checkpoint_id)
         other = Bench(bench.storage, bench.faulty)
         report = other.coordinator.shutdown("CANCELED")
         assert report.needed is not None
         assert set(report.needed["count"]) == {"old"}
 
-    def test_is_unknown_while_a_checkpoint_is_in_doubt(self, tmp_path: Path) -> None:
+    def test_the_set_is_unknown_while_a_checkpoint_is_in_doubt(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, retention="RETAIN_ON_CANCELLATION", tolerable_failures=1)
         bench.complete()
         bench.faulty.inject("put", Fault.TIMEOUT_BEFORE, match="chk-2", times=10**9)
@@ -166,26 +170,26 @@ class TestWhatIsStillNeededAtTheEnd:
         only(bench.settle(), CheckpointAborted)
         assert bench.coordinator.shutdown("CANCELED").needed is None
 
-    def test_is_unknown_while_a_manifest_is_being_stored(self, tmp_path: Path) -> None:
+    def test_the_set_is_unknown_while_a_manifest_is_being_stored(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, retention="RETAIN_ON_CANCELLATION")
         bench.answer(bench.trigger())
         bench.coordinator.tick(bench.now)
         assert bench.coordinator.shutdown("FAILED").needed is None
 
     @pytest.mark.parametrize("state", ["SUSPENDED", "CANCELED"])
-    def test_is_the_successors_business(self, bench: Bench, state: Any) -> None:
+    def test_the_set_is_unknown_if_a_successor_decides_it(self, bench: Bench, state: Any) -> None:
         bench.complete()
         if state == "CANCELED":
             take_over(bench.storage).begin()
         assert bench.coordinator.shutdown(state).needed is None
 
-    def test_checkpoints_go_also_between_two_attempts(self, bench: Bench) -> None:
+    def test_checkpoints_are_deleted_also_between_two_attempts(self, bench: Bench) -> None:
         bench.coordinator.on_committed(bench.complete(b"a").checkpoint_id)
         bench.coordinator.end_attempt("failed", bench.now)
         assert not bench.coordinator.shutdown("CANCELED").kept
         assert bench.storage.checkpoint_ids() == []
 
-    def test_but_not_if_commits_were_promised(self, bench: Bench) -> None:
+    def test_checkpoints_with_promised_commits_are_kept_between_two_attempts(self, bench: Bench) -> None:
         bench.complete(b"a", committables=["p1"])
         bench.coordinator.end_attempt("failed", bench.now)
         report = bench.coordinator.shutdown("CANCELED")

@@ -1,4 +1,4 @@
-"""The coordinator when things go wrong: late, lost and failing answers, storage that is away, another leader."""
+"""The coordinator with failures: late, lost and failing acknowledgements, unavailable storage, another leader."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.checkpoint.coordinator.outcomes import MOST_DOUBTS
+from penstock.checkpoint.coordinator.outcomes import MAX_IN_DOUBT
 from penstock.checkpoint.events import CheckpointAborted, CheckpointCompleted, JobMustFail
 from penstock.checkpoint.recovery.takeover import take_over
 from penstock.checkpoint.store.faults import Fault
 from penstock.common.errors import Fenced
-from penstock.state.backend import FileRef
+from penstock.state.files import FileRef
 from tests.unit.checkpoint.bench import Bench, bench_with, only
 from tests.unit.checkpoint.support import ack, faulty_storage, handle, job
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TestFailure:
-    def test_a_decline_abandons_it_and_its_files_are_removed(self, tmp_path: Path) -> None:
+    def test_a_declined_checkpoint_is_abandoned_and_its_files_are_removed(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, job(2), tolerable_failures=1)
         request = bench.trigger()
         bench.coordinator.on_ack(ack(request, subtask=0, keyed=handle(bench.storage, (0, 63), b"a")), 0)
@@ -32,7 +32,7 @@ class TestFailure:
         assert bench.files() == []
         assert not bench.coordinator.is_in_progress
 
-    def test_failures_in_a_row_are_counted(self, tmp_path: Path) -> None:
+    def test_consecutive_failures_are_counted(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, tolerable_failures=2, timeout_ms=10)
         for expected in (False, False):
             bench.answer(bench.trigger(), error="x")
@@ -47,7 +47,7 @@ class TestFailure:
         assert error.code == "EPOCH_FAILED"
         assert "disk full" in str(error)
 
-    def test_values_that_cannot_be_encoded_are_told_as_that(self, tmp_path: Path) -> None:
+    def test_values_that_cannot_be_encoded_are_reported_as_such(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, tolerable_failures=1)
         for expected in (False, True):
             bench.answer(bench.trigger(), error="StateTypeError: an Opaque", error_code="STATE_TYPE")
@@ -55,7 +55,7 @@ class TestFailure:
             assert any(isinstance(event, JobMustFail) for event in events) is expected
         assert only(events, JobMustFail).error.code == "STATE_TYPE"
 
-    def test_an_abandoned_increment_does_not_take_the_base_with_it(self, bench: Bench) -> None:
+    def test_an_abandoned_incremental_checkpoint_keeps_its_base(self, bench: Bench) -> None:
         base = bench.complete(b"a").manifest.states["count"].keyed[0]["files"]
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"b", reuse=base), error="late")
         bench.settle()
@@ -66,13 +66,13 @@ class TestFailure:
         bench.faulty.inject("put", Fault.LATE, match="chk-1")
         bench.faulty.inject("put", Fault.TIMEOUT_BEFORE, match="chk-1", times=10**9)
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"), committables=["p1"])
-        assert "may not be stored" in only(bench.settle(), CheckpointAborted).reason
+        assert "it is unknown whether its manifest is stored" in only(bench.settle(), CheckpointAborted).reason
         assert len(bench.files()) == 1
         assert bench.coordinator.latest is None
         bench.faulty.land_late()
         assert take_over(bench.storage, candidate=None).snapshot is not None, "a crash now would go on from it"
 
-    def test_one_in_doubt_is_subsumed_by_the_next(self, tmp_path: Path) -> None:
+    def test_a_checkpoint_in_doubt_is_subsumed_by_the_next(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, tolerable_failures=9)
         bench.faulty.inject("put", Fault.TIMEOUT_AFTER, match="chk-1", times=1)
         bench.faulty.inject("put", Fault.TIMEOUT_BEFORE, match="chk-1", times=10**9)
@@ -84,7 +84,7 @@ class TestFailure:
         assert bench.storage.checkpoint_ids() == [2]
         assert len(bench.files()) == 1
 
-    def test_a_manifest_that_is_refused_is_not_in_doubt(self, tmp_path: Path) -> None:
+    def test_a_refused_manifest_is_not_in_doubt(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, tolerable_failures=9)
         bench.faulty.inject("put", Fault.DENIED, match="chk-")
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"))
@@ -97,21 +97,25 @@ class TestFailure:
         [("put", Fault.TIMEOUT_BEFORE, 0), ("list", Fault.DENIED, 1), ("list", Fault.TIMEOUT_BEFORE, 1)],
         ids=["the put is not answered", "the look behind it is refused", "the look behind it is not answered"],
     )
-    def test_manifests_in_doubt_are_bounded(self, tmp_path: Path, operation: str, fault: Fault, skip: int) -> None:
+    def test_the_number_of_manifests_in_doubt_is_bounded(
+        self, tmp_path: Path, operation: str, fault: Fault, skip: int
+    ) -> None:
         bench = bench_with(tmp_path, tolerable_failures=10**6)
-        for number in range(1, MOST_DOUBTS + 1):
+        for number in range(1, MAX_IN_DOUBT + 1):
             bench.faulty.heal()
             bench.faulty.inject(
                 operation, fault, match="chk-" if operation == "put" else "leader", skip=skip, times=10**9
             )
             bench.answer(bench.trigger(after=20_000), keyed=handle(bench.storage, (0, 127), b"a"))
             events = bench.settle()
-            assert any(isinstance(event, JobMustFail) for event in events) is (number == MOST_DOUBTS)
+            assert any(isinstance(event, JobMustFail) for event in events) is (number == MAX_IN_DOUBT)
         error = only(events, JobMustFail).error
         assert error.code == "EPOCH_FAILED"
-        assert f"of {MOST_DOUBTS} checkpoints nobody knows" in str(error)
+        assert f"of {MAX_IN_DOUBT} checkpoints are stored" in str(error)
 
-    def test_the_last_checkpoint_of_a_bounded_job_counts_and_waits_between_tries(self, tmp_path: Path) -> None:
+    def test_the_last_checkpoint_of_a_bounded_job_counts_failures_and_waits_between_retries(
+        self, tmp_path: Path
+    ) -> None:
         bench = bench_with(tmp_path, tolerable_failures=2)
         bench.faulty.inject("put", Fault.DENIED, match="chk-", times=10**9)
         pauses = []
@@ -127,7 +131,7 @@ class TestFailure:
         assert pauses == [100, 200, 400]
         assert "403 AccessDenied" in str(only(events, JobMustFail).error)
 
-    def test_the_pause_between_checkpoints_is_kept_for_the_last_one(self, tmp_path: Path) -> None:
+    def test_the_last_checkpoint_respects_the_minimum_pause(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, tolerable_failures=2, min_pause_ms=7_000)
         bench.faulty.inject("put", Fault.DENIED, match="chk-", times=10**9)
         request = bench.coordinator.final_checkpoint(bench.now)
@@ -136,7 +140,9 @@ class TestFailure:
         bench.settle()
         assert bench.coordinator.final_checkpoint_at() == bench.now + 7_000
 
-    def test_what_a_job_ends_with_is_refused_for_good_when_two_attempts_met_it(self, tmp_path: Path) -> None:
+    def test_a_final_checkpoint_fails_the_job_permanently_when_storage_refuses_it_in_two_attempts(
+        self, tmp_path: Path
+    ) -> None:
         bench = bench_with(tmp_path)
         codes = []
         for _ in range(2):
@@ -149,7 +155,7 @@ class TestFailure:
             bench.begin(candidate=bench.recovery.leadership.candidate)
         assert codes == ["EPOCH_FAILED", "FINAL_CHECKPOINT_REFUSED"]
 
-    def test_uploads_that_are_refused_at_the_end_count_as_well(self, tmp_path: Path) -> None:
+    def test_refused_uploads_of_the_final_checkpoint_count_as_well(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, description=job(1))
         for code in ("EPOCH_FAILED", "FINAL_CHECKPOINT_REFUSED"):
             request = bench.coordinator.final_checkpoint(bench.now)
@@ -159,8 +165,8 @@ class TestFailure:
             bench.coordinator.end_attempt("failed", bench.now)
             bench.begin(candidate=bench.recovery.leadership.candidate)
 
-    def test_periodic_ones_that_fail_again_and_again_are_taken_less_often(self, tmp_path: Path) -> None:
-        """Each leaves commits that the next manifest must name."""
+    def test_periodic_checkpoints_that_keep_failing_are_taken_less_often(self, tmp_path: Path) -> None:
+        """Each failed checkpoint leaves commits that the next manifest must name."""
         bench = bench_with(tmp_path, tolerable_failures=10**6, interval_ms=10)
         bench.faulty.inject("put", Fault.DENIED, match="chk-", times=10**9)
         taken = []
@@ -176,8 +182,8 @@ class TestFailure:
         told = bench.coordinator.history.overview()["trigger"]["state"]
         assert told == "WAITING_AFTER_FAILURE"
 
-    def test_what_was_asked_for_and_failed_is_not_asked_for_again_at_once(self, tmp_path: Path) -> None:
-        """Slots that came back ask for a checkpoint with each epoch."""
+    def test_a_requested_checkpoint_that_failed_is_not_retried_immediately(self, tmp_path: Path) -> None:
+        """Slots that return request a checkpoint in each epoch."""
         bench = bench_with(tmp_path, tolerable_failures=9, interval_ms=None)
         bench.faulty.inject("put", Fault.DENIED, match="chk-", times=10**9)
         taken = 0
@@ -203,7 +209,7 @@ class TestFailure:
         assert bench.coordinator.next_trigger(10**9) is None
         assert bench.coordinator.shutdown("CANCELED").kept
 
-    def test_a_taken_number_costs_nothing(self, bench: Bench) -> None:
+    def test_a_number_in_use_is_skipped(self, bench: Bench) -> None:
         from penstock.checkpoint.files.codec import encode_manifest
         from tests.unit.checkpoint.support import manifest
 
@@ -224,7 +230,7 @@ class TestFailure:
         assert done.requests == (id,)
         assert done.commits == {"count": ["p1"]}
 
-    def test_an_outcome_of_the_former_attempt_is_not_taken_for_this_ones(self, bench: Bench) -> None:
+    def test_an_outcome_of_the_former_attempt_is_ignored(self, bench: Bench) -> None:
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"))
         bench.coordinator.tick(bench.now)
         bench.coordinator.end_attempt("a worker was lost", bench.now)
@@ -234,7 +240,7 @@ class TestFailure:
         assert bench.recovery.snapshot is not None, "its put landed before the new attempt looked"
         assert bench.complete(b"b").checkpoint_id == 2
 
-    def test_requests_of_an_attempt_that_ends_are_answered(self, bench: Bench) -> None:
+    def test_requests_of_an_attempt_that_ends_receive_an_answer(self, bench: Bench) -> None:
         waiting = bench.coordinator.trigger_checkpoint()
         bench.coordinator.end_attempt("a worker was lost", bench.now)
         aborted = only(bench.settle(), CheckpointAborted)

@@ -1,4 +1,4 @@
-"""The coordinator and savepoints: made, copied, begun from."""
+"""The coordinator and savepoints: how they are taken, copied and restored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class TestSavepoints:
-    def test_a_savepoint_is_a_checkpoint_that_is_copied(self, bench: Bench, tmp_path: Path) -> None:
+    def test_a_savepoint_is_a_copied_checkpoint(self, bench: Bench, tmp_path: Path) -> None:
         id = bench.coordinator.trigger_savepoint(str(tmp_path / "savepoints"))
         status = bench.coordinator.savepoint_status(id)
         assert status is not None
@@ -39,7 +39,7 @@ class TestSavepoints:
         assert verify(done.url, checksums=True).is_complete
         assert bench.coordinator.latest is not None
 
-    def test_its_files_are_held_while_they_are_copied(self, tmp_path: Path) -> None:
+    def test_files_of_a_savepoint_are_kept_while_they_are_copied(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path)
         bench.coordinator.trigger_savepoint(str(tmp_path / "savepoints"))
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"))
@@ -58,8 +58,8 @@ class TestSavepoints:
         assert resolve(url).manifest.checkpoint_id == 1
         assert not bench.coordinator.is_copying
 
-    def test_no_directory_is_an_error_at_once(self, bench: Bench) -> None:
-        with pytest.raises(InvalidJob, match="no directory"):
+    def test_a_missing_directory_is_an_immediate_error(self, bench: Bench) -> None:
+        with pytest.raises(InvalidJob, match="no target directory"):
             bench.coordinator.trigger_savepoint()
 
     def test_the_configured_directory_is_used(self, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ class TestSavepoints:
         bench.answer(bench.trigger())
         assert f"{tmp_path}/default/savepoint-" in only(bench.settle(), SavepointCompleted).url
 
-    def test_several_wait_for_each_other(self, bench: Bench, tmp_path: Path) -> None:
+    def test_several_savepoints_wait_for_each_other(self, bench: Bench, tmp_path: Path) -> None:
         ids = [bench.coordinator.trigger_savepoint(str(tmp_path / "s")) for _ in range(2)]
         urls = []
         for id in ids:
@@ -78,7 +78,7 @@ class TestSavepoints:
             urls.append(done.url)
         assert len(set(urls)) == 2
 
-    def test_a_failed_one_is_not_counted_against_the_job(self, bench: Bench, tmp_path: Path) -> None:
+    def test_a_failed_savepoint_does_not_count_against_the_job(self, bench: Bench, tmp_path: Path) -> None:
         id = bench.coordinator.trigger_savepoint(str(tmp_path / "s"), is_final=True)
         request = bench.trigger()
         assert request.is_final
@@ -90,7 +90,7 @@ class TestSavepoints:
         assert "disk full" in failed.error.message
         bench.complete(b"goes on")
 
-    def test_a_copy_that_fails_leaves_the_checkpoint(self, bench: Bench, tmp_path: Path) -> None:
+    def test_a_failed_copy_keeps_the_checkpoint(self, bench: Bench, tmp_path: Path) -> None:
         bench.coordinator.trigger_savepoint(str(tmp_path / "s"))
         bench.faulty.inject("copy", Fault.DENIED, times=1)
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"))
@@ -100,7 +100,7 @@ class TestSavepoints:
         assert bench.storage.checkpoint_ids() == [1]
         bench.complete(b"b")
 
-    def test_a_failover_fails_it_wherever_it_stands(self, bench: Bench, tmp_path: Path) -> None:
+    def test_a_failover_fails_the_savepoint_at_every_stage(self, bench: Bench, tmp_path: Path) -> None:
         waiting, taken = (bench.coordinator.trigger_savepoint(str(tmp_path / "s")) for _ in range(2))
         bench.trigger()
         bench.coordinator.end_attempt("a worker was lost", bench.now)
@@ -111,7 +111,7 @@ class TestSavepoints:
             assert status is not None
             assert "a worker was lost" in (status.failure or "")
 
-    def test_a_failover_while_it_is_copied_fails_it(self, bench: Bench, tmp_path: Path) -> None:
+    def test_a_failover_during_the_copy_fails_the_savepoint(self, bench: Bench, tmp_path: Path) -> None:
         bench.coordinator.trigger_savepoint(str(tmp_path / "s"))
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), b"a"))
         bench.coordinator.tick(bench.now)
@@ -122,7 +122,7 @@ class TestSavepoints:
         assert list((tmp_path / "s").rglob("_metadata")) == []
         assert bench.coordinator.history.overview()["counts"]["in_progress"] == 0
 
-    def test_after_the_final_one_nothing_is_triggered(self, bench: Bench, tmp_path: Path) -> None:
+    def test_nothing_is_triggered_after_the_final_checkpoint(self, bench: Bench, tmp_path: Path) -> None:
         bench.coordinator.trigger_savepoint(str(tmp_path / "s"), is_final=True, drain=True)
         request = bench.trigger()
         assert (request.is_final, request.drain) == (True, True)
@@ -135,11 +135,11 @@ class TestSavepoints:
 
 
 class TestAJobManagerThatDiesInADrain:
-    """Its successor knows nothing of the savepoint but what is in storage."""
+    """A JobManager that dies while it drains the job. Its successor knows only the savepoints in storage."""
 
     @staticmethod
     def drained(bench: Bench, target: Path, works: int) -> None:
-        """It dies after so many things were carried out in the background since all subtasks have answered."""
+        """End the JobManager after all subtasks have acknowledged and `works` tasks have run in the background."""
         bench.settle()
         bench.coordinator.trigger_savepoint(str(target), is_final=True, drain=True)
         bench.answer(bench.trigger())
@@ -162,21 +162,24 @@ class TestAJobManagerThatDiesInADrain:
         assert not [path for path in (tmp_path / "s").rglob("*") if path.is_file()]
         assert bench.storage.list_names("drain") == []
 
-    def test_its_savepoint_stays_if_the_stop_was_decided(self, bench: Bench, tmp_path: Path) -> None:
+    def test_its_savepoint_is_kept_if_the_stop_was_decided(self, bench: Bench, tmp_path: Path) -> None:
         self.drained(bench, tmp_path / "s", works=2)
         assert self.taken_over(bench).recovery.is_drained
         (info,) = list_savepoints(str(tmp_path / "s"))
         assert info.is_usable
         assert bench.storage.list_names("drain") == []
 
-    def test_a_stop_that_ends_well_leaves_no_note(self, bench: Bench, tmp_path: Path) -> None:
+    def test_a_successful_stop_leaves_no_note(self, bench: Bench, tmp_path: Path) -> None:
         self.drained(bench, tmp_path / "s", works=0)
         bench.settle()
         assert bench.storage.list_names("drain") == []
 
 
-class TestFilesOfOthers:
-    """Files that splits and committables name are kept as state files are, for as long as somebody needs them."""
+class TestForeignFiles:
+    """Files that splits and committables name.
+
+    The coordinator keeps them as long as they are needed, as state files.
+    """
 
     @staticmethod
     def written(bench: Bench) -> dict[str, Any]:
@@ -225,7 +228,7 @@ class TestFilesOfOthers:
         bench.settle()
         assert bench.files() == []
 
-    def test_files_that_are_being_written_are_left_alone(self, tmp_path: Path) -> None:
+    def test_files_that_are_being_written_are_not_deleted(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path)
         bench.coordinator.expect_files("shared/batch-")
         registry = bench.coordinator._attempt.completed.registry  # type: ignore[union-attr]
@@ -233,7 +236,7 @@ class TestFilesOfOthers:
         assert not registry.is_needed("shared/other")
 
 
-def test_numbers_go_on_behind_a_savepoints(tmp_path: Path) -> None:
+def test_checkpoint_numbers_continue_after_the_number_of_a_savepoint(tmp_path: Path) -> None:
     first = bench_with(tmp_path / "first")
     for _ in range(3):
         completed = first.complete()

@@ -36,7 +36,7 @@ def run(history: CheckpointHistory, id: int, *, duration: int = 100, size: int =
         history.completed(id, 1000 * id + duration, f"s3://b/chk-{id}")
 
 
-def test_overview_has_flinks_fields_and_why_the_next_one_is_not_triggered() -> None:
+def test_overview_has_flinks_fields_and_the_reason_why_the_next_checkpoint_waits() -> None:
     history = CheckpointHistory()
     run(history, 1)
     overview = history.overview()
@@ -69,7 +69,7 @@ def test_overview_has_flinks_fields_and_why_the_next_one_is_not_triggered() -> N
     }
 
 
-def test_the_summary_covers_completed_ones() -> None:
+def test_the_summary_covers_completed_checkpoints() -> None:
     history = CheckpointHistory()
     for id, duration in enumerate((100, 200, 300, 400), start=1):
         run(history, id, duration=duration)
@@ -78,7 +78,7 @@ def test_the_summary_covers_completed_ones() -> None:
     assert (summary["min"], summary["max"], summary["avg"], summary["p50"]) == (100, 400, 250, 250.0)
 
 
-def test_the_history_is_bounded_but_the_latest_stay_known() -> None:
+def test_the_history_is_bounded_but_keeps_the_latest_of_each_kind() -> None:
     history = CheckpointHistory(size=3)
     run(history, 1, fail="x")
     for id in range(2, 20):
@@ -152,6 +152,6 @@ def test_an_end_counts_once() -> None:
     assert history.overview()["counts"] == {"restored": 0, "total": 1, "in_progress": 0, "completed": 1, "failed": 0}
 
 
-def test_quantiles() -> None:
+def test_quantiles_match_the_samples() -> None:
     values = summarize(range(1, 1001))
     assert (values["p50"], values["p90"], values["p99"], values["p999"]) == (500.5, 900.1, 990.01, 999.001)

@@ -1,4 +1,4 @@
-"""Small state files in one object: written together, read and checked one by one, counted as one."""
+"""Small state files in one object: written together, read and verified individually, counted as one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.checkpoint.files.codec import decode_manifest, encode_manifest, files_of, objects_of
+from penstock.checkpoint.files.manifest import FORMAT_VERSION
 from penstock.checkpoint.files.state_files import SMALL_FILE, MergedFileWriter
 from penstock.checkpoint.savepoint.savepoints import dispose, resolve, verify, write_savepoint
 from penstock.checkpoint.store.faults import Fault
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from penstock.checkpoint.files.storage import CheckpointStorage
     from penstock.checkpoint.store.faults import FaultyStore
-    from penstock.state.backend import FileRef
+    from penstock.state.files import FileRef
 
 LARGEST = 32 << 20
 
@@ -44,7 +45,7 @@ def merged(storage: CheckpointStorage, *contents: bytes, largest: int = LARGEST)
 
 
 class TestWriting:
-    def test_small_files_go_into_one_object_and_are_read_one_by_one(self, storage: CheckpointStorage) -> None:
+    def test_small_files_are_written_into_one_object_and_read_individually(self, storage: CheckpointStorage) -> None:
         contents = [b"a" * 10, b"bb" * 20, b"ccc"]
         refs = merged(storage, *contents)
         assert len({ref.path for ref in refs}) == 1
@@ -52,12 +53,12 @@ class TestWriting:
         assert len(storage.list_objects("shared")) == 1
         assert [storage.reader().read(ref) for ref in refs] == contents
 
-    def test_a_large_file_is_an_object_of_its_own(self, storage: CheckpointStorage) -> None:
+    def test_a_large_file_is_a_separate_object(self, storage: CheckpointStorage) -> None:
         small, large, other = merged(storage, b"a", b"x" * (SMALL_FILE + 1), b"b")
         assert (large.offset, small.path == other.path) == (None, True)
         assert len(storage.list_objects("shared")) == 2
 
-    def test_an_object_does_not_grow_beyond_its_bound(self, storage: CheckpointStorage) -> None:
+    def test_an_object_does_not_exceed_its_maximum_size(self, storage: CheckpointStorage) -> None:
         refs = merged(storage, *[b"x" * 400] * 5, largest=1_000)
         assert [info.size for info in storage.list_objects("shared")] in (
             [800, 800, 400],
@@ -66,7 +67,7 @@ class TestWriting:
         )
         assert [len(storage.reader().read(ref)) for ref in refs] == [400] * 5
 
-    def test_local_files_are_put_together_as_well(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_local_files_are_merged_as_well(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         (tmp_path / "one.sst").write_bytes(b"sst")
         (tmp_path / "big.sst").write_bytes(b"x" * (SMALL_FILE + 1))
         writer = MergedFileWriter(storage.writer(), LARGEST)
@@ -76,11 +77,11 @@ class TestWriting:
         storage.reader().download(refs[0], str(tmp_path / "down"))
         assert (tmp_path / "down").read_bytes() == b"sst"
 
-    def test_nothing_small_makes_no_object(self, storage: CheckpointStorage) -> None:
+    def test_no_small_files_create_no_object(self, storage: CheckpointStorage) -> None:
         merged(storage)
         assert storage.list_objects("shared") == []
 
-    def test_many_threads_write_at_once(self, storage: CheckpointStorage) -> None:
+    def test_many_threads_write_concurrently(self, storage: CheckpointStorage) -> None:
         writer = MergedFileWriter(storage.writer(), 5_000)
         contents = [bytes([number]) * (number + 1) for number in range(200)]
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -89,7 +90,7 @@ class TestWriting:
         assert [storage.reader().read(ref) for ref in refs] == contents
 
     @pytest.mark.parametrize("largest", [LARGEST, 100], ids=["at the end", "as one becomes full"])
-    def test_an_object_that_cannot_be_put_is_told(
+    def test_an_object_that_cannot_be_stored_is_an_error(
         self, storage: CheckpointStorage, faulty: FaultyStore, largest: int
     ) -> None:
         faulty.inject("put", Fault.DENIED, match="shared/")
@@ -106,21 +107,21 @@ class TestWriting:
 
 
 class TestDamage:
-    def test_each_file_is_verified_by_itself(self, storage: CheckpointStorage) -> None:
+    def test_each_file_is_verified_separately(self, storage: CheckpointStorage) -> None:
         first, second = merged(storage, b"aaaa", b"bbbb")
         storage.put(first.path, b"aaaabbbX")
         assert storage.reader().read(first) == b"aaaa"
         with pytest.raises(CorruptStateFile, match="is damaged at 4"):
             storage.reader().read(second)
 
-    def test_an_object_that_is_cut_off(self, storage: CheckpointStorage) -> None:
+    def test_a_truncated_object_is_an_error(self, storage: CheckpointStorage) -> None:
         first, second = merged(storage, b"aaaa", b"bbbb")
         storage.put(first.path, b"aaaab")
         assert storage.reader().read(first) == b"aaaa"
         with pytest.raises(CorruptStateFile, match="1 bytes"):
             storage.reader().read(second)
 
-    def test_an_object_that_is_gone(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_a_missing_object_is_an_error(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         (ref,) = merged(storage, b"aaaa")
         storage.delete(ref.path)
         with pytest.raises(SnapshotTorn):
@@ -129,9 +130,7 @@ class TestDamage:
             storage.reader().download(ref, str(tmp_path / "down"))
         assert not (tmp_path / "down").exists()
 
-    def test_an_answer_that_is_cut_off_is_asked_for_again(
-        self, storage: CheckpointStorage, faulty: FaultyStore
-    ) -> None:
+    def test_a_truncated_response_is_requested_again(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
         _, ref = merged(storage, b"aaaa", b"bbbb")
         faulty.inject("get", Fault.TRUNCATED, match="shared/", times=2)
         assert storage.reader().read(ref) == b"bbbb"
@@ -139,7 +138,7 @@ class TestDamage:
 
 class TestSnapshots:
     def stored(self, storage: CheckpointStorage, *contents: bytes) -> str:
-        """A checkpoint whose two handles share an object."""
+        """Store a checkpoint whose two handles share an object."""
         refs = merged(storage, *contents)
         keyed = [handle_of(*refs[:2], groups=(0, 63)), handle_of(*refs[2:], groups=(64, 127))]
         storage.put("chk-1/_metadata", encode_manifest(manifest(1, keyed=keyed)))
@@ -149,9 +148,9 @@ class TestSnapshots:
         found = resolve(self.stored(storage, b"a", b"bb", b"ccc"), stores=storage.stores).manifest
         assert [(file.size, file.offset) for file in files_of(found)] == [(1, 0), (2, 1), (3, 3)]
         assert len(objects_of(found)) == 1
-        assert found.format_version == 2
+        assert found.format_version == FORMAT_VERSION
 
-    def test_verify_finds_what_is_cut_off_or_damaged(self, storage: CheckpointStorage) -> None:
+    def test_verify_finds_truncated_and_damaged_files(self, storage: CheckpointStorage) -> None:
         url = self.stored(storage, b"a", b"bb", b"ccc")
         assert verify(url, stores=storage.stores, checksums=True).is_complete
         path = objects_of(resolve(url, stores=storage.stores).manifest)[0]
@@ -179,14 +178,14 @@ class TestSnapshots:
         assert files_of(old)[0].offset is None
 
     @pytest.mark.parametrize("offset", [-1, "x"])
-    def test_an_offset_that_makes_no_sense_is_a_torn_manifest(self, storage: CheckpointStorage, offset: Any) -> None:
+    def test_an_impossible_offset_is_a_torn_manifest(self, storage: CheckpointStorage, offset: Any) -> None:
         keyed = handle_of(*merged(storage, b"a"))
         keyed["files"][0]["offset"] = offset
         with pytest.raises(SnapshotTorn):
             decode_manifest(encode_manifest(manifest(1, keyed=[keyed])), "x")
 
 
-def test_an_object_stays_as_long_as_any_file_in_it_is_named(tmp_path: Path) -> None:
+def test_an_object_is_kept_while_any_of_its_files_is_named(tmp_path: Path) -> None:
     bench = bench_with(tmp_path)
     log, base = merged(bench.storage, b"log", b"base")
 

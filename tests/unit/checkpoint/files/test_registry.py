@@ -1,4 +1,4 @@
-"""References to shared files: example E10, and what must never be deleted."""
+"""Reference counts of shared files, and the files that must never be deleted."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ def counts(completed: CompletedCheckpoints) -> dict[str, int]:
     return {path.removeprefix("shared/"): count for path, count in completed.registry.counts().items()}
 
 
-def test_example_e10_counts_as_the_table_says() -> None:
-    """One keyed subtask, two retained checkpoints; sstables 1+2+3 are merged before CP3, 4+5+6 before CP4."""
+def test_counts_follow_an_incremental_job_through_four_checkpoints() -> None:
+    """Compare the counts after each checkpoint of one keyed subtask with two retained checkpoints.
+
+    The files 1, 2 and 3 are merged before checkpoint 3; the files 4, 5 and 6 before checkpoint 4.
+    """
     completed = CompletedCheckpoints([], retained=2)
 
     assert completed.add(checkpoint(1, "1", "2")) == []
@@ -48,20 +51,20 @@ def test_example_e10_counts_as_the_table_says() -> None:
     assert counts(completed) == {"123": 2, "456": 1, "4": 1, "5": 1}
 
 
-def test_counts_are_rebuilt_from_the_manifests_at_start() -> None:
+def test_counts_are_rebuilt_from_the_manifests_at_the_start() -> None:
     completed = CompletedCheckpoints([checkpoint(2, "1", "2", "3", "4"), checkpoint(3, "123", "4", "5")], retained=2)
     assert counts(completed) == {"1": 1, "2": 1, "3": 1, "4": 2, "123": 1, "5": 1}
     assert completed.add(checkpoint(4, "123", "456")) == [(2, ["shared/1", "shared/2", "shared/3"])]
 
 
-def test_fewer_are_retained_after_the_number_was_lowered() -> None:
+def test_fewer_checkpoints_are_retained_after_the_limit_was_lowered() -> None:
     found = [checkpoint(id, str(id)) for id in range(1, 5)]
     completed = CompletedCheckpoints(found, retained=1)
     assert [id for id, _ in completed.add(checkpoint(5, "5"))] == [1, 2, 3, 4]
     assert counts(completed) == {"5": 1}
 
 
-def test_one_in_doubt_keeps_its_files_until_a_later_one_is_complete() -> None:
+def test_a_checkpoint_in_doubt_keeps_its_files_until_a_later_one_is_complete() -> None:
     completed = CompletedCheckpoints([checkpoint(1, "a")], retained=2)
     completed.add_in_doubt(checkpoint(2, "a", "b"))
     assert completed.newest == checkpoint(1, "a")
@@ -70,13 +73,13 @@ def test_one_in_doubt_keeps_its_files_until_a_later_one_is_complete() -> None:
     assert counts(completed) == {"a": 2, "c": 1}
 
 
-def test_a_file_named_by_several_subtasks_is_one_file() -> None:
+def test_a_file_that_several_subtasks_name_is_one_file() -> None:
     completed = CompletedCheckpoints([], retained=1)
     completed.add(manifest(1, keyed=[*tables("1"), *tables("1", "2")]))
     assert counts(completed) == {"1": 1, "2": 1}
 
 
-def test_a_savepoint_in_copy_holds_files_its_checkpoint_has_lost() -> None:
+def test_a_savepoint_in_progress_keeps_files_that_its_checkpoint_has_lost() -> None:
     completed = CompletedCheckpoints([], retained=1)
     completed.add(checkpoint(1, "a"))
     completed.registry.register("savepoint-x", ["shared/a"])
@@ -94,7 +97,7 @@ def test_a_snapshot_that_builds_on_a_deleted_file_is_refused() -> None:
     assert registry.counts() == {}
 
 
-def test_registering_twice_counts_once_and_releasing_twice_is_harmless() -> None:
+def test_a_second_registration_counts_once_and_a_second_release_is_harmless() -> None:
     registry = SharedStateRegistry()
     registry.register("chk-1", ["shared/a"])
     registry.register("chk-1", ["shared/a", "shared/b"])
@@ -109,10 +112,10 @@ def test_registering_twice_counts_once_and_releasing_twice_is_harmless() -> None
     st.integers(1, 4),
     st.sets(st.integers(0, 11)),
 )
-def test_what_a_retained_checkpoint_names_is_never_given_up(
+def test_files_of_a_retained_checkpoint_are_never_released(
     increments: list[list[int]], retained: int, doubtful: set[int]
 ) -> None:
-    """Each checkpoint reuses some files of the newest complete one and adds a new one, as a backend would."""
+    """Reuse some files of the newest complete checkpoint and add a new file, as a state backend does."""
     completed = CompletedCheckpoints([], retained)
     deleted: set[str] = set()
     uploaded: set[str] = set()

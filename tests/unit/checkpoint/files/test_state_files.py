@@ -1,4 +1,4 @@
-"""State files are written once and verified when they are read; the storage object travels between processes."""
+"""State files are written once and verified when they are read. The storage object can be sent to other processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.checkpoint.files.checksum import checksum_of, file_checksum
 from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.checkpoint.store.faults import Fault
 from penstock.common.errors import CorruptStateFile, SnapshotTorn, StorageError
-from penstock.state.backend import FileRef
+from penstock.state.files import FileRef
 from tests.unit.checkpoint.support import faulty_storage
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def test_written_files_are_read_back(tmp_path: Path) -> None:
     assert storage.reader().read(ref) == b"state"
 
 
-def test_names_are_never_used_twice(tmp_path: Path) -> None:
+def test_names_are_never_reused(tmp_path: Path) -> None:
     storage, _ = faulty_storage(tmp_path)
     assert storage.writer().write(b"same").path != storage.writer().write(b"same").path
 
@@ -41,7 +41,7 @@ def test_local_files_are_uploaded_and_downloaded(tmp_path: Path) -> None:
     assert (tmp_path / "2.sst").read_bytes() == content
 
 
-def test_a_read_that_was_cut_off_once_is_repeated(tmp_path: Path) -> None:
+def test_a_truncated_read_is_repeated(tmp_path: Path) -> None:
     storage, faulty = faulty_storage(tmp_path / "store")
     ref = storage.writer().write(b"0123456789")
     faulty.inject("get", Fault.TRUNCATED)
@@ -51,7 +51,7 @@ def test_a_read_that_was_cut_off_once_is_repeated(tmp_path: Path) -> None:
     assert (tmp_path / "down").read_bytes() == b"0123456789"
 
 
-def test_a_damaged_file_is_named_with_both_checksums(tmp_path: Path) -> None:
+def test_the_error_of_a_damaged_file_names_both_checksums(tmp_path: Path) -> None:
     storage, faulty = faulty_storage(tmp_path / "store")
     ref = storage.writer().write(b"good")
     faulty.inner.put(storage.url_of(ref.path), b"evil")
@@ -64,9 +64,9 @@ def test_a_damaged_file_is_named_with_both_checksums(tmp_path: Path) -> None:
     assert not (tmp_path / "down").exists()
 
 
-def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+def test_the_error_of_a_missing_file_names_the_file(tmp_path: Path) -> None:
     storage, _ = faulty_storage(tmp_path)
-    with pytest.raises(SnapshotTorn, match="shared/none is gone"):
+    with pytest.raises(SnapshotTorn, match="shared/none does not exist"):
         storage.reader().read(FileRef("shared/none", 1, "crc32:00000000"))
 
 
@@ -84,7 +84,7 @@ def test_files_of_another_folder_are_read_through_the_same_storage(tmp_path: Pat
     assert two.reader(one.url).read(ref) == b"x"
 
 
-def test_storage_travels_to_another_process(tmp_path: Path) -> None:
+def test_storage_can_be_sent_to_another_process(tmp_path: Path) -> None:
     storage = CheckpointStorage(str(tmp_path), "job", {"fsync": False})
     ref = storage.writer().write(b"x")
     copy: CheckpointStorage = pickle.loads(pickle.dumps(storage))

@@ -1,4 +1,4 @@
-"""Leadership: numbered claims, and manifests of leaders that were superseded."""
+"""Leadership: numbered claims, and manifests of superseded leaders."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ def newest_id(storage: CheckpointStorage) -> int | None:
 
 
 class TestClaims:
-    def test_numbers_rise(self, storage: CheckpointStorage) -> None:
+    def test_numbers_increase(self, storage: CheckpointStorage) -> None:
         assert [Leadership.take(storage).epoch for _ in range(3)] == [1, 2, 3]
 
-    def test_the_former_leader_finds_out(self, storage: CheckpointStorage) -> None:
+    def test_the_former_leader_is_fenced(self, storage: CheckpointStorage) -> None:
         old = Leadership.take(storage)
         old.check()
         Leadership.take(storage)
         with pytest.raises(Fenced, match=r"leader 1 of .* was superseded by 2"):
             old.check()
 
-    def test_twelve_at_once_get_twelve_numbers_and_one_leads(self, storage: CheckpointStorage) -> None:
+    def test_twelve_concurrent_claims_get_twelve_numbers_and_one_leads(self, storage: CheckpointStorage) -> None:
         def take(_: int) -> Leadership | None:
             try:
                 return Leadership.take(storage)
@@ -71,10 +71,13 @@ class TestClaims:
                 pass
         assert leading == [max(list_leader_folder(storage).claims)]
 
-    def test_a_number_that_was_given_and_forgotten_cannot_be_won_again(
+    def test_a_number_whose_claim_was_deleted_cannot_lead_again(
         self, storage: CheckpointStorage, faulty: FaultyStore
     ) -> None:
-        """Create-if-absent forgets: the sleeper wins `leader/1` after it was cleaned up, and must see leader 3."""
+        """Create-if-absent cannot detect this case.
+
+        The delayed claimant creates `leader/1` after that claim was deleted, and must see leader 3.
+        """
         with delayed_put(faulty, "leader/1", lambda: Leadership.take(storage)) as outcome:
             for _ in range(3):
                 Leadership.take(storage)
@@ -83,18 +86,18 @@ class TestClaims:
         assert 1 in list_leader_folder(storage).claims, "it did win the forgotten number"
         assert isinstance(outcome[0], Fenced)
 
-    def test_a_lost_answer_is_not_a_lost_claim(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
+    def test_a_claim_whose_answer_was_lost_is_valid(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
         faulty.inject("put", Fault.TIMEOUT_AFTER, match="leader/")
         leadership = Leadership.take(storage)
         assert leadership.epoch == 1
         leadership.check()
 
-    def test_an_unreachable_store_gives_no_leadership(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
+    def test_an_unreachable_store_grants_no_leadership(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
         faulty.is_away = True
         with pytest.raises(StorageError, match="no answer"):
             Leadership.take(storage)
 
-    def test_renewing_takes_the_next_number_but_never_from_somebody_else(self, storage: CheckpointStorage) -> None:
+    def test_renewal_takes_the_next_number_but_never_from_another_leader(self, storage: CheckpointStorage) -> None:
         first = Leadership.take(storage)
         second = first.renew()
         assert second.epoch == 2
@@ -106,7 +109,7 @@ class TestClaims:
 
     @pytest.mark.parametrize("kept", [0, 1], ids=["first", "renewed"])
     @pytest.mark.parametrize("fault", [Fault.TIMEOUT_AFTER, Fault.TIMEOUT_BEFORE, Fault.LATE, Fault.DENIED])
-    def test_a_claim_without_an_answer_is_ones_own(
+    def test_a_claim_without_an_answer_belongs_to_its_candidate(
         self, storage: CheckpointStorage, faulty: FaultyStore, kept: int, fault: Fault
     ) -> None:
         candidate = Candidate(storage)
@@ -124,7 +127,7 @@ class TestClaims:
         leadership.begin(Base(leadership.epoch, 1))
         assert leadership.publish(manifest(1, epoch=leadership.epoch)) is PublishOutcome.COMPLETE
 
-    def test_a_claim_that_lands_as_it_is_tried_again_is_ones_own(
+    def test_a_claim_that_arrives_during_its_retry_belongs_to_its_candidate(
         self, storage: CheckpointStorage, faulty: FaultyStore
     ) -> None:
         candidate = Candidate(storage)
@@ -140,7 +143,7 @@ class TestClaims:
         assert outcome[0].epoch == 3
 
     @pytest.mark.parametrize("fault", [Fault.TIMEOUT_AFTER, Fault.DENIED])
-    def test_a_look_without_an_answer_behind_the_claim_is_tried_again(
+    def test_a_failed_listing_after_the_claim_is_retried(
         self, storage: CheckpointStorage, faulty: FaultyStore, fault: Fault
     ) -> None:
         candidate = Candidate(storage)
@@ -165,7 +168,7 @@ class TestClaims:
         with pytest.raises(Fenced, match=r"superseded by 3: another JobManager has taken over \(successor/"):
             candidate.claim()
 
-    def test_a_successor_at_the_number_whose_put_never_arrived_fences(
+    def test_a_successor_that_takes_a_number_whose_put_was_lost_fences_the_candidate(
         self, storage: CheckpointStorage, faulty: FaultyStore
     ) -> None:
         candidate = Candidate(storage)
@@ -178,7 +181,7 @@ class TestClaims:
         with pytest.raises(Fenced):
             candidate.claim()
 
-    def test_a_zombie_that_renews_at_the_same_moment_loses(
+    def test_a_zombie_that_renews_at_the_same_moment_is_fenced(
         self, storage: CheckpointStorage, faulty: FaultyStore
     ) -> None:
         zombie = Leadership.take(storage)
@@ -195,38 +198,43 @@ class TestBases:
         leadership.begin(base)
         assert read_bases(storage) == {1: base}
 
-    def test_who_was_superseded_before_its_base_must_not_act(self, storage: CheckpointStorage) -> None:
+    def test_a_leader_superseded_before_it_writes_its_base_is_fenced(self, storage: CheckpointStorage) -> None:
         old = take_over(storage)
         lead(storage)
         with pytest.raises(Fenced):
             old.begin()
 
-    def test_an_unreadable_base_is_named(self, storage: CheckpointStorage) -> None:
+    def test_the_error_names_an_unreadable_base(self, storage: CheckpointStorage) -> None:
         storage.put(base_path(1), b"{")
         with pytest.raises(SnapshotTorn, match=r"leader/1\.base is not a readable record"):
             read_bases(storage)
 
 
 class TestPublish:
-    def test_a_checkpoint_is_complete(self, storage: CheckpointStorage) -> None:
+    def test_a_published_checkpoint_is_complete(self, storage: CheckpointStorage) -> None:
         leader = lead(storage)
         assert leader.publish(manifest(1)) is PublishOutcome.COMPLETE
         assert newest_id(storage) == 1
 
-    def test_a_lost_answer_is_still_complete(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
+    def test_a_checkpoint_whose_answer_was_lost_is_complete(
+        self, storage: CheckpointStorage, faulty: FaultyStore
+    ) -> None:
         leader = lead(storage)
         faulty.inject("put", Fault.TIMEOUT_AFTER, match="chk-1")
         assert leader.publish(manifest(1)) is PublishOutcome.COMPLETE
 
-    def test_a_superseded_leader_does_not_even_put(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
+    def test_a_superseded_leader_stores_no_manifest(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
         old = lead(storage)
         lead(storage)
         with pytest.raises(Fenced):
             old.publish(manifest(1))
         assert storage.checkpoint_ids() == []
 
-    def test_zombie_between_check_and_put(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
-        """SIGSTOP between the look and the put; a successor goes on from 1; SIGCONT."""
+    def test_a_zombie_between_check_and_put_is_fenced(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
+        """Stop a leader between its check and its put.
+
+        The successor continues from checkpoint 1, then the leader resumes.
+        """
         zombie = lead(storage)
         zombie.publish(manifest(1))
         with delayed_put(faulty, "chk-2", lambda: zombie.publish(manifest(2))) as outcome:
@@ -240,7 +248,7 @@ class TestPublish:
         assert third.snapshot.manifest.checkpoint_id == 1
         assert third.void_ids == [2]
 
-    def test_zombies_put_that_lands_after_the_successors_is_refused(
+    def test_a_put_of_a_zombie_that_arrives_after_the_successors_is_refused(
         self, storage: CheckpointStorage, faulty: FaultyStore
     ) -> None:
         zombie = lead(storage)
@@ -253,14 +261,14 @@ class TestPublish:
         assert isinstance(outcome[0], Fenced)
         assert storage.read_manifest(2).leader_epoch == 2
 
-    def test_a_put_that_lands_before_the_successor_looks_is_its_base(
+    def test_a_put_that_arrives_before_the_successor_lists_becomes_its_base(
         self, storage: CheckpointStorage, faulty: FaultyStore
     ) -> None:
         zombie = lead(storage)
         zombie.publish(manifest(1))
         faulty.inject("list", Fault.DENIED, match="leader")
         with pytest.raises(StorageError):
-            zombie.publish(manifest(2))  # its first look fails: nothing was put
+            zombie.publish(manifest(2))  # its first check fails: it stored nothing
         assert storage.checkpoint_ids() == [1]
         faulty.inject("put", Fault.LATE, match="chk-2")
         faulty.inject("put", Fault.TIMEOUT_BEFORE, match="chk-2", times=10**9)
@@ -272,7 +280,7 @@ class TestPublish:
         assert successor.snapshot is not None
         assert successor.snapshot.manifest.checkpoint_id == 2
 
-    def test_a_latecomers_number_is_given_up_and_not_overwritten(self, storage: CheckpointStorage) -> None:
+    def test_the_number_of_a_late_manifest_is_skipped_and_not_overwritten(self, storage: CheckpointStorage) -> None:
         old = lead(storage)
         successor = lead(storage)
         storage.put("chk-1/_metadata", encode_manifest(manifest(1, epoch=old.epoch)))  # arrives only now
@@ -288,14 +296,14 @@ class TestPublish:
         assert "superseded" in problems[1]
 
     def test_two_writers_with_one_number_stop(self, storage: CheckpointStorage) -> None:
-        """A store without conditional puts gave both of them the claim."""
+        """A store without conditional puts granted the claim to both of them."""
         leader = lead(storage)
         storage.put(claim_path(1), msgspec.json.encode(ClaimRecord(1, "the other one", 0)))
         leader.publish(manifest(1))
         with pytest.raises(Fenced, match="another writer with the same number"):
             leader.publish(manifest(1, trigger_timestamp=99))
 
-    def test_who_holds_the_claim_is_not_fenced_by_a_manifest_of_its_own(self, storage: CheckpointStorage) -> None:
+    def test_a_leader_is_not_fenced_by_its_own_manifest(self, storage: CheckpointStorage) -> None:
         leader = lead(storage)
         leader.publish(manifest(1))
         assert leader.publish(manifest(1)) is PublishOutcome.COMPLETE
@@ -303,31 +311,33 @@ class TestPublish:
             leader.publish(manifest(1, trigger_timestamp=99))
 
     @pytest.mark.parametrize("what", ["leader/1.base", "chk-1"])
-    def test_an_answer_that_the_object_exists_which_does_not_fences_nobody(
+    def test_an_answer_that_a_missing_object_exists_does_not_fence(
         self, storage: CheckpointStorage, faulty: FaultyStore, what: str
     ) -> None:
         faulty.inject("put", Fault.EXISTS, match=what)
-        with pytest.raises(StorageError, match="the store says that it exists") as raised:
+        with pytest.raises(StorageError, match="the store reports that it exists") as raised:
             lead(storage).publish(manifest(1))
         assert not isinstance(raised.value, Fenced)
 
     @pytest.mark.parametrize("what", ["leader/1", "leader/1.base", "chk-1"])
-    def test_a_read_back_that_is_cut_off_is_not_taken_for_anothers_object(
+    def test_a_truncated_read_of_the_manifest_is_not_mistaken_for_another_object(
         self, storage: CheckpointStorage, faulty: FaultyStore, what: str
     ) -> None:
         faulty.inject("put", Fault.TIMEOUT_AFTER, match=what)
         faulty.inject("get", Fault.TRUNCATED, match=what, times=2)
         assert lead(storage).publish(manifest(1)) is PublishOutcome.COMPLETE
 
-    def test_a_second_look_without_an_answer_is_in_doubt(self, storage: CheckpointStorage, faulty: FaultyStore) -> None:
+    def test_a_failed_second_check_leaves_the_checkpoint_in_doubt(
+        self, storage: CheckpointStorage, faulty: FaultyStore
+    ) -> None:
         leader = lead(storage)
         real_put = faulty.inner.put
 
-        def put_then_away(url: str, content: bytes, *, if_absent: bool = False) -> None:
+        def put_then_fail(url: str, content: bytes, *, if_absent: bool = False) -> None:
             real_put(url, content, if_absent=if_absent)
             faulty.is_away = True
 
-        faulty.inner.put = put_then_away  # type: ignore[method-assign]
+        faulty.inner.put = put_then_fail  # type: ignore[method-assign]
         with pytest.raises(StorageError, match="no answer"):
             leader.publish(manifest(1))
         faulty.is_away = False

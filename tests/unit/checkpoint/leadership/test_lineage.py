@@ -1,4 +1,4 @@
-"""Which manifests count after leaders followed, raced and stalled."""
+"""The manifests that count after leaders followed each other, raced or stalled."""
 
 from __future__ import annotations
 
@@ -12,36 +12,39 @@ def ids(*pairs: tuple[int, int]) -> list[ManifestId]:
     return [ManifestId(epoch, number) for epoch, number in pairs]
 
 
-def test_without_bases_everything_counts() -> None:
+def test_all_manifests_count_without_bases() -> None:
     found = history(ids((1, 1), (1, 2)), {})
     assert found.manifests == ids((1, 2), (1, 1))
     assert found.newest == ManifestId(1, 2)
 
 
-def test_a_latecomer_of_a_superseded_leader_is_void() -> None:
+def test_a_late_manifest_of_a_superseded_leader_is_void() -> None:
     bases = {1: Base(1, 1), 2: Base(2, 7, ManifestId(1, 6))}
     found = history(ids((1, 5), (1, 6), (1, 7), (2, 8)), bases)
     assert found.manifests == ids((2, 8), (1, 6), (1, 5))
     assert found.void == ids((1, 7))
 
 
-def test_a_latecomer_is_void_also_while_its_successor_has_stored_nothing() -> None:
+def test_a_late_manifest_is_void_also_before_its_successor_stores_one() -> None:
     bases = {1: Base(1, 1), 2: Base(2, 7, ManifestId(1, 6))}
     assert history(ids((1, 6), (1, 9)), bases).newest == ManifestId(1, 6)
 
 
-def test_what_landed_before_the_successor_looked_counts() -> None:
+def test_a_manifest_stored_before_the_successor_listed_counts() -> None:
     bases = {1: Base(1, 1), 2: Base(2, 8, ManifestId(1, 7))}
     assert history(ids((1, 6), (1, 7)), bases).manifests == ids((1, 7), (1, 6))
 
 
-def test_of_two_successors_the_higher_one_decides() -> None:
-    """Leader 2 looked before 7 arrived, leader 3 after; leader 2 finds the claim of 3 and never acts."""
+def test_the_higher_of_two_successors_decides() -> None:
+    """Leader 2 lists before manifest 7 arrives, leader 3 after it.
+
+    Leader 2 finds the claim of leader 3 and never acts.
+    """
     bases = {1: Base(1, 1), 2: Base(2, 7, ManifestId(1, 6)), 3: Base(3, 8, ManifestId(1, 7))}
     assert history(ids((1, 6), (1, 7)), bases).newest == ManifestId(1, 7)
 
 
-def test_going_back_by_hand_voids_what_came_after() -> None:
+def test_a_manual_return_to_an_older_checkpoint_voids_the_later_ones() -> None:
     bases = {1: Base(1, 1), 2: Base(2, 9, ManifestId(1, 5))}
     found = history(ids((1, 5), (1, 7), (1, 8)), bases)
     assert found.newest == ManifestId(1, 5)
@@ -55,7 +58,7 @@ def test_a_start_from_a_savepoint_voids_all_former_checkpoints() -> None:
     assert history(ids((1, 7)), bases).newest is None
 
 
-def test_the_chain_goes_on_where_old_bases_were_removed() -> None:
+def test_the_chain_continues_where_old_bases_were_removed() -> None:
     bases = {7: Base(7, 20, ManifestId(6, 19))}
     assert history(ids((5, 10), (6, 18), (6, 19), (7, 21)), bases).manifests == ids((7, 21), (6, 19), (6, 18))
 
@@ -66,19 +69,19 @@ def test_the_same_number_of_two_leaders_is_two_manifests() -> None:
     assert history(ids((1, 1), (1, 2)), bases).void == ids((1, 2))
 
 
-def test_bases_are_kept_for_manifests_that_are_kept() -> None:
+def test_bases_are_kept_for_retained_manifests() -> None:
     bases = {epoch: Base(epoch, epoch * 10, ManifestId(epoch - 1, epoch * 10 - 1)) for epoch in range(2, 7)}
     assert needed_bases(ids((4, 40), (5, 55)), bases) == {4, 5, 6}
     assert needed_bases([], {}) == set()
 
 
-def test_numbers_go_on_when_every_manifest_is_gone() -> None:
+def test_numbers_continue_when_every_manifest_is_deleted() -> None:
     assert next_checkpoint_id([], {3: Base(3, 41)}) == 42
 
 
 @given(st.data())
-def test_a_job_with_one_leader_after_the_other_keeps_what_each_acted_on(data: st.DataObject) -> None:
-    """Leaders store some checkpoints, stall with one put under way, and that one lands at any later time."""
+def test_successive_leaders_keep_the_checkpoints_that_each_acted_on(data: st.DataObject) -> None:
+    """Leaders store some checkpoints and stall with one put in flight, which arrives at any later time."""
     bases: dict[int, Base] = {}
     stored: list[ManifestId] = []
     acted_on: list[ManifestId] = []

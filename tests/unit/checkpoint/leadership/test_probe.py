@@ -1,4 +1,4 @@
-"""The probe tells stores that keep the promise from those that do not."""
+"""The probe distinguishes stores with conditional writes from stores that ignore the condition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class IgnoresConditions(DictStore):
-    """As some S3 look-alikes do: the header is accepted and not looked at."""
+    """A store like some S3 clones: it accepts the header and ignores it."""
 
     def put(self, url: str, content: bytes, *, if_absent: bool = False) -> None:
         super().put(url, content)
@@ -32,7 +32,7 @@ class RefusesConditions(DictStore):
         super().put(url, content)
 
 
-class LooksFirst(DictStore):
+class ChecksBeforePut(DictStore):
     conditional_puts = False
 
 
@@ -40,7 +40,7 @@ def storage_on(store: DictStore) -> CheckpointStorage:
     return CheckpointStorage("dict://root", JOB_ID, policy=QUICK, stores=stores_with(store, "dict"))
 
 
-def test_a_good_store_passes_and_nothing_is_left() -> None:
+def test_a_good_store_passes_and_no_object_remains() -> None:
     store = DictStore()
     report = probe(storage_on(store), high_availability=True)
     assert report.conditional_writes
@@ -56,7 +56,7 @@ def test_a_directory_passes(tmp_path: Path) -> None:
     [
         (IgnoresConditions(), "accepted two conditional puts"),
         (RefusesConditions(), "501"),
-        (LooksFirst(), "looks whether an object exists"),
+        (ChecksBeforePut(), "checks whether an object exists"),
     ],
 )
 def test_a_store_without_conditional_writes_is_refused_in_ha_mode(store: DictStore, problem: str) -> None:
@@ -70,15 +70,17 @@ def test_a_store_without_conditional_writes_is_refused_in_ha_mode(store: DictSto
     assert store.objects == {}
 
 
-@pytest.mark.parametrize("store", [IgnoresConditions(), RefusesConditions(), LooksFirst()])
-def test_without_ha_it_is_a_warning(store: DictStore, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("store", [IgnoresConditions(), RefusesConditions(), ChecksBeforePut()])
+def test_a_store_without_conditional_writes_is_a_warning_without_ha(
+    store: DictStore, caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
         report = probe(storage_on(store), high_availability=False)
     assert not report.conditional_writes
     assert "only one JobManager" in caplog.text
 
 
-def test_a_store_that_cannot_be_used_is_another_error(tmp_path: Path) -> None:
+def test_an_unusable_store_is_a_different_error(tmp_path: Path) -> None:
     storage, faulty = faulty_storage(tmp_path)
     faulty.inject("put", Fault.DENIED, times=5)
     with pytest.raises(StorageError, match="403") as caught:
@@ -86,13 +88,13 @@ def test_a_store_that_cannot_be_used_is_another_error(tmp_path: Path) -> None:
     assert not isinstance(caught.value, ConditionalWritesUnsupported)
 
 
-def test_a_lost_answer_does_not_fool_the_probe(tmp_path: Path) -> None:
+def test_a_lost_answer_does_not_mislead_the_probe(tmp_path: Path) -> None:
     storage, faulty = faulty_storage(tmp_path)
     faulty.inject("put", Fault.TIMEOUT_AFTER, match="conditional", times=2)
     assert probe(storage, high_availability=True).conditional_writes
 
 
-def test_an_unreachable_store_names_the_url(tmp_path: Path) -> None:
+def test_the_error_of_an_unreachable_store_names_the_url(tmp_path: Path) -> None:
     storage, faulty = faulty_storage(tmp_path)
     faulty.is_away = True
     with pytest.raises(StorageError, match="no answer"):

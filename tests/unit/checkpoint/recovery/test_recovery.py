@@ -1,4 +1,4 @@
-"""Taking over a job: which snapshot it goes on from, and what is never done silently."""
+"""The takeover of a job: the snapshot from which it continues, and the decisions that are never silent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from penstock.checkpoint.files.codec import encode_manifest
 from penstock.checkpoint.leadership.fencing import read_bases
 from penstock.checkpoint.leadership.lineage import ManifestId
-from penstock.checkpoint.recovery.takeover import Recovery, foresee, take_over
+from penstock.checkpoint.recovery.takeover import Recovery, preview_recovery, take_over
 from penstock.checkpoint.savepoint.savepoints import dispose, newest_complete, write_savepoint
 from penstock.common.errors import Fenced, SnapshotNotFound, SnapshotTorn, StorageError
 from tests.unit.checkpoint.support import faulty_storage, handle, manifest
@@ -56,13 +56,13 @@ def test_the_newest_checkpoint_is_restored_with_its_commits(storage: CheckpointS
     assert not second.is_foreign
 
 
-def test_planning_changes_nothing_but_the_claim(storage: CheckpointStorage) -> None:
+def test_planning_changes_only_the_claim(storage: CheckpointStorage) -> None:
     store(start(storage), 1, b"a")
     take_over(storage)
     assert sorted(read_bases(storage)) == [1]
 
 
-def test_numbers_are_never_given_twice(storage: CheckpointStorage) -> None:
+def test_numbers_are_never_assigned_twice(storage: CheckpointStorage) -> None:
     for _ in range(3):
         start(storage)
     assert start(storage).base.first_checkpoint_id == 4
@@ -77,7 +77,7 @@ def test_a_failover_within_one_jobmanager_takes_the_next_epoch(storage: Checkpoi
     assert restored(second) == 1
 
 
-def test_a_zombies_failover_does_not_take_the_leadership_back(storage: CheckpointStorage) -> None:
+def test_the_failover_of_a_zombie_does_not_regain_the_leadership(storage: CheckpointStorage) -> None:
     zombie = start(storage)
     rightful = start(storage)
     with pytest.raises(Fenced):
@@ -100,8 +100,8 @@ class TestNamedPaths:
         assert recovery.is_foreign
         assert recovery.base.path == path
 
-    def test_it_counts_once(self, storage: CheckpointStorage, tmp_path: Path) -> None:
-        """A pod that restarts with the same arguments goes on from its own checkpoints."""
+    def test_a_savepoint_is_restored_only_once(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+        """A pod that restarts with the same arguments continues from its own checkpoints."""
         path = self.savepoint(storage, tmp_path / "savepoints")
         other, _ = faulty_storage(tmp_path / "elsewhere", "other-job")
         store(start(other, restore_path=path), 1, b"own")
@@ -111,7 +111,7 @@ class TestNamedPaths:
         dispose(path, stores=storage.stores)
         assert restored(start(other, restore_path=path)) == 1
 
-    def test_until_the_first_checkpoint_a_failover_restores_the_savepoint_again(
+    def test_a_failover_before_the_first_checkpoint_restores_the_savepoint_again(
         self, storage: CheckpointStorage, tmp_path: Path
     ) -> None:
         path = self.savepoint(storage, tmp_path / "savepoints")
@@ -121,7 +121,7 @@ class TestNamedPaths:
         assert again.snapshot is not None
         assert again.snapshot.url == path
 
-    def test_another_token_starts_from_it_again(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_another_token_restores_the_savepoint_again(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         path = self.savepoint(storage, tmp_path / "savepoints")
         other, _ = faulty_storage(tmp_path / "elsewhere", "other-job")
         store(start(other, restore_path=path, restore_token="1"), 1, b"own")
@@ -130,9 +130,10 @@ class TestNamedPaths:
         assert again.snapshot.is_savepoint
         assert again.void_ids == [1]
         assert again.retained == []
-        assert again.base.first_checkpoint_id == 3  # past the savepoint's number and the one the first start began with
+        # after the number of the savepoint and the first number of the first start
+        assert again.base.first_checkpoint_id == 3
 
-    def test_going_back_to_an_older_checkpoint_voids_the_newer(self, storage: CheckpointStorage) -> None:
+    def test_a_return_to_an_older_checkpoint_voids_the_newer_ones(self, storage: CheckpointStorage) -> None:
         first = start(storage)
         for id in (1, 2, 3):
             store(first, id, b"x")
@@ -143,7 +144,7 @@ class TestNamedPaths:
         assert back.void_ids == [3]
         assert restored(start(storage)) == 2
 
-    def test_another_jobs_checkpoint_is_foreign(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_a_checkpoint_of_another_job_is_foreign(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         store(start(storage), 1, b"a")
         other, _ = faulty_storage(tmp_path / "root", "other-job")
         recovery = start(other, restore_path=storage.url_of("chk-1"))
@@ -151,7 +152,7 @@ class TestNamedPaths:
         assert recovery.base.path == storage.url_of("chk-1")
         assert restored(start(other)) == 1
 
-    def test_a_wrong_path_fences_nobody(self, storage: CheckpointStorage) -> None:
+    def test_a_wrong_path_fences_no_leader(self, storage: CheckpointStorage) -> None:
         running = start(storage)
         with pytest.raises(SnapshotNotFound):
             take_over(storage, restore_path=storage.url_of("chk-9"))
@@ -159,15 +160,15 @@ class TestNamedPaths:
 
 
 class TestForesight:
-    """What a start would begin with, seen before anybody is fenced."""
+    """The preview of a start: the snapshot that it would restore, determined before any leader is fenced."""
 
-    def test_it_claims_nothing_and_sees_what_is_taken_over(self, storage: CheckpointStorage) -> None:
-        assert foresee(storage) is None
+    def test_a_preview_claims_nothing_and_sees_the_state_to_take_over(self, storage: CheckpointStorage) -> None:
+        assert preview_recovery(storage) is None
         first = start(storage)
         store(first, 1, b"a")
         store(first, 2, b"b")
         claims = storage.list_names("leader")
-        seen = foresee(storage)
+        seen = preview_recovery(storage)
         assert storage.list_names("leader") == claims
         first.leadership.check()
         assert seen == take_over(storage).snapshot
@@ -176,32 +177,32 @@ class TestForesight:
         first = start(storage)
         store(first, 1, b"a")
         url = write_savepoint(storage.read_manifest(1), storage.url, str(tmp_path / "s"), storage.stores)
-        seen = foresee(storage, restore_path=url)
+        seen = preview_recovery(storage, restore_path=url)
         assert seen is not None
         assert seen.is_savepoint
         second = start(storage, restore_path=url)
         store(second, 2, b"b")
-        again = foresee(storage, restore_path=url)
+        again = preview_recovery(storage, restore_path=url)
         assert again is not None
         assert again.manifest.checkpoint_id == 2
 
     def test_a_wrong_path_is_refused(self, storage: CheckpointStorage) -> None:
         with pytest.raises(SnapshotNotFound):
-            foresee(storage, restore_path=storage.url_of("chk-7"))
+            preview_recovery(storage, restore_path=storage.url_of("chk-7"))
         assert storage.list_names("leader") == []
 
-    def test_what_cannot_be_read_is_left_to_who_leads(self, storage: CheckpointStorage) -> None:
-        """The one who leads may be deleting it."""
+    def test_an_unreadable_checkpoint_is_left_to_the_leader(self, storage: CheckpointStorage) -> None:
+        """The current leader may be deleting the checkpoint."""
         first = start(storage)
         store(first, 1, b"a")
         storage.put("chk-2/_metadata", b"{")
-        assert foresee(storage) is None
+        assert preview_recovery(storage) is None
         with pytest.raises(SnapshotTorn):
             take_over(storage)
 
 
 class TestNothingIsPassedOverSilently:
-    def test_a_torn_newest_checkpoint_is_refused_and_others_are_offered(self, storage: CheckpointStorage) -> None:
+    def test_a_torn_newest_checkpoint_is_refused_and_others_are_suggested(self, storage: CheckpointStorage) -> None:
         first = start(storage)
         store(first, 1, b"a")
         store(first, 2, b"b")
@@ -213,7 +214,7 @@ class TestNothingIsPassedOverSilently:
         assert storage.url_of("chk-1") in caught.value.remedy
         assert storage.url_of("chk-2") not in caught.value.remedy
 
-    def test_the_way_out_works_and_lasts(self, storage: CheckpointStorage) -> None:
+    def test_the_suggested_remedy_works_permanently(self, storage: CheckpointStorage) -> None:
         first = start(storage)
         store(first, 1, b"a")
         storage.put("chk-2/_metadata", b"{not json")
@@ -226,16 +227,16 @@ class TestNothingIsPassedOverSilently:
         store(again, 4, b"c")
         assert restored(start(storage)) == 4
 
-    def test_a_base_that_is_gone_is_refused(self, storage: CheckpointStorage) -> None:
+    def test_a_missing_base_is_refused(self, storage: CheckpointStorage) -> None:
         first = start(storage)
         store(first, 1, b"a")
         store(first, 2, b"b")
         start(storage)
         storage.delete("chk-2/_metadata")
-        with pytest.raises(SnapshotTorn, match="was to go on from checkpoint 2, which is gone"):
+        with pytest.raises(SnapshotTorn, match="must continue from checkpoint 2, which no longer exists"):
             take_over(storage)
 
-    def test_an_unreadable_base_is_named(self, storage: CheckpointStorage) -> None:
+    def test_the_error_names_an_unreadable_base(self, storage: CheckpointStorage) -> None:
         first = start(storage)
         store(first, 1, b"a")
         store(first, 2, b"b")
@@ -244,7 +245,7 @@ class TestNothingIsPassedOverSilently:
         with pytest.raises(SnapshotTorn, match="chk-2/_metadata is not a readable manifest"):
             take_over(storage)
 
-    def test_reading_only_reports_what_it_passes_over(self, storage: CheckpointStorage) -> None:
+    def test_a_read_only_inspection_reports_the_checkpoints_that_it_skips(self, storage: CheckpointStorage) -> None:
         first = start(storage)
         store(first, 1, b"a")
         store(first, 2, b"b")
@@ -256,7 +257,7 @@ class TestNothingIsPassedOverSilently:
         assert sorted(info.checkpoint_id or 0 for info in found.skipped) == [2, 3]
         assert all(info.problem for info in found.skipped)
 
-    def test_storage_that_does_not_answer_is_no_torn_checkpoint(
+    def test_storage_that_does_not_answer_is_not_a_torn_checkpoint(
         self, storage: CheckpointStorage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         first = start(storage)
@@ -275,12 +276,12 @@ class TestNothingIsPassedOverSilently:
         assert newest_complete(storage.root_url, storage.job_id, stores=storage.stores).snapshot is not None
 
 
-def test_what_an_unknown_put_left_is_decided_by_the_next_base(storage: CheckpointStorage) -> None:
+def test_the_next_base_decides_a_put_with_unknown_outcome(storage: CheckpointStorage) -> None:
     first = start(storage)
     store(first, 1, b"a")
     second = take_over(storage, candidate=first.leadership.candidate)
     second.begin()
-    storage.put("chk-2/_metadata", encode_manifest(manifest(2, epoch=1)))  # the first attempt's put lands now
+    storage.put("chk-2/_metadata", encode_manifest(manifest(2, epoch=1)))  # the put of the first attempt arrives now
     third = take_over(storage, candidate=second.leadership.candidate)
     assert restored(third) == 1
     assert third.void_ids == [2]
@@ -296,7 +297,7 @@ def test_old_bases_become_obsolete(storage: CheckpointStorage) -> None:
     assert start(storage).obsolete_epochs == [1, 2, 3]
 
 
-def test_a_store_that_is_away_is_not_an_empty_job(pair: tuple[CheckpointStorage, FaultyStore]) -> None:
+def test_an_unavailable_store_is_not_an_empty_job(pair: tuple[CheckpointStorage, FaultyStore]) -> None:
     storage, faulty = pair
     store(start(storage), 1, b"a")
     faulty.is_away = True

@@ -1,4 +1,4 @@
-"""Which state goes where: by uid, by key group, at any parallelism."""
+"""The assignment of state at a restore: by uid and by key group, at any parallelism."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def snapshot(*operators: OperatorInfo, **fields: Any) -> Manifest:
 
 
 class TestMatching:
-    def test_by_uid_whatever_stands_before_and_behind(self) -> None:
+    def test_state_is_matched_by_uid_at_any_position_in_the_graph(self) -> None:
         plan = plan_restore(
             snapshot(operator("count")), [operator("new-before"), operator("count"), operator("new-behind")]
         )
@@ -48,7 +48,7 @@ class TestMatching:
         assert len(plan.of("count", 0).keyed) == 1
         assert plan.of("new-before", 0).is_empty
 
-    def test_state_without_an_operator_is_refused_with_both_sides_shown(self) -> None:
+    def test_state_without_an_operator_is_refused_and_both_sides_are_shown(self) -> None:
         stored = snapshot(operator("count"), operator("dedup"), job_name="airports")
         with pytest.raises(RestoreRefused) as caught:
             plan_restore(stored, [operator("count"), operator("dedupe"), operator("fresh")])
@@ -57,9 +57,9 @@ class TestMatching:
         assert "was it renamed to 'dedupe'?" in text
         assert "operators of this job with state in it: 'count'" in text
         assert "operators of this job without: 'dedupe', 'fresh'" in text
-        assert "allow_non_restored_state=['dedup']" in text
+        assert "allow_non_restored_state=['dedup'] (--allow-non-restored-state dedup)" in text
 
-    def test_allowed_by_name_it_is_dropped_and_listed(self) -> None:
+    def test_state_that_may_be_dropped_by_name_is_dropped_and_listed(self) -> None:
         stored = snapshot(operator("count"), operator("dedup"), operator("alert"))
         with pytest.raises(RestoreRefused) as caught:
             plan_restore(stored, [operator("count")], ["dedup"])
@@ -72,12 +72,12 @@ class TestMatching:
             "dedup",
         ]
 
-    def test_allowing_is_no_licence_to_drop_what_matches(self) -> None:
+    def test_permission_to_drop_state_does_not_drop_matching_state(self) -> None:
         plan = plan_restore(snapshot(operator("count")), [operator("count")], True)
         assert plan.dropped == []
         assert plan.of("count", 0).keyed
 
-    def test_an_operator_without_state_may_go(self) -> None:
+    def test_an_operator_without_state_may_be_removed(self) -> None:
         stored = snapshot(
             operator("count"),
             states={"count": OperatorState(keyed=keyed_state(1)), "map": OperatorState(operator=[{}])},
@@ -99,13 +99,13 @@ class TestMatching:
         stored = snapshot(states={"gone": OperatorState(operator=[{"buffer": {"mode": "split", "items": []}}])})
         assert plan_restore(stored, []).dropped == []
 
-    def test_a_snapshot_of_another_job_is_called_so(self) -> None:
+    def test_a_snapshot_of_another_job_is_named_as_such(self) -> None:
         with pytest.raises(RestoreRefused, match=r"nothing matches: the snapshot belongs to job .* \('airports'\)"):
             plan_restore(snapshot(operator("count")), [operator("other")])
 
 
 class TestSourcesAndSinks:
-    def test_positions_and_commits_go_to_their_uid(self) -> None:
+    def test_positions_and_commits_are_assigned_by_uid(self) -> None:
         stored = snapshot(
             sources={"readings": SourceState([SplitPosition("a", {}, 5)], {"seen": ["a"]})}, commits={"sink": ["p"]}
         )
@@ -116,24 +116,24 @@ class TestSourcesAndSinks:
 
 
 class TestParallelism:
-    def test_another_max_parallelism_is_refused(self) -> None:
+    def test_a_different_max_parallelism_is_refused(self) -> None:
         with pytest.raises(
             RestoreRefused,
             match=r"(?s)max parallelism 256, but its state .* was written with 128.*set_max_parallelism\(128\)",
         ):
             plan_restore(snapshot(operator("count")), [operator("count", max_parallelism=256)])
 
-    def test_an_operator_without_keyed_state_may_change_it(self) -> None:
+    def test_an_operator_without_keyed_state_may_change_its_max_parallelism(self) -> None:
         stored = snapshot(operator("map"), states={"map": OperatorState(operator=[{"x": [1]}])})
         plan = plan_restore(stored, [operator("map", max_parallelism=256)])
         assert plan.of("map", 0).operator == [{"x": [1]}]
 
-    def test_parallelism_above_it_is_refused(self) -> None:
+    def test_a_parallelism_above_the_maximum_is_refused(self) -> None:
         stored = snapshot(operator("count", 2, 4))
         with pytest.raises(RestoreRefused, match="parallelism 5, above its max parallelism 4"):
             plan_restore(stored, [operator("count", 5, 4)])
 
-    def test_handles_go_where_their_key_groups_are(self) -> None:
+    def test_handles_are_assigned_by_key_group(self) -> None:
         plan = plan_restore(snapshot(operator("count", 2)), [operator("count", 4)])
         assert [[handle["files"][0]["path"] for handle in plan.of("count", i).keyed] for i in range(4)] == [
             ["shared/0"],
@@ -144,7 +144,7 @@ class TestParallelism:
         plan = plan_restore(snapshot(operator("count", 4)), [operator("count", 3)])
         assert [len(plan.of("count", i).keyed) for i in range(3)] == [2, 2, 2]
 
-    def test_operator_state_of_all_goes_to_all(self) -> None:
+    def test_operator_state_of_all_subtasks_is_given_to_all(self) -> None:
         stored = snapshot(operator("map", 2), states={"map": OperatorState(operator=[{"x": [0]}, {"x": [1]}])})
         plan = plan_restore(stored, [operator("map", 3)])
         assert [plan.of("map", i).operator for i in range(3)] == [[{"x": [0]}, {"x": [1]}]] * 3
@@ -153,14 +153,17 @@ class TestParallelism:
     def test_a_gap_or_overlap_of_key_groups_is_found(self, ranges: list[list[int]]) -> None:
         keyed = [{"key_groups": groups, "files": [{"path": "shared/x", "size": 1}], "states": {}} for groups in ranges]
         stored = snapshot(operator("count"), states={"count": OperatorState(keyed=keyed)})
-        with pytest.raises(SnapshotTorn, match="a gap or an overlap"):
+        with pytest.raises(SnapshotTorn, match="is missing, or has two states"):
             plan_restore(stored, [operator("count")])
 
 
 def restore_and_snapshot(
     stored: Manifest, state: dict[str, dict[int, str]], parallelism: int
 ) -> tuple[Manifest, dict[str, dict[int, str]]]:
-    """What backends do: read from the handles what they own, write one file with it. `state`: path -> group -> value."""
+    """Read the owned key groups from the handles and write one file with them, as state backends do.
+
+    `state` maps a path to a key group to a value.
+    """
     info = stored.operators[0]
     plan: RestorePlan = plan_restore(stored, [operator("count", parallelism, info.max_parallelism)])
     written: dict[str, dict[int, str]] = {}
@@ -182,7 +185,7 @@ def restore_and_snapshot(
 
 
 @given(st.integers(1, 300), st.lists(st.integers(1, 40), min_size=1, max_size=4))
-def test_rescaling_to_and_fro_loses_nothing(max_parallelism: int, path: list[int]) -> None:
+def test_repeated_rescaling_loses_no_state(max_parallelism: int, path: list[int]) -> None:
     path = [min(parallelism, max_parallelism) for parallelism in path]
     everything = {group: f"value-{group}" for group in range(max_parallelism)}
     first = snapshot(operator("count", 1, max_parallelism))
@@ -197,7 +200,7 @@ def test_rescaling_to_and_fro_loses_nothing(max_parallelism: int, path: list[int
 
 
 @given(st.integers(1, 200), st.data())
-def test_a_subtask_gets_only_handles_it_needs(max_parallelism: int, data: st.DataObject) -> None:
+def test_a_subtask_receives_only_the_handles_that_it_needs(max_parallelism: int, data: st.DataObject) -> None:
     old = data.draw(st.integers(1, max_parallelism))
     new = data.draw(st.integers(1, max_parallelism))
     plan = plan_restore(snapshot(operator("count", old, max_parallelism)), [operator("count", new, max_parallelism)])

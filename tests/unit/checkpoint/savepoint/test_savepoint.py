@@ -35,7 +35,7 @@ from penstock.common.errors import (
     StateFormatUnsupported,
     StorageError,
 )
-from penstock.state.backend import FileRef
+from penstock.state.files import FileRef
 from tests.unit.checkpoint.support import JOB_ID, handle, manifest
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def make_savepoint(storage: CheckpointStorage, target: Path) -> str:
 
 
 class TestWrite:
-    def test_it_holds_everything_and_its_name_says_whose_it_is(
+    def test_a_savepoint_is_complete_and_its_name_contains_the_job(
         self, storage: CheckpointStorage, tmp_path: Path
     ) -> None:
         url = make_savepoint(storage, tmp_path / "savepoints")
@@ -69,7 +69,7 @@ class TestWrite:
         reader = storage.reader(snapshot.base_url)
         assert sorted(reader.read(FileRef(f["path"], f["size"], f["checksum"])) for f in files) == [b"one", b"two"]
 
-    def test_it_can_be_moved_and_outlives_the_job(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_a_savepoint_can_be_moved_and_outlives_the_job(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         url = make_savepoint(storage, tmp_path / "savepoints")
         shutil.move(url.removeprefix("file://"), tmp_path / "moved")
         shutil.rmtree(tmp_path / "root")
@@ -82,23 +82,21 @@ class TestWrite:
         assert "savepoint-" in writes[-1]
         assert writes[-1].endswith("/_metadata")
 
-    def test_a_copy_that_fails_leaves_nothing(
-        self, pair: tuple[CheckpointStorage, FaultyStore], tmp_path: Path
-    ) -> None:
+    def test_a_failed_copy_leaves_no_files(self, pair: tuple[CheckpointStorage, FaultyStore], tmp_path: Path) -> None:
         storage, faulty = pair
         faulty.inject("copy", Fault.DENIED)
         with pytest.raises(StorageError, match="403"):
             make_savepoint(storage, tmp_path / "savepoints")
         assert [path for path in (tmp_path / "savepoints").rglob("*") if path.is_file()] == []
 
-    def test_a_file_that_is_gone_is_named(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_the_error_names_a_missing_file(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         stored = store_checkpoint(storage)
         path = stored.states["count"].keyed[0]["files"][1]["path"]
         storage.delete(path)
         with pytest.raises(SnapshotTorn, match=path):
             write_savepoint(stored, storage.url, str(tmp_path / "s"), storage.stores)
 
-    def test_a_cancelled_one_is_no_savepoint(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_a_cancelled_savepoint_does_not_exist(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         stored = store_checkpoint(storage)
         answers = iter([False, False, True])
         with pytest.raises(SavepointCancelled):
@@ -107,7 +105,7 @@ class TestWrite:
             )
         assert list((tmp_path / "s").rglob("_metadata")) == []
 
-    def test_an_unknown_outcome_of_the_manifest_keeps_the_files(
+    def test_files_are_kept_if_the_outcome_of_the_manifest_put_is_unknown(
         self, pair: tuple[CheckpointStorage, FaultyStore], tmp_path: Path
     ) -> None:
         storage, faulty = pair
@@ -120,32 +118,32 @@ class TestWrite:
         (info,) = list_savepoints(str(tmp_path / "s"))
         assert info.is_usable
 
-    def test_to_another_kind_of_store(self, storage: CheckpointStorage) -> None:
+    def test_a_savepoint_is_written_to_another_kind_of_store(self, storage: CheckpointStorage) -> None:
         url = write_savepoint(store_checkpoint(storage), storage.url, "memory://savepoints", storage.stores)
         assert verify(url, stores=storage.stores, checksums=True).is_complete
 
 
 class TestResolve:
     @pytest.mark.parametrize("suffix", ["", "/", "/_metadata", "//", "/_metadata/"])
-    def test_what_people_paste(self, storage: CheckpointStorage, tmp_path: Path, suffix: str) -> None:
+    def test_pasted_paths_are_accepted(self, storage: CheckpointStorage, tmp_path: Path, suffix: str) -> None:
         url = make_savepoint(storage, tmp_path / "savepoints")
         assert resolve(url + suffix).url == url
         assert resolve(url.removeprefix("file://") + suffix).url == url
 
-    def test_a_checkpoint_folder(self, storage: CheckpointStorage) -> None:
+    def test_a_checkpoint_folder_is_resolved(self, storage: CheckpointStorage) -> None:
         store_checkpoint(storage, 1)
         snapshot = resolve(storage.url_of("chk-1"))
         assert not snapshot.is_savepoint
         assert snapshot.base_url == storage.url
 
-    def test_a_folder_of_savepoints_says_which_there_are(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_the_error_for_a_folder_of_savepoints_lists_them(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         url = make_savepoint(storage, tmp_path / "savepoints")
         with pytest.raises(SnapshotNotFound) as caught:
             resolve(str(tmp_path / "savepoints"))
         assert base_name(url) in caught.value.message
         assert url in caught.value.remedy
 
-    def test_a_job_folder_offers_its_newest_checkpoint(self, storage: CheckpointStorage) -> None:
+    def test_the_error_for_a_job_folder_suggests_its_newest_checkpoint(self, storage: CheckpointStorage) -> None:
         for id in (1, 9, 10):
             store_checkpoint(storage, id)
         with pytest.raises(SnapshotNotFound) as caught:
@@ -153,21 +151,21 @@ class TestResolve:
         assert "chk-1, chk-9, chk-10" in caught.value.message
         assert storage.url_of("chk-10") in caught.value.remedy
 
-    def test_a_path_one_off_says_what_is_beside_it(self, storage: CheckpointStorage) -> None:
+    def test_the_error_for_a_slightly_wrong_path_names_its_siblings(self, storage: CheckpointStorage) -> None:
         store_checkpoint(storage, 1)
-        with pytest.raises(SnapshotNotFound, match="there is nothing at that path; beside it: chk-1"):
+        with pytest.raises(SnapshotNotFound, match="the path does not exist; beside it: chk-1"):
             resolve(storage.url_of("chk-2"))
 
-    def test_nothing_at_all(self, tmp_path: Path) -> None:
-        with pytest.raises(SnapshotNotFound, match="there is nothing at that path"):
+    def test_a_path_without_objects_is_an_error(self, tmp_path: Path) -> None:
+        with pytest.raises(SnapshotNotFound, match="the path does not exist"):
             resolve(str(tmp_path / "none"))
 
-    def test_an_unfinished_savepoint(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_an_unfinished_savepoint_is_an_error(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         url = make_savepoint(storage, tmp_path / "savepoints")
         (Path(url.removeprefix("file://")) / "_metadata").unlink()
         with pytest.raises(SnapshotNotFound, match="but no _metadata") as caught:
             resolve(url)
-        assert "never finished" in caught.value.remedy
+        assert "the savepoint is not complete" in caught.value.remedy
 
     def test_missing_files_are_listed(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         url = make_savepoint(storage, tmp_path / "savepoints")
@@ -177,47 +175,49 @@ class TestResolve:
         with pytest.raises(SnapshotTorn) as caught:
             resolve(url)
         assert f"missing: shared/{files[0].name}" in caught.value.message
-        assert f"another size than written: shared/{files[1].name}" in caught.value.message
+        assert f"size differs from the manifest: shared/{files[1].name}" in caught.value.message
 
-    def test_many_missing_files_do_not_flood_the_message(self, storage: CheckpointStorage) -> None:
+    def test_the_message_limits_the_number_of_missing_files(self, storage: CheckpointStorage) -> None:
         store_checkpoint(storage, 1, *(b"%d" % i for i in range(50)))
         for name in storage.list_names("shared"):
             storage.delete(f"shared/{name}")
         with pytest.raises(SnapshotTorn, match=r"50 of its 50 files .* and 40 more"):
             resolve(storage.url_of("chk-1"))
 
-    def test_a_manifest_that_is_cut_off(self, storage: CheckpointStorage) -> None:
+    def test_a_truncated_manifest_is_an_error(self, storage: CheckpointStorage) -> None:
         content = encode_manifest(store_checkpoint(storage))
         storage.put("chk-1/_metadata", content[: len(content) // 2])
         with pytest.raises(SnapshotTorn, match="is not a readable manifest"):
             resolve(storage.url_of("chk-1"))
 
-    def test_a_read_that_was_cut_off_once(self, pair: tuple[CheckpointStorage, FaultyStore]) -> None:
+    def test_a_truncated_read_is_repeated(self, pair: tuple[CheckpointStorage, FaultyStore]) -> None:
         storage, faulty = pair
         store_checkpoint(storage)
         faulty.inject("get", Fault.TRUNCATED, match="_metadata")
         assert resolve(storage.url_of("chk-1"), stores=storage.stores).manifest.checkpoint_id == 1
 
-    def test_a_newer_format_is_not_called_damaged(self, storage: CheckpointStorage) -> None:
+    def test_a_newer_format_is_not_reported_as_damaged(self, storage: CheckpointStorage) -> None:
         store_checkpoint(storage)
         newer = {"format_version": FORMAT_VERSION + 1, "something": "new"}
         storage.put("chk-1/_metadata", msgspec.json.encode(newer))
         with pytest.raises(StateFormatUnsupported, match=f"has format version {FORMAT_VERSION + 1}"):
             resolve(storage.url_of("chk-1"))
 
-    def test_another_jobs(self, storage: CheckpointStorage) -> None:
+    def test_a_savepoint_of_another_job_is_an_error(self, storage: CheckpointStorage) -> None:
         store_checkpoint(storage)
         with pytest.raises(RestoreRefused, match=f"belongs to job {JOB_ID} \\('airports'\\), not to other"):
             resolve(storage.url_of("chk-1"), job_id="other")
 
     @pytest.mark.parametrize("path", ["../../secret", "/etc/passwd", "s3://bucket/x"])
-    def test_a_manifest_that_reaches_outside_of_its_folder(self, storage: CheckpointStorage, path: str) -> None:
+    def test_a_manifest_that_reaches_outside_of_its_folder_is_an_error(
+        self, storage: CheckpointStorage, path: str
+    ) -> None:
         evil = handle(None, (0, 127), reuse=[{"path": path, "size": 1, "checksum": ""}])
         storage.put("chk-1/_metadata", encode_manifest(manifest(1, keyed=[evil])))
-        with pytest.raises(SnapshotTorn, match="outside of its own folder"):
+        with pytest.raises(SnapshotTorn, match="outside of the snapshot"):
             resolve(storage.url_of("chk-1"))
 
-    def test_a_manifest_of_nonsense(self, storage: CheckpointStorage) -> None:
+    def test_a_manifest_with_invalid_content_is_an_error(self, storage: CheckpointStorage) -> None:
         evil = {"files": [{"size": "many"}], "key_groups": [0, 1]}
         storage.put(
             "chk-1/_metadata",
@@ -230,7 +230,7 @@ class TestResolve:
 
 
 class TestVerify:
-    def test_checksums_find_what_sizes_do_not(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_checksums_find_damage_that_sizes_do_not(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         url = make_savepoint(storage, tmp_path / "savepoints")
         path = sorted((Path(url.removeprefix("file://")) / "shared").iterdir())[0]
         path.unlink()
@@ -238,23 +238,25 @@ class TestVerify:
         assert verify(url).is_complete
         report = verify(url, checksums=True)
         assert report.damaged == [f"shared/{path.name}"]
-        assert report.problems() == [f"another content than written: shared/{path.name}"]
+        assert report.problems() == [f"content differs from the manifest: shared/{path.name}"]
         assert (report.files, report.bytes, report.checksums_verified) == (2, 6, True)
 
-    def test_a_snapshot_without_files(self, storage: CheckpointStorage) -> None:
+    def test_a_snapshot_without_files_is_valid(self, storage: CheckpointStorage) -> None:
         storage.put("chk-1/_metadata", encode_manifest(manifest(1)))
         assert verify(storage.url_of("chk-1"), checksums=True).is_complete
 
 
 class TestDispose:
-    def test_everything_is_removed(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_disposal_removes_every_object(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         url = make_savepoint(storage, tmp_path / "savepoints")
         report = dispose(url)
         assert (report.deleted_files, report.left) == (2, [])
         assert not Path(url.removeprefix("file://")).exists()
         assert storage.checkpoint_ids() == [1]
 
-    def test_an_interrupted_one_is_repeated(self, pair: tuple[CheckpointStorage, FaultyStore], tmp_path: Path) -> None:
+    def test_an_interrupted_disposal_can_be_repeated(
+        self, pair: tuple[CheckpointStorage, FaultyStore], tmp_path: Path
+    ) -> None:
         storage, faulty = pair
         url = make_savepoint(storage, tmp_path / "savepoints")
         faulty.inject("delete", Fault.DENIED, match="_metadata")
@@ -262,27 +264,27 @@ class TestDispose:
             dispose(url, stores=storage.stores)
         assert dispose(url, stores=storage.stores).left == []
 
-    def test_a_checkpoint_is_refused(self, storage: CheckpointStorage) -> None:
+    def test_disposal_of_a_checkpoint_is_refused(self, storage: CheckpointStorage) -> None:
         store_checkpoint(storage)
         with pytest.raises(StorageError, match="is a checkpoint of job"):
             dispose(storage.url_of("chk-1"))
         assert storage.checkpoint_ids() == [1]
 
-    def test_anything_else_is_refused(self, tmp_path: Path) -> None:
+    def test_disposal_of_other_paths_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "photos").mkdir()
         (tmp_path / "photos" / "holiday.jpg").write_bytes(b"x")
         with pytest.raises(SnapshotNotFound):
             dispose(str(tmp_path / "photos"))
         assert (tmp_path / "photos" / "holiday.jpg").exists()
 
-    def test_what_it_does_not_know_it_leaves(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_disposal_keeps_unknown_objects(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         url = make_savepoint(storage, tmp_path / "savepoints")
         (Path(url.removeprefix("file://")) / "notes.txt").write_text("keep me")
         assert dispose(url).left == [f"{url}/notes.txt"]
 
 
 class TestListings:
-    def test_checkpoints_newest_first_with_what_is_wrong(self, storage: CheckpointStorage) -> None:
+    def test_checkpoints_are_listed_newest_first_with_their_problems(self, storage: CheckpointStorage) -> None:
         for id in (1, 2, 3):
             store_checkpoint(storage, id)
         storage.delete(storage.read_manifest(2).states["count"].keyed[0]["files"][0]["path"])
@@ -293,11 +295,11 @@ class TestListings:
         assert infos[1].job_name == "airports"
         assert infos[1].state_bytes == 6
 
-    def test_a_job_nobody_knows(self, tmp_path: Path) -> None:
+    def test_an_unknown_job_has_no_checkpoints(self, tmp_path: Path) -> None:
         assert list_checkpoints(str(tmp_path), "nobody") == []
         assert newest_complete(str(tmp_path), "nobody").snapshot is None
 
-    def test_savepoints_with_unfinished_ones(self, storage: CheckpointStorage, tmp_path: Path) -> None:
+    def test_savepoints_are_listed_with_unfinished_ones(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         target = tmp_path / "savepoints"
         good = make_savepoint(storage, target)
         (target / "savepoint-aaaaaa-000000000000" / "shared").mkdir(parents=True)
@@ -319,13 +321,13 @@ def test_a_manifest_is_readable_by_people(storage: CheckpointStorage) -> None:
     assert text.splitlines()[1] == f' "format_version": {FORMAT_VERSION},'
 
 
-def test_a_field_added_later_does_not_stop_an_old_reader() -> None:
+def test_an_old_reader_accepts_a_field_that_was_added_later() -> None:
     content = encode_manifest(manifest(1)).replace(b'"format_version"', b'"added_later": [1],\n "format_version"')
     assert decode_manifest(content, "x").checkpoint_id == 1
 
 
-def test_the_engine_is_not_needed() -> None:
-    """The Kubernetes operator imports this; neither Spark nor the engine nor its heavy libraries may come with it."""
+def test_the_savepoint_package_does_not_import_the_engine() -> None:
+    """The Kubernetes operator imports this package, and must not import Spark, the engine or its heavy libraries."""
     code = (
         "import sys, penstock.checkpoint.savepoint.savepoints\n"
         "heavy = {'pyspark', 'py4j', 'pyarrow', 'numpy', 'pandas', 'rocksdict', 'fastapi'}\n"

@@ -1,4 +1,4 @@
-"""What every object store must do; run against directories, memory and a real S3 server."""
+"""The contract of every object store. It runs against directories, memory and a real S3 server."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ WRITERS = 12
 
 
 class ObjectStoreContract:
-    """Subclasses give the fixtures `store` and `root` (a URL nobody else uses)."""
+    """Tests that subclasses complete with the fixtures `store` and `root`, a URL that no other test uses."""
 
-    def test_what_was_put_is_read_listed_and_measured(self, store: ObjectStore, root: str) -> None:
+    def test_a_stored_object_is_read_listed_and_measured(self, store: ObjectStore, root: str) -> None:
         store.put(join_url(root, "a/one"), b"1")
         store.put(join_url(root, "a/b/two"), b"22")
         assert store.get(join_url(root, "a/b/two")) == b"22"
@@ -30,7 +30,7 @@ class ObjectStoreContract:
         assert info.size == 1
         assert info.modified is not None
 
-    def test_list_shows_only_what_is_under_the_folder(self, store: ObjectStore, root: str) -> None:
+    def test_list_shows_only_objects_in_the_folder(self, store: ObjectStore, root: str) -> None:
         store.put(join_url(root, "chk-1/_metadata"), b"")
         store.put(join_url(root, "chk-10/_metadata"), b"")
         assert [info.url for info in store.list_objects(join_url(root, "chk-1"))] == [join_url(root, "chk-1/_metadata")]
@@ -40,7 +40,7 @@ class ObjectStoreContract:
             store.put(join_url(root, path), b"x")
         assert store.list_folders(root) == ["chk-1", "chk-2", "shared"]
 
-    def test_nothing_there(self, store: ObjectStore, root: str) -> None:
+    def test_missing_objects_are_not_found(self, store: ObjectStore, root: str) -> None:
         assert store.list_objects(join_url(root, "none")) == []
         assert store.list_folders(join_url(root, "none")) == []
         for read in (store.get, store.head):
@@ -50,20 +50,20 @@ class ObjectStoreContract:
             store.copy(join_url(root, "none/x"), join_url(root, "none/y"))
         store.delete(join_url(root, "none/x"))
 
-    def test_a_put_replaces(self, store: ObjectStore, root: str) -> None:
+    def test_a_put_replaces_an_object(self, store: ObjectStore, root: str) -> None:
         url = join_url(root, "latest")
         store.put(url, b"chk-1")
         store.put(url, b"chk-2")
         assert store.get(url) == b"chk-2"
 
-    def test_a_conditional_put_does_not_replace(self, store: ObjectStore, root: str) -> None:
+    def test_a_conditional_put_does_not_replace_an_object(self, store: ObjectStore, root: str) -> None:
         url = join_url(root, "leader/1")
         store.put(url, b"first", if_absent=True)
         with pytest.raises(ObjectExists):
             store.put(url, b"second", if_absent=True)
         assert store.get(url) == b"first"
 
-    def test_of_many_conditional_puts_at_once_one_wins(self, store: ObjectStore, root: str) -> None:
+    def test_one_of_many_concurrent_conditional_puts_wins(self, store: ObjectStore, root: str) -> None:
         for round in range(3):
             url = join_url(root, f"leader/{round}")
 
@@ -79,7 +79,7 @@ class ObjectStoreContract:
             assert len(winners) == 1
             assert store.get(url) == b"%d" % winners[0] * 1000
 
-    def test_deleted_is_gone(self, store: ObjectStore, root: str) -> None:
+    def test_a_deleted_object_is_missing(self, store: ObjectStore, root: str) -> None:
         url = join_url(root, "shared/x")
         store.put(url, b"x")
         store.delete(url)
@@ -87,7 +87,7 @@ class ObjectStoreContract:
         with pytest.raises(ObjectMissing):
             store.get(url)
 
-    def test_many_are_deleted_at_once(self, store: ObjectStore, root: str) -> None:
+    def test_many_objects_are_deleted_in_one_call(self, store: ObjectStore, root: str) -> None:
         urls = [join_url(root, f"shared/{number}") for number in range(40)]
         for url in urls[:30]:
             store.put(url, b"x")
@@ -107,14 +107,14 @@ class ObjectStoreContract:
         ("offset", "size", "expected"),
         [(0, 3, b"012"), (4, 3, b"456"), (7, 3, b"789"), (8, 5, b"89"), (10, 4, b""), (20, 4, b"")],
     )
-    def test_a_part_is_read(self, store: ObjectStore, root: str, offset: int, size: int, expected: bytes) -> None:
+    def test_a_range_is_read(self, store: ObjectStore, root: str, offset: int, size: int, expected: bytes) -> None:
         url = join_url(root, "shared/x")
         store.put(url, b"0123456789")
         assert store.get_range(url, offset, size) == expected
         with pytest.raises(ObjectMissing):
             store.get_range(join_url(root, "shared/none"), offset, size)
 
-    def test_copy_is_independent_of_its_source(self, store: ObjectStore, root: str) -> None:
+    def test_a_copy_is_independent_of_its_source(self, store: ObjectStore, root: str) -> None:
         source, target = join_url(root, "shared/x"), join_url(root, "savepoint-1/shared/x")
         store.put(source, b"content")
         store.copy(source, target)

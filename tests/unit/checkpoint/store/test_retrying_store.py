@@ -1,4 +1,4 @@
-"""Retries, unknown outcomes and the errors people see."""
+"""Retries, unknown outcomes and the errors that users see."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def store(faulty: FaultyStore, clock: Clock) -> RetryingStore:
 
 @pytest.mark.parametrize("fault", [Fault.TIMEOUT_BEFORE, Fault.CONFLICT, Fault.INTERNAL_ERROR, Fault.UNAVAILABLE])
 @pytest.mark.parametrize("operation", ["put", "get", "list", "delete", "copy", "head"])
-def test_what_passes_is_tried_again(store: RetryingStore, faulty: FaultyStore, operation: str, fault: Fault) -> None:
+def test_transient_errors_are_retried(store: RetryingStore, faulty: FaultyStore, operation: str, fault: Fault) -> None:
     store.put("dict://root/x", b"x")
     faulty.inject(operation, fault, times=3)
     if operation == "put":
@@ -58,7 +58,7 @@ def test_what_passes_is_tried_again(store: RetryingStore, faulty: FaultyStore, o
     assert [name for name, _ in faulty.calls].count(operation) >= 4
 
 
-def test_pauses_grow_and_end(store: RetryingStore, faulty: FaultyStore, clock: Clock) -> None:
+def test_pauses_grow_up_to_a_limit(store: RetryingStore, faulty: FaultyStore, clock: Clock) -> None:
     faulty.inject("get", Fault.UNAVAILABLE, times=12)
     faulty.inner.put(URL, b"x")
     assert store.get(URL) == b"x"
@@ -67,7 +67,7 @@ def test_pauses_grow_and_end(store: RetryingStore, faulty: FaultyStore, clock: C
     assert clock.pauses[6] > clock.pauses[0]
 
 
-def test_a_store_that_stays_away_is_an_error_in_bounded_time(
+def test_a_store_that_does_not_recover_is_an_error_in_bounded_time(
     store: RetryingStore, faulty: FaultyStore, clock: Clock
 ) -> None:
     faulty.is_away = True
@@ -79,7 +79,7 @@ def test_a_store_that_stays_away_is_an_error_in_bounded_time(
     assert "reachable" in caught.value.remedy
 
 
-def test_a_store_that_comes_back_after_half_a_minute_costs_half_a_minute(
+def test_a_store_that_recovers_after_half_a_minute_delays_the_request_by_half_a_minute(
     store: RetryingStore, faulty: FaultyStore, clock: Clock
 ) -> None:
     faulty.is_away = True
@@ -93,50 +93,52 @@ def test_a_store_that_comes_back_after_half_a_minute_costs_half_a_minute(
     assert 30 <= clock.now <= 36
 
 
-def test_what_does_not_pass_is_not_tried_again(store: RetryingStore, faulty: FaultyStore) -> None:
+def test_permanent_errors_are_not_retried(store: RetryingStore, faulty: FaultyStore) -> None:
     faulty.inject("put", Fault.DENIED)
     with pytest.raises(StorageError, match=r"(?s)cannot put .*403.*remedy: check the bucket or path, the credentials"):
         store.put(URL, b"x")
     assert len(faulty.calls) == 1
 
 
-def test_missing_objects_are_for_the_caller_to_judge(store: RetryingStore) -> None:
+def test_missing_objects_are_reported_to_the_caller(store: RetryingStore) -> None:
     with pytest.raises(ObjectMissing):
         store.get(URL)
 
 
 class TestConditionalPut:
-    def test_one_of_two_wins(self, store: RetryingStore) -> None:
+    def test_one_of_two_puts_wins(self, store: RetryingStore) -> None:
         assert store.put_if_absent(URL, b"me")
         assert not store.put_if_absent(URL, b"you")
         assert store.get(URL) == b"me"
 
-    def test_an_answer_that_was_lost_is_not_taken_for_a_defeat(self, store: RetryingStore, faulty: FaultyStore) -> None:
+    def test_a_put_whose_answer_was_lost_wins(self, store: RetryingStore, faulty: FaultyStore) -> None:
         faulty.inject("put", Fault.TIMEOUT_AFTER)
         assert store.put_if_absent(URL, b"me")
 
-    def test_a_request_that_was_lost_is_sent_again(self, store: RetryingStore, faulty: FaultyStore) -> None:
+    def test_a_put_whose_request_was_lost_is_sent_again(self, store: RetryingStore, faulty: FaultyStore) -> None:
         faulty.inject("put", Fault.TIMEOUT_BEFORE)
         assert store.put_if_absent(URL, b"me")
         assert store.get(URL) == b"me"
 
-    def test_defeat_behind_a_lost_request_is_defeat(self, store: RetryingStore, faulty: FaultyStore) -> None:
+    def test_a_put_loses_if_another_object_exists_when_it_is_retried(
+        self, store: RetryingStore, faulty: FaultyStore
+    ) -> None:
         faulty.inner.put(URL, b"you")
         faulty.inject("put", Fault.TIMEOUT_BEFORE)
         assert not store.put_if_absent(URL, b"me")
 
-    def test_a_412_for_our_own_retry_is_a_win(self, store: RetryingStore, faulty: FaultyStore) -> None:
+    def test_a_412_caused_by_its_own_first_request_is_a_win(self, store: RetryingStore, faulty: FaultyStore) -> None:
         faulty.inject("put", Fault.EXISTS)
         faulty.inner.put(URL, b"me")
         assert store.put_if_absent(URL, b"me")
 
-    def test_a_412_for_an_object_that_is_gone_again_is_a_defeat(
+    def test_a_412_for_an_object_that_no_longer_exists_is_a_loss(
         self, store: RetryingStore, faulty: FaultyStore
     ) -> None:
         faulty.inject("put", Fault.EXISTS)
         assert not store.put_if_absent(URL, b"me")
 
-    def test_409_is_asked_again(self, store: RetryingStore, faulty: FaultyStore) -> None:
+    def test_a_409_is_retried(self, store: RetryingStore, faulty: FaultyStore) -> None:
         faulty.inject("put", Fault.CONFLICT, times=2)
         assert store.put_if_absent(URL, b"me")
 
@@ -147,21 +149,21 @@ class TestConditionalPut:
         assert [type(outcome).__name__ for outcome in outcomes] == ["ObjectExists"]
         assert store.get(URL) == b"me"
 
-    def test_without_an_answer_nobody_knows(self, store: RetryingStore, faulty: FaultyStore) -> None:
+    def test_a_put_without_any_answer_has_an_unknown_outcome(self, store: RetryingStore, faulty: FaultyStore) -> None:
         faulty.inject("put", Fault.TIMEOUT_AFTER)
         faulty.inject("put", Fault.TIMEOUT_BEFORE, times=10**9)
         with pytest.raises(StorageError, match="no answer"):
             store.put_if_absent(URL, b"me")
 
 
-def test_copies_between_kinds_of_stores_go_through_this_machine(store: RetryingStore) -> None:
+def test_copies_between_kinds_of_stores_pass_through_this_machine(store: RetryingStore) -> None:
     other = RetryingStore(DictStore())
     store.put("dict://root/x", b"content")
     store.copy("dict://root/x", "dict://elsewhere/x", other)
     assert other.get("dict://elsewhere/x") == b"content"
 
 
-def test_stores_are_opened_once_for_each_scheme() -> None:
+def test_one_store_is_opened_for_each_scheme() -> None:
     stores = Stores()
     assert stores.for_url("memory://a/x") is stores.for_url("memory://b/y")
     assert stores.for_url("memory://a/x") is not stores.for_url("file:///b/y")

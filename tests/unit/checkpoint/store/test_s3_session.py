@@ -1,4 +1,4 @@
-"""What S3's client knows: all that is asked of it, and little else."""
+"""The service description of the S3 client: all operations that the engine calls, and few others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def client(service: str) -> Any:
     return asyncio.run(make())
 
 
-def test_whatever_s3fs_asks_is_known() -> None:
+def test_every_operation_that_s3fs_calls_is_known() -> None:
     source = Path(s3fs.core.__file__).read_text()
     asked = set(re.findall(r'_call_s3\(\s*"(\w+)"', source)) | set(re.findall(r'method = "(\w+)"', source))
     assert {"put_object", "list_objects_v2", "upload_part_copy"} <= asked | {"list_objects_v2"}
@@ -39,7 +39,7 @@ def test_whatever_s3fs_asks_is_known() -> None:
     assert [name for name in asked if not hasattr(made, name)] == []
 
 
-def test_operations_are_described_as_botocore_has_them() -> None:
+def test_operations_are_described_as_in_botocore() -> None:
     made = client("s3").meta.service_model
     assert set(made.operation_names) == OPERATIONS
     put = made.operation_model("PutObject")
@@ -51,12 +51,12 @@ def test_operations_are_described_as_botocore_has_them() -> None:
 @pytest.mark.parametrize(
     ("service", "operation"), [("sts", "assume_role_with_web_identity"), ("sso", "get_role_credentials")]
 )
-def test_where_credentials_come_from_is_known_whole(service: str, operation: str) -> None:
+def test_services_that_provide_credentials_are_complete(service: str, operation: str) -> None:
     assert hasattr(client(service), operation)
 
 
 @pytest.mark.parametrize("region", ["eu-central-1", "cn-north-1", "us-gov-west-1"])
-def test_regions_and_partitions_are_all_there(region: str) -> None:
+def test_all_regions_and_partitions_are_known(region: str) -> None:
     session = new_session()
     every = [part["partition"] for part in json.loads((DATA / "endpoints.json").read_text())["partitions"]]
     assert session.get_available_partitions() == every
@@ -68,7 +68,7 @@ def test_regions_and_partitions_are_all_there(region: str) -> None:
     assert region in asyncio.run(endpoint())
 
 
-def test_what_nobody_asks_is_not_kept() -> None:
+def test_unused_descriptions_are_not_loaded() -> None:
     loader = new_session().get_component("data_loader")
     assert loader.load_service_model("s3", "service-2")["operations"].keys() == OPERATIONS
     assert all("ec2" not in part["services"] for part in loader.load_data("endpoints")["partitions"])
@@ -95,7 +95,7 @@ def test_names_of_operations_are_those_of_methods() -> None:
     }
 
 
-def test_files_on_s3_are_opened_with_what_checkpoints_know_already() -> None:
+def test_files_on_s3_reuse_the_descriptions_of_the_checkpoint_store() -> None:
     assert file_system("s3://bucket/x", {"key": "a", "secret": "b"}).session is shared_session()
     assert file_system("s3://bucket/x", {"profile": "mine"}).session is None
 
@@ -108,7 +108,7 @@ async def _context(store: Any) -> Any:
     return context
 
 
-def test_servers_are_held_against_certificates_that_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_are_verified_against_certificates_that_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     prepare()
 
     def read(_: object) -> None:
@@ -123,12 +123,12 @@ def test_servers_are_held_against_certificates_that_are_read_once(monkeypatch: p
     assert len(contexts[0].get_ca_certs()) > 50
 
 
-def test_a_client_with_settings_of_its_own_has_a_context_of_its_own() -> None:
+def test_a_client_with_different_settings_has_a_separate_context() -> None:
     trusting = {"key": "a", "secret": "b", "asynchronous": True, "client_kwargs": {"verify": False}}
     context = asyncio.run(_context(S3Store(trusting)))
     assert context.verify_mode is ssl.CERT_NONE
 
 
-def test_buckets_in_one_zone_are_asked_for_a_session() -> None:
-    """S3 Express: the client does it by itself before anything else."""
+def test_directory_buckets_create_a_session() -> None:
+    """S3 Express: the client creates the session before its first request."""
     assert hasattr(client("s3"), "create_session")

@@ -1,4 +1,4 @@
-"""Object stores that need no server: a directory, memory."""
+"""Object stores that need no server: directories and memory."""
 
 from __future__ import annotations
 
@@ -45,12 +45,14 @@ class TestLocalStore(ObjectStoreContract):
     def root(self, tmp_path: Path) -> str:
         return f"file://{tmp_path}/root"
 
-    def test_no_temporary_file_is_left(self, store: ObjectStore, root: str, tmp_path: Path) -> None:
+    def test_no_temporary_file_remains(self, store: ObjectStore, root: str, tmp_path: Path) -> None:
         store.put(join_url(root, "x"), b"1", if_absent=True)
         store.put(join_url(root, "x"), b"2")
         assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["x"]
 
-    def test_content_is_whole_as_soon_as_it_is_visible(self, store: ObjectStore, root: str, tmp_path: Path) -> None:
+    def test_an_object_is_complete_as_soon_as_it_is_visible(
+        self, store: ObjectStore, root: str, tmp_path: Path
+    ) -> None:
         content = b"x" * (1 << 20)
         seen: list[int] = []
         done = threading.Event()
@@ -72,7 +74,7 @@ class TestLocalStore(ObjectStoreContract):
         watcher.join()
         assert set(seen) <= {len(content)}
 
-    def test_a_crash_in_the_middle_of_a_put_leaves_no_object_of_that_name(
+    def test_a_crash_during_a_put_leaves_no_object_of_that_name(
         self, store: ObjectStore, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         class Killed(BaseException):
@@ -93,12 +95,12 @@ class TestLocalStore(ObjectStoreContract):
             join_url(root, f"shared/x.123{TEMPORARY_SUFFIX}")
         ]
 
-    def test_a_folder_vanishes_with_its_last_object(self, store: ObjectStore, root: str, tmp_path: Path) -> None:
+    def test_a_folder_disappears_with_its_last_object(self, store: ObjectStore, root: str, tmp_path: Path) -> None:
         store.put(join_url(root, "chk-1/_metadata"), b"x")
         store.delete(join_url(root, "chk-1/_metadata"))
         assert not (tmp_path / "root" / "chk-1").exists()
 
-    def test_puts_and_deletes_in_one_folder_at_once(self, store: ObjectStore, root: str) -> None:
+    def test_puts_and_deletes_in_one_folder_are_safe_together(self, store: ObjectStore, root: str) -> None:
         failures: list[BaseException] = []
 
         def work(name: str) -> None:
@@ -121,7 +123,7 @@ class TestLocalStore(ObjectStoreContract):
         with pytest.raises(PermanentFailure, match="not a directory"):
             store.put(join_url(root, "file/below"), b"x")
 
-    def test_uploading_a_file_that_is_gone_says_so(self, store: ObjectStore, root: str) -> None:
+    def test_the_upload_of_a_missing_file_is_an_error(self, store: ObjectStore, root: str) -> None:
         with pytest.raises(PermanentFailure, match=r"/nowhere/x\.sst to upload does not exist"):
             store.put_file("/nowhere/x.sst", join_url(root, "x"))
 
@@ -146,7 +148,7 @@ class TestDictStore(ObjectStoreContract):
         return "dict://root"
 
 
-def test_a_store_is_chosen_by_the_scheme(tmp_path: Path) -> None:
+def test_the_scheme_selects_the_store(tmp_path: Path) -> None:
     assert isinstance(open_store(str(tmp_path)), LocalStore)
     assert isinstance(open_store("memory://x"), FsspecStore)
 
@@ -156,13 +158,13 @@ def test_an_unknown_scheme_names_the_remedy() -> None:
         open_store("gopher://x")
 
 
-def test_options_a_driver_does_not_know_are_named() -> None:
+def test_options_unknown_to_a_driver_are_named() -> None:
     store = open_store("s3://bucket", {"config_kwargs": {"nonsense": 1}})
     with pytest.raises(PermanentFailure, match="nonsense"):
         store.list_folders("s3://bucket")
 
 
-def test_only_drivers_that_pass_the_condition_on_are_trusted() -> None:
+def test_only_drivers_that_pass_the_condition_to_the_server_are_trusted() -> None:
     assert FsspecStore("memory").conditional_puts
     assert not FsspecStore("local").conditional_puts
 
@@ -177,7 +179,7 @@ def test_only_drivers_that_pass_the_condition_on_are_trusted() -> None:
         ("/data/x", "file:///data/x"),
     ],
 )
-def test_urls_are_brought_into_one_form(given: str, expected: str) -> None:
+def test_urls_are_normalized(given: str, expected: str) -> None:
     assert normalize_url(given) == expected
 
 
@@ -187,7 +189,7 @@ def test_an_empty_url_is_refused() -> None:
 
 
 class TestS3DeleteObjects:
-    """Its answer is 200 whatever became of each key; what became of it is inside."""
+    """Requests that delete several objects. The response has status 200 and contains the outcome of each key."""
 
     URLS = ("s3://bucket/job/shared/a", "s3://bucket/job/shared/b", "s3://bucket/job/shared/c")
 
@@ -203,7 +205,7 @@ class TestS3DeleteObjects:
         monkeypatch.setattr(store, "_call", call)
         return store, asked
 
-    def test_keys_that_stay_are_told_with_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_keys_that_were_not_deleted_are_reported_with_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
         errors = [
             {"Key": "job/shared/a", "Code": "AccessDenied", "Message": "no"},
             {"Key": "job/shared/b", "Code": "InternalError", "Message": "later"},
@@ -218,14 +220,14 @@ class TestS3DeleteObjects:
         assert "AccessDenied" in failed[self.URLS[0]].reason
         assert asked == ["delete_objects"]
 
-    def test_a_key_in_another_spelling_may_be_any_of_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_failed_key_with_another_spelling_may_be_any_requested_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
         errors = [{"Key": "job%2Fshared%2Fa", "Code": "InternalError", "Message": "later"}]
         store, _ = self.store(monkeypatch, lambda _: {"Errors": errors})
         failed = store.delete_many(self.URLS)
         assert {url: type(failure) for url, failure in failed.items()} == dict.fromkeys(self.URLS, TransientFailure)
 
     @pytest.mark.parametrize(("code", "status"), [("NotImplemented", 501), ("MissingContentMD5", 400)])
-    def test_a_server_without_it_is_asked_one_by_one(
+    def test_a_server_without_the_operation_receives_single_deletions(
         self, monkeypatch: pytest.MonkeyPatch, code: str, status: int
     ) -> None:
         def answer(name: str) -> Any:
@@ -238,7 +240,7 @@ class TestS3DeleteObjects:
         assert store.delete_many(self.URLS) == {}
         assert asked == ["delete_objects", *["rm_file"] * 6]
 
-    def test_a_request_that_is_refused_is_refused_for_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_refused_request_is_refused_for_all_keys(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def answer(name: str) -> Any:
             raise ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}}, name)  # type: ignore[typeddict-item]
 
@@ -248,7 +250,7 @@ class TestS3DeleteObjects:
         assert set(RetryingStore(store).delete_many(self.URLS)) == set(self.URLS)
 
 
-def test_what_is_known_of_s3_is_read_once_for_all_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_description_of_s3_is_read_once_for_all_stores(monkeypatch: pytest.MonkeyPatch) -> None:
     prepare_store("s3")
 
     def read(*_: object) -> None:
@@ -260,7 +262,7 @@ def test_what_is_known_of_s3_is_read_once_for_all_stores(monkeypatch: pytest.Mon
         store.get("s3://bucket/x")
 
 
-def test_to_prepare_a_store_starts_no_thread_and_no_event_loop() -> None:
+def test_preparation_of_a_store_starts_no_thread_and_no_event_loop() -> None:
     code = (
         "import asyncio, sys, threading; from penstock.checkpoint.store.schemes import prepare_store; prepare_store('s3'); "
         "assert 's3fs' in sys.modules; assert threading.active_count() == 1, threading.enumerate(); asyncio.get_event_loop()"
@@ -268,7 +270,7 @@ def test_to_prepare_a_store_starts_no_thread_and_no_event_loop() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_profile_of_the_users_is_the_one_that_requests_are_made_with() -> None:
+def test_requests_use_the_profile_of_the_user() -> None:
     store = open_store("s3://bucket/x", {"endpoint_url": "http://127.0.0.1:9", "profile": "nobody"})
     with pytest.raises(PermanentFailure, match=r"ProfileNotFound.*nobody"):
         store.get("s3://bucket/x")

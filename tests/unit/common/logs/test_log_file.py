@@ -1,4 +1,4 @@
-"""Log files stay small, and who reads on misses nothing that is still there."""
+"""Log files have a limited size, and a reader misses no line that is still available."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def read_on(file: LogFile, start: int, most: int = 100) -> tuple[bytes, int]:
 
 
 @pytest.mark.parametrize("files", [1, 2, 3])
-def test_files_do_not_grow_beyond_their_bound(tmp_path: Path, files: int) -> None:
+def test_files_do_not_exceed_their_size_limit(tmp_path: Path, files: int) -> None:
     file = LogFile(str(tmp_path / "log"), 1_000, files)
     for number in range(1_000):
         file.write(lines(number, number + 1))
@@ -40,7 +40,7 @@ def test_files_do_not_grow_beyond_their_bound(tmp_path: Path, files: int) -> Non
     assert kept == lines(1_000 - len(kept) // 12, 1_000)
 
 
-def test_who_reads_on_misses_nothing_however_often_it_begins_anew(tmp_path: Path) -> None:
+def test_a_reader_misses_no_line_however_often_the_file_restarts(tmp_path: Path) -> None:
     file = LogFile(str(tmp_path / "log"), 500, 2)
     found, at = b"", 0
     for number in range(0, 600, 30):
@@ -50,7 +50,7 @@ def test_who_reads_on_misses_nothing_however_often_it_begins_anew(tmp_path: Path
     assert found == lines(0, 600)
 
 
-def test_who_was_away_for_too_long_goes_on_with_what_is_left(tmp_path: Path) -> None:
+def test_a_late_reader_continues_with_the_remaining_lines(tmp_path: Path) -> None:
     file = LogFile(str(tmp_path / "log"), 500, 2)
     file.write(lines(0, 1))
     _, at = read_on(file, 0)
@@ -62,27 +62,27 @@ def test_who_was_away_for_too_long_goes_on_with_what_is_left(tmp_path: Path) -> 
     assert part.end == part.size == 500 * 12
 
 
-def test_the_end_begins_with_a_whole_line(tmp_path: Path) -> None:
+def test_the_tail_starts_with_a_whole_line(tmp_path: Path) -> None:
     file = LogFile(str(tmp_path / "log"))
     file.write(lines(0, 100))
     assert file.read(-30, 1_000).data == lines(98, 100)
     assert file.read(-10_000, 10_000).data == lines(0, 100)
 
 
-def test_a_part_ends_with_a_whole_line_but_a_long_one_is_given_in_pieces(tmp_path: Path) -> None:
+def test_a_part_ends_with_a_whole_line_but_a_long_line_is_returned_in_pieces(tmp_path: Path) -> None:
     file = LogFile(str(tmp_path / "log"))
     file.write(lines(0, 10) + b"x" * 1_000 + b"\n")
     assert file.read(0, 30).data == lines(0, 2)
     assert read_on(file, 0)[0] == lines(0, 10) + b"x" * 1_000 + b"\n"
 
 
-def test_a_disk_that_takes_nothing_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_block_the_log(tmp_path: Path) -> None:
     file = LogFile(str(tmp_path / "missing" / "log"))
     file.write(b"line\n")
     assert file.read(0, 100).data == b""
 
 
-def test_what_is_written_has_no_secret_in_it(tmp_path: Path) -> None:
+def test_written_lines_contain_no_secret(tmp_path: Path) -> None:
     file = LogFile(str(tmp_path / "log"), redaction=Redaction(["hunter22"]))
     file.write(b"the password is hunter22\n")
     assert (tmp_path / "log").read_bytes() == b"the password is ******\n"

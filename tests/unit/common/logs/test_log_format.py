@@ -1,4 +1,4 @@
-"""A record says where in the job it was logged, in both forms, and no secret."""
+"""A record contains its place in the job in both formats, and no secret."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_text_without_a_place_has_no_brackets() -> None:
     assert text == "2026-01-31 12:00:00,123 WARNING my.module: up"
 
 
-def test_json_is_one_line_whatever_is_said() -> None:
+def test_json_is_one_line_for_every_message() -> None:
     text = record_format("json", Redaction(), lambda: PLACE).format(record("two\nlines", with_error=True))
     assert "\n" not in text
     found = json.loads(text)
@@ -55,24 +55,24 @@ def test_json_is_one_line_whatever_is_said() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_no_secret_is_in_message_arguments_or_traceback(form: str) -> None:
+def test_message_arguments_and_traceback_contain_no_secret(form: str) -> None:
     written = record_format(form, Redaction(["hunter22"])).format(record("key %s", "hunter22", with_error=True))
     assert "hunter22" not in written
     assert written.count("******") >= 2
 
 
-def test_secrets_of_the_environment_and_the_configuration_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_the_environment_and_the_configuration_are_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "from-the-environment")
     redaction = Redaction.of({"s3.secret-key": "from-the-configuration", "rest.port": "8081"}, "given")
     assert redaction.clean("from-the-environment from-the-configuration given 8081") == "****** ****** ****** 8081"
 
 
-def test_a_level_that_there_is_not_is_refused() -> None:
+def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(InvalidJob, match="'LOUD'"):
         LogSettings.from_configuration(Configuration({"penstock.log.levels": "my.module:LOUD"}))
 
 
-def test_levels_are_by_logger() -> None:
+def test_levels_are_set_per_logger() -> None:
     settings = LogSettings.from_configuration(
         Configuration({"penstock.log.level": "WARNING", "penstock.log.levels": "a.b:debug"})
     )

@@ -1,4 +1,4 @@
-"""Every process of a TaskManager tells what it does at a socket of its own, below a folder of any length."""
+"""Every process of a TaskManager reports its stacks at a separate socket. Its folder may have a path of any length."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.common.stacks.listener import Question, ask_all, listen, within
+from penstock.common.stacks.listener import Question, listen, sample_processes, within
 from penstock.common.stacks.sampling import Place, Sample, Stack, nowhere
 
 PROGRAM = textwrap.dedent(
@@ -45,13 +45,13 @@ PROGRAM = textwrap.dedent(
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
-    """With a path that no socket's address has room for."""
+    """A folder whose path is too long for the address of a socket."""
     return str(tmp_path / ("long" * 30) / "stacks")
 
 
 @pytest.fixture
 def pid(folder: str) -> Iterator[int]:
-    """Of a process that counts without end."""
+    """The id of a process that counts without end."""
     with subprocess.Popen([sys.executable, "-c", PROGRAM, folder], stdout=subprocess.PIPE) as started:
         assert started.stdout is not None
         found = int(started.stdout.readline())
@@ -60,8 +60,8 @@ def pid(folder: str) -> Iterator[int]:
             os.kill(found, signal.SIGKILL)
 
 
-def test_another_process_is_looked_into(folder: str, pid: int) -> None:
-    samples = ask_all(folder, Question(0.5, 100))
+def test_another_process_is_sampled(folder: str, pid: int) -> None:
+    samples = sample_processes(folder, Question(0.5, 100))
     assert {seen.stack.place for seen in samples} == {Place("job", "0", 1)}
     counting = [seen for seen in samples if any("__main__.counts:" in frame for frame in seen.stack.frames)]
     seen_often = sum(seen.count for seen in counting)
@@ -69,50 +69,50 @@ def test_another_process_is_looked_into(folder: str, pid: int) -> None:
     assert sum(seen.count for seen in counting if seen.stack.on_cpu) > seen_often / 2
 
 
-def test_one_that_was_killed_is_swept(folder: str, pid: int) -> None:
+def test_the_socket_of_a_killed_process_is_removed(folder: str, pid: int) -> None:
     os.kill(pid, signal.SIGKILL)
     while Path(f"/proc/{pid}").exists():
         time.sleep(0.01)
     assert os.listdir(folder) == [f"{pid}.stacks"]
     deadline = time.monotonic() + 30
-    while os.listdir(folder) and time.monotonic() < deadline:  # it takes a moment to end
-        ask_all(folder, Question())
+    while os.listdir(folder) and time.monotonic() < deadline:  # the process takes a moment to end
+        sample_processes(folder, Question())
     assert os.listdir(folder) == []
-    assert ask_all(folder, Question()) == []
+    assert sample_processes(folder, Question()) == []
 
 
-def test_the_others_answer_when_one_hangs(folder: str, pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_processes_answer_if_one_hangs(folder: str, pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.common.stacks.listener.PATIENCE_S", 0.3)
     monkeypatch.chdir(folder)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind("1.stacks")
         silent.listen()
-        assert [seen.stack.place for seen in ask_all(folder, Question())] == [Place("job", "0", 1)]
+        assert [seen.stack.place for seen in sample_processes(folder, Question())] == [Place("job", "0", 1)]
 
 
-def test_what_is_no_question_ends_only_its_connection(folder: str, pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_request_ends_only_its_connection(folder: str, pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     for said in (b"", b"GET / HTTP/1.1\r\n\r\n", json.dumps({"seconds": "x"}).encode(), b"[" * 5000):
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.connect(f"{pid}.stacks")
             stranger.sendall(said)
             stranger.shutdown(socket.SHUT_WR)
-            with suppress(ConnectionResetError):  # it has not read all
+            with suppress(ConnectionResetError):  # the process has not read everything
                 assert stranger.recv(100) == b""
-    assert ask_all(folder, Question()) != []
+    assert sample_processes(folder, Question()) != []
 
 
-def test_one_look_does_not_wait_for_somebodys_minute(folder: str, pid: int) -> None:
+def test_a_single_sample_does_not_wait_for_a_request_of_one_minute(folder: str, pid: int) -> None:
     with ThreadPoolExecutor() as pool:
-        long = pool.submit(ask_all, folder, Question(4.0))
+        long = pool.submit(sample_processes, folder, Question(4.0))
         time.sleep(0.3)
         began = time.monotonic()
-        assert ask_all(folder, Question()) != []
+        assert sample_processes(folder, Question()) != []
         assert time.monotonic() - began < 3
         assert long.result() != []
 
 
-def test_a_process_that_has_no_file_left_answers_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_free_file_descriptors_answers_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.common.stacks.listener._PAUSE_S", 0.01)
     accept, refused = socket.socket.accept, [OSError(errno.EMFILE, "Too many open files")] * 3
 
@@ -123,20 +123,20 @@ def test_a_process_that_has_no_file_left_answers_later(tmp_path: Path, monkeypat
 
     monkeypatch.setattr(socket.socket, "accept", accepting)
     listen(str(tmp_path), nowhere)
-    assert ask_all(str(tmp_path), Question()) != []
+    assert sample_processes(str(tmp_path), Question()) != []
     assert not refused
 
 
-def test_nobody_there_is_no_error(tmp_path: Path) -> None:
-    assert ask_all(str(tmp_path / "nothing"), Question()) == []
+def test_a_missing_process_is_not_an_error(tmp_path: Path) -> None:
+    assert sample_processes(str(tmp_path / "nothing"), Question()) == []
 
 
-def test_an_answer_has_the_most_frequent_that_fit() -> None:
+def test_an_answer_contains_the_most_frequent_stacks_that_fit() -> None:
     samples = [Sample(Stack(Place(), "t", True, ("f" * 100,)), 10 - i) for i in range(10)]
     assert [seen.count for seen in within(samples, 3 * len(msgspec.msgpack.encode(samples[0])) + 50)] == [10, 9, 8]
 
 
-def test_an_answer_has_room_for_letters_of_many_bytes_and_for_others_beside_an_endless_recursion() -> None:
+def test_an_answer_fits_multibyte_letters_and_other_stacks_next_to_an_endless_recursion() -> None:
     samples = [Sample(Stack(Place(), "线" * 1000, True, ("函数" * count,)), count) for count in (9000, 8, 7)]
     kept = within(samples, 9000)
     assert [seen.count for seen in kept] == [8, 7]

@@ -1,4 +1,4 @@
-"""What threads do is seen from within, with what they spend their time on."""
+"""A process samples its threads and how they spend their time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def of_thread(samples: list[Sample], name: str) -> list[Sample]:
     return [seen for seen in samples if seen.stack.thread == name]
 
 
-def test_a_look_has_every_thread_with_its_line() -> None:
+def test_a_sample_has_every_thread_with_its_line() -> None:
     with working("one", "waits"):
         time.sleep(0.05)
         [seen] = of_thread(sample(), "one")
@@ -42,7 +42,7 @@ def test_a_look_has_every_thread_with_its_line() -> None:
     assert any("working.<locals>.waits:" in frame for frame in seen.stack.frames)
 
 
-def test_what_runs_is_told_from_what_waits() -> None:
+def test_running_and_waiting_threads_are_distinguished() -> None:
     with working("spinning", "spins"), working("waiting", "waits"):
         samples = sample(1.0, 50)
     spinning, waiting = of_thread(samples, "spinning"), of_thread(samples, "waiting")
@@ -52,18 +52,18 @@ def test_what_runs_is_told_from_what_waits() -> None:
     assert sum(seen.count for seen in waiting) >= 20
 
 
-def test_looks_stop_at_the_longest_time_and_rate() -> None:
+def test_sampling_stops_at_the_maximum_time_and_rate() -> None:
     with working("one", "waits"):
         samples = sample(0.2, 100_000)
     assert 1 <= sum(seen.count for seen in of_thread(samples, "one")) <= 41
 
 
-def test_who_looks_is_not_seen() -> None:
+def test_the_sampling_thread_is_not_sampled() -> None:
     with working("penstock-watchdog", "waits"):
         assert of_thread(sample(), "penstock-watchdog") == []
 
 
-def test_a_place_is_asked_for_with_the_outermost_frame_first() -> None:
+def test_a_place_is_searched_with_the_outermost_frame_first() -> None:
     with working("one", "waits"):
         time.sleep(0.05)
         [seen] = of_thread(sample(find_place=lambda frames: Place(frames[-1].f_code.co_name)), "one")

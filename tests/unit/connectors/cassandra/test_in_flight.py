@@ -1,4 +1,7 @@
-"""So many requests at once, and what was lost is sent again with the time it had; a server is played here, and for real in the integration tests."""
+"""Requests of the Cassandra sink: a bounded number in flight, and retries with the original timestamps.
+
+A fake session answers here. The integration tests use a real server.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ class Future:
 
 
 class Session:
-    """Answers from another thread, newest first, with what `answer` says of a value: None, or an error."""
+    """A session that answers from another thread, the newest request first. `answer` returns the error for a value, or None."""
 
     def __init__(self, stamps: Stamps, answer: Callable[[Any], Exception | None]) -> None:
         self.stamps = stamps
@@ -67,7 +70,7 @@ class Cluster:
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that makes requests, and the session that they reach."""
+    """Return a function that creates requests and the session that receives them."""
 
     def make(answer: Callable[[Any], Exception | None], check: Any = None, patience: float = 5.0) -> Any:
         stamps = Stamps()
@@ -88,7 +91,7 @@ def sent(requests: Requests, *values: int) -> None:
     requests.flush(STATEMENT)
 
 
-def test_no_more_than_so_many_are_under_way_and_all_are_there_at_the_end(played: Any) -> None:
+def test_requests_in_flight_are_bounded_and_all_complete(played: Any) -> None:
     requests, session = played(lambda value: None)
     requests.send(STATEMENT, writes(*range(50)))
     requests.flush(STATEMENT)
@@ -97,7 +100,7 @@ def test_no_more_than_so_many_are_under_way_and_all_are_there_at_the_end(played:
     assert sorted(session.asked) == [(1000 + n, n) for n in range(50)]
 
 
-def test_what_was_lost_is_sent_again_with_its_time(played: Any) -> None:
+def test_a_lost_row_is_sent_again_with_its_original_timestamp(played: Any) -> None:
     lost = {3, 7, 20}
 
     def answer(value: Any) -> Exception | None:
@@ -113,20 +116,20 @@ def test_what_was_lost_is_sent_again_with_its_time(played: Any) -> None:
     assert sorted(session.asked) == sorted([(1000 + n, n) for n in [*range(30), 3, 7, 20]])
 
 
-def test_a_row_that_is_refused_is_named_and_not_sent_again(played: Any) -> None:
+def test_a_refused_row_is_named_and_not_retried(played: Any) -> None:
     requests, session = played(lambda value: InvalidRequest("too long") if value == 5 else None)
-    with pytest.raises(SinkError, match="refuses row 5: too long"):
+    with pytest.raises(SinkError, match="rejects row 5: too long"):
         sent(requests, *range(10))
     assert session.asked.count((1005, 5)) == 1
 
 
-def test_a_server_that_takes_nothing_is_not_tried_for_ever(played: Any) -> None:
+def test_retries_end_if_the_server_accepts_nothing(played: Any) -> None:
     requests, _ = played(lambda value: OperationTimedOut(), patience=0.2)
-    with pytest.raises(SinkError, match=r"10 rows were not taken for 0\.2 s"):
+    with pytest.raises(SinkError, match=r"10 rows were not accepted for 0\.2 s"):
         sent(requests, *range(10))
 
 
-def test_who_was_given_up_sends_nothing_again(played: Any) -> None:
+def test_an_abandoned_attempt_sends_no_retries(played: Any) -> None:
     wanted = [True, False]
 
     def given_up() -> None:
@@ -139,24 +142,22 @@ def test_who_was_given_up_sends_nothing_again(played: Any) -> None:
     assert sorted(session.asked) == [(1001, 1), (1002, 2)]
 
 
-def test_sinks_travel() -> None:
+def test_sinks_are_picklable() -> None:
     sink = CassandraTableSink("a", "w.t", ["id", "Key"], write_ahead=True, options=MapperOptions().ttl(5))
     found = pickle.loads(pickle.dumps(sink))
     assert found.statement == sink.statement == 'INSERT INTO w.t (id, "Key") VALUES (?, ?) USING TTL 5'
     assert found.cluster == sink.cluster
 
 
-def test_options_that_a_query_has_to_say_itself_are_refused_beside_it() -> None:
+def test_options_that_belong_into_the_statement_are_refused() -> None:
     harmless = MapperOptions().ttl(0).if_not_exists(False).timestamp(100).tracing(True).save_null_fields(True)
     CassandraTableSink("a", statement=STATEMENT, options=harmless)
     for options in (MapperOptions().ttl(1), MapperOptions().if_not_exists(True)):
-        with pytest.raises(InvalidJob, match="beside the statement"):
+        with pytest.raises(InvalidJob, match="in addition to the statement"):
             CassandraTableSink("a", statement=STATEMENT, options=options)
 
 
-def test_a_server_that_is_lost_when_a_further_statement_is_prepared_is_tried_again(
-    played: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_lost_during_a_later_prepare_is_retried(played: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     requests, session = played(lambda value: None)
     sent(requests, 1)
     prepare, errors = session.prepare, [OperationTimedOut()]
@@ -173,11 +174,9 @@ def test_a_server_that_is_lost_when_a_further_statement_is_prepared_is_tried_aga
     assert sorted(session.asked) == [(1001, 1), (1002, 2)]
 
 
-def test_rows_that_wait_for_room_cost_the_same_however_many_they_are(
-    played: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_queued_rows_have_a_constant_cost_each(played: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     class Listed(list[Write]):
-        """As a list, but says how many rows it has moved."""
+        """A list that counts the rows that it has moved."""
 
         moved = 0
 

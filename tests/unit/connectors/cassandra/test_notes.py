@@ -1,4 +1,7 @@
-"""Which checkpoints count as sent: later ones of the same run do, whatever ids and clocks say of another; the table of notes is played here."""
+"""Notes of sent checkpoints. A note covers earlier checkpoints of the same run, and never those of another run.
+
+The table of notes is a fake.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from penstock.datastream.connectors.cassandra import CassandraTableSink
 
 
 class Notes:
-    """One row for each sink and subtask; of two writes the later one stands, as their times say."""
+    """A fake table with one row for each sink and subtask. The write with the later timestamp wins."""
 
     def __init__(self) -> None:
         self.rows: dict[Any, tuple[int, SimpleNamespace]] = {}
@@ -51,7 +54,7 @@ def piece(checkpoint: int, at: int, run: str) -> dict[str, Any]:
     return {"job": "j", "subtask": 0, "checkpoint": checkpoint, "at": at, "run": run}
 
 
-def test_a_checkpoint_and_those_before_it_are_sent_once(committer: HeldRowsCommitter, sent: Any) -> None:
+def test_a_checkpoint_and_earlier_ones_are_sent_once(committer: HeldRowsCommitter, sent: Any) -> None:
     first, second = piece(1, 10, "a"), piece(2, 20, "a")
     committer.commit([second, first])
     committer.commit([first, second])
@@ -59,13 +62,15 @@ def test_a_checkpoint_and_those_before_it_are_sent_once(committer: HeldRowsCommi
     assert sent == [(1, 10), (2, 20)]
 
 
-def test_ids_that_begin_anew_under_a_clock_that_is_behind_lose_no_rows(committer: HeldRowsCommitter, sent: Any) -> None:
+def test_ids_that_restart_on_a_slow_clock_lose_no_rows(committer: HeldRowsCommitter, sent: Any) -> None:
     committer.commit([piece(9, 10_000_000, "a")])
     committer.commit([piece(1, 8_000_000, "b"), piece(2, 9_000_000, "b")])
     assert sent == [(9, 10_000_000), (1, 8_000_000), (2, 9_000_000)]
 
 
-def test_a_run_that_is_noted_again_does_not_hide_another_with_its_ids(committer: HeldRowsCommitter, sent: Any) -> None:
+def test_a_new_note_of_a_run_does_not_hide_another_run_with_the_same_ids(
+    committer: HeldRowsCommitter, sent: Any
+) -> None:
     committer.commit([piece(9, 10, "a")])
     committer.commit([piece(3, 20, "b")])
     committer.commit([piece(9, 10, "a"), piece(4, 30, "b")])
@@ -73,7 +78,7 @@ def test_a_run_that_is_noted_again_does_not_hide_another_with_its_ids(committer:
     assert sent == [(9, 10), (3, 20), (4, 30), (9, 10)]
 
 
-def test_notes_without_a_run_count_by_their_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notes_without_a_run_are_compared_by_id(monkeypatch: pytest.MonkeyPatch) -> None:
     notes = Notes()
     monkeypatch.setattr(ClusterBuilder, "connect", lambda *arguments, **options: notes)
     committer = CassandraCommitter(ClusterBuilder("nowhere"), "w")

@@ -1,4 +1,4 @@
-"""What is tried again and what is told at once; times of writes; the extra that is missing."""
+"""Errors that are retried and errors that are not, timestamps of writes, and a missing extra."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cassandra.connection import ConnectionShutdown
 from cassandra.pool import NoConnectionsAvailable
 
 from penstock.common.errors import InvalidJob
-from penstock.connectors.cassandra.cluster import is_lost, remedy, told
+from penstock.connectors.cassandra.cluster import is_lost, message_of, remedy
 from penstock.connectors.cassandra.requests import Clock, Pauses
 from penstock.datastream.connectors.cassandra import CassandraTableSink, ConsistencyLevel, MapperOptions
 
@@ -36,17 +36,17 @@ from penstock.datastream.connectors.cassandra import CassandraTableSink, Consist
         (ValueError("?"), False),
     ],
 )
-def test_a_server_that_is_away_is_told_from_a_row_that_is_wrong(error: Exception, lost: bool) -> None:
+def test_a_lost_server_is_distinguished_from_a_wrong_row(error: Exception, lost: bool) -> None:
     assert is_lost(error) is lost
-    assert len(remedy(error, told(error))) > 20
+    assert len(remedy(error, message_of(error))) > 20
 
 
-def test_what_all_hosts_say_is_told_in_one_line() -> None:
+def test_an_error_lists_the_errors_of_all_hosts_in_one_line() -> None:
     error = NoHostAvailable("Unable to connect", {"10.0.0.1": OSError("refused"), "10.0.0.2": OSError("no route")})
-    assert told(error) == "10.0.0.1: refused; 10.0.0.2: no route"
+    assert message_of(error) == "10.0.0.1: refused; 10.0.0.2: no route"
 
 
-def test_times_only_rise_also_when_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timestamps_increase_even_if_the_clock_is_set_back(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     first = clock.take(1_000_000)
     assert clock.take(1) == first + 1_000_000
@@ -55,7 +55,7 @@ def test_times_only_rise_also_when_the_clock_is_set_back(monkeypatch: pytest.Mon
     assert clock.take(1) == first + 1_000_006
 
 
-def test_patience_ends_unless_something_comes_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_retries_end_after_a_time_without_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
 
     def sleep(seconds: float) -> None:
@@ -68,11 +68,11 @@ def test_patience_ends_unless_something_comes_of_it(monkeypatch: pytest.MonkeyPa
     while now <= 5.0:
         assert pauses.wait()
     assert not pauses.wait()
-    pauses.begin_anew()
+    pauses.restart()
     assert pauses.wait()
 
 
-def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cassandra", None)
     with pytest.raises(InvalidJob, match="needs cassandra") as told:
         CassandraTableSink("localhost", "w.means", ["id"])
@@ -80,6 +80,6 @@ def test_the_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("level", [ConsistencyLevel.SERIAL, "QUORUM", 1])
-def test_consistency_is_one_of_writes(level: Any) -> None:
+def test_the_consistency_must_be_valid_for_writes(level: Any) -> None:
     with pytest.raises(InvalidJob, match="of a write"):
         MapperOptions().consistency_level(level)

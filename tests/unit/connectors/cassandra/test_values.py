@@ -1,4 +1,4 @@
-"""A value comes back as what it was, or is refused: nothing is cut off, overflows or is taken for something else."""
+"""A value is read back unchanged, or refused. No value is truncated, overflows or changes its type."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def encoded(kind: str, value: Any) -> Any:
         ("vector", [1.0, 2.0], [1.0, 2.0]),
     ],
 )
-def test_what_is_taken_comes_back(kind: str, value: Any, wanted: Any) -> None:
+def test_an_accepted_value_is_read_back_unchanged(kind: str, value: Any, wanted: Any) -> None:
     assert KINDS[kind].deserialize(encoded(kind, value), PROTOCOL) == wanted
 
 
@@ -109,18 +109,18 @@ def test_what_is_taken_comes_back(kind: str, value: Any, wanted: Any) -> None:
         ("double", np.complex128(1 + 2j), ""),
         ("double", "1", ""),
         ("double", decimal.Decimal("1e400"), "too large"),
-        ("map", {"a": None}, "a map has no None in it"),
-        ("map", {None: "a"}, "a map has no None in it"),
-        ("map", {"a": np.datetime64("NaT")}, "a map has no None in it"),
-        ("vector", [1.0, None], "a vector has no None in it"),
-        ("list", ["a", None], "a list has no None in it"),
+        ("map", {"a": None}, "a map must not contain None"),
+        ("map", {None: "a"}, "a map must not contain None"),
+        ("map", {"a": np.datetime64("NaT")}, "a map must not contain None"),
+        ("vector", [1.0, None], "a vector must not contain None"),
+        ("list", ["a", None], "a list must not contain None"),
         ("timestamp", np.datetime64(2**62, "s"), ""),
         ("timestamp", np.datetime64(2**62, "Y"), ""),
         ("date", np.datetime64("2020-01-01T12:34"), "time of day"),
         ("date", np.datetime64(2**62, "M"), ""),
         ("date", np.datetime64(2**31, "D"), ""),
-        ("time", datetime.time(10, tzinfo=EAST), "no zone"),
-        ("time", "10:00:00+05:00", "no zone"),
+        ("time", datetime.time(10, tzinfo=EAST), "not have a zone"),
+        ("time", "10:00:00+05:00", "not have a zone"),
         ("time", "10:00:00.1234567", "six digits"),
         ("duration", np.timedelta64(1, "M"), "no fixed length"),
         ("duration", np.timedelta64(1, "Y"), "no fixed length"),
@@ -132,6 +132,6 @@ def test_what_is_taken_comes_back(kind: str, value: Any, wanted: Any) -> None:
         ("inet", b"abcd", ""),
     ],
 )
-def test_what_would_become_another_value_is_refused(kind: str, value: Any, why: str) -> None:
+def test_a_value_that_would_change_is_refused(kind: str, value: Any, why: str) -> None:
     with pytest.raises(Misfit, match=f"column 'c' is .*{why}"):
         encoded(kind, value)

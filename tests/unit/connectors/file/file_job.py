@@ -1,4 +1,4 @@
-"""A job that reads files and does nothing else, driven step by step: coordinator, source operators, checkpoints."""
+"""A job that only reads files. Tests run its coordinator, source operators and checkpoints step by step."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from penstock.taskmanager.operators.connectors.source import SourceOperator
 from penstock.testing.operator_run import CollectingOutput
 
 if TYPE_CHECKING:
-    from penstock.connectors.source import Source
+    from penstock.connectors.core.source import Source
     from penstock.taskmanager.worker import ManualClock
 
 FAR = 1 << 62
 
 
 class TimedFileSource(FileSource):
-    """Its enumerator's memory goes by a clock of the test's."""
+    """A source whose enumerator uses the clock of the test to forget files."""
 
     clock: ManualClock
 
@@ -35,7 +35,7 @@ class TimedFileSource(FileSource):
 
 
 def operator_of(source: Source, clock: Any, strategy: Any = None) -> tuple[SourceOperator, CollectingOutput]:
-    """A source operator by itself, with where its records go."""
+    """Return a source operator and the list that receives its records."""
     operator, output = SourceOperator(source, strategy), CollectingOutput()
     context = OperatorContext("files", "files", 0, 1, 1, 0, clock, operator_state=cast("Any", SimpleNamespace()))
     operator.setup(context, output)
@@ -43,7 +43,7 @@ def operator_of(source: Source, clock: Any, strategy: Any = None) -> tuple[Sourc
 
 
 class FileJob:
-    """One attempt after another; `records` are those of the last checkpoint and of what was read since."""
+    """A job with several attempts. `records` has the records of the last checkpoint and those read since."""
 
     def __init__(self, source: Source, clock: ManualClock, parallelism: int = 1) -> None:
         self.clock = clock
@@ -55,18 +55,18 @@ class FileJob:
         self.restart()
 
     def restart(self) -> None:
-        """Begin again from the last checkpoint."""
+        """Restart from the last checkpoint."""
         manifest, self.records = self.checkpoint[0], list(self.checkpoint[1])
         restored = None if manifest is None else msgspec.json.decode(manifest, type=SourceState)
         self.coordinator.start_attempt(self.parallelism, restored)
         self._tasks = [operator_of(self.coordinator.source, self.clock) for _ in range(self.parallelism)]
 
     def epoch(self, max_records: int = 0) -> None:
-        """List if it is time, and read."""
+        """List the files if the interval is over, and read."""
         self.coordinator.discover(self.clock.now_ms())
         assignments = self.coordinator.take_assignments()
         for subtask, (operator, output) in enumerate(self._tasks):
-            operator.assign(assignments.get(subtask, []), no_more_splits=self.coordinator.no_more_splits)
+            operator.assign(assignments.get(subtask, []), ends=self.coordinator.ends_without_splits)
             operator.begin_epoch(max_records)
             for _ in operator.read(FAR):
                 pass
@@ -75,7 +75,7 @@ class FileJob:
             self.coordinator.on_progress(subtask, operator.progress())
 
     def take_checkpoint(self) -> bytes:
-        """What the source adds to the manifest."""
+        """Take a checkpoint and return the source's part of the manifest."""
         manifest = msgspec.json.encode(self.coordinator.snapshot())
         assert json.loads(manifest)
         self.checkpoint = (manifest, list(self.records))

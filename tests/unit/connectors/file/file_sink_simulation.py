@@ -1,8 +1,8 @@
-"""A JobManager in fifty lines: drives the writers and the committer of a FileSink, and crashes wherever it is told.
+"""A JobManager in fifty lines. It runs the writers and the committer of a FileSink, and crashes at any point.
 
-Input is the numbers 0, 1, 2, …; a manifest remembers how far they were taken, the writers' states and the committables. A
-crash drops the writers as they are; what is restored is the last manifest, at whatever parallelism. In the end what readers
-see must be every number once.
+The input is the numbers 0, 1, 2, …. A manifest stores the input's position, the states of the writers and the committables. A crash
+drops the writers without closing them. A restart restores the last manifest, at any parallelism. At the end, readers must see every
+number once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock.connectors.sink import SinkWriter, WriterContext
+from penstock.connectors.core.sink import SinkWriter, WriterContext
 from penstock.state.encoding.serializers import codec_for
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Simulation:
         self.start(1)
 
     def start(self, parallelism: int) -> None:
-        """A new attempt from the last manifest."""
+        """Start a new attempt from the last manifest."""
         self.committer.commit(self.manifest.committables)
         self.committer.discard_unreferenced([c for m in [*self.retained, self.manifest] for c in m.committables])
         self.attempt += 1
@@ -65,8 +65,12 @@ class Simulation:
                 writer.write(share, None, 0)
 
     def barrier(self, *, complete: bool = True, commit: int = 1) -> None:
-        """A checkpoint. `complete=False`: abandoned while the job goes on. `commit`: how often it is committed; what
-        is not known to be committed goes into the next manifest as well."""
+        """Take a checkpoint.
+
+        Args:
+            complete: False abandons the checkpoint, and the job continues.
+            commit: number of commits. The next manifest also contains everything that is not confirmed as committed.
+        """
         self.checkpoint_id += 1
         committables = [c for writer in self.writers for c in writer.prepare_commit(self.checkpoint_id)]
         codec = codec_for(None, state="sink")
@@ -82,12 +86,12 @@ class Simulation:
             self.carried = []
 
     def crash(self, parallelism: int) -> None:
-        """The writers are gone without a word; those of the attempt before become zombies."""
+        """Drop the writers without closing them. The writers of the previous attempt become zombies."""
         self.zombies = self.writers
         self.start(parallelism)
 
     def zombie_writes(self) -> None:
-        """A writer that does not know that it was replaced writes on, and closes what it has."""
+        """Let a replaced writer continue to write, and close its parts."""
         for writer in self.zombies:
             writer.write([-1] * 5, None, 0)
             writer.prepare_commit(self.checkpoint_id + 1000)

@@ -1,4 +1,4 @@
-"""Files that the rolling policy makes are merged: same bytes, fewer files, visible when the strategy says so."""
+"""Compaction merges the files of the rolling policy: the same bytes in fewer files. The strategy decides when they become visible."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_files_become_one_when_they_are_large_enough(tmp_path: Path) -> None:
     assert _texts(tmp_path) == ["1\n;2\n;3\n", "4\n"]
 
 
-def test_sizes_of_the_policy_count_for_each_of_the_files(tmp_path: Path) -> None:
+def test_the_size_limits_of_the_policy_apply_to_each_file(tmp_path: Path) -> None:
     builder = FileSink.for_row_format(str(tmp_path), TEXT).with_rolling_policy(RollingPolicy(4, 0, 0))
     sink = builder.enable_compact(AFTER_3, SEMICOLON).build()
     committer, writer = sink.create_committer({}), sink.create_writer(writer_context(), [])
@@ -75,7 +75,7 @@ def test_sizes_of_the_policy_count_for_each_of_the_files(tmp_path: Path) -> None
     assert _texts(tmp_path) == ["1\n2\n;3\n4\n;5\n"]
 
 
-def test_each_of_the_files_has_its_header(tmp_path: Path) -> None:
+def test_each_file_has_a_header(tmp_path: Path) -> None:
     sink = _sink(
         tmp_path, AFTER_3, FileCompactor.concat_file_compactor(), CsvEncoder(["a"], CsvDialect(header="names"))
     )
@@ -87,7 +87,7 @@ def test_each_of_the_files_has_its_header(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["identical", "disabled"])
-def test_files_are_as_the_policy_makes_them_if_nothing_is_merged(tmp_path: Path, how: str) -> None:
+def test_files_follow_the_policy_if_nothing_is_merged(tmp_path: Path, how: str) -> None:
     builder = FileSink.for_row_format(str(tmp_path), TEXT).with_rolling_policy(
         RollingPolicy(0, 0, 0, on_checkpoint=True)
     )
@@ -115,7 +115,7 @@ def test_compressed_files_are_merged_as_members(tmp_path: Path) -> None:
     assert [gzip.decompress(file.read_bytes()) for file in visible(tmp_path)] == [b"1\n2\n3\n"]
 
 
-def test_what_cannot_be_merged_is_refused(tmp_path: Path) -> None:
+def test_a_format_that_cannot_be_merged_is_refused(tmp_path: Path) -> None:
     row_type = DataTypes.ROW([DataTypes.FIELD("a", DataTypes.INT())])
     with pytest.raises(InvalidJob, match="bulk format"):
         FileSink.for_bulk_format(str(tmp_path), ParquetBulkWriters.for_row_type(row_type)).enable_compact(

@@ -1,4 +1,4 @@
-"""The file sink is exactly once: whatever happens, readers see every record once and nothing partial."""
+"""The file sink is exactly once. After any failures, readers see every record once and no partial files."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def play(simulation: Simulation, clock: ManualClock, steps: list[tuple[str, int]
     on_checkpoint=st.booleans(),
     buckets=st.integers(1, 3),
 )
-def test_whatever_happens_every_record_is_visible_once(
+def test_every_record_is_visible_once_after_any_failures(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[tuple[str, int]],
     part_size: int,
@@ -80,7 +80,7 @@ def test_whatever_happens_every_record_is_visible_once(
 
 @settings(max_examples=40, deadline=None)
 @given(steps=st.lists(STEPS, max_size=20))
-def test_stores_without_resume_are_exactly_once_too(steps: list[tuple[str, int]]) -> None:
+def test_stores_without_resume_are_also_exactly_once(steps: list[tuple[str, int]]) -> None:
     fs = fsspec.filesystem("memory")
     if fs.exists("/out"):
         fs.rm("/out", recursive=True)
@@ -95,7 +95,7 @@ def test_stores_without_resume_are_exactly_once_too(steps: list[tuple[str, int]]
 
 @settings(max_examples=40, deadline=None)
 @given(steps=st.lists(STEPS, max_size=20))
-def test_parquet_is_exactly_once_too(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]) -> None:
+def test_parquet_is_also_exactly_once(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]) -> None:
     base = tmp_path_factory.mktemp("sink")
     clock = ManualClock(START)
 
@@ -130,7 +130,7 @@ def test_nothing_is_visible_before_the_commit(tmp_path: Path) -> None:
     assert visible(tmp_path) == [path]
 
 
-def test_an_open_part_goes_on_after_a_restore_without_what_came_later(tmp_path: Path) -> None:
+def test_an_open_part_continues_after_a_restore_without_later_records(tmp_path: Path) -> None:
     sink = FileSink.for_row_format(str(tmp_path), TEXT).build()
     first = sink.create_writer(writer_context(), [])
     first.write([1, 2], None, 0)
@@ -164,7 +164,7 @@ def test_a_zombie_cannot_write_into_the_part_of_its_successor(tmp_path: Path) ->
     assert numbers_in(tmp_path) == [1, 2]
 
 
-def test_an_old_snapshot_whose_part_was_finished_later_is_restored(tmp_path: Path) -> None:
+def test_an_old_snapshot_is_restored_after_its_part_was_finished(tmp_path: Path) -> None:
     sink = FileSink.for_row_format(str(tmp_path), TEXT).build()
     committer = sink.create_committer({})
     writer = sink.create_writer(writer_context(), [])
@@ -182,7 +182,7 @@ def test_an_old_snapshot_whose_part_was_finished_later_is_restored(tmp_path: Pat
     assert numbers_in(tmp_path) == [1, 2]
 
 
-def test_a_lost_part_is_an_error_and_never_a_new_file(tmp_path: Path) -> None:
+def test_a_lost_part_is_an_error_and_creates_no_new_file(tmp_path: Path) -> None:
     sink = FileSink.for_row_format(str(tmp_path), TEXT).build()
     writer = sink.create_writer(writer_context(), [])
     writer.write([1], None, 0)
@@ -225,7 +225,7 @@ def test_a_commit_without_hard_links_renames(tmp_path: Path, monkeypatch: pytest
     assert hidden(tmp_path) == []
 
 
-def test_a_commit_that_died_between_link_and_unlink_is_finished(tmp_path: Path) -> None:
+def test_a_commit_that_crashed_between_link_and_unlink_is_completed(tmp_path: Path) -> None:
     sink = FileSink.for_row_format(str(tmp_path), TEXT).with_rolling_policy(RollingPolicy(on_checkpoint=True)).build()
     writer = sink.create_writer(writer_context(), [])
     writer.write([1], None, 0)
@@ -236,7 +236,7 @@ def test_a_commit_that_died_between_link_and_unlink_is_finished(tmp_path: Path) 
     assert hidden(tmp_path) == []
 
 
-def test_only_the_own_unreferenced_pieces_are_removed(tmp_path: Path) -> None:
+def test_only_unreferenced_parts_of_the_same_sink_are_removed(tmp_path: Path) -> None:
     sink = FileSink.for_row_format(str(tmp_path), TEXT).build()
     kept = sink.create_writer(writer_context(0), [])
     lost = sink.create_writer(writer_context(1), [])
@@ -254,7 +254,7 @@ def test_only_the_own_unreferenced_pieces_are_removed(tmp_path: Path) -> None:
     assert Path(keep[0]["temp"]).exists()
 
 
-def test_an_abandoned_checkpoint_leaves_what_an_earlier_one_holds_open(tmp_path: Path) -> None:
+def test_an_abandoned_checkpoint_keeps_open_parts_of_earlier_checkpoints(tmp_path: Path) -> None:
     sink = FileSink.for_row_format(str(tmp_path), TEXT).with_bucket_assigner(lambda value: f"b{value}").build()
     writer = sink.create_writer(writer_context(), [])
     writer.write([1], None, 0)

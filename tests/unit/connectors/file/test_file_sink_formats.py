@@ -1,4 +1,4 @@
-"""What is in the files of the file sink: Parquet, CSV and JSON lines, of rows in any form and of columns."""
+"""Contents of the file sink's files: Parquet, CSV and JSON lines, from rows in any form and from columns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_columns_are_written_without_rows(tmp_path: Path) -> None:
 
     sink = FileSink.for_bulk_format(str(tmp_path), ParquetWriterFactory({"id": str, "n": int})).build()
     writer = sink.create_writer(writer_context(), [])
-    columns = pa.record_batch({"n": pa.array([1, 2], pa.int32()), "id": ["a", "b"], "extra": [0, 0]})
+    columns = pa.record_batch({"n": pa.array([1, 2], pa.int32()), "id": ["a", "b"]})
     writer.write_batch(ColumnBatch(columns, None, no_rows), 0)
     sink.create_committer({}).commit(snapshot(writer, 1)[0])
     (path,) = visible(tmp_path)
@@ -58,7 +58,7 @@ class Reading(NamedTuple):
         [["a", 1], ["b", None]],
     ],
 )
-def test_parquet_and_csv_take_rows_of_any_form(tmp_path: Path, values: list[Any]) -> None:
+def test_parquet_and_csv_accept_rows_of_any_form(tmp_path: Path, values: list[Any]) -> None:
     for name, factory in (
         ("parquet", ParquetWriterFactory({"id": str, "n": int | None})),
         ("csv", CsvWriterFactory({"id": str, "n": int | None}, CsvDialect(header="names"))),
@@ -77,7 +77,7 @@ def test_a_value_that_does_not_fit_its_field_is_named(tmp_path: Path) -> None:
     writer = sink.create_writer(writer_context(), [])
     with pytest.raises(RecordFormatError, match="'n' cannot be written as int64"):
         writer.write([("a", "many")], None, 0)
-    with pytest.raises(RecordFormatError, match="with the fields id, n"):
+    with pytest.raises(RecordFormatError, match="it has 3 fields, declared are 2: id, n"):
         writer.write([("a", 1, 2)], None, 0)
 
 
@@ -98,7 +98,7 @@ def test_compressed_parts_can_be_continued_and_read(tmp_path: Path, compression:
     assert read_source(source) == [(1,), (2,)]
 
 
-def test_a_csv_header_begins_every_part(tmp_path: Path) -> None:
+def test_every_part_begins_with_the_csv_header(tmp_path: Path) -> None:
     encoder = CsvEncoder(["id", "n"], CsvDialect(header="names"))
     builder = FileSink.for_row_format(str(tmp_path), encoder)
     sink = builder.with_rolling_policy(RollingPolicy(12)).with_compression("gzip").build()
@@ -110,7 +110,7 @@ def test_a_csv_header_begins_every_part(tmp_path: Path) -> None:
     assert [gzip.decompress(path.read_bytes()) for path in visible(tmp_path)] == [b"id,n\na,%d\n" % n for n in range(3)]
 
 
-def test_json_lines_of_every_kind_of_record(tmp_path: Path) -> None:
+def test_every_kind_of_record_is_written_as_json_lines(tmp_path: Path) -> None:
     encoder = JsonLinesEncoder()
     assert encoder.encode_batch([Reading("a", 1)]) == b'{"id":"a","n":1}\n'
     assert encoder.encode_batch([Row(id="a", inner=Row(1, 2))]) == b'{"id":"a","inner":[1,2]}\n'
@@ -122,8 +122,8 @@ def test_json_lines_of_every_kind_of_record(tmp_path: Path) -> None:
     assert json.loads(encoder.encode(pa.scalar(1).as_py())) == 1
 
 
-def test_csv_needs_names_for_objects_and_joins_lists() -> None:
-    with pytest.raises(InvalidJob, match="needs names"):
+def test_csv_needs_field_names_for_objects_and_joins_lists() -> None:
+    with pytest.raises(InvalidJob, match="needs the names of fields"):
         CsvEncoder().encode_batch([{"id": "a"}])
     encoder = CsvEncoder(["id", "tags"], CsvDialect(array_separators={"tags": "|"}, null_value="-"))
     assert encoder.encode_batch([{"id": None, "tags": [1, 2]}]) == b"-,1|2\n"
@@ -138,10 +138,10 @@ def test_rows_of_a_column_batch_are_written_by_row_formats(tmp_path: Path) -> No
     assert visible(tmp_path)[0].read_text() == '{"n":1}\n{"n":2}\n'
 
 
-def test_a_parquet_part_that_is_given_up_goes_without_a_word(
+def test_an_abandoned_parquet_part_causes_no_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """After a failover Arrow would write a footer into the part that is gone when its writer is collected."""
+    """Arrow must not write a footer into the deleted part when the writer is garbage-collected."""
     ignored: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", ignored.append)
     sink = FileSink.for_bulk_format(str(tmp_path), ParquetWriterFactory({"n": int}, row_group_rows=10)).build()

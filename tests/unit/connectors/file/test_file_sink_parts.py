@@ -1,4 +1,4 @@
-"""How the file sink cuts its output: parts that roll, buckets, and what it says of a place it cannot write to."""
+"""Parts of the file sink: rolling, buckets, and errors for a path that is not writable."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_parts_end_by_size_age_and_inactivity(tmp_path: Path) -> None:
     assert tick(1000) == 4
 
 
-def test_counters_go_on_after_a_restore(tmp_path: Path) -> None:
+def test_part_counters_continue_after_a_restore(tmp_path: Path) -> None:
     sink = FileSink.for_row_format(str(tmp_path), TEXT).with_rolling_policy(RollingPolicy(on_checkpoint=True)).build()
     committer = sink.create_committer({})
     state: list[Any] = []
@@ -76,7 +76,7 @@ def test_a_bucket_outside_the_base_path_is_refused(tmp_path: Path, bucket: Any) 
         sink.create_writer(writer_context(), []).write([1], None, 0)
 
 
-def test_date_buckets_go_by_processing_or_event_time(tmp_path: Path) -> None:
+def test_date_buckets_use_processing_or_event_time(tmp_path: Path) -> None:
     hour = 3_600_000
     by_processing = BucketAssigner.date_time_bucket_assigner()
     assert by_processing.assign([1, 2], [0, 0], BucketContext(processing_time=30 * hour)) == "1970-01-02--06"
@@ -89,7 +89,7 @@ def test_date_buckets_go_by_processing_or_event_time(tmp_path: Path) -> None:
             BucketAssigner.date_time_bucket_assigner(pattern, zone)
 
 
-def test_what_cannot_be_written_is_found_on_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_is_not_writable_is_found_on_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SinkError, match="cannot create"):
         FileSink.for_row_format(str(tmp_path / "file" / "below"), TEXT).build().validate()

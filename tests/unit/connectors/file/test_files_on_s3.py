@@ -14,14 +14,15 @@ import pytest
 
 from penstock.common.errors import SinkError, SourceError
 from penstock.common.serialization import Encoder
+from penstock.connectors.core.source import ReadBounds
 from penstock.connectors.file.sink.file_sink import FileSink
 from penstock.connectors.file.sink.rolling import RollingPolicy
 from penstock.connectors.file.sink.s3_store import S3Client, S3Store
 from penstock.connectors.file.source.file_source import FileSource
+from penstock.connectors.file.storage import Storage
 from penstock.connectors.formats.bulk import ParquetWriterFactory
 from penstock.connectors.formats.parquet import ParquetFormat
 from penstock.connectors.formats.record_format import StreamFormat
-from penstock.connectors.source import ReadBounds
 from tests.unit.connectors.file.file_sink_simulation import Simulation
 from tests.unit.connectors.support import (
     open_split,
@@ -60,14 +61,16 @@ def lines(s3: S3) -> list[str]:
 
 def clock() -> Any:
     ticking = SimpleNamespace(ms=1_000)
-    return SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: ticking.ms, ticking=ticking))
+    return SimpleNamespace(
+        clock=SimpleNamespace(now_ms=lambda: ticking.ms, monotonic_ms=lambda: ticking.ms, ticking=ticking)
+    )
 
 
 def row_sink(s3: S3, policy: RollingPolicy | None = None) -> FileSink:
     return FileSink.for_row_format(s3[0], TEXT).with_rolling_policy(policy or RollingPolicy()).build()
 
 
-def test_nothing_is_visible_before_the_commit_and_a_commit_may_be_repeated(s3: S3) -> None:
+def test_nothing_is_visible_before_the_commit_which_is_repeatable(s3: S3) -> None:
     sink = row_sink(s3)
     writer = sink.create_writer(writer_context(object_store_options=s3[1]), [])
     committer = sink.create_committer(s3[1], job_id="job", uid="sink")
@@ -86,7 +89,7 @@ def test_nothing_is_visible_before_the_commit_and_a_commit_may_be_repeated(s3: S
     assert len(committables[0]["parts"]) == 2
 
 
-def test_a_part_goes_on_with_its_upload_and_its_tail(s3: S3) -> None:
+def test_a_restored_part_continues_its_upload_and_its_tail(s3: S3) -> None:
     sink = row_sink(s3)
     first = sink.create_writer(writer_context(object_store_options=s3[1]), [])
     first.write(["a" * (6 * MIB)], None, 0)
@@ -109,7 +112,7 @@ def test_a_part_goes_on_with_its_upload_and_its_tail(s3: S3) -> None:
         first.prepare_commit(3)
 
 
-def test_a_zombie_cannot_overwrite_what_its_successor_uploads(s3: S3) -> None:
+def test_a_zombie_cannot_overwrite_uploads_of_its_successor(s3: S3) -> None:
     sink = row_sink(s3)
     zombie = sink.create_writer(writer_context(object_store_options=s3[1]), [])
     zombie.write(["a" * (6 * MIB)], None, 0)
@@ -125,8 +128,22 @@ def test_a_zombie_cannot_overwrite_what_its_successor_uploads(s3: S3) -> None:
     assert data == b"a" * (6 * MIB) + b"\n" + b"b" * (6 * MIB) + b"\n"
 
 
+def test_a_part_that_stays_open_over_many_failovers_is_written_and_closed(s3: S3) -> None:
+    sink = row_sink(s3)
+    writer = sink.create_writer(writer_context(object_store_options=s3[1]), [])
+    writer.write(["a" * (6 * MIB)], None, 0)
+    for attempt in range(1, 30):
+        _, state = snapshot(writer, attempt)
+        writer = sink.create_writer(writer_context(attempt=attempt, object_store_options=s3[1]), state)
+    writer.write(["b" * (6 * MIB)], None, 0)
+    writer.finish()
+    sink.create_committer(s3[1]).commit(snapshot(writer, 30)[0])
+    (data,) = contents(s3).values()
+    assert data == b"a" * (6 * MIB) + b"\n" + b"b" * (6 * MIB) + b"\n"
+
+
 @pytest.mark.parametrize("size", [10, 6 * MIB])
-def test_an_old_snapshot_whose_part_was_finished_later_is_restored(s3: S3, size: int) -> None:
+def test_an_old_snapshot_is_restored_after_its_part_was_finished(s3: S3, size: int) -> None:
     sink = row_sink(s3)
     committer = sink.create_committer(s3[1])
     writer = sink.create_writer(writer_context(object_store_options=s3[1]), [])
@@ -157,7 +174,7 @@ def test_an_aborted_upload_is_an_error_at_restore_and_at_commit(s3: S3) -> None:
         sink.create_committer(s3[1]).commit(committables)
 
 
-def test_only_the_own_unreferenced_uploads_are_aborted(s3: S3) -> None:
+def test_only_unreferenced_uploads_of_the_same_sink_are_aborted(s3: S3) -> None:
     sink = row_sink(s3)
     keep: list[Any] = []
     for n, job in enumerate(("job", "job", "other")):
@@ -174,8 +191,8 @@ def test_only_the_own_unreferenced_uploads_are_aborted(s3: S3) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_whatever_happens_every_record_is_visible_once(s3: S3, seed: int) -> None:
-    """Records of about 700 KB, so that parts have several upload parts, and crashes at random moments."""
+def test_every_record_is_visible_once_after_any_failures(s3: S3, seed: int) -> None:
+    """Records have about 700 KB, so parts have several upload parts. Crashes happen at random points."""
     chance = random.Random(seed)
 
     class Padded(Encoder):
@@ -200,7 +217,7 @@ def test_whatever_happens_every_record_is_visible_once(s3: S3, seed: int) -> Non
             try:
                 simulation.zombie_writes()
             except SinkError:
-                pass  # its upload was completed or aborted meanwhile, so it cannot write on
+                pass  # its upload is completed or aborted, so the zombie cannot continue
     simulation.finish()
     found = sorted(int(line.split()[0]) for data in contents(s3).values() for line in data.decode().splitlines())
     assert found == list(range(simulation.position))
@@ -279,3 +296,22 @@ def test_parquet_of_another_writer_is_read(s3: S3) -> None:
         pq.write_table(pa.table({"n": range(10)}), file, row_group_size=3)
     source = FileSource(ParquetFormat({"n": int}, record="tuple"), (url,), storage_options=options)
     assert read_source(source) == [(n,) for n in range(10)]
+
+
+def test_a_directory_is_not_read_as_a_file_if_its_first_file_appears_during_the_listing(
+    s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, options = s3
+    storage = Storage(url, options)
+    assert storage._fs is not None
+    list_objects = storage._fs._lsdir
+
+    async def listed_before_the_first_file(*args: Any, **kwargs: Any) -> Any:
+        monkeypatch.undo()
+        before = await list_objects(*args, **kwargs)
+        await storage._fs._pipe_file(f"{url}/input/a.txt", b"a")
+        return before
+
+    monkeypatch.setattr(storage._fs, "_lsdir", listed_before_the_first_file)
+    assert storage.find(f"{url}/input") == []
+    assert [status.size for status in storage.find(f"{url}/input")] == [1]

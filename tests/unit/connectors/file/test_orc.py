@@ -1,4 +1,4 @@
-"""ORC files: exactly once over restarts anywhere, of every type, and what is damaged or does not fit is named."""
+"""ORC files: every row once over any restarts, values of every type, and errors for damaged files and values that do not fit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.common.typeinfo import Types
 from penstock.common.types import Row
-from penstock.connectors.source import ReadBounds
+from penstock.connectors.core.source import ReadBounds
 from penstock.datastream.connectors.file_system import FileSink, FileSource
 from penstock.datastream.formats.orc import OrcBulkWriters, OrcFormat, OrcWriterFactory
 from penstock.records.batch import ColumnBatch
@@ -39,7 +39,7 @@ def source_of(format: OrcFormat, path: Path) -> FileSource:
 
 
 def orc_file(path: Path, rows: int, stripe: int) -> None:
-    """Arrow writes a stripe for each table, if it is large enough for one."""
+    """Return an ORC file. Arrow writes a stripe for each table that is large enough."""
     with orc.ORCWriter(str(path), stripe_size=1) as writer:
         for begin in range(0, rows, stripe):
             part = range(begin, min(rows, begin + stripe))
@@ -50,7 +50,7 @@ def orc_file(path: Path, rows: int, stripe: int) -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(rows=st.sampled_from([0, 1, 60, 3000]), stripe=st.sampled_from([1024, 1500, 5000]), records=st.integers(1, 2000))
-def test_every_row_once_over_any_bounds_and_restarts(
+def test_every_row_is_read_once_over_any_bounds_and_restarts(
     tmp_path_factory: pytest.TempPathFactory, rows: int, stripe: int, records: int
 ) -> None:
     path = tmp_path_factory.mktemp("orc") / "a.orc"
@@ -62,7 +62,7 @@ def test_every_row_once_over_any_bounds_and_restarts(
     assert [v for s in splits_of(source) for v in read_with_restarts(source, s, bounds)[0]] == expected
 
 
-def test_a_file_of_several_stripes_is_read_from_the_stripe_at_hand(tmp_path: Path) -> None:
+def test_a_restored_reader_continues_at_the_stripe_of_its_position(tmp_path: Path) -> None:
     orc_file(tmp_path / "a.orc", 10_000, 2_000)
     assert orc.ORCFile(str(tmp_path / "a.orc")).nstripes > 2
     source = source_of(OrcFormat({"n": int}, record="tuple"), tmp_path)
@@ -117,7 +117,7 @@ def written(path: Path, factory: Any, values: list[Any]) -> Path:
     return found
 
 
-def test_values_of_every_type_come_back(tmp_path: Path) -> None:
+def test_values_of_every_type_are_read_back(tmp_path: Path) -> None:
     values = [READING, READING._replace(n=-5, tags=["a", ""], more={"k": 2**40}, at=datetime(1900, 1, 1))]
     path = written(tmp_path, OrcWriterFactory(TYPES), values)
     assert path.suffix == ".orc"
@@ -130,7 +130,7 @@ def test_values_of_every_type_come_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("compression", ["SNAPPY", "ZSTD", "ZLIB", "LZ4", "NONE"])
-def test_rows_are_written_as_pyflink_says(tmp_path: Path, compression: str) -> None:
+def test_rows_are_written_through_pyflinks_api(tmp_path: Path, compression: str) -> None:
     row_type = Types.ROW_NAMED(["id", "n"], [Types.STRING(), Types.INT()])
     factory = OrcBulkWriters.for_row_type(row_type, {"orc.compress": compression, "orc.stripe.size": "67108864"})
     path = written(tmp_path, factory, [Row("a", 1), Row("b", 2)])
@@ -145,7 +145,7 @@ def test_columns_and_values_of_numpy_are_written(tmp_path: Path) -> None:
 
     sink = FileSink.for_bulk_format(str(tmp_path), OrcWriterFactory({"id": str, "n": int}, stripe_bytes=1)).build()
     writer = sink.create_writer(writer_context(), [])
-    columns = pa.record_batch({"n": pa.array([1, 2], pa.int32()), "id": ["a", "b"], "extra": [0, 0]})
+    columns = pa.record_batch({"n": pa.array([1, 2], pa.int32()), "id": ["a", "b"]})
     writer.write_batch(ColumnBatch(columns, None, no_rows), 0)
     writer.write([(np.str_("c"), np.int64(3))], None, 0)
     sink.create_committer({}).commit(snapshot(writer, 1)[0])
@@ -153,7 +153,7 @@ def test_columns_and_values_of_numpy_are_written(tmp_path: Path) -> None:
     assert orc.read_table(path).to_pylist() == [{"id": "a", "n": 1}, {"id": "b", "n": 2}, {"id": "c", "n": 3}]
 
 
-def test_a_part_that_is_given_up_goes_without_a_word(
+def test_an_abandoned_part_causes_no_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     ignored: list[Any] = []
@@ -180,7 +180,9 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(RecordFormatError, match="cannot read the ORC file"):
             read_source(source)
-    for at in range(3, len(whole), 97):  # ORC has no checksums: other values may come of it, but no other error
+    for at in range(
+        3, len(whole), 97
+    ):  # ORC has no checksums, so a damaged file may return other values, but raise no other error
         path.write_bytes(whole[:at] + b"\xff" * 8 + whole[at + 8 :])
         try:
             read_source(source)
@@ -188,11 +190,11 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
             assert str(path) in str(error)  # noqa: PT017 - it need not come
 
 
-def test_what_does_not_fit_is_named(tmp_path: Path) -> None:
+def test_values_that_do_not_fit_are_named(tmp_path: Path) -> None:
     orc_file(tmp_path / "a.orc", 3, 3)
     with pytest.raises(RecordFormatError, match="no column 'celsius'"):
         read_source(source_of(OrcFormat({"celsius": float}), tmp_path))
-    with pytest.raises(RecordFormatError, match="cannot read the ORC file"):
+    with pytest.raises(RecordFormatError, match="stripe 0, has the type string and cannot be read as int64"):
         read_source(source_of(OrcFormat({"id": int}), tmp_path))
     with orc.ORCWriter(str(tmp_path / "a.orc")) as writer:
         writer.write(pa.table({"n": pa.array([1, None], pa.int64())}))

@@ -1,4 +1,4 @@
-"""A continuous file source reads every file once, whatever comes, goes and fails, and its checkpoints stay small."""
+"""A continuous file source reads every file once over any changes and failures. Its checkpoints remain small."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def inbox(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def test_ten_thousand_files_that_come_and_go_leave_manifests_small(inbox: Path) -> None:
+def test_manifests_stay_small_after_ten_thousand_deleted_files(inbox: Path) -> None:
     clock = ManualClock(0)
     job = FileJob(watching(inbox, clock), clock, parallelism=2)
     sizes = []
@@ -62,7 +62,7 @@ def test_ten_thousand_files_that_come_and_go_leave_manifests_small(inbox: Path) 
     assert max(sizes[50:]) <= max(sizes[:50]) + 1_024, "they grow"
 
 
-def test_a_file_that_stays_costs_sixteen_bytes_of_a_manifest(inbox: Path) -> None:
+def test_an_existing_file_needs_sixteen_bytes_of_a_manifest(inbox: Path) -> None:
     clock = ManualClock(0)
     job = FileJob(watching(inbox, clock), clock)
     for number in range(1_000):
@@ -74,10 +74,10 @@ def test_a_file_that_stays_costs_sixteen_bytes_of_a_manifest(inbox: Path) -> Non
 @pytest.mark.parametrize("parallelism", [1, 3])
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 1 << 32))
-def test_restored_at_any_point_every_file_is_read_once(
+def test_every_file_is_read_once_after_a_restore_at_any_point(
     tmp_path_factory: pytest.TempPathFactory, parallelism: int, seed: int
 ) -> None:
-    """Files come with any time of modification, change, go, are hidden from a listing; the job is restored at any step."""
+    """Files appear with any modification time, change, disappear, or are missing in a listing. The job restores at any step."""
     chance = random.Random(seed)
     directory, aside = tmp_path_factory.mktemp("in"), tmp_path_factory.mktemp("aside")
     clock = ManualClock(0)
@@ -128,7 +128,7 @@ def test_restored_at_any_point_every_file_is_read_once(
 
 
 def read_and_kept(job: FileJob, contents: dict[Path, list[str]]) -> list[Path]:
-    """Files that the last checkpoint says were read to their end: only those may be changed or deleted."""
+    """Return the files that were read completely at the last checkpoint. Only those may change or disappear."""
     records = set(job.checkpoint[1])
     return [path for path, lines in contents.items() if lines and records.issuperset(lines)]
 
@@ -137,7 +137,7 @@ def statuses(*names: str) -> list[FileStatus]:
     return [FileStatus(name, 1, 1) for name in names]
 
 
-def test_a_mount_that_is_away_for_days_makes_nothing_forgotten() -> None:
+def test_files_of_a_mount_that_is_missing_for_days_are_remembered() -> None:
     clock = ManualClock(0)
     seen = SeenFiles(INTERVAL_MS, clock.now_ms)
     files = statuses(*map(str, range(KEPT + 10)))
@@ -148,7 +148,7 @@ def test_a_mount_that_is_away_for_days_makes_nothing_forgotten() -> None:
     assert not seen.take_new(files)
 
 
-def test_a_pause_of_the_job_and_another_clock_make_nothing_forgotten() -> None:
+def test_files_are_remembered_after_a_pause_of_the_job_and_with_another_clock() -> None:
     clock = ManualClock(0)
     seen = SeenFiles(INTERVAL_MS, clock.now_ms)
     files = statuses(*map(str, range(KEPT + 10)))
@@ -163,7 +163,7 @@ def test_a_pause_of_the_job_and_another_clock_make_nothing_forgotten() -> None:
     assert not later.take_new(files)
 
 
-def test_what_has_been_away_for_an_hour_of_listings_is_forgotten_but_for_the_last() -> None:
+def test_files_missing_for_an_hour_of_listings_are_forgotten_except_the_newest() -> None:
     clock = ManualClock(0)
     seen = SeenFiles(INTERVAL_MS, clock.now_ms)
     first, rest = statuses("first"), statuses(*map(str, range(KEPT)))
@@ -178,7 +178,7 @@ def test_what_has_been_away_for_an_hour_of_listings_is_forgotten_but_for_the_las
     assert seen.take_new(first + rest + other) == first
 
 
-def test_the_state_before_a_change_that_a_listing_still_shows_is_not_read_again() -> None:
+def test_an_old_version_of_a_file_in_a_stale_listing_is_not_read_again() -> None:
     seen = SeenFiles(INTERVAL_MS)
     before, after = [FileStatus("a", 1, 1, "etag")], [FileStatus("a", 1, 2, "other")]
     assert seen.take_new(before) == before
@@ -187,7 +187,7 @@ def test_the_state_before_a_change_that_a_listing_still_shows_is_not_read_again(
     assert seen.take_new(after) == []
 
 
-def test_checkpoints_with_paths_of_all_finished_splits_are_still_read(inbox: Path) -> None:
+def test_old_checkpoints_with_the_paths_of_all_finished_splits_are_restored(inbox: Path) -> None:
     clock = ManualClock(0)
     source = watching(inbox, clock)
     for name in ("read", "begun", "away"):

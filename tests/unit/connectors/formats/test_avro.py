@@ -1,35 +1,26 @@
-"""Avro: records of every type in messages and files, other versions of a schema, damage, and a schema registry.
-
-The registry is a double that answers as Confluent's documents its REST API, for faults; `integration/registry` has a real one.
-"""
+"""Avro: records of every type in messages and files, other schema versions, and damaged data."""
 
 from __future__ import annotations
 
 import io
 import json
 import pickle
-import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
 from pathlib import Path
-from time import monotonic
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import fastavro
 import numpy as np
 import pytest
 
-from penstock.common.errors import InvalidJob, RecordFormatError, SinkError, SourceError
+from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.common.types import Row
-from penstock.connectors.formats import registry as registry_module
-from penstock.connectors.formats.avro.registered import avro_schema, registered
-from penstock.connectors.formats.registry import SchemaAbsent
-from penstock.connectors.source import ReadBounds
+from penstock.connectors.core.source import ReadBounds
 from penstock.datastream.formats.avro import (
     AvroBulkWriters,
     AvroDeserializationSchema,
@@ -40,20 +31,12 @@ from penstock.datastream.formats.avro import (
     AvroSchema,
     AvroSerializationSchema,
     ConfluentRegistryAvroDeserializationSchema,
-    ConfluentRegistryAvroSerializationSchema,
     GenericRecordAvroTypeInfo,
-    SchemaRegistry,
 )
 from penstock.records.batch import RowBatch
+from tests.unit.connectors.formats.avro_schemas import POINT, READING, by_fastavro, record
+from tests.unit.connectors.formats.fake_registry import Registry
 
-
-def record(*fields: tuple[str, Any], name: str = "Reading", **more: Any) -> str:
-    said = [{"name": name, "type": kind} for name, kind in fields]
-    return json.dumps({"type": "record", "name": name, "fields": said, **more})
-
-
-READING = record(("id", "string"), ("celsius", ["null", "double"]))
-POINT = {"type": "record", "name": "Point", "fields": [{"name": "x", "type": "int"}, {"name": "y", "type": "int"}]}
 RICH = record(
     ("at", {"type": "long", "logicalType": "timestamp-millis"}),
     ("price", {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
@@ -76,12 +59,6 @@ RICH_VALUE = {
 }
 
 
-def by_fastavro(text: str, value: Any) -> bytes:
-    data = io.BytesIO()
-    fastavro.schemaless_writer(data, fastavro.parse_schema(json.loads(text)), value)
-    return data.getvalue()
-
-
 class Tuple(NamedTuple):
     celsius: float | None
     id: str
@@ -97,7 +74,7 @@ class Data:
 
 
 @pytest.mark.parametrize(("text", "value"), [(READING, {"id": "a", "celsius": None}), (RICH, RICH_VALUE)])
-def test_records_of_every_type_are_read_and_written_as_the_library_does(text: str, value: Any) -> None:
+def test_records_of_every_type_are_read_and_written_like_fastavro(text: str, value: Any) -> None:
     schema = AvroSchema.parse_string(text)
     message = by_fastavro(text, value)
     reads = pickle.loads(pickle.dumps(AvroDeserializationSchema.for_generic(schema)))
@@ -108,7 +85,7 @@ def test_records_of_every_type_are_read_and_written_as_the_library_does(text: st
     assert writes.serialize_batch([value] * 2) == [message] * 2
 
 
-def test_rows_come_of_records_at_any_depth_and_become_them_again() -> None:
+def test_records_become_rows_at_any_depth_and_back() -> None:
     reads = pickle.loads(pickle.dumps(AvroRowDeserializationSchema(avro_schema_string=RICH)))
     row = reads.deserialize(by_fastavro(RICH, RICH_VALUE))
     assert row.where == Row(x=1, y=-1)
@@ -119,7 +96,7 @@ def test_rows_come_of_records_at_any_depth_and_become_them_again() -> None:
     assert writes.serialize(row) == by_fastavro(RICH, RICH_VALUE)
 
 
-def test_objects_with_the_fields_are_written_in_any_order_and_defaults_fill_in() -> None:
+def test_objects_are_written_by_field_name_and_defaults_fill_missing_fields() -> None:
     writes = AvroSerializationSchema.for_generic(AvroSchema(READING))
     expected = by_fastavro(READING, {"id": "a", "celsius": 1.5})
     for value in (Tuple(1.5, "a"), Data("a", 1.5), Row(id="a", celsius=1.5), {"celsius": 1.5, "id": "a"}):
@@ -130,7 +107,7 @@ def test_objects_with_the_fields_are_written_in_any_order_and_defaults_fill_in()
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x02", b"\x02a\x02", b"\xff\xff\xff\xff\xff\x7fab"])
-def test_damaged_messages_say_so(damage: bytes) -> None:
+def test_damaged_messages_are_malformed(damage: bytes) -> None:
     reads = AvroDeserializationSchema.for_generic(AvroSchema(READING))
     good = by_fastavro(READING, {"id": "a", "celsius": None})
     for message in (damage, good + b"\x00"):
@@ -168,12 +145,12 @@ CHANGED: list[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "value"), CHANGED)
-def test_a_value_that_would_become_another_is_refused(kind: Any, value: Any) -> None:
+def test_a_value_that_fastavro_would_change_is_refused(kind: Any, value: Any) -> None:
     schema = AvroSchema(record(("id", kind)))
     for write in (AvroSerializationSchema(schema).serialize, lambda one: written(schema, [one])):
         with pytest.raises(
             RecordFormatError,
-            match=r"is no (long|int|boolean|float|double|null) .*on field id|more than the 32 bits of an int",
+            match=r"is not a valid (long|int|boolean|float|double|null) .*on field id|more than the 32 bits of an int",
         ):
             write({"id": value})
 
@@ -192,21 +169,21 @@ def test_a_value_that_would_become_another_is_refused(kind: Any, value: Any) -> 
         ("double", 7),
     ],
 )
-def test_values_of_numpy_are_written_as_what_they_are(kind: str, value: Any) -> None:
+def test_numpy_values_are_written_unchanged(kind: str, value: Any) -> None:
     schema = AvroSchema(record(("id", kind)))
     data = AvroSerializationSchema(schema).serialize({"id": value})
     assert AvroDeserializationSchema(schema).deserialize(data) == {"id": value}
     assert [values for _, values in read(written(schema, [{"id": value}]), AvroFormat())] == [[{"id": value}]]
 
 
-def test_a_field_that_is_missing_is_told_of_in_files_as_in_messages() -> None:
+def test_a_missing_field_is_an_error_in_files_and_messages() -> None:
     schema = AvroSchema(record(("id", "long"), ("x", ["null", "double"])))
     for write in (AvroSerializationSchema(schema).serialize, lambda one: written(schema, [one])):
         with pytest.raises(RecordFormatError, match="does not fit the Avro schema"):
             write({"id": 1})
 
 
-def test_what_is_no_schema_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_schema_is_refused(tmp_path: Path) -> None:
     for text in ("{", '{"type": "record"}', '"unknown"'):
         with pytest.raises(InvalidJob, match="not an Avro schema"):
             AvroSchema.parse_string(text)
@@ -214,7 +191,7 @@ def test_what_is_no_schema_is_refused(tmp_path: Path) -> None:
     assert AvroSchema.parse_file(str(tmp_path / "r.avsc")) == AvroSchema(READING)
     with pytest.raises(InvalidJob, match=r"none.avsc.*cannot be read"):
         AvroSchema.parse_file(str(tmp_path / "none.avsc"))
-    with pytest.raises(InvalidJob, match="no record"):
+    with pytest.raises(InvalidJob, match="not a record"):
         AvroRowDeserializationSchema(avro_schema_string='"string"')
     for call in (lambda: AvroInputFormat("x", None), lambda: GenericRecordAvroTypeInfo(None)):
         with pytest.raises(InvalidJob, match="is not supported"):
@@ -222,7 +199,7 @@ def test_what_is_no_schema_is_refused(tmp_path: Path) -> None:
 
 
 def evolved(kind: Any, default: Any) -> tuple[AvroSchema, AvroSchema]:
-    """A writer's schema, and a reader's that has a field more."""
+    """Return a writer's schema, and a reader's schema with one more field."""
     fields = [{"name": "id", "type": "string"}]
     more = {"name": "x", "type": kind, "default": default}
     made = (json.dumps({"type": "record", "name": "R", "fields": some}) for some in (fields, [*fields, more]))
@@ -253,7 +230,7 @@ INNER = {
         ({"type": "array", "items": INNER}, [{}], [{"n": 3, "raw": b"\xff"}]),
     ],
 )
-def test_a_default_is_a_value_of_its_fields_type_and_of_its_record_alone(
+def test_a_default_has_its_fields_type_and_is_not_shared_between_records(
     registry: Registry, kind: Any, default: Any, expected: Any
 ) -> None:
     older, newer = evolved(kind, default)
@@ -268,7 +245,7 @@ def test_a_default_is_a_value_of_its_fields_type_and_of_its_record_alone(
         assert one["x"] is not other["x"] or not isinstance(expected, list | dict)
 
 
-def test_a_default_within_a_record_that_is_met_again_by_its_name_is_its_own() -> None:
+def test_a_default_in_a_record_type_used_by_name_is_not_shared() -> None:
     def holder(*fields: Any) -> AvroSchema:
         inner = {"type": "record", "name": "I", "fields": list(fields)}
         return AvroSchema(record(("a", inner), ("b", ["null", "I"]), ("c", {"type": "array", "items": "I"})))
@@ -294,7 +271,7 @@ def test_a_default_within_a_record_that_is_met_again_by_its_name_is_its_own() ->
         ("string", "x" * 1_000_000, "x" * 1_000_000),
     ],
 )
-def test_numpys_values_and_sequences_of_any_kind_are_written(kind: Any, value: Any, expected: Any) -> None:
+def test_numpy_values_and_sequences_of_any_kind_are_written(kind: Any, value: Any, expected: Any) -> None:
     schema = AvroSchema(record(("x", kind)))
     for given in ({"x": value}, Row(x=value)):
         message = AvroSerializationSchema(schema).serialize(given)
@@ -302,13 +279,13 @@ def test_numpys_values_and_sequences_of_any_kind_are_written(kind: Any, value: A
 
 
 @pytest.mark.parametrize("value", [{"x": "abc"}, {"x": {"a": "b"}}, {"x": [], "y": 1}])
-def test_a_text_is_no_array_and_fields_of_no_schema_are_not_left_out(value: Any) -> None:
+def test_a_text_as_an_array_and_an_unknown_field_are_refused(value: Any) -> None:
     schema = AvroSchema(record(("x", {"type": "array", "items": "string"})))
     with pytest.raises(RecordFormatError, match="does not fit the Avro schema"):
         AvroSerializationSchema(schema).serialize(value)
 
 
-def test_an_int_has_32_bits_at_any_depth() -> None:
+def test_an_int_of_more_than_32_bits_is_refused_at_any_depth() -> None:
     inner = {"type": "record", "name": "I", "fields": [{"name": "n", "type": "int"}]}
     schema = AvroSchema(record(("n", "int"), ("many", {"type": "array", "items": "int"}), ("in", inner)))
     most = {"n": 2**31 - 1, "many": [-(2**31)], "in": {"n": np.int32(5)}}
@@ -355,9 +332,7 @@ COLUMNS_VALUE = {
     ("text", "value", "rows"),
     [(COLUMNS, COLUMNS_VALUE, False), (COLUMNS, COLUMNS_VALUE, True), (RICH, RICH_VALUE, False)],
 )
-def test_messages_of_a_batch_have_columns_and_what_is_made_of_these_is_the_same(
-    text: str, value: Any, rows: bool
-) -> None:
+def test_a_batch_of_messages_has_columns_that_restore_the_same_records(text: str, value: Any, rows: bool) -> None:
     schema = AvroSchema(text)
     reads: Any = AvroRowDeserializationSchema(avro_schema_string=text) if rows else AvroDeserializationSchema(schema)
     batch = reads.batch_decoder()([by_fastavro(text, value)] * 3)
@@ -369,7 +344,7 @@ def test_messages_of_a_batch_have_columns_and_what_is_made_of_these_is_the_same(
     assert again["at"].tzinfo is UTC
 
 
-def test_rows_within_rows_stay_rows() -> None:
+def test_nested_rows_are_not_converted_to_columns() -> None:
     reads = AvroRowDeserializationSchema(avro_schema_string=RICH)
     batch = reads.batch_decoder()([by_fastavro(RICH, RICH_VALUE)])
     assert isinstance(batch, RowBatch)
@@ -377,7 +352,7 @@ def test_rows_within_rows_stay_rows() -> None:
 
 
 @pytest.mark.parametrize("kind", [["int", "string"], {"type": "string", "logicalType": "uuid"}])
-def test_records_with_a_field_that_has_no_column_stay_records(kind: Any) -> None:
+def test_records_with_a_field_without_a_column_are_not_converted_to_columns(kind: Any) -> None:
     schema = AvroSchema(record(("x", kind)))
     value = {"x": uuid.UUID(int=1) if isinstance(kind, dict) else "a"}
     batch = AvroDeserializationSchema(schema).batch_decoder()([AvroSerializationSchema(schema).serialize(value)])
@@ -390,7 +365,7 @@ def test_records_with_a_field_that_has_no_column_stay_records(kind: Any) -> None
 
 class Memory(io.BytesIO):
     def close(self) -> None:
-        """The test looks at it."""
+        """Keep the buffer open, because the test reads it."""
 
 
 def written(schema: AvroSchema, values: list[Any]) -> bytes:
@@ -403,7 +378,7 @@ def written(schema: AvroSchema, values: list[Any]) -> bytes:
 
 
 def read(data: bytes, format: AvroFormat, position: Any = None, most: int = 70) -> Iterator[tuple[Any, list[Any]]]:
-    """Positions, and the records up to each."""
+    """Yield the positions, each with the records up to it."""
     reader = format.open("f.avro", Memory(data), 0, len(data), position)
     while not reader.finished:
         batch = reader.read(ReadBounds(max_records=most))
@@ -411,7 +386,7 @@ def read(data: bytes, format: AvroFormat, position: Any = None, most: int = 70) 
             yield reader.position, list(batch.rows().values)
 
 
-def test_files_are_what_the_library_reads_and_reading_goes_on_from_every_position() -> None:
+def test_fastavro_reads_the_files_and_reading_continues_from_every_position() -> None:
     schema = AvroSchema(READING)
     values = [{"id": f"station-{n}" * 20, "celsius": n / 2} for n in range(2_000)]
     data = written(schema, values)
@@ -426,13 +401,13 @@ def test_files_are_what_the_library_reads_and_reading_goes_on_from_every_positio
         assert rest == values[seen:]
 
 
-def test_rows_of_files_whose_schema_has_the_fields_in_another_order_are_read_by_name() -> None:
+def test_rows_are_read_by_name_if_the_files_schema_has_another_field_order() -> None:
     data = written(AvroSchema(record(("celsius", "double"), ("id", "string"))), [{"id": "a", "celsius": 1.0}])
     schema = AvroSchema(record(("id", "string"), ("celsius", "double")))
     assert [part for _, part in read(data, AvroFormat(schema, record="row"))] == [[Row(id="a", celsius=1.0)]]
 
 
-def test_files_of_an_older_schema_are_read_as_rows_of_the_newer() -> None:
+def test_files_with_an_older_schema_are_read_as_rows_of_the_newer_one() -> None:
     newer = [{"name": "id", "type": "string"}, {"name": "unit", "type": "string", "default": "C"}]
     data = written(AvroSchema(READING), [{"id": "a", "celsius": 1.0}])
     schema = AvroSchema(json.dumps({"type": "record", "name": "Reading", "fields": newer}))
@@ -446,149 +421,10 @@ def test_damaged_files_are_named() -> None:
             list(read(bad, AvroFormat()))
 
 
-# --- the registry ---------------------------------------------------------------------------------------------
+# --- records that cannot be converted ---------------------------------------------------------------------------
 
 
-class Registry:
-    """Answers as Confluent's documents it."""
-
-    def __init__(self) -> None:
-        self.schemas: dict[int, dict[str, Any]] = {}
-        self.subjects: dict[str, list[int]] = {}
-        self.failures = 0
-        self.cut_off = 0
-        self.asked: list[str] = []
-        self.authorization = ""
-        registry = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def answer(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                registry.asked.append(f"{self.command} {self.path}")
-                code, told = registry.answer(self.command, self.path, json.loads(body or b"{}"), self.headers)
-                data = json.dumps(told).encode()
-                self.send_response(code)
-                self.send_header("Content-Length", str(len(data) + bool(registry.cut_off)))
-                registry.cut_off -= bool(registry.cut_off)
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_POST = answer  # noqa: N815 - the library's names
-
-            def log_message(self, format: str, *arguments: Any) -> None:
-                """Tests are quiet."""
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-
-    def add(self, subject: str, schema: str, **more: Any) -> int:
-        id = len(self.schemas) + 1
-        self.schemas[id] = {"schema": schema, **more}
-        self.subjects.setdefault(subject, []).append(id)
-        return id
-
-    def answer(self, method: str, path: str, body: dict[str, Any], headers: Any) -> tuple[int, Any]:
-        if self.failures:
-            self.failures -= 1
-            return 503, {"error_code": 50301, "message": "no leader"}
-        if self.authorization and headers.get("Authorization") != self.authorization:
-            return 401, {"error_code": 401, "message": "Unauthorized"}
-        match path.partition("?")[0].strip("/").split("/"):
-            case ["schemas", "ids", id] if int(id) in self.schemas:
-                return 200, self.schemas[int(id)]
-            case ["schemas", "ids", id]:
-                return 404, {"error_code": 40403, "message": f"Schema {id} not found"}
-            case ["subjects", subject, "versions", version]:
-                return 200, self.schemas[self.subjects[subject][int(version) - 1]]
-            case ["subjects", subject, *rest]:
-                for id in self.subjects.get(subject, ()):
-                    if self.schemas[id]["schema"] == body["schema"]:
-                        return 200, {"id": id}
-                if rest:
-                    return 200, {"id": self.add(subject, body["schema"])}
-                return 404, {"error_code": 40403, "message": "Schema not found"}
-        return 404, {"error_code": 404, "message": f"HTTP 404 Not Found {method}"}
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Registry]:
-    monkeypatch.setattr(registry_module, "_PAUSE_S", 0.01)
-    server = Registry()
-    yield server
-    server.close()
-
-
-def test_messages_carry_the_id_of_their_schema_and_each_is_asked_for_once(registry: Registry) -> None:
-    schema = AvroSchema(READING)
-    values = [{"id": str(n), "celsius": float(n)} for n in range(10)]
-    writes = ConfluentRegistryAvroSerializationSchema.for_generic("readings-value", schema, registry.url)
-    messages = pickle.loads(pickle.dumps(writes)).serialize_batch(values)
-    assert messages[3] == b"\x00\x00\x00\x00\x01" + by_fastavro(READING, values[3])
-    reads = ConfluentRegistryAvroDeserializationSchema.for_generic(schema, registry.url)
-    assert pickle.loads(pickle.dumps(reads)).deserialize_batch(messages) == values
-    assert registry.asked == ["POST /subjects/readings-value/versions", "GET /schemas/ids/1"]
-
-
-def test_other_versions_of_the_schema_are_read_as_the_one_that_the_program_has(registry: Registry) -> None:
-    older = registry.add("r-value", record(("id", "string")))
-    newer = registry.add("r-value", record(("id", "string"), ("celsius", ["null", "double"]), ("by", "string")))
-    fields = [{"name": "id", "type": "string"}, {"name": "celsius", "type": ["null", "double"], "default": None}]
-    mine = AvroSchema(json.dumps({"type": "record", "name": "Reading", "fields": fields}))
-    messages = [
-        b"\x00" + older.to_bytes(4, "big") + b"\x02a",
-        b"\x00" + newer.to_bytes(4, "big") + b"\x02b\x00\x02x",
-    ]
-    reads = ConfluentRegistryAvroDeserializationSchema.for_generic(mine, registry.url)
-    assert reads.deserialize_batch(messages) == [{"id": "a", "celsius": None}, {"id": "b", "celsius": None}]
-
-
-def test_schemas_that_refer_to_others_are_put_together(registry: Registry) -> None:
-    registry.add("point", json.dumps({**POINT, "name": "geo.Point"}))
-    references = [{"name": "geo.Point", "subject": "point", "version": 1}]
-    text = record(("a", "geo.Point"), ("b", ["null", "geo.Point"]))
-    id = registry.add("r-value", text, references=references)
-    found = avro_schema(SchemaRegistry(registry.url), id)
-    value = {"a": {"x": 1, "y": 2}, "b": {"x": 3, "y": 4}}
-    assert AvroDeserializationSchema(found).deserialize(AvroSerializationSchema(found).serialize(value)) == value
-
-
-def test_a_registry_that_is_busy_is_asked_again_and_one_that_is_away_is_no_malformed_message(
-    registry: Registry,
-) -> None:
-    id = registry.add("r-value", READING)
-    reads = ConfluentRegistryAvroDeserializationSchema.for_generic(AvroSchema(READING), registry.url)
-    registry.failures = 3
-    message = b"\x00" + id.to_bytes(4, "big") + by_fastavro(READING, {"id": "a", "celsius": None})
-    assert reads.deserialize(message)["id"] == "a"
-    away = ConfluentRegistryAvroDeserializationSchema.for_generic(AvroSchema(READING), "http://127.0.0.1:1")
-    for call in (lambda: away.deserialize(message), lambda: away.deserialize_batch([message])):
-        with pytest.raises(SourceError, match="does not answer GET /schemas/ids/1"):
-            call()
-    both = SchemaRegistry(f"http://127.0.0.1:1,{registry.url}")
-    assert avro_schema(both, id) == AvroSchema(READING)
-
-
-def test_answers_that_are_cut_off_or_of_another_server_make_no_message_malformed(registry: Registry) -> None:
-    registry.add("r-value", READING)
-    reads = ConfluentRegistryAvroDeserializationSchema.for_generic(AvroSchema(READING), registry.url)
-    message = b"\x00\x00\x00\x00\x01" + by_fastavro(READING, {"id": "a", "celsius": None})
-    registry.cut_off = 9
-    with pytest.raises(SourceError, match=r"does not answer.*IncompleteRead"):
-        reads.deserialize(message)
-    registry.cut_off = 1
-    assert reads.deserialize(message)["id"] == "a"
-    for number, strange in enumerate(({"version": 1}, [], "schema", {"schema": READING, "references": [{}]}), 5):
-        registry.schemas[number] = strange  # type: ignore[assignment]
-        with pytest.raises(SourceError, match="what answers for a schema registry says"):
-            reads.deserialize_batch([b"\x00\x00\x00\x00" + bytes([number]) + message[5:]])
-
-
-def test_records_within_each_other_without_end_are_malformed_and_end_no_process() -> None:
+def test_records_nested_too_deep_are_malformed_and_do_not_crash_the_process() -> None:
     chain = record(("next", ["null", "Chain"]), name="Chain")
     for reads in (AvroDeserializationSchema(AvroSchema(chain)), AvroRowDeserializationSchema(avro_schema_string=chain)):
         assert reads.deserialize(b"\x02\x02\x00") is not None
@@ -597,7 +433,7 @@ def test_records_within_each_other_without_end_are_malformed_and_end_no_process(
             reads.deserialize(b"\x02" * 500_000 + b"\x00")
 
 
-def test_records_within_each_other_without_end_make_a_file_unreadable_and_end_no_process() -> None:
+def test_records_nested_too_deep_make_a_file_unreadable_and_do_not_crash_the_process() -> None:
     chain = AvroSchema(record(("next", ["null", "Chain"]), name="Chain"))
     values = [{"next": None}, {"next": {"next": None}}]
     data = written(chain, values)
@@ -612,87 +448,31 @@ def test_records_within_each_other_without_end_make_a_file_unreadable_and_end_no
         list(read(plain.getvalue() + block, AvroFormat()))
 
 
-def test_a_message_with_an_id_that_the_registry_does_not_know_is_malformed_and_asked_for_once(
-    registry: Registry,
-) -> None:
-    reads = ConfluentRegistryAvroDeserializationSchema.for_generic(AvroSchema(READING), registry.url)
-    proto = registry.add("p-value", 'syntax = "proto3";', schemaType="PROTOBUF")
-    for id, said in ((9, "404 Schema 9 not found"), (proto, "is a PROTOBUF schema"), (9, "404 Schema 9 not found")):
-        message = b"\x00" + id.to_bytes(4, "big") + b"\x02a\x00"
-        for call in (
-            lambda message=message: reads.deserialize(message),
-            lambda message=message: reads.deserialize_batch([message]),
-        ):
-            with pytest.raises(RecordFormatError, match=said):
-                call()
-    assert registry.asked.count("GET /schemas/ids/9") == 2, "the second time for one that is new"
+_INNER = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "string"}]}
+_OTHER = {**_INNER, "name": "Other", "fields": [*_INNER["fields"], {"name": "y", "type": "string"}]}
+UNKNOWN_NAMES: dict[str, tuple[str, dict[str, Any]]] = {
+    "flat": (READING, {"id": "a", "celsius": 1.0, "amount": 2}),
+    "flat with a missing optional field": (READING, {"id": "a", "amount": 2}),
+    "flat with an int": (record(("id", "int")), {"id": 1, "amount": 2}),
+    "flat with None": (READING, {"id": "a", "celsius": None, "amount": None}),
+    "fastavro's hint": (record(("id", "int")), {"id": 1, "-type": "Reading"}),
+    "optional record": (record(("p", ["null", _INNER])), {"p": {"x": "a", "amount": 2}}),
+    "union of records": (record(("p", [_INNER, _OTHER])), {"p": {"x": "a", "amount": 2}}),
+    "array": (record(("p", {"type": "array", "items": _INNER})), {"p": [{"x": "a", "amount": 2}]}),
+    "map": (record(("p", {"type": "map", "values": _INNER})), {"p": {"k": {"x": "a", "amount": 2}}}),
+}
 
 
-def test_what_the_registry_refuses_says_what_to_do(registry: Registry, tmp_path: Path) -> None:
-    schema = AvroSchema(READING)
-    reads = ConfluentRegistryAvroDeserializationSchema.for_generic(schema, registry.url)
-    with pytest.raises(SourceError, match=r"(?s)404 HTTP 404 Not Found.*no ids"):
-        avro_schema(SchemaRegistry(f"{registry.url}/elsewhere"), 9)
-    for message in (b"{}", b"\x01\x00\x00\x00\x01", b""):
-        with pytest.raises(RecordFormatError, match="does not begin with a schema's id"):
-            reads.deserialize(message)
-    proto = registry.add("p-value", 'syntax = "proto3";', schemaType="PROTOBUF")
-    with pytest.raises(SourceError, match="is a PROTOBUF schema"):
-        avro_schema(SchemaRegistry(registry.url), proto)
-    with pytest.raises(SinkError, match="Schema not found"):
-        SchemaRegistry(registry.url, registers=False).register("none-value", registered(schema))
-    registry.add("r-value", READING)
-    registry.authorization = "Basic bWU6c2VjcmV0"
-    with pytest.raises(SourceError, match=r"(?s)401.*user_info_file"):
-        avro_schema(SchemaRegistry(registry.url), 1)
-    (tmp_path / "user").write_text("me:secret\n")
-    assert avro_schema(SchemaRegistry(registry.url, user_info_file=str(tmp_path / "user")), 2)
-    with pytest.raises(InvalidJob, match="cannot be read"):
-        avro_schema(SchemaRegistry(registry.url, user_info_file=str(tmp_path / "none")), 1)
-    with pytest.raises(InvalidJob, match="give a URL"):
-        SchemaRegistry("registry:8081")
-
-
-@pytest.mark.parametrize(
-    "url", ["http://job:s3cret@registry:8081", "job:s3cret@registry:8081", "http://a:8081,http://job:s3cret@b:8081"]
-)
-def test_a_registrys_url_with_a_password_is_refused_and_not_told(url: str) -> None:
-    with pytest.raises(InvalidJob) as told:
-        SchemaRegistry(url)
-    assert "s3cret" not in str(told.value)
-    assert "registry" in str(told.value)
-
-
-def test_a_registrys_password_follows_no_redirect_to_another_server(registry: Registry, tmp_path: Path) -> None:
-    class Redirect(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(302)
-            self.send_header("Location", f"{registry.url}{self.path}")
-            self.end_headers()
-
-    registry.add("r-value", READING)
-    (tmp_path / "user").write_text("me:secret\n")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Redirect)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    asks = SchemaRegistry(f"http://127.0.0.1:{server.server_port}", user_info_file=str(tmp_path / "user"))
-    try:
-        assert avro_schema(asks, 1)
-        registry.authorization = "Basic bWU6c2VjcmV0"
-        with pytest.raises(SourceError, match="401"):
-            avro_schema(SchemaRegistry(asks.urls[0], user_info_file=asks.user_info_file), 1)
-    finally:
-        server.shutdown()
-        server.server_close()
-
-
-def test_a_schema_that_comes_to_the_registry_late_is_found_after_some_seconds(
-    registry: Registry, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Not after a minute's messages: one server of several may have it later than the producer."""
-    asks = SchemaRegistry(registry.url)
-    with pytest.raises(SchemaAbsent):
-        asks.schema(1, "AVRO")
-    registry.add("r-value", READING)
-    later = monotonic() + 6
-    monkeypatch.setattr(registry_module, "time", SimpleNamespace(monotonic=lambda: later))
-    assert asks.schema(1, "AVRO").kind == "AVRO"
+@pytest.mark.parametrize("place", UNKNOWN_NAMES)
+@pytest.mark.parametrize("way", ["message", "file"])
+def test_an_error_names_a_field_that_the_schema_does_not_have(way: str, place: str) -> None:
+    text, value = UNKNOWN_NAMES[place]
+    schema = AvroSchema(text)
+    sink: Any = io.BytesIO()
+    if way == "message":
+        write: Callable[[], Any] = partial(AvroSerializationSchema(schema).serialize, value)
+    else:
+        write = partial(AvroBulkWriters.for_generic_record(schema).create(sink).add, [value])
+    with pytest.raises(RecordFormatError, match=r"does not fit the Avro schema: [^{]*(amount|-type)") as refusal:
+        write()
+    assert refusal.value.remedy == "write records with the schema's fields and types"

@@ -1,4 +1,4 @@
-"""Changes of tables in messages and lines. The messages are those of the tools' own documentation, shortened."""
+"""Changes of tables in messages and lines. The messages are shortened examples from the documentation of the tools."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.common.types import Row
+from penstock.connectors.core.source import ReadBounds
 from penstock.connectors.formats.record_format import MalformedBlock
-from penstock.connectors.kafka.source.deserializer import MessageDecoder
-from penstock.connectors.source import ReadBounds
+from penstock.connectors.kafka.source.deserializer import KafkaDecoder
 from penstock.datastream.connectors.file_system import FileSource
 from penstock.datastream.formats.changelog import CanalJsonFormat, DebeziumJsonFormat, MaxwellJsonFormat
 from tests.unit.connectors.support import read_with_restarts, splits_of
@@ -36,7 +36,7 @@ def changes(format: Any, *messages: Any) -> list[str]:
     return [f"{row.get_row_kind()} {tuple(row)}" for row in rows]
 
 
-def test_debezium_events_are_changes() -> None:
+def test_debezium_events_become_changes() -> None:
     events = [
         debezium("r", None, row(1)),
         {"schema": {"type": "struct"}, "payload": debezium("c", None, row(2) | {"unknown": 1})},
@@ -57,7 +57,7 @@ def test_an_upsert_needs_only_the_key_of_the_row_before() -> None:
     events = [debezium("u", None, row(1, "car")), debezium("d", {"id": 1})]
     upsert = DebeziumJsonFormat(FIELDS, mode="upsert")
     assert changes(upsert, *events) == ["+U (1, 'car', 3.5)", "-D (1, None, None)"]
-    with pytest.raises(MalformedBlock, match="replica identity full, or mode='upsert'"):
+    with pytest.raises(MalformedBlock, match="replica identity full, or use mode='upsert'"):
         changes(DebeziumJsonFormat(FIELDS), events[0])
 
 
@@ -68,11 +68,11 @@ def test_an_upsert_needs_only_the_key_of_the_row_before() -> None:
         (debezium("c", None, {"id": 1}), "missing required field `name`"),
         (debezium("c", None, None), "the new row is None"),
         (debezium("t"), "op is 't'"),
-        (debezium("u", row(1), row(1, "__debezium_unavailable_value")), "name was not in the database's log"),
+        (debezium("u", row(1), row(1, "__debezium_unavailable_value")), "the database's log omits name"),
         ([1], "Expected `object`"),
     ],
 )
-def test_what_is_no_change_says_why(event: Any, reason: str) -> None:
+def test_an_error_names_the_reason_why_a_message_is_not_a_change(event: Any, reason: str) -> None:
     with pytest.raises(MalformedBlock, match=reason):
         changes(DebeziumJsonFormat(FIELDS), event)
 
@@ -122,7 +122,7 @@ def test_decimals_that_are_json_numbers_keep_their_digits() -> None:
         assert [type(one) for one in told] == [float] * 4
 
 
-def test_maxwell_messages_say_what_was_before() -> None:
+def test_maxwell_messages_contain_the_old_values() -> None:
     told = {"database": "shop", "table": "products", "ts": 1596684883, "xid": 7125, "commit": True}
     messages = [
         told | {"type": "bootstrap-start", "data": {}},
@@ -139,11 +139,11 @@ def test_maxwell_messages_say_what_was_before() -> None:
         "+U (1",
         "-D (2",
     ]
-    with pytest.raises(MalformedBlock, match="without what it has changed"):
+    with pytest.raises(MalformedBlock, match="does not have the old values"):
         changes(MaxwellJsonFormat(FIELDS), told | {"type": "update", "data": row(1)})
 
 
-def test_changes_of_other_tables_are_left_out_and_metadata_added() -> None:
+def test_changes_of_other_tables_are_skipped_and_metadata_is_added() -> None:
     other = debezium("c", None, {"code": 1}) | {"source": SOURCE | {"table": "others"}}
     events = [other, debezium("c", None, row(1))]
     for name in ("products", "public.products", "shop.products"):
@@ -157,7 +157,7 @@ def test_changes_of_other_tables_are_left_out_and_metadata_added() -> None:
         DebeziumJsonFormat(FIELDS, metadata={"id": "op"})
 
 
-def test_times_numbers_and_bytes_become_what_is_declared() -> None:
+def test_times_numbers_and_bytes_become_the_declared_types() -> None:
     fields = {"day": datetime.date, "at": datetime.datetime, "cents": Decimal, "raw": bytes, "tags": list[str]}
     after = {"day": 15887, "at": 1_372_680_000_000, "cents": "12.50", "raw": "aGk=", "tags": ["a"]}
     texts = after | {"day": "2013-07-01", "at": "2013-07-01T14:00:00+02:00", "cents": 12.5}
@@ -166,7 +166,7 @@ def test_times_numbers_and_bytes_become_what_is_declared() -> None:
     for image in (after, texts):
         [found] = decode(json.dumps(debezium("c", None, image)).encode()).rows().values
         assert tuple(found) == (day, at, Decimal("12.5"), b"hi", ["a"])
-    with pytest.raises(MalformedBlock, match="whose unit nobody has said"):
+    with pytest.raises(MalformedBlock, match="its unit is not known"):
         changes(DebeziumJsonFormat(fields), debezium("c", None, after))
 
 
@@ -193,20 +193,20 @@ class Message:
     key = headers = lambda self: None
 
 
-def test_rows_of_messages_have_the_time_of_their_message() -> None:
+def test_rows_have_the_timestamp_of_their_message() -> None:
     messages = [
         Message(1, debezium("u", row(1), row(1, "car"))),
         Message(2, None),
         Message(3, debezium("x")),
         Message(4, debezium("d", row(1))),
     ]
-    decoder = MessageDecoder(DebeziumJsonFormat(FIELDS), rejects=True, timestamps=True)
+    decoder = KafkaDecoder(DebeziumJsonFormat(FIELDS), rejects=True, timestamps=True)
     batch, rejected = decoder.decode(messages)
     assert batch is not None
     assert batch.rows().timestamps == [1000, 1000, 4000]
     assert [(message.offset, message.reason) for message in rejected] == [(3, "op is 'x', not one of c, r, u, d, m")]
     with pytest.raises(RecordFormatError, match="products-0 at offset 3: op is 'x'"):
-        MessageDecoder(DebeziumJsonFormat(FIELDS), rejects=False, timestamps=True).decode(messages)
+        KafkaDecoder(DebeziumJsonFormat(FIELDS), rejects=False, timestamps=True).decode(messages)
 
 
 def test_files_of_events_are_read(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Values of libraries become JSON lines by what they are."""
+"""Values of libraries are written to JSON lines as plain values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.connectors.formats.encode import JsonLinesEncoder
 
 
 class Stamp(datetime):
-    """As pandas' Timestamp."""
+    """A fake of pandas' Timestamp."""
 
     nanosecond = 0
 
@@ -27,7 +27,7 @@ class Finer(Stamp):
 
 
 class NotATime(datetime):
-    """As pandas' NaT."""
+    """A fake of pandas' NaT."""
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -70,7 +70,7 @@ class Span(timedelta): ...
     ],
     ids=repr,
 )
-def test_values_are_written_by_what_they_are(value: Any, expected: bytes) -> None:
+def test_values_of_libraries_are_written_as_plain_values(value: Any, expected: bytes) -> None:
     assert JsonLinesEncoder().encode({"a": value}) == b'{"a":' + expected + b"}\n"
 
 
@@ -86,7 +86,7 @@ class Reading(pydantic.BaseModel):
     price: Decimal | None = None
 
 
-def test_models_of_pydantic_are_objects_at_any_depth() -> None:
+def test_pydantic_models_become_objects_at_any_depth() -> None:
     place = Place(name="ä", at=datetime(2026, 1, 1, tzinfo=UTC))
     reading = Reading(place=place, values=[np.int64(1)], price=Decimal("1.10"))
     expected = '{"place":{"name":"ä","at":"2026-01-01T00:00:00Z"},"values":[1],"price":1.10}'.encode()

@@ -72,7 +72,9 @@ ROW = Types.ROW_NAMED(["id", "n", "celsius"], [Types.STRING(), Types.LONG(), Typ
         (ROW, "tuple", [("a", 1, 1.5), ("b", 2, 3.0)]),
     ],
 )
-def test_records_take_the_declared_form_by_rows_and_by_columns(declaration: Any, record: Any, expected: Any) -> None:
+def test_records_have_the_declared_form_from_rows_and_from_columns(
+    declaration: Any, record: Any, expected: Any
+) -> None:
     format = pickle.loads(pickle.dumps(JsonLinesFormat(declaration, record=record)))
     batch = format.decoder(b"")(LINES)
     assert isinstance(batch, ObjectBatch)
@@ -83,12 +85,12 @@ def test_records_take_the_declared_form_by_rows_and_by_columns(declaration: Any,
     assert list(map(type, batch.rows().values)) == list(map(type, expected))
 
 
-def test_without_a_declaration_records_are_what_json_says() -> None:
+def test_undeclared_records_are_plain_json_values() -> None:
     batch = JsonLinesFormat().decoder(b"")(b'{"a":1}\n[1,null]\n"x"\n')
     assert batch.rows().values == [{"a": 1}, [1, None], "x"]
 
 
-def test_columns_are_made_only_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_are_made_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = JsonLinesFormat(Named).decoder(b"")(LINES)
     assert isinstance(batch, ObjectBatch)
     with monkeypatch.context() as patched:
@@ -130,7 +132,7 @@ class Nested:
     labels: dict[str, int]
 
 
-def test_nested_records_survive_rows_and_columns() -> None:
+def test_nested_records_are_equal_from_rows_and_from_columns() -> None:
     line = b'{"reading":{"id":"a","n":1},"history":[{"id":"b","n":2}],"labels":{"x":1}}\n'
     batch = JsonLinesFormat(Nested).decoder(b"")(line)
     expected = [Nested(Plain("a", 1), [Plain("b", 2)], {"x": 1})]
@@ -149,7 +151,7 @@ def test_nested_rows_are_rows() -> None:
     assert batch.make_rows(batch.columns) == expected
 
 
-def test_a_type_without_columns_still_gives_rows() -> None:
+def test_a_type_without_columns_is_read_as_rows() -> None:
     batch = JsonLinesFormat({"id": str, "payload": Any}).decoder(b"")(b'{"id":"a","payload":{"x":[1]}}\n')
     assert batch.rows().values == [{"id": "a", "payload": {"x": [1]}}]
 
@@ -189,7 +191,7 @@ def test_a_malformed_line_is_named(line: bytes) -> None:
     assert record.reason
 
 
-def test_values_within_each_other_without_end_are_malformed() -> None:
+def test_values_nested_too_deep_are_malformed() -> None:
     line = b'{"n": 1, "more": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     with pytest.raises(MalformedBlock, match="recursion"):
         JsonLinesFormat({"n": int}).decoder(b"")(line)

@@ -1,4 +1,4 @@
-"""Protobuf: records of every type in messages, other versions of a message, damage, and the head of a schema registry."""
+"""Protobuf: records of every type in messages, other message versions, damaged data, and the head of a schema registry."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LIBRARY = (timestamp_pb2, duration_pb2, wrappers_pb2)
 
 
 def described(fields: dict[str, str], more: dict[str, str] | None = None, name: str = "Reading") -> bytes:
-    """A descriptor set as protoc writes it; types are "int64", "optional …", "repeated …", "map …", and names of messages."""
+    """Return a descriptor set like protoc's. Types are "int64", "optional …", "repeated …", "map …", and names of messages."""
     file = descriptor_pb2.FileDescriptorProto(name="w.proto", package="weather", syntax="proto3")
     file.dependency.extend(module.DESCRIPTOR.name for module in _LIBRARY)
     kind = file.enum_type.add(name="Kind")
@@ -101,19 +101,19 @@ EMPTY = {"at": None, "took": None, "note": None, "kind": "UNKNOWN", "raw": b"", 
 
 
 def both(fields: dict[str, str], **options: Any) -> tuple[Any, Any, ProtobufSchema]:
-    """A writer and a reader that have travelled to a worker."""
+    """Return a writer and a reader that were pickled like for a worker."""
     schema = ProtobufSchema(described(fields), "weather.Reading")
     writes, reads = ProtobufSerializationSchema(schema), ProtobufDeserializationSchema(schema, **options)
     return pickle.loads(pickle.dumps(writes)), pickle.loads(pickle.dumps(reads)), schema
 
 
 @pytest.mark.parametrize("value", [RICH_VALUE, EMPTY])
-def test_values_of_every_type_come_back(value: dict[str, Any]) -> None:
+def test_values_of_every_type_are_read_back(value: dict[str, Any]) -> None:
     writes, reads, _ = both(RICH)
     assert reads.deserialize(writes.serialize(value)) == value
 
 
-def test_what_is_written_is_what_protobufs_own_library_reads() -> None:
+def test_the_protobuf_library_reads_written_messages() -> None:
     writes, _, schema = both(RICH)
     message = schema.message.FromString(writes.serialize(RICH_VALUE))
     assert message.where.y == -1
@@ -139,17 +139,17 @@ class Data:
     "value",
     [{"id": "a", "n": 1}, Tuple(1, "a"), Data("a", None, 1), Row(id="a", n=1), Row("a", None, 1), ("a", None, 1)],
 )
-def test_whatever_has_the_fields_is_written(value: Any) -> None:
+def test_any_object_with_the_fields_is_written(value: Any) -> None:
     writes, reads, _ = both(READING)
     assert reads.deserialize(writes.serialize(value)) == {"id": "a", "celsius": None, "n": 1}
 
 
-def test_messages_become_rows_where_that_is_asked_for() -> None:
+def test_messages_become_rows_on_request() -> None:
     writes, reads, _ = both({"id": "string", "where": "Point"}, rows=True)
     assert reads.deserialize(writes.serialize({"id": "a", "where": {"x": 1}})) == Row(id="a", where=Row(x=1, y=0))
 
 
-def test_fields_that_only_one_side_knows_are_left_out_or_empty() -> None:
+def test_fields_known_to_one_side_are_skipped_or_empty() -> None:
     older, newer = (
         ProtobufSchema(described(fields), "weather.Reading") for fields in (READING, {**READING, "more": "int64"})
     )
@@ -159,14 +159,14 @@ def test_fields_that_only_one_side_knows_are_left_out_or_empty() -> None:
     assert ProtobufDeserializationSchema(newer).deserialize(message)["more"] == 0
 
 
-def test_a_message_may_hold_itself() -> None:
+def test_a_message_may_contain_its_own_type() -> None:
     schema = ProtobufSchema(described({"n": "int32", "below": "repeated Reading"}), "weather.Reading")
     value = {"n": 1, "below": [{"n": 2, "below": [{"n": 3, "below": []}]}]}
     message = ProtobufSerializationSchema(schema).serialize(value)
     assert ProtobufDeserializationSchema(schema).deserialize(message) == value
 
 
-def test_an_enumeration_keeps_numbers_that_it_does_not_know() -> None:
+def test_an_enumeration_keeps_unknown_numbers() -> None:
     writes, reads, _ = both(RICH)
     assert reads.deserialize(writes.serialize({"kind": 77}))["kind"] == 77
 
@@ -196,9 +196,9 @@ def test_numpys_values_and_bytes_of_any_kind_are_written(value: dict[str, Any], 
     assert {name: found[name] for name in expected} == expected
 
 
-def test_a_text_is_not_taken_for_many() -> None:
+def test_a_text_is_refused_as_a_repeated_field() -> None:
     writes, _, _ = both({"tags": "repeated string"})
-    with pytest.raises(RecordFormatError, match="tags has many values, 'abc' is one"):
+    with pytest.raises(RecordFormatError, match="tags is a repeated field, but 'abc' is a single value"):
         writes.serialize({"tags": "abc"})
 
 
@@ -215,7 +215,7 @@ NESTED_VALUES = [
     ("fields", "values", "rows"),
     [(FLAT, FLAT_VALUES, False), (FLAT, FLAT_VALUES, True), (NESTED, NESTED_VALUES, False)],
 )
-def test_messages_of_a_batch_have_columns_and_what_is_made_of_these_is_the_same(
+def test_a_batch_of_messages_has_columns_that_restore_the_same_records(
     fields: dict[str, str], values: list[dict[str, Any]], rows: bool
 ) -> None:
     writes, reads, _ = both(fields, rows=rows)
@@ -230,14 +230,14 @@ def test_messages_of_a_batch_have_columns_and_what_is_made_of_these_is_the_same(
         assert again[0]["at"].tzinfo is datetime.UTC
 
 
-def test_messages_that_wait_for_their_columns_count_with_all_of_their_bytes() -> None:
+def test_the_size_of_undecoded_messages_includes_all_of_their_bytes() -> None:
     writes, reads, _ = both(READING)
     batch = reads.batch_decoder()(writes.serialize_batch([{"id": "x" * 1_000_000}] * 3))
     assert 3_000_000 <= batch.approximate_bytes() < 10_000_000
     assert batch.slice(0, 0).approximate_bytes() == 0
 
 
-def test_an_enumerations_number_without_a_name_is_in_no_column_of_texts() -> None:
+def test_an_unknown_enumeration_number_prevents_a_text_column() -> None:
     writes, reads, _ = both({"kind": "Kind", "n": "int64"})
     decode = reads.batch_decoder()
     assert decode(writes.serialize_batch([{"kind": "WIND"}])).column("kind").to_pylist() == ["WIND"]
@@ -271,7 +271,7 @@ message Reading {
 """
 
 
-def test_the_text_of_a_file_is_as_protoc_reads_it() -> None:
+def test_protoc_reads_the_text_of_a_file() -> None:
     fields = {"id": "string", "celsius": "optional double", "at": RICH["at"], "kind": "Kind", "path": "repeated Point", "by": "map Point"}  # fmt: skip
     file = descriptor_pb2.FileDescriptorSet.FromString(described(fields)).file[-1]
     assert proto_text(file) == TEXT
@@ -297,13 +297,13 @@ service S { rpc Call (M) returns (M) { option z = "message T {"; } } message Las
         ((-1,), set()),
     ],
 )
-def test_numbers_of_messages_are_told_by_the_text_of_their_file(index: tuple[int, ...], names: set[str]) -> None:
+def test_message_numbers_are_found_in_the_text_of_their_file(index: tuple[int, ...], names: set[str]) -> None:
     found = of_text(OLD).names(index)
     assert found == names
 
 
 @pytest.mark.parametrize("module", [descriptor_pb2, struct_pb2, timestamp_pb2, wrappers_pb2])
-def test_text_and_descriptor_of_a_file_tell_the_same_messages(module: Any) -> None:
+def test_text_and_descriptor_of_a_file_contain_the_same_messages(module: Any) -> None:
     def tree(message: Any) -> Any:
         return message.name, [tree(one) for one in message.within if not one.is_made]
 
@@ -314,19 +314,19 @@ def test_text_and_descriptor_of_a_file_tell_the_same_messages(module: Any) -> No
     assert tree(of_text(base64.b64encode(file.SerializeToString()).decode())) == expected
 
 
-def test_a_registry_needs_a_subject_and_a_subject_a_registry() -> None:
+def test_registry_and_subject_must_be_given_together() -> None:
     schema = ProtobufSchema(described(READING), "weather.Reading")
     for options in (
         {"registry": "http://any"},
         {"subject": "s"},
         {"registry": "http://any", "subject": "s", "schema_id": 1},
     ):
-        with pytest.raises(InvalidJob, match="have a registry and a subject, or a schema_id"):
+        with pytest.raises(InvalidJob, match="need either a registry and a subject, or a schema_id"):
             ProtobufSerializationSchema(schema, **options)  # type: ignore[arg-type]
 
 
 @given(st.binary(max_size=40))
-def test_damaged_messages_are_told_or_read_and_nothing_else_comes_of_them(message: bytes) -> None:
+def test_a_damaged_message_is_malformed_or_read(message: bytes) -> None:
     _, reads, _ = both(RICH)
     for schema in (reads, ProtobufDeserializationSchema(reads._schema, has_head=True)):
         with contextlib.suppress(RecordFormatError):
@@ -345,7 +345,7 @@ def test_messages_with_a_registrys_head_are_read_and_written() -> None:
     schema = ProtobufSchema(described(READING), "weather.Reading")
     message = ProtobufSerializationSchema(schema, schema_id=7).serialize({"id": "a"})
     assert message[:5] == struct.pack(">bI", 0, 7)
-    assert message[5:7] == b"\x02\x02"  # one number: the second message of the file
+    assert message[5:7] == b"\x02\x02"  # one number, of the second message of the file
     reads = ProtobufDeserializationSchema(schema, has_head=True)
     assert reads.deserialize(message)["id"] == "a"
     first = ProtobufSchema(described(READING), "weather.Point")
@@ -355,7 +355,7 @@ def test_messages_with_a_registrys_head_are_read_and_written() -> None:
             reads.deserialize(wrong)
 
 
-def test_generated_classes_and_files_of_protoc_are_schemas(tmp_path: Path) -> None:
+def test_generated_classes_and_protoc_files_are_accepted_as_schemas(tmp_path: Path) -> None:
     value = {"fields": {"a": {"number_value": 1.5}}}
     schema = pickle.loads(pickle.dumps(ProtobufSchema.of(struct_pb2.Struct)))
     message = ProtobufSerializationSchema(schema).serialize(value)
@@ -365,12 +365,12 @@ def test_generated_classes_and_files_of_protoc_are_schemas(tmp_path: Path) -> No
     assert ProtobufSchema.parse_file(str(path), "weather.Reading").fields == ("id", "celsius", "n")
 
 
-def test_what_is_no_schema_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidJob, match=r"which have .*weather\.Reading"):
+def test_an_invalid_schema_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidJob, match=r"have no message 'Reading', but .*weather\.Reading"):
         ProtobufSchema(described(READING), "Reading")
     with pytest.raises(InvalidJob, match="cannot be used"):
         ProtobufSchema(b"\xff\xff", "weather.Reading")
     with pytest.raises(InvalidJob, match="cannot be read"):
         ProtobufSchema.parse_file(str(tmp_path / "none"), "weather.Reading")
-    with pytest.raises(InvalidJob, match="no class of a Protobuf message"):
+    with pytest.raises(InvalidJob, match="not the class of a Protobuf message"):
         ProtobufSerializationSchema(dict)

@@ -68,7 +68,7 @@ def test_parquet_is_written_and_read_by_a_row_type(tmp_path: Path) -> None:
     assert read_source(source) == ROWS
 
 
-def test_columns_of_a_csv_file_go_by_their_position_unless_headers_are_strict(tmp_path: Path) -> None:
+def test_csv_columns_are_matched_by_position_unless_the_header_is_strict(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("h1,h2\na,1\n", encoding="utf-8")
     builder = (
         CsvSchema.builder().add_string_column("name").add_number_column("number", DataTypes.INT()).set_use_header()
@@ -84,7 +84,7 @@ def test_columns_of_a_csv_file_go_by_their_position_unless_headers_are_strict(tm
         rows()
 
 
-def test_a_file_with_more_columns_than_its_schema_says_how_to_go_by_their_names(tmp_path: Path) -> None:
+def test_an_error_about_additional_csv_columns_explains_matching_by_name(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("other,name,number\nx,a,1\n", encoding="utf-8")
     schema = CsvSchema.builder().add_string_column("name").add_number_column("number").set_use_header().build()
     source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path)).build()
@@ -94,7 +94,7 @@ def test_a_file_with_more_columns_than_its_schema_says_how_to_go_by_their_names(
     assert read_source(FileSource.for_record_stream_format(by_name, str(tmp_path)).build()) == [("a", 1)]
 
 
-def test_csv_is_written_as_flink_writes_it(tmp_path: Path) -> None:
+def test_csv_is_written_like_flink(tmp_path: Path) -> None:
     builder = CsvSchema.builder().add_boolean_column("a").add_number_column("b", DataTypes.FLOAT())
     builder.add_number_column("c", DataTypes.DOUBLE()).add_array_column("d", ";", DataTypes.BOOLEAN())
     sink = FileSink.for_bulk_format(str(tmp_path), CsvBulkWriters.for_schema(builder.build())).build()
@@ -122,7 +122,7 @@ def test_decimals_of_csv_have_the_digits_of_their_type(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["x", "1000"])
-def test_what_is_no_decimal_of_the_type_is_told(tmp_path: Path, text: str) -> None:
+def test_a_value_that_is_not_a_decimal_of_the_type_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.csv").write_text(f"{text}\n", encoding="utf-8")
     schema = CsvSchema.builder().add_number_column("a", DataTypes.DECIMAL(3, 0)).build()
     source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path)).build()
@@ -165,14 +165,14 @@ def test_an_array_without_separator_is_one_element(tmp_path: Path) -> None:
     assert read_source(source) == [Row(tags=["x;y"])]
 
 
-def test_comments_are_left_out(tmp_path: Path) -> None:
+def test_comments_are_skipped(tmp_path: Path) -> None:
     schema = CsvSchema.builder().add_string_column("id").set_allow_comments().build()
     (tmp_path / "a.csv").write_text("# one\na\n  # two\nb#\n")
     source = FileSource.for_record_stream_format(CsvReaderFormat.for_schema(schema), str(tmp_path)).build()
     assert read_source(source) == [Row(id="a"), Row(id="b#")]
 
 
-def test_json_messages_are_rows() -> None:
+def test_json_messages_become_rows() -> None:
     schema = JsonRowDeserializationSchema.builder().type_info(ROW_TYPE).build()
     schema = pickle.loads(pickle.dumps(schema))
     assert schema.get_produced_type() == ROW_TYPE
@@ -186,7 +186,7 @@ def test_json_messages_are_rows() -> None:
         schema.deserialize_batch([b'{"n":1}', b"x"])
 
 
-def test_missing_fields_and_parse_errors_are_treated_as_asked(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_fields_and_parse_errors_follow_the_settings(caplog: pytest.LogCaptureFixture) -> None:
     strict = JsonRowDeserializationSchema.builder().type_info(ROW_TYPE).fail_on_missing_field().build()
     with pytest.raises(RecordFormatError, match="no field 'id', 'tags'"):
         strict.deserialize_batch([b'{"n":null}'])
@@ -200,7 +200,7 @@ def test_missing_fields_and_parse_errors_are_treated_as_asked(caplog: pytest.Log
         JsonRowDeserializationSchema.builder().build()
 
 
-def test_a_json_schema_gives_the_fields() -> None:
+def test_a_json_schema_defines_the_fields() -> None:
     text = """{"type": "object", "properties": {"id": {"type": "string"}, "inner": {"type": "object", "properties":
         {"ok": {"type": ["null", "boolean"]}}}, "all": {"type": "array", "items": {"type": "number"}}}}"""
     schema = JsonRowDeserializationSchema.builder().json_schema(text).build()
@@ -209,7 +209,7 @@ def test_a_json_schema_gives_the_fields() -> None:
         JsonRowDeserializationSchema.builder().json_schema('{"type": "string"}')
 
 
-def test_rows_are_json_messages() -> None:
+def test_rows_become_json_messages() -> None:
     schema = JsonRowSerializationSchema.builder().with_type_info(ROW_TYPE).build()
     assert schema.serialize(("a", 1, ["x"])) == b'{"id":"a","n":1,"tags":["x"]}'
     assert schema.serialize_batch(ROWS)[1] == b'{"id":"b,c","n":null,"tags":[]}'
@@ -217,7 +217,7 @@ def test_rows_are_json_messages() -> None:
         JsonRowSerializationSchema.builder().build()
 
 
-def test_csv_messages_are_rows_and_rows_csv_messages(caplog: pytest.LogCaptureFixture) -> None:
+def test_csv_messages_become_rows_and_back(caplog: pytest.LogCaptureFixture) -> None:
     build = CsvRowSerializationSchema.Builder(ROW_TYPE).set_field_delimiter(";").set_array_element_delimiter("|")
     serialize = build.set_null_literal("-").set_line_delimiter("").build()
     messages = [serialize.serialize(row) for row in ROWS]
@@ -237,7 +237,7 @@ def test_csv_messages_are_rows_and_rows_csv_messages(caplog: pytest.LogCaptureFi
     assert "malformed CSV messages ignored" in caplog.text
 
 
-def test_parquet_by_avro_schemas_is_refused_with_a_way_around() -> None:
+def test_parquet_with_avro_schemas_is_refused_with_an_alternative() -> None:
     for call in (AvroParquetReaders.for_generic_record, AvroParquetWriters.for_generic_record):
         with pytest.raises(InvalidJob, match="is not supported") as caught:
             call(None)
@@ -253,7 +253,7 @@ def test_names_are_exported_as_in_pyflink() -> None:
         RollingPolicy.default_rolling_policy(part_size=0)
 
 
-def test_quotes_are_doubled_also_where_there_is_an_escape_character() -> None:
+def test_quotes_are_doubled_even_with_an_escape_character() -> None:
     builder = CsvRowSerializationSchema.Builder(Types.ROW([Types.STRING(), Types.STRING()]))
     schema = builder.set_escape_character("*").set_quote_character("'").set_field_delimiter(";").build()
     assert schema.serialize(Row("123'4*", "a;b'c")) == b"'123''4**';'a;b''c'\n"
@@ -266,7 +266,7 @@ def test_quotes_are_doubled_also_where_there_is_an_escape_character() -> None:
         ("|", b'"text"|"a b"|12|1.5|true||"longer than twenty-four characters"\n'),
     ],
 )
-def test_texts_are_in_quotes_where_flinks_are(delimiter: str, line: bytes) -> None:
+def test_texts_are_quoted_like_flinks(delimiter: str, line: bytes) -> None:
     kinds = [
         Types.STRING(),
         Types.STRING(),
@@ -280,5 +280,5 @@ def test_texts_are_in_quotes_where_flinks_are(delimiter: str, line: bytes) -> No
     assert schema.serialize(Row("text", "a b", 12, 1.5, True, None, "longer than twenty-four characters")) == line
 
 
-def test_the_jvms_class_of_a_column_is_nobodys_concern() -> None:
+def test_the_java_class_of_a_column_is_ignored() -> None:
     assert DataTypes.ARRAY(DataTypes.INT()).bridged_to("java.util.ArrayList") == DataTypes.ARRAY(DataTypes.INT())

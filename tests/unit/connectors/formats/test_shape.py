@@ -12,8 +12,7 @@ from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
 from penstock.common.typeinfo import Types
-from penstock.connectors.collection import CollectionSource
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.core.function import FunctionSink
 from penstock.connectors.file.sink.bucket import BucketAssigner
 from penstock.connectors.file.sink.file_sink import FileSink
 from penstock.connectors.file.source.file_source import FileSource
@@ -24,8 +23,9 @@ from penstock.connectors.formats.encode import JsonLinesEncoder
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.formats.parquet import ParquetFormat
 from penstock.connectors.formats.shape import RecordShape
-from penstock.connectors.function import FunctionSink
-from penstock.connectors.print import PrintSink
+from penstock.connectors.simple.collection import CollectionSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
+from penstock.connectors.simple.print import PrintSink
 
 
 class Inner(NamedTuple):
@@ -55,7 +55,7 @@ class Simple:
     many: list[int | None]
 
 
-def test_fields_of_every_type_become_columns_and_come_back() -> None:
+def test_fields_of_every_type_become_columns_and_back() -> None:
     shape = RecordShape.of(Everything)
     value = Everything(
         "a", b"b", None, 1, 1.5, decimal.Decimal("1.25"), datetime.date(2013, 1, 1), datetime.time(1, 2), datetime.datetime(2013, 1, 1, 5),
@@ -95,7 +95,7 @@ def test_a_type_without_columns_is_named(declared: Any) -> None:
         RecordShape.of({"f": declared}).schema  # noqa: B018
 
 
-def test_an_arrow_schema_is_kept_as_it_is() -> None:
+def test_an_arrow_schema_is_not_changed() -> None:
     schema = pa.schema([("n", pa.int32()), ("t", pa.large_string())])
     for record in (None, "tuple"):
         shape = pickle.loads(pickle.dumps(RecordShape.of(schema, record)))
@@ -110,7 +110,7 @@ def test_a_shape_needs_fields_and_a_known_form() -> None:
         RecordShape.of({"a": int}, "list")
 
 
-def test_connectors_travel_with_the_job() -> None:
+def test_connectors_are_picklable() -> None:
     sinks = [
         FileSink.for_row_format("/x", JsonLinesEncoder(["a"])).with_compression("zstd").build(),
         FileSink.for_row_format("/x", lambda value: value).with_bucket_assigner(lambda value: "b").build(),

@@ -1,6 +1,6 @@
-"""librdkafka's own double of a cluster, in this process: it answers as it is told, which no broker does.
+"""librdkafka's mock cluster, in this process. Tests choose its answers, which is not possible with a real broker.
 
-confluent_kafka has no calls for it, so the functions are taken out of the library that it has loaded (rdkafka_mock.h).
+confluent_kafka has no interface for it. This module calls the functions of the loaded library directly (rdkafka_mock.h).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Self
 from confluent_kafka import cimpl
 
 OFFSET_FETCH, FIND_COORDINATOR = 9, 10
-"""Kafka's numbers of requests."""
+"""Kafka's numbers of the request kinds."""
 _PRODUCER = 0
 
 
@@ -30,7 +30,7 @@ class MockCluster:
         library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, brokers)
 
     def answers(self, request: int, *codes: int) -> None:
-        """The next requests of this kind are answered by these errors."""
+        """Answer the next requests of this kind with these errors."""
         library, kind = self._library, c_int16(request)
         library.rd_kafka_mock_clear_request_errors(self._cluster, kind)
         library.rd_kafka_mock_push_request_errors_array(

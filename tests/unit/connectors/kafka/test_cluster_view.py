@@ -1,4 +1,4 @@
-"""What an answer that does not come says of the cluster."""
+"""Errors of requests to the cluster: some are temporary, others are not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def asked(code: int, monkeypatch: pytest.MonkeyPatch) -> Exception:
         raise KafkaException(KafkaError(code))
 
     with pytest.raises(SourceError) as caught:
-        view._ask("topic 'readings' cannot be read", question)
+        view._query("topic 'readings' cannot be read", question)
     return caught.value
 
 
@@ -32,9 +32,9 @@ def asked(code: int, monkeypatch: pytest.MonkeyPatch) -> Exception:
     "code",
     [KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._DESTROY_BROKER, KafkaError._TIMED_OUT],
 )
-def test_brokers_that_are_away_may_come_back(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_brokers_are_retried(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(asked(code, monkeypatch), ClusterAway)
 
 
-def test_what_a_broker_refuses_stays_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_of_a_broker_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not isinstance(asked(KafkaError.TOPIC_AUTHORIZATION_FAILED, monkeypatch), ClusterAway)

@@ -1,4 +1,4 @@
-"""What a client does that brokers refuse: it takes what its files have now, and gives up when that changes nothing."""
+"""Clients that brokers refuse: they read their secret files again, and fail if this does not help."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return time
 
 
-def test_half_a_minute_of_refusals_is_the_end(now: list[float]) -> None:
+def test_refusals_for_half_a_minute_shut_the_client_out(now: list[float]) -> None:
     complaints = Complaints()
     complaints(DOWN)
     for _ in range(int(SHUT_OUT_S // 10) + 1):
@@ -38,7 +38,7 @@ def test_half_a_minute_of_refusals_is_the_end(now: list[float]) -> None:
     assert complaints.is_shut_out
 
 
-def test_a_refusal_now_and_then_is_none(now: list[float]) -> None:
+def test_rare_refusals_do_not_shut_the_client_out(now: list[float]) -> None:
     complaints = Complaints()
     for _ in range(5):
         complaints(REFUSED)
@@ -47,7 +47,7 @@ def test_a_refusal_now_and_then_is_none(now: list[float]) -> None:
 
 
 class Client:
-    """Whose brokers refuse it twice in a call."""
+    """A client that reports two refusals of its brokers in one call."""
 
     def __init__(self, complaints: Complaints) -> None:
         self.credentials: tuple[str, str] | None = None
@@ -72,7 +72,7 @@ class Client:
         pass
 
 
-def test_a_password_comes_anew_from_its_file_and_stays_without_it(tmp_path: Path) -> None:
+def test_a_refused_password_is_read_again_only_from_a_file(tmp_path: Path) -> None:
     path, complaints = tmp_path / "password", Complaints()
     found, properties = Client(complaints), {"sasl.username": "me", "sasl.password.file": str(path)}
     complaints(REFUSED)
@@ -89,13 +89,13 @@ def test_a_password_comes_anew_from_its_file_and_stays_without_it(tmp_path: Path
     assert found.credentials == ("me", "second")
 
 
-def test_a_client_is_given_the_password_after_the_call_in_which_it_tells_of_a_refusal(tmp_path: Path) -> None:
+def test_a_client_receives_the_new_password_after_the_call_that_reports_a_refusal(tmp_path: Path) -> None:
     path = tmp_path / "password"
     path.write_text("second")
     properties = {**NOWHERE, "sasl.username": "me", "sasl.password.file": str(path)}
     producer, consumer = KafkaProducer(properties), SharedConsumer(properties)
     found = producer._producer = Client(producer._complaints)
-    producer.look()
+    producer.check()
     assert found.credentials == ("me", "second")
     consumer.close()
     found = consumer._consumer = Client(consumer._complaints)
@@ -113,13 +113,13 @@ producer = KafkaProducer({"bootstrap.servers": "127.0.0.1:1,127.0.0.1:2,127.0.0.
 deadline = time.monotonic() + 30
 while len(producer._producer) < 5 and time.monotonic() < deadline:  # three lines of the log, so two errors at least
     time.sleep(0.01)
-producer.look()
+producer.check()
 print(producer._complaints._refusals)
 """
 
 
-def test_two_refusals_in_a_call_end_no_process(tmp_path: Path) -> None:
-    """In a process of its own, for what it is about ends the one that asks."""
+def test_two_refusals_in_one_call_do_not_crash_the_process(tmp_path: Path) -> None:
+    """The test uses a separate process, because a failure crashes the process."""
     path = tmp_path / "password"
     path.write_text("second")
     command = [sys.executable, "-c", REFUSED_TWICE, str(path)]
@@ -134,12 +134,12 @@ def shut_out(complaints: Any, now: list[float]) -> None:
         now[0] += 10
 
 
-def test_clients_that_are_shut_out_end_the_attempt(now: list[float]) -> None:
+def test_clients_that_are_shut_out_fail_the_attempt(now: list[float]) -> None:
     consumer, producer = SharedConsumer(NOWHERE), KafkaProducer(NOWHERE)
     shut_out(consumer._complaints, now)
     shut_out(producer._complaints, now)
     with pytest.raises(SourceError, match=r"(?s)topics cannot be read at 127.0.0.1:1.*sasl.password"):
         consumer.fill()
     with pytest.raises(SinkError, match=r"(?s)messages cannot be written at 127.0.0.1:1.*sasl.password"):
-        producer.look()
+        producer.check()
     consumer.close()

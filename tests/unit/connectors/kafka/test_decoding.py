@@ -1,4 +1,4 @@
-"""Values of every format become columns, with the times of their messages; a bad one is told apart from the others of its batch."""
+"""Values of every format become columns, with the timestamps of their messages. A bad value is rejected alone, without its batch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import descriptor_pb2
 
 from penstock.common.errors import RecordFormatError
-from penstock.connectors.kafka.source.deserializer import Deserializer, MessageDecoder
+from penstock.connectors.kafka.source.deserializer import Deserializer, KafkaDecoder
 from penstock.datastream.formats.avro import AvroDeserializationSchema, AvroSchema, AvroSerializationSchema
 from penstock.datastream.formats.json import ConfluentRegistryJsonDeserializationSchema, JsonLinesFormat
 from penstock.datastream.formats.protobuf import (
@@ -22,7 +22,7 @@ from penstock.records.batch import ColumnBatch
 
 
 class Message(NamedTuple):
-    """As the client gives it."""
+    """A fake of the client's message."""
 
     number: int
     content: bytes | None
@@ -65,7 +65,7 @@ def as_json(value: Any) -> bytes:
 
 
 FIELDS = {"id": str, "n": int}
-# A schema whose id has the byte of a line end
+# The schema's id contains the byte of a line end.
 HEAD = b"\0\0\0\0\n"
 
 
@@ -78,12 +78,12 @@ HEAD = b"\0\0\0\0\n"
         (ConfluentRegistryJsonDeserializationSchema(FIELDS), lambda value: HEAD + as_json(value)),
     ],
 )
-def test_values_become_columns_and_one_that_is_bad_or_none_is_told_apart(
+def test_values_become_columns_and_malformed_or_empty_ones_are_rejected(
     reads: Deserializer, write: Callable[[Any], bytes]
 ) -> None:
     values = [{"id": f"a{n}", "n": n} for n in range(5)]
     messages = [Message(n, write(value)) for n, value in enumerate(values)]
-    batch, rejected = MessageDecoder(reads, rejects=False, timestamps=True).decode(messages)
+    batch, rejected = KafkaDecoder(reads, rejects=False, timestamps=True).decode(messages)
     assert isinstance(batch, ColumnBatch)
     assert rejected == []
     assert batch.timestamps is not None
@@ -91,10 +91,10 @@ def test_values_become_columns_and_one_that_is_bad_or_none_is_told_apart(
     assert batch.column("n").to_pylist() == [0, 1, 2, 3, 4]
     assert batch.slice(3, 5).rows().values == values[3:]
     messages[1:1] = [Message(10, b"\xff\xff\xff"), Message(11, None)]
-    some, rejected = MessageDecoder(reads, rejects=True, timestamps=True).decode(messages)
+    some, rejected = KafkaDecoder(reads, rejects=True, timestamps=True).decode(messages)
     assert some is not None
     assert some.rows().values == values
     assert [message.offset for message in rejected] == [10, 11]
     assert "it has no value (a tombstone)" in rejected[1].reason
     with pytest.raises(RecordFormatError, match="malformed message in t-0 at offset 10"):
-        MessageDecoder(reads, rejects=False, timestamps=True).decode(messages)
+        KafkaDecoder(reads, rejects=False, timestamps=True).decode(messages)

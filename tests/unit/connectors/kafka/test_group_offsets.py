@@ -1,4 +1,4 @@
-"""A group's offsets are found out while its coordinator moves, and are not waited for where they are refused."""
+"""Reading a group's offsets: it succeeds while the coordinator moves, and fails at once after a refusal."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ def view(cluster: MockCluster) -> ClusterView:
         (FIND_COORDINATOR, [NOT_AVAILABLE]),
     ],
 )
-def test_a_coordinator_that_moves_ends_no_process(cluster: MockCluster, request_kind: int, codes: list[int]) -> None:
-    """In a process of its own, for what it is about ends the one that asks."""
+def test_a_moving_coordinator_does_not_crash_the_process(
+    cluster: MockCluster, request_kind: int, codes: list[int]
+) -> None:
+    """The test uses a separate process, because a failure crashes the process."""
     cluster.answers(request_kind, *codes)
     asked = subprocess.run(
         [sys.executable, "-c", ASKS, cluster.bootstrap_servers], capture_output=True, text=True, timeout=60, check=False
@@ -57,7 +59,7 @@ def test_a_coordinator_that_moves_ends_no_process(cluster: MockCluster, request_
     assert (asked.returncode, asked.stdout) == (0, "{0: 7, 2: 9}\n"), asked.stderr
 
 
-def test_no_right_to_the_group_is_told_at_once(cluster: MockCluster) -> None:
+def test_a_missing_right_to_the_group_is_an_immediate_error(cluster: MockCluster) -> None:
     began = time.monotonic()
     for request in (FIND_COORDINATOR, OFFSET_FETCH):
         cluster.answers(request, *[KafkaError.GROUP_AUTHORIZATION_FAILED] * 20)
@@ -67,7 +69,7 @@ def test_no_right_to_the_group_is_told_at_once(cluster: MockCluster) -> None:
     assert time.monotonic() - began < offsets.CONNECT_S / 2
 
 
-def test_a_coordinator_that_nobody_knows_is_away(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_coordinator_counts_as_unreachable(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offsets, "CONNECT_S", 1.5)
     cluster.answers(FIND_COORDINATOR, *[NOT_AVAILABLE] * 50)
     with pytest.raises(ClusterAway, match="group 'alerts' cannot be read"):

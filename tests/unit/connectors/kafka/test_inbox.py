@@ -1,4 +1,4 @@
-"""What waits for the reader of a partition is bounded in messages and in bytes."""
+"""The inbox of a partition's reader is bounded in messages and in bytes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def messages(count: int, size: int) -> list[Message]:
     return [Message(value=b"x" * size) for _ in range(count)]
 
 
-def test_many_small_messages_fill_it() -> None:
+def test_many_small_messages_fill_the_inbox() -> None:
     inbox = _Inbox()
     inbox.put([None] * reader.MOST_WAITING)
     assert not inbox.holds(1.0)
@@ -22,7 +22,7 @@ def test_many_small_messages_fill_it() -> None:
     assert not inbox.holds(0.5)
 
 
-def test_a_few_large_messages_fill_it() -> None:
+def test_a_few_large_messages_fill_the_inbox() -> None:
     inbox = _Inbox()
     for _ in range(18):
         inbox.put(messages(1, 1 << 20))
@@ -32,7 +32,7 @@ def test_a_few_large_messages_fill_it() -> None:
     assert not inbox.holds(0.5)
 
 
-def test_bytes_leave_with_their_messages_however_they_are_taken() -> None:
+def test_taken_messages_free_their_bytes() -> None:
     inbox = _Inbox()
     inbox.put(messages(3, 10))
     inbox.put(messages(10, 7))
@@ -42,7 +42,7 @@ def test_bytes_leave_with_their_messages_however_they_are_taken() -> None:
     assert inbox.take(1) == []
 
 
-def test_what_came_one_by_one_is_taken_together_in_order() -> None:
+def test_messages_added_singly_are_taken_together_in_order() -> None:
     inbox = _Inbox()
     came = messages(7, 10)
     for message in came[:5]:

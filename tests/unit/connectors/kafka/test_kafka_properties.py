@@ -1,4 +1,4 @@
-"""Properties of Kafka's clients: what is refused, what comes from files, what is said when a package is missing."""
+"""Properties of Kafka's clients: refused properties, secrets from files, and errors for missing packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.common.errors import InvalidJob, SinkError, SourceError
 from penstock.common.serialization import DeserializationSchema
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.kafka.client import aiokafka, checked, explained, librdkafka, resolved
-from penstock.connectors.kafka.source.deserializer import MessageDecoder
+from penstock.connectors.kafka.source.deserializer import KafkaDecoder
 from penstock.connectors.kafka.source.kafka_source import KafkaSource
 
 
@@ -29,13 +29,13 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
         builder.set_value_only_deserializer(JsonLinesFormat()).build()
 
 
-def test_properties_of_the_java_client_are_refused_with_what_to_write_instead() -> None:
+def test_properties_of_the_java_client_are_refused_with_a_replacement() -> None:
     with pytest.raises(InvalidJob, match=r"(?s)'ssl.truststore.location'.*ssl.ca.location"):
         checked({"ssl.truststore.location": "/x.jks"})
     assert checked({"enable.idempotence": True, "linger.ms": 5}) == {"enable.idempotence": "true", "linger.ms": "5"}
 
 
-def test_secrets_come_from_files_each_time_and_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_secrets_are_read_from_files_each_time_and_a_missing_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "password"
     properties = {"bootstrap.servers": "a:1,b:2", "sasl.password.file": str(path)}
     with pytest.raises(InvalidJob, match=r"sasl.password.file='.*password' cannot be read"):
@@ -60,7 +60,7 @@ def test_both_clients_get_the_same_credentials(tmp_path: Path) -> None:
     assert transactions["sasl_mechanism"] == "SCRAM-SHA-512"
 
 
-def test_a_token_expires_when_it_says_so(tmp_path: Path) -> None:
+def test_a_token_expires_at_its_own_time(tmp_path: Path) -> None:
     ends = int(time.time()) + 77
     claims = base64.urlsafe_b64encode(json.dumps({"exp": ends}).encode()).decode().rstrip("=")
     (tmp_path / "token").write_text(f"head.{claims}.signature")
@@ -75,7 +75,7 @@ def test_an_error_names_the_servers_the_reason_behind_it_and_what_to_do() -> Non
 
 
 class Message:
-    """Of confluent_kafka's, as far as a decoder looks at it."""
+    """A fake of confluent_kafka's message, with the parts that a decoder uses."""
 
     def __init__(self, offset: int, value: bytes | None) -> None:
         self._offset, self._value = offset, value
@@ -102,8 +102,8 @@ class Message:
         return 1, 1_000 + self._offset
 
 
-def test_good_messages_beside_bad_ones_keep_their_own_times() -> None:
-    decoder = MessageDecoder(JsonLinesFormat({"n": int}), rejects=True, timestamps=True)
+def test_good_messages_next_to_bad_ones_keep_their_timestamps() -> None:
+    decoder = KafkaDecoder(JsonLinesFormat({"n": int}), rejects=True, timestamps=True)
     values = [b'{"n": 0}', b"bad", b'{"n":\n2}', None, b'{"n": 4}\n{"n": 5}', b'{"n": 6}']
     batch, rejected = decoder.decode([Message(offset, value) for offset, value in enumerate(values)])
     assert batch is not None
@@ -113,8 +113,8 @@ def test_good_messages_beside_bad_ones_keep_their_own_times() -> None:
     assert [(r.topic, r.partition, r.offset) for r in rejected] == [("t", 3, 1), ("t", 3, 3), ("t", 3, 4)]
 
 
-def test_two_values_in_one_message_do_not_stand_in_for_an_empty_one() -> None:
-    decoder = MessageDecoder(JsonLinesFormat({"n": int}), rejects=True, timestamps=False)
+def test_a_message_with_two_values_does_not_replace_an_empty_one() -> None:
+    decoder = KafkaDecoder(JsonLinesFormat({"n": int}), rejects=True, timestamps=False)
     batch, rejected = decoder.decode([Message(0, b'{"n": 4}\n{"n": 5}'), Message(1, b"")])
     assert batch is None
     assert [message.offset for message in rejected] == [0, 1]
@@ -125,6 +125,6 @@ class Away(DeserializationSchema):
         raise SourceError("the registry is away", remedy="wait")
 
 
-def test_a_message_that_cannot_be_read_now_is_not_rejected() -> None:
+def test_a_message_is_not_rejected_if_the_registry_is_lost() -> None:
     with pytest.raises(SourceError, match="away"):
-        MessageDecoder(Away(), rejects=True, timestamps=False).decode([Message(0, b"good")])
+        KafkaDecoder(Away(), rejects=True, timestamps=False).decode([Message(0, b"good")])

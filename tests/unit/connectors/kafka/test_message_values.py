@@ -1,4 +1,4 @@
-"""A message is one record, whatever its value looks like: line ends in it are not ends of records."""
+"""A message is one record. Line ends in its value do not end the record."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from penstock.common.errors import RecordFormatError
 from penstock.connectors.formats.csv import CsvFormat
 from penstock.connectors.formats.json_lines import JsonLinesFormat
 from penstock.connectors.formats.record_format import StreamFormat
-from penstock.connectors.kafka.source.deserializer import MessageDecoder
+from penstock.connectors.kafka.source.deserializer import KafkaDecoder
 from tests.unit.connectors.kafka.test_kafka_properties import Message
 
 
 def decoded(format: StreamFormat, *values: bytes | None) -> list[object]:
-    decoder = MessageDecoder(format, rejects=False, timestamps=False)
+    decoder = KafkaDecoder(format, rejects=False, timestamps=False)
     batch, rejected = decoder.decode([Message(offset, value) for offset, value in enumerate(values)])
     assert not rejected
     assert batch is not None
     return list(batch.rows().values)
 
 
-def test_text_is_as_it_was_sent() -> None:
+def test_text_is_read_unchanged() -> None:
     values = ["a\nb", "c\r", "", "ü", "\n", "d\r\n"]
     for each in (values, *([value] for value in values)):
         assert decoded(StreamFormat.text_line_format(), *(value.encode() for value in each)) == each
 
 
-def test_text_of_another_charset_or_none_at_all_says_where_it_is() -> None:
+def test_an_error_about_undecodable_text_names_its_message() -> None:
     for bad, reason in ((b"\xff", "not utf-8"), (None, "tombstone")):
         with pytest.raises(RecordFormatError, match=rf"t-3 at offset 1: .*{reason}"):
             decoded(StreamFormat.text_line_format(), b"good", bad)
 
 
-def test_quoted_line_ends_of_csv_stay() -> None:
+def test_quoted_line_ends_of_csv_are_kept() -> None:
     rows = decoded(CsvFormat({"id": int, "text": str}), b'1,"a\nb"', b"2,c")
     assert rows == [{"id": 1, "text": "a\nb"}, {"id": 2, "text": "c"}]
 

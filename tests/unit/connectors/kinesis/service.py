@@ -1,4 +1,4 @@
-"""One shard of a Kinesis that drops what is older than it keeps, as Amazon's does: what it has dropped it does not tell of."""
+"""A fake Kinesis with one shard. Like Amazon's, it drops old records without an error."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
-from penstock.connectors.source import ReadBounds
+from penstock.connectors.core.source import ReadBounds
 
 HOUR = 3_600_000
 ALL_HASHES = ("0", str(2**128 - 1))
@@ -39,12 +39,13 @@ class Kinesis:
         self.describes: Exception | None = None
         self.asked: list[str] = []
         self.stands = False
-        """At a number that it does not have it stays, with answers that are empty."""
+        """Whether an iterator at a dropped number returns only empty responses."""
 
     def put(self, data: bytes, ago: int = 0) -> str:
-        """
+        """Add a record.
+
         Args:
-            ago: when it came, ms.
+            ago: age of the record in ms.
         """
         self.count += 10**40
         self.records.append(Kept(str(self.count), now() - ago, data))
@@ -96,7 +97,7 @@ class Kinesis:
 
 
 def read_until(reader: Any, count: int, most: int = 10_000, until: Callable[[], bool] | None = None) -> list[Any]:
-    """What comes, until there are so many, or something else is true."""
+    """Return the records read until `count` of them have arrived or `until` returns True."""
     found: list[Any] = []
     deadline = time.monotonic() + 10
     while (len(found) < count if until is None else not until()) and time.monotonic() < deadline:

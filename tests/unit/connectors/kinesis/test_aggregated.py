@@ -1,4 +1,4 @@
-"""What the Kinesis Producer Library has put together is taken apart, and a reader may stop in the middle of it."""
+"""Records that the Kinesis Producer Library has aggregated are split, and a reader may stop in the middle of an aggregate."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.aws import AwsTarget
+from penstock.connectors.core.aws import AwsTarget
+from penstock.connectors.core.source import ReaderContext, Split
 from penstock.connectors.kinesis.aggregated import MAGIC, UserRecord, hash_of, taken_apart
-from penstock.connectors.source import ReaderContext, Split
 from penstock.datastream.connectors.kinesis import KinesisSource
 from tests.unit.connectors.kinesis.service import ALL_HASHES, Kinesis, read_until
 
 
 def message(records: list[tuple[str, str | None, bytes]], **extra: Any) -> bytes:
-    """As the library has it, by Google's protobuf."""
+    """Return an aggregate of the library, encoded with Google's protobuf."""
     found: bytes = _message_class()(
         partition_key_table=[key for key, _, _ in records],
         explicit_hash_key_table=[hash for _, hash, _ in records if hash is not None],
@@ -73,7 +73,7 @@ def reader_of(source: KinesisSource, split: Split, position: Any = None) -> Any:
     return source.create_reader(ReaderContext(0, 1, "in")).open_split(again, json.loads(json.dumps(position)))
 
 
-def test_keys_hashes_and_data_are_those_that_were_put_together() -> None:
+def test_disaggregated_records_keep_their_keys_hashes_and_data() -> None:
     parts = [("a", None, b"1"), ("ä" * 200, "17", b""), ("a", str(2**128 - 1), b"x" * 1_000_000), ("d", None, b"4")]
     assert taken_apart(aggregated(*parts)) == [
         UserRecord("a", int(hashlib.md5(b"a").hexdigest(), 16), b"1"),
@@ -81,10 +81,10 @@ def test_keys_hashes_and_data_are_those_that_were_put_together() -> None:
         UserRecord("a", 2**128 - 1, b"x" * 1_000_000),
         UserRecord("d", hash_of("d"), b"4"),
     ]
-    assert taken_apart(aggregated()) is None  # nothing but magic number and digest
+    assert taken_apart(aggregated()) is None  # only magic number and digest
 
 
-def test_what_only_looks_like_it_is_a_record_as_any_other() -> None:
+def test_a_record_that_only_resembles_an_aggregate_is_a_plain_record() -> None:
     whole = aggregated(("a", None, b"1"), ("b", None, b"2"))
     for begun in range(len(whole)):
         assert taken_apart(whole[:begun]) is None
@@ -96,7 +96,7 @@ def test_what_only_looks_like_it_is_a_record_as_any_other() -> None:
     assert taken_apart(MAGIC + unknown + hashlib.md5(unknown).digest()) == [UserRecord("a", hash_of("a"), b"1")]
 
 
-def test_a_reader_that_stops_in_the_middle_goes_on_there(service: Kinesis) -> None:
+def test_a_reader_continues_in_the_middle_of_an_aggregate(service: Kinesis) -> None:
     service.put(b"first")
     service.put(aggregated(*((f"k{n}", None, b"%d" % n) for n in range(5))))
     service.put(aggregated(("k", None, b"5"), ("k", None, b"6")))
@@ -114,8 +114,8 @@ def test_a_reader_that_stops_in_the_middle_goes_on_there(service: Kinesis) -> No
         other.close()
 
 
-def test_records_of_other_shards_are_left_to_them(service: Kinesis, caplog: pytest.LogCaptureFixture) -> None:
-    """The library's map of shards is old after a split: it sends those again to the shard whose they are."""
+def test_records_of_other_shards_are_skipped(service: Kinesis, caplog: pytest.LogCaptureFixture) -> None:
+    """The library's shard map is outdated after a split. The library sends such records again to the right shard."""
     service.hashes = ("0", "99")
     service.put(aggregated(("a", "5", b"mine"), ("b", "100", b"other"), ("c", None, b"far"), ("d", "99", b"mine, too")))
     service.put(aggregated(("b", "100", b"other")))
@@ -124,13 +124,13 @@ def test_records_of_other_shards_are_left_to_them(service: Kinesis, caplog: pyte
     (split,) = source.create_enumerator().discover()
     reader = reader_of(source, split)
     assert read_until(reader, 3) == ["mine", "mine, too", "last"]
-    assert caplog.text.count("2 of 4 records that a producer has put together") == 1
+    assert caplog.text.count("2 of 4 records in aggregate") == 1
     assert reader.position["sub"] == -1
     reader.close()
     service.hashes = ALL_HASHES
 
 
-def test_position_is_behind_what_gave_no_records(service: Kinesis) -> None:
+def test_the_position_moves_past_aggregates_without_records(service: Kinesis) -> None:
     service.hashes = ("0", "99")
     service.put(b"mine")
     service.put(aggregated(("b", "100", b"other")))

@@ -1,4 +1,4 @@
-"""What becomes of answers that Kinesis gives in part, for a time, or too late."""
+"""Responses of Kinesis that are partial, temporary errors, or too late."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from botocore.exceptions import ClientError
 
 from penstock.common.errors import SinkError, SourceError
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.aws import AwsTarget
+from penstock.connectors.core.aws import AwsTarget
+from penstock.connectors.core.sink import WriterContext
+from penstock.connectors.core.source import Split
 from penstock.connectors.kinesis.place import WHOLE, Place
 from penstock.connectors.kinesis.reader import Shard
-from penstock.connectors.kinesis.shards import TRIM_HORIZON
-from penstock.connectors.kinesis.stream import stream_of
-from penstock.connectors.sink import WriterContext
-from penstock.connectors.source import Split
+from penstock.connectors.kinesis.stream import TRIM_HORIZON, stream_of
 from penstock.datastream.connectors.kinesis import KinesisSource, KinesisStreamsSink
 
 
@@ -93,19 +92,19 @@ def written(*values: str, **options: Any) -> None:
         writer.close()
 
 
-def test_only_what_was_not_taken_is_sent_again(using: Any) -> None:
+def test_only_records_that_were_not_accepted_are_sent_again(using: Any) -> None:
     service = using(Service(refusal("ProvisionedThroughputExceededException"), {0, 2}, {1}))
     written("a", "b", "c", "d")
     assert service.sent == [b"b", b"d", b"a", b"c"]
 
 
-def test_who_wants_to_fail_at_once_does(using: Any) -> None:
+def test_fail_on_error_fails_the_job_at_once(using: Any) -> None:
     using(Service({1}))
-    with pytest.raises(SinkError, match="has not taken 1 records: ProvisionedThroughputExceeded"):
+    with pytest.raises(SinkError, match="rejected 1 records: ProvisionedThroughputExceeded"):
         written("a", "b", fail_on_error=True)
 
 
-def test_requests_have_the_sizes_that_were_said(using: Any) -> None:
+def test_requests_have_the_configured_sizes(using: Any) -> None:
     service = using(Service())
     sizes: list[int] = []
     real = service.put_records
@@ -124,7 +123,11 @@ def test_requests_have_the_sizes_that_were_said(using: Any) -> None:
 def read(service: Service, count: int, sequence: str = "") -> tuple[Shard, list[int]]:
     told = {"stream": "s", "shard": "shard-0", "start_ms": TRIM_HORIZON, "hashes": ["0", str(2**128 - 1)]}
     shard = Shard(
-        stream_of("s", "", None, 5.0), service, told, Place(sequence, WHOLE, int(time.time() * 1000)), goes_on=False
+        stream_of("s", "", None, 5.0),
+        service,
+        told,
+        Place(sequence, WHOLE, int(time.time() * 1000)),
+        accepts_loss=False,
     )
     found: list[int] = []
     until = time.monotonic() + 10
@@ -134,7 +137,7 @@ def read(service: Service, count: int, sequence: str = "") -> tuple[Shard, list[
     return shard, found
 
 
-def test_an_iterator_that_has_expired_is_made_anew_behind_what_was_read(using: Any) -> None:
+def test_an_expired_iterator_is_replaced_after_the_last_record(using: Any) -> None:
     service = using(
         Service(
             [1, 2], refusal("ExpiredIteratorException"), refusal("ProvisionedThroughputExceededException"), [3], "end"
@@ -150,8 +153,8 @@ def test_an_iterator_that_has_expired_is_made_anew_behind_what_was_read(using: A
     assert shard.is_over
 
 
-def test_half_an_answer_is_not_the_end_of_a_shard(using: Any) -> None:
-    """botocore makes an answer without anything of it."""
+def test_an_incomplete_response_does_not_end_a_shard(using: Any) -> None:
+    """botocore returns an incomplete response as a result without its fields."""
     service = using(Service([1]))
     real = service.get_records
     halves: list[dict[str, Any]] = [{}, {"Records": []}]
@@ -166,14 +169,14 @@ def test_half_an_answer_is_not_the_end_of_a_shard(using: Any) -> None:
     shard.close()
 
 
-def test_a_refusal_that_stays_is_the_readers_error(using: Any) -> None:
+def test_a_permanent_refusal_fails_the_reader(using: Any) -> None:
     service = using(Service(refusal("AccessDeniedException")))
     with pytest.raises(SourceError, match=r"a right is missing \(AccessDeniedException\)"):
         read(service, 1, "7")
     assert service.iterators[0]["StartingSequenceNumber"] == "7"
 
 
-def test_children_wait_for_their_parents_and_those_that_are_gone_are_forgotten(using: Any) -> None:
+def test_child_shards_wait_for_their_parents_and_deleted_shards_are_forgotten(using: Any) -> None:
     service = using(Service())
     shard = shard_named("p")
     children = [shard_named("c1", ParentShardId="p"), shard_named("c2", ParentShardId="p")]
@@ -200,7 +203,7 @@ def test_children_wait_for_their_parents_and_those_that_are_gone_are_forgotten(u
     again.restore(json.loads(json.dumps(enumerator.snapshot())))
     enumerator = again
     assert found() == ["c1", "c2"]
-    assert splits["c1"].properties["since"] == begun + 5  # what came to it is younger than all of its parent
+    assert splits["c1"].properties["since"] == begun + 5  # the child's records are newer than all of its parent's
     end("c2", begun + 7)
     assert found() == []
     end("c1", begun + 9)

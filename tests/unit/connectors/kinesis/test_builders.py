@@ -20,7 +20,7 @@ def built(config: Any, arn: str = ARN) -> KinesisStreamsSource:
     return builder.set_source_config(config).build()
 
 
-def test_an_arn_says_stream_and_region() -> None:
+def test_an_arn_contains_stream_and_region() -> None:
     source = built(Configuration())
     assert source.streams == ["readings"]
     assert source.target("readings").region == "eu-west-1"
@@ -30,7 +30,7 @@ def test_an_arn_says_stream_and_region() -> None:
 
 
 @pytest.mark.parametrize("kind", [dict, Configuration])
-def test_flinks_settings_are_understood(kind: Any) -> None:
+def test_flinks_settings_are_accepted(kind: Any) -> None:
     given = {"source.init.position": "AT_TIMESTAMP", "source.init.timestamp": "2026-01-01T00:00:00+00:00"}
     source = built(kind({**given, "source.shard.discovery.interval": "2 s", "aws.endpoint": "http://127.0.0.1:9"}))
     assert source.start_ms == 1_767_225_600_000
@@ -50,12 +50,12 @@ def test_flinks_settings_are_understood(kind: Any) -> None:
         ({"source.init.position": "FIRST"}, "start='FIRST'"),
     ],
 )
-def test_settings_that_are_not_understood_are_refused(config: dict[str, str], told: str) -> None:
+def test_unknown_settings_are_refused(config: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidJob, match=told):
         built(config)
 
 
-def test_what_is_needed_is_asked_for() -> None:
+def test_an_error_names_missing_settings() -> None:
     with pytest.raises(InvalidJob, match="stream_arn='readings'"):
         KinesisStreamsSource.builder().set_stream_arn("readings")
     with pytest.raises(InvalidJob, match="without stream_arn"):

@@ -1,4 +1,4 @@
-"""What a stream drops before it was read is told, and nothing is told that is not so."""
+"""The reader reports records that the stream dropped before they were read, and reports no false losses."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import pytest
 
 from penstock.common.errors import InvalidJob, SourceError
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors.aws import AwsTarget
+from penstock.connectors.core.aws import AwsTarget
+from penstock.connectors.core.source import ReaderContext, Split
 from penstock.connectors.kinesis import reader as reader_module
 from penstock.connectors.kinesis.place import WHOLE, Place
-from penstock.connectors.source import ReaderContext, Split
 from penstock.datastream.connectors.kinesis import KinesisSource
 from tests.unit.connectors.kinesis.service import HOUR, Kinesis, now, read_until, refusal
 
@@ -40,21 +40,21 @@ def _split(source: KinesisSource) -> Split:
 
 
 @pytest.mark.parametrize("stands", [False, True])
-def test_records_that_were_dropped_are_told_of(service: Kinesis, stands: bool) -> None:
+def test_dropped_records_are_an_error(service: Kinesis, stands: bool) -> None:
     service.stands = stands
     last = service.put(b"read", ago=30 * HOUR)
     service.put(b"lost", ago=29 * HOUR)
     service.put(b"there", ago=2 * HOUR)
     service.drop()
     reader = opened(Place(last, WHOLE, now() - 30 * HOUR))
-    with pytest.raises(SourceError, match=r"does not have \d+ any more.*keeps records for 24 h.*may be lost") as told:
+    with pytest.raises(SourceError, match=r"no longer has \d+.*keeps records for 24 h.*may be lost") as told:
         read_until(reader, 1)
     assert "on_lost='continue'" in str(told.value)
     reader.close()
 
 
 @pytest.mark.parametrize("stands", [False, True])
-def test_who_wants_to_goes_on_with_what_is_there(
+def test_on_lost_continue_reads_the_remaining_records(
     service: Kinesis, stands: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     service.stands = stands
@@ -65,11 +65,11 @@ def test_who_wants_to_goes_on_with_what_is_there(
     assert read_until(reader, 1) == ["there"]
     service.put(b"new")
     assert read_until(reader, 1) == ["new"]
-    assert caplog.text.count("goes on with what is there") == 1
+    assert caplog.text.count("continues with the existing records") == 1
     reader.close()
 
 
-def test_nothing_is_lost_behind_a_record_that_is_still_there(service: Kinesis) -> None:
+def test_no_loss_is_reported_if_the_last_record_still_exists(service: Kinesis) -> None:
     last = service.put(b"read", ago=30 * HOUR)
     service.put(b"there", ago=29 * HOUR)
     reader = opened(Place(last, WHOLE, now() - 30 * HOUR))
@@ -78,8 +78,8 @@ def test_nothing_is_lost_behind_a_record_that_is_still_there(service: Kinesis) -
     reader.close()
 
 
-def test_a_shard_that_had_nothing_for_long_gives_no_alarm(service: Kinesis) -> None:
-    """All was read an hour ago; the last record is older than what the stream keeps."""
+def test_a_shard_without_new_records_reports_no_loss(service: Kinesis) -> None:
+    """The reader read everything an hour ago. The last record is older than the stream's retention."""
     last = service.put(b"read", ago=100 * HOUR)
     service.drop()
     reader = opened(Place(last, WHOLE, now() - HOUR))
@@ -89,7 +89,7 @@ def test_a_shard_that_had_nothing_for_long_gives_no_alarm(service: Kinesis) -> N
     reader.close()
 
 
-def test_the_position_of_a_reader_that_has_all_moves_with_the_time(service: Kinesis) -> None:
+def test_the_position_of_an_idle_reader_advances_with_the_time(service: Kinesis) -> None:
     last = service.put(b"read", ago=3 * HOUR)
     reader = opened(None)
     assert read_until(reader, 1) == ["read"]
@@ -100,7 +100,7 @@ def test_the_position_of_a_reader_that_has_all_moves_with_the_time(service: Kine
     reader.close()
 
 
-def test_longer_retention_counts(service: Kinesis) -> None:
+def test_a_longer_retention_is_respected(service: Kinesis) -> None:
     service.hours = 168
     last = service.put(b"read", ago=200 * HOUR)
     service.put(b"new", ago=HOUR)
@@ -112,42 +112,44 @@ def test_longer_retention_counts(service: Kinesis) -> None:
         read_until(opened(Place(last, WHOLE, now() - 169 * HOUR)), 1)
 
 
-def test_without_the_right_to_ask_a_day_is_taken(service: Kinesis, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_retention_is_assumed_to_be_a_day_without_the_right_to_read_it(
+    service: Kinesis, caplog: pytest.LogCaptureFixture
+) -> None:
     service.describes = refusal("AccessDeniedException")
     last = service.put(b"read", ago=30 * HOUR)
     service.drop()
     with pytest.raises(SourceError, match="may be lost"):
         read_until(opened(Place(last, WHOLE, now() - 30 * HOUR)), 1)
-    assert "taken to keep records for 24 h" in caplog.text
+    assert "assuming a retention of 24 h" in caplog.text
 
 
-def test_a_shard_that_nothing_was_read_of_in_time_is_told_of(service: Kinesis) -> None:
+def test_a_shard_first_read_after_its_retention_is_an_error(service: Kinesis) -> None:
     service.put(b"there", ago=HOUR)
-    with pytest.raises(SourceError, match="none was read before"):
+    with pytest.raises(SourceError, match="before the first read"):
         read_until(opened(None, since=now() - 25 * HOUR), 1)
     assert read_until(opened(None, "continue", since=now() - 25 * HOUR), 1) == ["there"]
 
 
-def test_half_a_record_that_is_gone_is_lost_whenever_it_was(service: Kinesis) -> None:
+def test_a_partly_read_record_that_was_dropped_is_always_a_loss(service: Kinesis) -> None:
     gone = service.put(b"gone")
     service.records.clear()
     with pytest.raises(SourceError, match="may be lost"):
         read_until(opened(Place(gone, 3, now())), 1)
 
 
-def test_a_shard_that_is_gone_is_over_if_all_of_it_was_read(service: Kinesis) -> None:
+def test_a_deleted_shard_is_finished_if_it_was_read_completely(service: Kinesis) -> None:
     service.is_listed = False
     reader = opened(Place("7", WHOLE, now() - HOUR))
     read_until(reader, 1, until=lambda: reader.finished)
     assert reader.finished
-    with pytest.raises(SourceError, match="does not have the shard any more"):
+    with pytest.raises(SourceError, match="no longer has the shard"):
         read_until(opened(Place("7", WHOLE, now() - 30 * HOUR)), 1)
     reader = opened(Place("7", WHOLE, now() - 30 * HOUR), "continue")
     read_until(reader, 1, until=lambda: reader.finished)
     assert reader.finished
 
 
-def test_a_stream_that_was_made_anew_is_told_of(service: Kinesis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recreated_stream_is_an_error(service: Kinesis, monkeypatch: pytest.MonkeyPatch) -> None:
     service.put(b"there")
     real = service.get_shard_iterator
 
@@ -158,12 +160,14 @@ def test_a_stream_that_was_made_anew_is_told_of(service: Kinesis, monkeypatch: p
 
     monkeypatch.setattr(service, "get_shard_iterator", refusing)
     place = Place(str(10**60), WHOLE, now() - HOUR)
-    with pytest.raises(SourceError, match="was made anew"):
+    with pytest.raises(SourceError, match="was created again"):
         read_until(opened(place), 1)
     assert read_until(opened(place, "continue"), 1) == ["there"]
 
 
-def test_a_reader_far_behind_warns_before_it_is_too_late(service: Kinesis, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_reader_far_behind_warns_before_records_are_dropped(
+    service: Kinesis, caplog: pytest.LogCaptureFixture
+) -> None:
     real = service.get_records
 
     def behind(**request: Any) -> Any:
@@ -178,6 +182,6 @@ def test_a_reader_far_behind_warns_before_it_is_too_late(service: Kinesis, caplo
     reader.close()
 
 
-def test_on_lost_is_one_of_two_words() -> None:
+def test_on_lost_accepts_two_values() -> None:
     with pytest.raises(InvalidJob, match="on_lost='ignore'"):
         KinesisSource("s", SimpleStringSchema(), on_lost="ignore")

@@ -1,4 +1,4 @@
-"""What BSON has of values, and what is told of those that it has no form for."""
+"""Conversion of values to BSON, and errors for values that BSON cannot represent."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Model(pydantic.BaseModel):
 
 
 class NoTime(datetime):
-    """As pandas' NaT: it is a datetime, and none."""
+    """A fake of pandas' NaT, which is a datetime but has no time."""
 
     def __eq__(self, other: object) -> bool:
         return False
@@ -111,7 +111,7 @@ def stored(value: Any) -> Any:
         ({"a.b": 1, "$c": 2, "": 3}, {"a.b": 1, "$c": 2, "": 3}),
     ],
 )
-def test_values_are_stored_as_what_they_are(value: Any, expected: Any) -> None:
+def test_values_are_stored_in_their_bson_type(value: Any, expected: Any) -> None:
     found = stored(value)
     assert (str(found) if isinstance(found, Decimal) and found.is_nan() else found) == expected
 
@@ -119,26 +119,26 @@ def test_values_are_stored_as_what_they_are(value: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "told"),
     [
-        (2**63, r"v is the number 9223372036854775808, and integers have 8 bytes"),
+        (2**63, r"v is the number 9223372036854775808, but BSON.s integers have 8 bytes"),
         ([{"x": -(2**64)}], r"v\[0\]\.x is the number"),
         (np.uint64(2**64 - 1), "v is the number"),
-        ("\ud800", "half of a surrogate pair"),
+        ("\ud800", "lone surrogate"),
         (Decimal("1." + "1" * 40), "decimals have 34 digits"),
-        (np.timedelta64(1, "s"), "v is a timedelta64, which BSON has no form for"),
+        (np.timedelta64(1, "s"), "v is a timedelta64, which has no BSON representation"),
         (timedelta(1), "v is a timedelta"),
         (time(1), "v is a time"),
         (1 + 2j, "v is a complex"),
         (object(), "v is a object"),
-        ({1: 2}, "v has the key 1, and keys are text"),
+        ({1: 2}, "v has the key 1, but BSON.s keys are text"),
         ({"a\0": 1}, "NULL"),
     ],
 )
-def test_what_has_no_form_is_named(value: Any, told: str) -> None:
+def test_a_value_that_cannot_be_written_is_named(value: Any, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         encoded({"v": value})
 
 
-def test_what_has_no_names_is_no_document() -> None:
+def test_a_record_without_field_names_is_refused() -> None:
     assert as_mapping(5) is None
     assert as_mapping((1, 2)) is None
     assert as_mapping(Row(1, 2)) is None

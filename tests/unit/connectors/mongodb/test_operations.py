@@ -1,4 +1,4 @@
-"""What the sink takes as a write, and which of two for one document is left."""
+"""Writes that the sink accepts, and the one that wins if two of them name the same document."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from bson import Decimal128, Int64
 from pymongo import DeleteMany, DeleteOne, InsertOne, ReplaceOne, UpdateMany, UpdateOne
 
 from penstock.common.errors import InvalidJob, SinkError
+from penstock.connectors.core.sink import WriterContext
 from penstock.connectors.mongodb.operations import Writes
-from penstock.connectors.sink import WriterContext
 from penstock.datastream.connectors.mongodb import MongoSink
 
 CONTEXT = WriterContext(0, 1, 0, "out", "job")
@@ -20,29 +20,29 @@ CONTEXT = WriterContext(0, 1, 0, "out", "job")
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (5, "a int is no document"),
+        (5, "a int is not a document"),
         ({"n": 1}, "a document without _id"),
         ({"_id": None}, "a document without _id"),
-        (InsertOne({"_id": 1}), "InsertOne names no single document"),
-        (UpdateMany({}, {"$set": {"a": 1}}), "UpdateMany names no single document"),
-        (DeleteMany({}), "DeleteMany names no single document"),
-        (DeleteOne({"n": 1}), "does not name one document by _id"),
-        (ReplaceOne({"_id": {"$gt": 1}}, {}), "does not name one document by _id"),
-        (UpdateOne({"_id": 1}, {"$inc": {"n": 1}}), r"\$inc would count twice"),
-        (UpdateOne({"_id": 1}, {"$set": {"a": 1}, "$push": {"n": 1}}), r"\$push would count twice"),
+        (InsertOne({"_id": 1}), "InsertOne does not identify a single document"),
+        (UpdateMany({}, {"$set": {"a": 1}}), "UpdateMany does not identify a single document"),
+        (DeleteMany({}), "DeleteMany does not identify a single document"),
+        (DeleteOne({"n": 1}), "does not identify one document by _id"),
+        (ReplaceOne({"_id": {"$gt": 1}}, {}), "does not identify one document by _id"),
+        (UpdateOne({"_id": 1}, {"$inc": {"n": 1}}), r"\$inc are not idempotent"),
+        (UpdateOne({"_id": 1}, {"$set": {"a": 1}, "$push": {"n": 1}}), r"\$push are not idempotent"),
         (UpdateOne({"_id": 1}, {"n": 1}), "the update {'n': 1} has no operators"),
-        (UpdateOne({"_id": 1}, [{"$set": {"n": {"$add": ["$n", 1]}}}]), "pipeline may count twice"),
+        (UpdateOne({"_id": 1}, [{"$set": {"n": {"$add": ["$n", 1]}}}]), "pipeline is not idempotent"),
         (UpdateOne({"_id": 1, "n": 1}, {"$set": {"n": 2}}, upsert=True), "would make it a second time"),
         ({"_id": 1, "n": 2**70}, "n is the number"),
         ({"_id": object()}, "_id is a object"),
     ],
 )
-def test_what_cannot_be_written_twice_or_at_all_is_named(given: Any, told: str) -> None:
+def test_a_write_that_is_not_idempotent_or_not_valid_is_named(given: Any, told: str) -> None:
     with pytest.raises(SinkError, match=told):
         Writes(None, ()).of(given)
 
 
-def test_a_key_of_fields_must_be_there() -> None:
+def test_a_missing_key_field_is_an_error() -> None:
     writes = Writes(None, ("a", "b"))
     with pytest.raises(SinkError, match="a document without b"):
         writes.of({"a": 1})
@@ -65,7 +65,7 @@ def test_names_and_sizes_are_checked() -> None:
 
 
 class Sent:
-    """What a writer sends, instead of a server."""
+    """A fake server that records what a writer sends."""
 
     def __init__(self) -> None:
         self.bulks: list[list[str]] = []
@@ -89,7 +89,7 @@ class Sent:
         ([{"_id": n} for n in range(5)], [3, 2]),
     ],
 )
-def test_two_writes_of_a_document_never_go_in_one_bulk(writes: list[Any], bulks: list[int]) -> None:
+def test_two_writes_of_a_document_are_never_in_one_bulk(writes: list[Any], bulks: list[int]) -> None:
     writer: Any = MongoSink("mongodb://db/", "d", "c", batch_size=3).create_writer(CONTEXT, [])
     sent = writer._bulk = Sent()
     writer.write(writes, None, 0)
@@ -108,12 +108,12 @@ def test_two_writes_of_a_document_never_go_in_one_bulk(writes: list[Any], bulks:
         ({"a": [5, {"b": 0.5}]}, {"a": [5.0, {"b": Decimal128("0.5")}]}),
     ],
 )
-def test_numbers_that_the_server_calls_equal_are_one_document(same: tuple[Any, ...]) -> None:
-    """So that no two writes of one document are in a bulk, which has no order."""
+def test_numbers_that_are_equal_on_the_server_name_one_document(same: tuple[Any, ...]) -> None:
+    """A bulk has no order, so it must not contain two writes of the same document."""
     assert len({Writes(None, ()).of({"_id": one})[0].key for one in same}) == 1
 
 
-def test_values_that_the_server_calls_different_are_two_documents() -> None:
+def test_values_that_differ_on_the_server_name_two_documents() -> None:
     ids = [1, "1", True, 0.1, Decimal128("0.1"), "0.1", {"a": 1}, [1], 2**63 - 1, float(2**63)]
     ids += [Decimal128("1E+6000"), Decimal128("1E+6001"), Decimal128("Infinity")]
     ids += [Decimal128("1.234567890123456789012345678901234"), Decimal128("1.234567890123456789012345678901235")]
@@ -121,7 +121,7 @@ def test_values_that_the_server_calls_different_are_two_documents() -> None:
 
 
 @pytest.mark.parametrize("url", ["mongodb://db/?w=0", "mongodb://db/?appName=a&W=0"])
-def test_writes_that_nobody_confirms_are_refused(url: str) -> None:
+def test_unacknowledged_writes_are_refused(url: str) -> None:
     with pytest.raises(InvalidJob, match="w=0"):
         MongoSink(url, "weather", "means")
     MongoSink(url.replace("=0", "=1"), "weather", "means")

@@ -1,4 +1,4 @@
-"""Ranges of `_id`, found in a collection that only knows its `_id`s."""
+"""Ranges of `_id`, found in a fake collection that has only `_id`s."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.connectors.mongodb.ranges import IdRange, find_ranges, packed
 
 
 class Ids:
-    """A collection with numbers as `_id`s, which thinks that it has so many."""
+    """A fake collection with numbers as `_id`s, and an estimated count that may be wrong."""
 
     full_name = "d.c"
 
@@ -47,7 +47,7 @@ class Found:
 
 @pytest.mark.parametrize("parts", [1, 2, 7, 1000])
 @pytest.mark.parametrize("estimate", [0, 10, 100, 100_000])
-def test_ranges_hold_every_id_once_whatever_the_server_thinks_to_have(parts: int, estimate: int) -> None:
+def test_ranges_contain_every_id_once_with_any_estimated_count(parts: int, estimate: int) -> None:
     ids = list(range(100))
     ranges = [found for found, _ in find_ranges(Ids(ids, estimate), parts)]
     held = [[value for value in ids if _is_in(found, value)] for found in ranges]
@@ -62,16 +62,16 @@ def _is_in(found: IdRange, value: int) -> bool:
     return bool(bounds.get("$gt", -1) < value <= bounds["$lte"])
 
 
-def test_an_empty_collection_has_none() -> None:
+def test_an_empty_collection_has_no_ranges() -> None:
     assert find_ranges(Ids([], 0), 4) == []
 
 
-def test_an_id_that_compares_with_nothing_is_told() -> None:
+def test_an_id_without_a_place_in_the_order_is_an_error() -> None:
     with pytest.raises(SourceError, match="has an _id that is MaxKey"):
         find_ranges(Ids([1, bson.MaxKey()], 2), 1)
 
 
-def test_a_range_goes_on_behind_a_position() -> None:
+def test_a_range_continues_after_a_position() -> None:
     found = IdRange("objectId", packed(bson.ObjectId("1" * 24)), packed(bson.ObjectId("9" * 24)))
     bounds = {"$type": "objectId", "$lte": bson.ObjectId("9" * 24)}
     assert found.condition() == {"_id": {**bounds, "$gt": bson.ObjectId("1" * 24)}}

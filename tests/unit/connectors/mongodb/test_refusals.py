@@ -1,4 +1,4 @@
-"""Which refusals are tried again, and what is told of the others. The server's answers are MongoDB's, as its documentation has them."""
+"""Refusals that are retried, and the errors for the others. The fake server answers like MongoDB's documentation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from pymongo.errors import AutoReconnect, BulkWriteError, OperationFailure, ServerSelectionTimeoutError
 
 from penstock.common.errors import InvalidJob, SinkError
-from penstock.connectors.mongodb import bulk as module
-from penstock.connectors.mongodb.bulk import Bulk
+from penstock.connectors.core import bulk as module
+from penstock.connectors.mongodb.bulk import MongoBulk
 from penstock.connectors.mongodb.client import Server, is_passing
 from penstock.connectors.mongodb.operations import Writes
 
@@ -21,7 +21,7 @@ def errors_of(*errors: dict[str, Any], concern: dict[str, Any] | None = None) ->
 
 
 class Collection:
-    """Gives one answer after the other, and remembers what was asked."""
+    """A fake collection that returns the given answers in order, and records the requests."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -45,7 +45,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(module, "_FIRST_PAUSE_S", 0.001)
 
     def send(*answers: Any, patience: float = 30.0) -> Collection:
-        bulk = Bulk(Server("mongodb://db/"), "d", "c", patience)
+        bulk = MongoBulk(Server("mongodb://db/"), "d", "c", patience)
         found = Collection(*answers)
         bulk._client = found
         bulk.send(WRITES)
@@ -54,16 +54,16 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Any:
     return send
 
 
-def test_a_lost_answer_is_asked_for_again_with_all(sent: Any) -> None:
+def test_a_bulk_without_a_response_is_sent_again_completely(sent: Any) -> None:
     assert sent(AutoReconnect("connection closed")).asked == [[0, 1, 2], [0, 1, 2]]
 
 
-def test_only_what_failed_in_passing_is_sent_again(sent: Any) -> None:
+def test_only_writes_with_temporary_errors_are_sent_again(sent: Any) -> None:
     steps_down = {"index": 1, "code": 11602, "errmsg": "operation was interrupted"}
     assert sent(errors_of(steps_down)).asked == [[0, 1, 2], [1]]
 
 
-def test_what_no_majority_has_confirmed_is_sent_again(sent: Any) -> None:
+def test_writes_without_a_majority_are_sent_again(sent: Any) -> None:
     concern = {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "waiting for replication timed out"}
     assert sent(errors_of(concern=concern)).asked == [[0, 1, 2], [0, 1, 2]]
     with pytest.raises(SinkError, match=r"Not enough data-bearing nodes \(UnsatisfiableWriteConcern\)"):
@@ -78,15 +78,15 @@ def test_what_no_majority_has_confirmed_is_sent_again(sent: Any) -> None:
         )
 
 
-def test_two_that_add_a_document_at_the_same_time_both_end_well(sent: Any) -> None:
+def test_concurrent_upserts_of_a_document_both_succeed(sent: Any) -> None:
     duplicate = {"index": 2, "code": 11000, "errmsg": "E11000 duplicate key error collection: d.c index: _id_"}
     assert sent(errors_of(duplicate)).asked == [[0, 1, 2], [2]]
     again = errors_of({**duplicate, "index": 0})
-    with pytest.raises(SinkError, match=r"document \{_id: 2\} of d.c is refused: E11000"):
+    with pytest.raises(SinkError, match=r"document \{_id: 2\} of d.c is rejected: E11000"):
         sent(errors_of(duplicate), *[again] * 10)
 
 
-def test_what_a_validator_refuses_is_told_with_its_reason(sent: Any) -> None:
+def test_a_refusal_of_a_validator_is_reported_with_its_reason(sent: Any) -> None:
     refused = {
         "index": 1,
         "code": 121,
@@ -94,13 +94,13 @@ def test_what_a_validator_refuses_is_told_with_its_reason(sent: Any) -> None:
         "errInfo": {"failingDocumentId": 1, "details": {"operatorName": "$jsonSchema"}},
     }
     with pytest.raises(
-        SinkError, match=r"\{_id: 1\} of d.c is refused: Document failed validation .*jsonSchema"
+        SinkError, match=r"\{_id: 1\} of d.c is rejected: Document failed validation .*jsonSchema"
     ) as error:
         sent(errors_of(refused))
     assert "validator" in error.value.remedy
 
 
-def test_patience_ends(sent: Any) -> None:
+def test_retries_end_after_the_patience(sent: Any) -> None:
     lost = AutoReconnect("connection closed")
     with pytest.raises(SinkError, match="connection closed"):
         sent(*[lost] * 50, patience=0.01)
@@ -122,7 +122,7 @@ def test_patience_ends(sent: Any) -> None:
         (ValueError("strange"), False),
     ],
 )
-def test_whether_another_try_helps(error: Exception, passing: bool) -> None:
+def test_temporary_errors_are_recognized(error: Exception, passing: bool) -> None:
     assert is_passing(error) is passing
 
 
@@ -141,15 +141,15 @@ def test_a_server_is_shown_without_its_password(url: str, shown: str, user: str)
     assert "secret" not in repr(server)
 
 
-def test_what_the_url_says_goes_before_the_defaults() -> None:
+def test_settings_in_the_url_override_the_defaults() -> None:
     options = Server("mongodb://db/?W=1&sockettimeoutms=5").options(SinkError)
     assert options.keys() == {"serverSelectionTimeoutMS", "connectTimeoutMS", "appName"}
     assert Server("mongodb://db/?appName=w").options(SinkError)["w"] == "majority"
 
 
-def test_urls_that_are_none_are_refused_without_the_password() -> None:
-    with pytest.raises(InvalidJob, match="cannot be understood"):
+def test_invalid_urls_are_refused_without_the_password() -> None:
+    with pytest.raises(InvalidJob, match="is invalid"):
         Server("http://db/")
-    with pytest.raises(InvalidJob, match="cannot be understood") as error:
+    with pytest.raises(InvalidJob, match="is invalid") as error:
         Server("mongodb://job:se:cret@db/").connect(SinkError)
     assert "cret" not in str(error.value)

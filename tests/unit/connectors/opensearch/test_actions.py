@@ -27,7 +27,7 @@ def lines(action: Any, index: str = "means") -> list[Any]:
     return [orjson.loads(line) for line in request.lines.splitlines()]
 
 
-def test_a_document_is_what_is_beside_the_names_or_under_source() -> None:
+def test_a_document_is_the_fields_without_underscore_or_the_source() -> None:
     expected = [{"index": {"_index": "means", "_id": "A1"}}, {"station": "A1", "celsius": 2.5}]
     assert lines({"_id": "A1", "station": "A1", "celsius": 2.5}) == expected
     assert lines({"_id": "A1", "_source": Mean("A1", 2.5)}) == expected
@@ -37,7 +37,7 @@ def test_a_document_is_what_is_beside_the_names_or_under_source() -> None:
     ]
 
 
-def test_operations_have_the_lines_the_servers_want() -> None:
+def test_operations_become_lines_of_the_bulk_protocol() -> None:
     assert lines({"_op_type": "delete", "_id": 7}) == [{"delete": {"_index": "means", "_id": "7"}}]
     assert lines({"_op_type": "update", "_id": 7, "n": 1})[1] == {"doc": {"n": 1}}
     upsert = {"doc": {"n": 1}, "doc_as_upsert": True}
@@ -45,7 +45,7 @@ def test_operations_have_the_lines_the_servers_want() -> None:
     assert lines({"_op_type": "create", "n": 1}) == [{"create": {"_index": "means"}}, {"n": 1}]
 
 
-def test_values_of_libraries_are_written_by_value() -> None:
+def test_values_of_libraries_become_plain_json() -> None:
     at = datetime(2013, 1, 1, tzinfo=UTC)
     document = {
         "a": np.float64(1.5),
@@ -72,16 +72,16 @@ def test_a_record_has_any_number_of_actions() -> None:
         ({"_op_type": "upsert", "_id": 1}, "_op_type='upsert'"),
         ({"_op_type": "delete"}, "delete without _id"),
         ({"_id": ""}, "an empty _id"),
-        ({"_id": 1, "_source": {}, "n": 1}, "n beside _source"),
+        ({"_id": 1, "_source": {}, "n": 1}, "n in addition to _source"),
         ({"_id": 1, "_source": {"x": object()}}, "cannot be written as JSON"),
     ],
 )
-def test_what_cannot_be_an_action_is_told(action: Any, told: str) -> None:
+def test_an_invalid_action_is_an_error(action: Any, told: str) -> None:
     with pytest.raises(SinkError, match=told) as error:
         requests_of(None, lambda record: [action], "means")
     assert error.value.remedy
 
 
-def test_an_index_must_be_named() -> None:
+def test_an_action_without_an_index_is_an_error() -> None:
     with pytest.raises(SinkError, match="without _index"):
         lines({"_id": 1}, index="")

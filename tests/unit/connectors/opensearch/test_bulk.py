@@ -1,4 +1,4 @@
-"""What becomes of answers that are none, in part, or too late: by a server that answers what it is told to."""
+"""Missing, partial and late responses to bulks. Tests choose the answers of a fake server."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import orjson
 import pytest
 
 from penstock.common.errors import InvalidJob, SinkError
+from penstock.connectors.core.sink import WriterContext
 from penstock.connectors.opensearch.sink import OpenSearchSink
-from penstock.connectors.sink import WriterContext
 
 Answer = tuple[int, Any]
 CONTEXT = WriterContext(0, 1, 0, "out", "job")
 
 
 class Told:
-    """A server that keeps documents, and answers otherwise when it was told so."""
+    """A fake server that stores documents, or answers as the test configures."""
 
     def __init__(self) -> None:
         self.documents: dict[str, Any] = {}
@@ -42,7 +42,7 @@ class Told:
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
 
     def answer(self, lines: list[Any]) -> Answer:
         pairs = list(zip(lines[::2], lines[1::2], strict=True))
@@ -94,14 +94,14 @@ def rejected(times: int, who: str) -> Callable[[str], dict[str, Any] | None]:
     return refuse
 
 
-def test_only_what_was_not_taken_is_sent_again(server: Told) -> None:
+def test_only_records_that_were_not_accepted_are_sent_again(server: Told) -> None:
     server.refuse = rejected(2, "b")
     write(server, ("a", 1), ("b", 2), ("c", 3))
     assert server.documents == {"a": 1, "b": 2, "c": 3}
     assert server.bulks == [["a", "b", "c"], ["b"], ["b"]]
 
 
-def test_what_is_tried_again_never_comes_after_what_was_written_later(server: Told) -> None:
+def test_a_retried_write_never_overwrites_a_later_write(server: Told) -> None:
     server.refuse = rejected(1, "a")
     write(server, ("a", 1), ("b", 2), ("a", 3), batch_size=10)
     write(server, ("a", 4), ("a", 5), batch_size=1)
@@ -109,7 +109,7 @@ def test_what_is_tried_again_never_comes_after_what_was_written_later(server: To
     assert server.bulks[0] == ["b", "a"], "what is replaced is not sent"
 
 
-def test_bulks_end_by_number_and_by_bytes(server: Told) -> None:
+def test_bulks_are_bounded_in_actions_and_bytes(server: Told) -> None:
     write(server, *((f"k{n}", n) for n in range(5)), batch_size=2)
     assert [len(ids) for ids in server.bulks] == [2, 2, 1]
     server.bulks.clear()
@@ -133,13 +133,13 @@ def test_a_document_that_is_too_large_is_named(server: Told) -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
-def test_a_server_that_is_busy_is_asked_again(server: Told, status: int) -> None:
+def test_a_busy_server_is_retried(server: Told, status: int) -> None:
     server.otherwise = [lambda ids: (status, b"busy")] * 2
     write(server, ("a", 1))
     assert server.documents == {"a": 1}
 
 
-def test_a_server_that_stays_busy_fails_the_job_with_its_words(server: Told) -> None:
+def test_a_server_that_remains_busy_fails_the_job_with_its_message(server: Told) -> None:
     server.otherwise = [lambda ids: (503, b"no master")] * 100
     with pytest.raises(SinkError, match="answers 503: no master"):
         write(server, ("a", 1), patience=300)
@@ -148,15 +148,15 @@ def test_a_server_that_stays_busy_fails_the_job_with_its_words(server: Told) -> 
 @pytest.mark.parametrize(
     ("status", "content", "told"),
     [
-        (200, b"<html>welcome</html>", "is no OpenSearch: '<html>"),
-        (200, b'{"errors": false, "items": []}', "is no OpenSearch"),
+        (200, b"<html>welcome</html>", "is not OpenSearch: '<html>"),
+        (200, b'{"errors": false, "items": []}', "is not OpenSearch"),
         (401, b"who", "answers 401: who"),
         (403, b"no", "answers 403: no"),
         (404, b"nothing here", "answers 404"),
         (302, b"", "answers 302"),
     ],
 )
-def test_strangers_and_refusals_fail_at_once(server: Told, status: int, content: bytes, told: str) -> None:
+def test_foreign_servers_and_refusals_fail_at_once(server: Told, status: int, content: bytes, told: str) -> None:
     server.otherwise = [lambda ids: (status, content)]
     with pytest.raises(SinkError, match=told) as error:
         write(server, ("a", 1))
@@ -164,15 +164,15 @@ def test_strangers_and_refusals_fail_at_once(server: Told, status: int, content:
     assert len(server.bulks) == 1
 
 
-def test_what_the_mapping_refuses_is_named(server: Told) -> None:
+def test_a_document_refused_by_the_mapping_is_named(server: Told) -> None:
     error = {"type": "mapper_parsing_exception", "reason": "failed", "caused_by": {"reason": "For input string"}}
     server.refuse = lambda identity: {"status": 400, "error": error} if identity == "b" else None
-    with pytest.raises(SinkError, match=r"document 'b' of index 'i' is refused: .* failed: For input string") as told:
+    with pytest.raises(SinkError, match=r"document 'b' of index 'i' is rejected: .* failed: For input string") as told:
         write(server, ("a", 1), ("b", 2))
     assert "mapping" in told.value.remedy
 
 
-def test_hosts_are_asked_in_turn(server: Told) -> None:
+def test_hosts_are_used_in_turn(server: Told) -> None:
     other = Told()
     try:
         hosts = [server.url, other.url, "http://127.0.0.1:1"]
@@ -189,7 +189,7 @@ def test_hosts_are_asked_in_turn(server: Told) -> None:
 
 
 @pytest.mark.parametrize("hosts", [[], "ftp://search", "http://job:secret@search:9200", "http://search:port"])
-def test_hosts_that_cannot_be_understood_are_refused_without_their_password(hosts: Any) -> None:
+def test_invalid_hosts_are_refused_without_their_password(hosts: Any) -> None:
     with pytest.raises(InvalidJob) as error:
         OpenSearchSink(hosts, lambda record: None)
     assert "secret" not in str(error.value)
@@ -205,11 +205,11 @@ def test_hosts_that_cannot_be_understood_are_refused_without_their_password(host
         ("http://[::1]", "http://[::1]:9200"),
     ],
 )
-def test_hosts_have_the_ports_of_the_servers_own_clients(host: str, url: str) -> None:
+def test_hosts_have_the_default_ports_of_the_official_clients(host: str, url: str) -> None:
     assert OpenSearchSink(host, lambda record: None).cluster.hosts == (url,)
 
 
-def test_user_and_password_belong_together() -> None:
+def test_user_and_password_must_be_given_together() -> None:
     with pytest.raises(InvalidJob, match="belong together"):
         OpenSearchSink("search", lambda record: None, user="job")
     with pytest.raises(InvalidJob, match="batch_size=0"):

@@ -1,4 +1,4 @@
-"""Values as the log writes them, and what a program gets."""
+"""Conversion of the log's text values to the values of records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def loaded(declared: Any, oid: int, text: str) -> Any:
         (None, 1007, "{{1,2},{3,4}}"),
     ],
 )
-def test_a_value_that_python_does_not_have_names_its_table_and_column(declared: Any, oid: int, text: str) -> None:
+def test_an_error_names_table_and_column_of_a_value_that_python_cannot_represent(
+    declared: Any, oid: int, text: str
+) -> None:
     with pytest.raises(SourceError, match="column 'v' of table 't': ") as caught:
         loaded(declared, oid, text)
     assert text in str(caught.value)
@@ -54,7 +56,7 @@ def test_a_value_that_python_does_not_have_names_its_table_and_column(declared: 
         (Decimal, 1700, "12.5", Decimal("12.5")),
     ],
 )
-def test_values_come_as_declared_and_items_of_arrays_as_they_stand(
+def test_values_have_the_declared_types_and_array_items_are_unchanged(
     declared: Any, oid: int, text: str, expected: Any
 ) -> None:
     assert loaded(declared, oid, text) == expected

@@ -1,4 +1,4 @@
-"""Changes from a server that stops sending, or answers with errors, wherever it likes."""
+"""The stream of changes from a server that stops sending or returns errors at any point."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 from penstock.common import WatermarkStrategy
 from penstock.common.errors import InvalidJob, SourceError
+from penstock.connectors.core.source import ReadBounds, ReaderContext, Source, Split
 from penstock.connectors.postgres.cdc import stream
 from penstock.connectors.postgres.cdc.source import PostgresCdcSource
 from penstock.connectors.postgres.cdc.stream import ChangesReader
 from penstock.connectors.postgres.cdc.watched_tables import WatchedTables
-from penstock.connectors.source import ReadBounds, ReaderContext, Source, Split
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.hybrid_source import HybridSource
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
@@ -46,7 +46,7 @@ def relation(columns: list[tuple[str, int]]) -> bytes:
 
 
 def values(*texts: str | None) -> bytes:
-    """Of a row; None: the log does not have it."""
+    """Return the values of a row. None stands for a value that the log omits."""
     told = [b"u" if text is None else b"t" + struct.pack("!I", len(text.encode())) + text.encode() for text in texts]
     return struct.pack("!H", len(told)) + b"".join(told)
 
@@ -81,7 +81,10 @@ TRANSACTIONS = [*FIRST, *SECOND]
 
 
 class Server:
-    """Sends what a script says for each connection, of which and from where on it is told; then nothing."""
+    """A fake server that sends the messages of a script for each connection, and then nothing.
+
+    The script receives the number of the connection and its start position.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, scripts: Callable[[int, int], Script]) -> None:
         self.connections = 0
@@ -128,7 +131,7 @@ def read(found: ChangesReader, most: int = 1000) -> list[int]:
 
 @pytest.mark.parametrize("first", [8, COUNT + 8])
 @pytest.mark.parametrize("sent", range(len(FIRST)))
-def test_a_checkpoint_while_changes_come_again_forgets_none_that_was_read(
+def test_a_checkpoint_during_a_repeated_transaction_keeps_its_position(
     monkeypatch: pytest.MonkeyPatch, sent: int, first: int
 ) -> None:
     Server(monkeypatch, lambda connection, lsn: behind(lsn)[: sent if connection == 1 else None])
@@ -136,7 +139,7 @@ def test_a_checkpoint_while_changes_come_again_forgets_none_that_was_read(
     position = None
     for number in range(20):
         if number > 2 and len(records) >= 2 * COUNT:
-            break  # on a slow machine a read gives what it has after a time
+            break  # on a slow machine a read may return early
         attempt = reader(position)
         records += read(attempt, 1000 if number else first)
         position = attempt.position
@@ -144,7 +147,7 @@ def test_a_checkpoint_while_changes_come_again_forgets_none_that_was_read(
 
 
 @pytest.mark.parametrize("sent", range(len(TRANSACTIONS)))
-def test_a_link_that_is_lost_again_while_changes_come_again_repeats_none(
+def test_a_second_loss_during_a_repeated_transaction_repeats_no_change(
     monkeypatch: pytest.MonkeyPatch, sent: int
 ) -> None:
     lost = psycopg.OperationalError("server closed the connection")
@@ -167,7 +170,7 @@ def read_for(found: ChangesReader, clock: Clock, seconds: float) -> list[int]:
 
 
 @pytest.mark.parametrize("before", [[None], [keepalive(16)], [keepalive(16), begin(5000)]])
-def test_a_server_that_takes_every_connection_and_never_sends_more_fails_the_job(
+def test_a_server_that_accepts_connections_but_sends_nothing_fails_the_job(
     monkeypatch: pytest.MonkeyPatch, clock: Clock, before: Script
 ) -> None:
     error = psycopg.errors.ObjectNotInPrerequisiteState("cannot decode")
@@ -178,14 +181,14 @@ def test_a_server_that_takes_every_connection_and_never_sends_more_fails_the_job
     assert server.connections < 15
 
 
-def test_what_no_other_try_mends_fails_the_job_at_once(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+def test_a_permanent_error_fails_the_job_at_once(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     server = Server(monkeypatch, lambda *_: [None, psycopg.errors.UndefinedObject('publication "p" does not exist')])
     with pytest.raises(SourceError, match='publication "p"'):
         read_for(reader(), clock, 1)
     assert server.connections == 1
 
 
-def test_a_link_that_is_lost_now_and_then_is_none_that_fails(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+def test_occasional_connection_losses_do_not_fail_the_job(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     lost = psycopg.OperationalError("server closed the connection")
     idle_for_a_minute: Script = [None] * 1200
     Server(monkeypatch, lambda *_: [*idle_for_a_minute, lost])
@@ -196,7 +199,7 @@ def test_a_link_that_is_lost_now_and_then_is_none_that_fails(monkeypatch: pytest
     assert records == list(range(len(records)))
 
 
-def test_each_source_of_a_job_has_a_name_of_its_own_at_the_slot() -> None:
+def test_each_source_of_a_job_uses_a_separate_name_at_the_slot() -> None:
     source = PostgresCdcSource.builder().set_conninfo("postgresql://x/y").set_table("t").set_slot_name("s" * 63).build()
     names = {uid: source.create_reader(ReaderContext(0, 1, uid))._who for uid in ("orders", "customers")}
     assert names["orders"] != names["customers"]
@@ -222,7 +225,7 @@ def test_two_sources_of_a_job_with_one_slot_are_refused(monkeypatch: pytest.Monk
             job(sources[0], other)
 
 
-def test_a_large_key_that_an_update_did_not_touch_is_that_of_the_old_image(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_omitted_large_key_is_taken_from_the_old_image(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = [("code", 25), ("part", 25), ("n", 23)]
     old = struct.pack("!H", 3) + values("long", "1")[2:] + b"n"
     update = framed(b"U" + struct.pack("!I", 7) + b"K" + old + b"N" + values(None, "2", "5"))

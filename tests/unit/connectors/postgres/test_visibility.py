@@ -1,4 +1,4 @@
-"""Which changes the rows that were read have seen, against a list of what was committed when."""
+"""Changes that the rows of a snapshot already contain, compared with a list of commits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.connectors.postgres.cdc.visibility import ReadRows, Snapshot
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_snapshot_sees_what_was_committed_before_it(seed: int) -> None:
+def test_a_snapshot_sees_transactions_committed_before_it(seed: int) -> None:
     chance = random.Random(seed)
     first = chance.choice([3, 2**32 - 20, 2**33 + 5])
     ends = {first + n: chance.randrange(n, n + 30) for n in range(60)}
@@ -24,7 +24,7 @@ def test_a_snapshot_sees_what_was_committed_before_it(seed: int) -> None:
         assert snapshot.sees(xid & 0xFFFFFFFF) == (xid < first + now and end < now)
 
 
-def test_of_a_range_that_was_read_in_parts_each_key_has_the_snapshot_of_its_part() -> None:
+def test_each_key_has_the_snapshot_of_its_part_of_the_range() -> None:
     rows = ReadRows.of([[10, None, [[None, "9:9:"]]], [None, 10, [[4, "5:5:"], [4, "6:6:"], [None, "8:8:7"]]]])
     seen = {key: [xid for xid in range(3, 10) if rows.saw(xid, key)] for key in (-100, 4, 5, 10, 11)}
     assert seen == {-100: [3, 4], 4: [3, 4], 5: [3, 4, 5, 6], 10: [3, 4, 5, 6], 11: [3, 4, 5, 6, 7, 8]}
@@ -33,7 +33,7 @@ def test_of_a_range_that_was_read_in_parts_each_key_has_the_snapshot_of_its_part
     assert ReadRows([]).saw_everywhere(3) is False
 
 
-def test_keys_of_text_are_compared_as_the_server_does_in_collation_c() -> None:
+def test_text_keys_are_compared_like_collation_c() -> None:
     rows = ReadRows.of([[None, None, [[["Z", "9"], "5:5:"], [None, "8:8:"]]]])
     keys: list[Any] = [["A", "1"], ["Z", "10"], ["Z", "9"], ["Z", "91"], ["a", "1"], ["ä", "1"]]
     assert [rows.saw(6, key) for key in keys] == [False, False, False, True, True, True]
@@ -47,7 +47,7 @@ def text(value: str) -> bytes:
     return b"t" + len(value.encode()).to_bytes(4) + value.encode()
 
 
-def test_messages_are_told_apart() -> None:
+def test_messages_are_parsed_by_their_type() -> None:
     columns = (4).to_bytes(2) + text("1") + b"n" + b"u" + text("ä")
     values = [b"1", None, UNCHANGED, "ä".encode()]
     oid = (16384).to_bytes(4)

@@ -1,4 +1,4 @@
-"""A queue and its one consumer as a broker has them, without a network."""
+"""A fake broker with a queue and one consumer, without a network."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import pytest
 from penstock.connectors.rabbitmq import consumer
 
 _SLOWNESS = 20
-"""Turns of the connection that a delivery takes from the queue through the channel."""
+"""Number of processing steps of the connection between a delivery by the queue and its arrival."""
 
 
 class FakeBroker:
-    """What `BlockingConnection` and its channel are asked for.
+    """A fake of `BlockingConnection` and its channel.
 
     Args:
-        ready: ids of messages that were delivered before, and come again.
+        ready: ids of messages that were delivered before, and are delivered again.
     """
 
     is_open = True
@@ -33,9 +33,9 @@ class FakeBroker:
         self.others = self._consumers = 0
         self._prefetch = self._tag = self._acknowledged = self._turn = 0
         self._on_way: deque[tuple[int, Any, Any]] = deque()
-        """Until which turn, and what."""
+        """Deliveries in transit, each with the step of its arrival."""
         self._asked_behind = 0
-        """The last tag that was on its way when the last question came."""
+        """The last delivery tag in transit at the time of the last request."""
         self._on_message: Callable[..., None] | None = None
         self._lock = threading.RLock()
 
@@ -71,7 +71,7 @@ class FakeBroker:
             self._deliver()
 
     def queue_declare(self, queue: str, passive: bool) -> Any:
-        """The answer comes before deliveries that are on their way, but behind those that were when the last one was given."""
+        """Return the response before the deliveries in transit, but after those in transit at the last request."""
         with self._lock:
             self._on_way = deque(
                 (0 if method.delivery_tag <= self._asked_behind else until, method, properties)
@@ -100,6 +100,6 @@ class FakeBroker:
 
 
 def connect_to(broker: FakeBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Consumers made from now on read this queue."""
+    """Let all new consumers read this queue."""
     found = SimpleNamespace(BlockingConnection=lambda _: broker, exceptions=pika.exceptions)
     monkeypatch.setattr(consumer, "package", lambda: found)

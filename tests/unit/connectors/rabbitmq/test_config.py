@@ -1,4 +1,4 @@
-"""What is said of a connection before there is one."""
+"""The configuration of a connection, before it is established."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from penstock.jobmanager.validation.sink_settings import check_borders
 BUILDER = RMQConnectionConfig.Builder
 
 
-def test_a_config_says_where_but_not_as_whom() -> None:
+def test_a_config_shows_the_host_but_no_credentials() -> None:
     config = BUILDER().set_host("mq").set_port(5673).set_virtual_host("shop").set_password("secret").build()
     assert config.shown == "RabbitMQ mq:5673 shop"
     assert BUILDER().set_uri("amqp://u:secret@mq:1/%2F").build().shown == "RabbitMQ mq:1"
@@ -26,13 +26,13 @@ def test_a_config_says_where_but_not_as_whom() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 70_000])
-def test_without_a_bound_all_of_a_queue_would_wait_in_memory(count: int) -> None:
+def test_an_unlimited_prefetch_count_is_refused(count: int) -> None:
     with pytest.raises(InvalidJob, match=f"prefetch_count={count}"):
         BUILDER().set_prefetch_count(count).build()
 
 
-def test_a_uri_of_something_else_is_refused_without_its_password() -> None:
-    with pytest.raises(InvalidJob, match="cannot be understood") as error:
+def test_a_uri_of_another_service_is_refused_without_its_password() -> None:
+    with pytest.raises(InvalidJob, match="is invalid") as error:
         BUILDER().set_uri("http://u:secret@mq/").build()
     assert "secret" not in str(error.value)
 
@@ -56,34 +56,34 @@ def test_a_config_that_is_printed_shows_no_password() -> None:
         ("amqps://mq/?ssl_options={'password':'an@secret'}", "RabbitMQ"),
     ],
 )
-def test_of_a_uri_only_the_place_is_shown(uri: str, shown: str) -> None:
+def test_a_uri_is_shown_without_its_credentials(uri: str, shown: str) -> None:
     assert RMQConnectionConfig(uri=uri).shown == shown
 
 
 @pytest.mark.parametrize("mark", "/?#")
-def test_a_uri_whose_password_ends_its_host_is_refused_and_not_shown(mark: str) -> None:
+def test_a_uri_with_an_unescaped_password_is_refused_and_not_shown(mark: str) -> None:
     with pytest.raises(InvalidJob, match="RabbitMQ mq:1 shop has a '/'") as error:
         BUILDER().set_uri(f"amqp://u:sec{mark}ret@mq:1/shop").build()
     assert "%2F" in error.value.remedy
     assert "sec" not in str(error.value)
 
 
-def test_what_is_wrong_with_a_uri_is_said_without_its_password() -> None:
+def test_an_error_about_a_uri_does_not_contain_its_password() -> None:
     for uri in ("amqp://u:secret@mq:port/", "amqp://u:[secret@mq/", "amqp://u:secret"):
-        with pytest.raises(InvalidJob, match="cannot be understood") as error:
+        with pytest.raises(InvalidJob, match="is invalid") as error:
             parameters(RMQConnectionConfig(uri=uri), SourceError, "in")
         assert error.value.__suppress_context__
         assert "secret" not in str(error.value)
 
 
-def test_a_source_without_checkpoints_is_refused_with_the_users_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_without_checkpoints_is_refused_with_the_line_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(RMQSource, "validate", lambda _: None)
     env = StreamExecutionEnvironment.get_execution_environment()
     source = RMQSource(BUILDER().build(), "orders", True, SimpleStringSchema())
     env.from_source(source, WatermarkStrategy.no_watermarks(), "in").print()
     graph = JobGraphBuilder(env.get_program().transformations, name="orders", parallelism=1).build()
     check_borders(graph, 1000)
-    with pytest.raises(InvalidJob, match="nothing would ever be acknowledged") as error:
+    with pytest.raises(InvalidJob, match="would never acknowledge") as error:
         check_borders(graph, 0)
     assert error.value.operator == "in"
     assert "test_config.py" in error.value.location

@@ -1,4 +1,4 @@
-"""What cannot be a message is an error that names its record; nothing of it comes to the connection."""
+"""A record that cannot become a message is an error that names the record. It never reaches the connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_property_that_cannot_be_encoded_is_named_with_its_record(given: dict[
 
 
 @pytest.mark.parametrize("frame", [0, 4096])
-def test_properties_that_no_frame_takes_would_end_every_connection(frame: int) -> None:
+def test_properties_larger_than_a_frame_are_refused(frame: int) -> None:
     config = RMQConnectionConfig.Builder().set_requested_frame_max(frame).build()
     sink = RMQSink(config, "q", SimpleStringSchema(), properties=lambda record: {"headers": {"text": record}})
     length = frame or 131_072
@@ -45,7 +45,7 @@ def test_properties_that_no_frame_takes_would_end_every_connection(frame: int) -
 
 
 @pytest.mark.parametrize("text", ["k" * 256, "ä" * 128, "\ud800", 5, None])
-def test_a_routing_key_or_exchange_that_is_no_short_text_is_an_error(text: Any) -> None:
+def test_a_routing_key_or_exchange_that_is_not_a_short_text_is_an_error(text: Any) -> None:
     def function(record: str) -> Any:
         return text if record == "bad" else "ä" * 127
 
@@ -58,14 +58,14 @@ def test_a_routing_key_or_exchange_that_is_no_short_text_is_an_error(text: Any) 
             sink.messages(["good", "bad"])
 
 
-def test_a_name_that_is_too_long_is_an_error_of_the_job() -> None:
+def test_a_name_that_is_too_long_is_an_invalid_job() -> None:
     for queue, exchange, key in (("q" * 256, None, ""), ("", "x" * 256, ""), ("", "x", "k" * 256)):
         with pytest.raises(InvalidJob, match="a RabbitMQ sink to '"):
             RMQSink(CONFIG, queue, SimpleStringSchema(), exchange=exchange, routing_key=key)
 
 
 @pytest.mark.parametrize("body", [None, "text", 5])
-def test_a_serializer_gives_bytes(body: Any) -> None:
+def test_a_serializer_must_return_bytes(body: Any) -> None:
     class Odd(SerializationSchema):
         def serialize(self, value: Any) -> Any:
             return body if value == "bad" else b""
@@ -75,7 +75,7 @@ def test_a_serializer_gives_bytes(body: Any) -> None:
     assert [message.body for message in RMQSink(CONFIG, "q", Odd()).messages(["good"])] == [b""]
 
 
-def test_messages_are_persistent_unless_said() -> None:
+def test_messages_are_persistent_by_default() -> None:
     assert RMQSink(CONFIG, "q", SimpleStringSchema()).messages(["a"])[0].properties.delivery_mode == 2
     sink = RMQSink(CONFIG, "q", SimpleStringSchema(), properties=lambda _: {"delivery_mode": 1, "message_id": "i"})
     properties = sink.messages(["a"])[0].properties

@@ -1,4 +1,4 @@
-"""What is on its way, and how long a connection is made again."""
+"""Messages in flight, and the time in which a publisher reconnects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def messages(*sizes: int) -> list[Message]:
     return [Message("", "q", b"x" * size, None) for size in sizes]
 
 
-def test_what_goes_at_once_is_bounded_in_messages_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_are_bounded_in_messages_and_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publisher, "MOST", 3)
     monkeypatch.setattr(publisher, "MOST_BYTES", 100)
     parts = list(publisher._parts(messages(1, 1, 1, 1, 60, 40, 500, 5)))
@@ -29,7 +29,7 @@ def test_what_goes_at_once_is_bounded_in_messages_and_bytes(monkeypatch: pytest.
 
 
 class Ending:
-    """A connection that the broker ends whenever something is published."""
+    """A fake connection that the broker closes after every publish."""
 
     is_open = True
     is_closing = False

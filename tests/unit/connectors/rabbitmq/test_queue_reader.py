@@ -1,4 +1,4 @@
-"""Which messages become records, and how long their ids are kept, whenever the broker delivers them."""
+"""Messages that become records, and the time for which their ids are kept, with any timing of deliveries."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import pytest
 
 from penstock.common.errors import RecordFormatError, SourceError
 from penstock.common.serialization import SimpleStringSchema
+from penstock.connectors.core.source import ReadBounds
 from penstock.connectors.rabbitmq import client, consumer
 from penstock.connectors.rabbitmq.consumer import Delivery, Emptied
 from penstock.connectors.rabbitmq.seen_ids import SeenIds
 from penstock.connectors.rabbitmq.source import QueueReader
-from penstock.connectors.source import ReadBounds
 from penstock.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSource
 from tests.unit.connectors.rabbitmq.queue_fakes import FakeBroker, connect_to
 
@@ -24,7 +24,7 @@ REPEATED = [f"m{number}" for number in range(1000)]
 
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., QueueReader]]:
-    monkeypatch.setattr(consumer, "_ASKED_S", 0.0)
+    monkeypatch.setattr(consumer, "_COUNT_S", 0.0)
     opened: list[QueueReader] = []
 
     def read(broker: FakeBroker, position: str, *, prefetch: int, exact: bool = True) -> QueueReader:
@@ -48,7 +48,7 @@ def position_of(ids: list[str]) -> str:
 
 
 def values_until(reader: QueueReader, done: Callable[[], bool], *, checkpoints: bool = True) -> list[Any]:
-    """What is read, with a checkpoint after every look, until this is so."""
+    """Return the values read until `until` returns True, with a checkpoint after every read."""
     values: list[Any] = []
     number = 0
     deadline = time.monotonic() + 20
@@ -64,14 +64,14 @@ def values_until(reader: QueueReader, done: Callable[[], bool], *, checkpoints: 
     return values
 
 
-def test_restored_ids_stay_while_their_messages_wait_behind_the_prefetch_count(reading: Any) -> None:
+def test_restored_ids_are_kept_while_their_messages_are_not_delivered_yet(reading: Any) -> None:
     broker = FakeBroker(REPEATED)
     reader = reading(broker, position_of(REPEATED), prefetch=100)
     values = values_until(reader, lambda: broker._acknowledged == len(REPEATED))
     assert values == []
 
 
-def test_ids_are_forgotten_when_the_queue_was_empty(reading: Any) -> None:
+def test_ids_are_forgotten_after_the_queue_was_empty(reading: Any) -> None:
     broker = FakeBroker(REPEATED)
     reader = reading(broker, position_of(REPEATED), prefetch=5000)
     values_until(reader, lambda: reader.position == "")
@@ -79,12 +79,12 @@ def test_ids_are_forgotten_when_the_queue_was_empty(reading: Any) -> None:
     assert values_until(reader, lambda: broker._acknowledged > len(REPEATED)) == ["m0"]
 
 
-def test_an_empty_queue_forgets_what_never_came_again(reading: Any) -> None:
+def test_an_empty_queue_forgets_ids_that_are_not_delivered_again(reading: Any) -> None:
     reader = reading(FakeBroker([]), position_of(REPEATED), prefetch=10)
     assert values_until(reader, lambda: reader.position == "") == []
 
 
-def test_an_answer_that_is_faster_than_deliveries_forgets_nothing(reading: Any) -> None:
+def test_a_response_faster_than_deliveries_forgets_no_ids(reading: Any) -> None:
     broker = FakeBroker(REPEATED[:50])
     reader = reading(broker, position_of(REPEATED), prefetch=100)
     values = values_until(reader, lambda: reader._last is not None and reader._last[1] == 50, checkpoints=False)
@@ -99,7 +99,7 @@ def test_a_queue_without_a_leader_does_not_count_as_empty(reading: Any) -> None:
 
 
 @pytest.mark.parametrize(("read", "forgotten"), [((1, 4), False), ((1, 5), True), ((2, 6), False), (None, False)])
-def test_ids_stay_until_all_that_was_delivered_by_then_is_read(reading: Any, read: Any, forgotten: bool) -> None:
+def test_ids_are_kept_until_earlier_deliveries_are_read(reading: Any, read: Any, forgotten: bool) -> None:
     reader = reading(FakeBroker([]), position_of(["a"]), prefetch=10)
     reader._consumer.close()
     reader._seen.connected(0.0)
@@ -110,10 +110,10 @@ def test_ids_stay_until_all_that_was_delivered_by_then_is_read(reading: Any, rea
 
 
 @pytest.mark.parametrize("comes_later", [False, True])
-def test_another_consumer_that_the_broker_lets_in_is_an_error(
+def test_a_second_consumer_of_the_queue_is_an_error(
     reading: Any, monkeypatch: pytest.MonkeyPatch, comes_later: bool
 ) -> None:
-    """As a quorum queue does, whatever is exclusive."""
+    """A quorum queue accepts a second consumer, even if the first one is exclusive."""
     monkeypatch.setattr(client, "PATIENCE_S", 0.1)
     broker = FakeBroker(["m0"])
     broker.others = 0 if comes_later else 1
@@ -121,20 +121,20 @@ def test_another_consumer_that_the_broker_lets_in_is_an_error(
     if comes_later:
         assert values_until(reader, lambda: broker._acknowledged == 1) == ["m0"]
         broker.others = 1
-    with pytest.raises(SourceError, match="1 other consumers and is for exclusive use") as error:
+    with pytest.raises(SourceError, match="1 other consumers, but the source needs exclusive use") as error:
         values_until(reader, lambda: False, checkpoints=False)
-    assert "end the other one" in error.value.remedy
+    assert "stop the other consumer" in error.value.remedy
     assert broker._tag == int(comes_later)
 
 
-def test_without_ids_others_may_read_as_well(reading: Any) -> None:
+def test_other_consumers_are_allowed_without_ids(reading: Any) -> None:
     broker = FakeBroker(["m0"])
     broker.others = 2
     reader = reading(broker, "", prefetch=10, exact=False)
     assert values_until(reader, lambda: broker._acknowledged == 1) == ["m0"]
 
 
-def test_an_empty_id_is_none_and_one_of_bytes_is_one(reading: Any) -> None:
+def test_an_empty_id_is_refused_and_an_id_of_bytes_is_accepted(reading: Any) -> None:
     broker = FakeBroker([b"\xff\xfe", b"\xff\xfe", "b"])
     reader = reading(broker, "", prefetch=10)
     values = values_until(reader, lambda: reader._last is not None and reader._last[1] == 3, checkpoints=False)
@@ -144,16 +144,16 @@ def test_an_empty_id_is_none_and_one_of_bytes_is_one(reading: Any) -> None:
         values_until(reader, lambda: False, checkpoints=False)
 
 
-def test_a_batch_ends_where_messages_with_and_without_times_meet(reading: Any) -> None:
+def test_a_batch_ends_between_messages_with_and_without_timestamps(reading: Any) -> None:
     reader = reading(FakeBroker([]), "", prefetch=10)
     for tag, at in enumerate((1000, 2000, None, 4000), 1):
-        reader._consumer._inbox.append(Delivery(1, tag, False, 0.0, str(tag), at, b"x"))
+        reader._consumer._inbox.put([Delivery(1, tag, False, 0.0, str(tag), at, b"x")])
     batches = [reader.read(ReadBounds()) for _ in range(3)]
     assert [batch.rows().timestamps for batch in batches] == [[1000, 2000], None, [4000]]
     assert reader.read(ReadBounds()) is None
 
 
-def test_what_stands_for_pika_is_as_it_is() -> None:
-    """Bytes are what pika gives for ids that are not UTF-8."""
+def test_the_fake_returns_the_same_ids_as_pika() -> None:
+    """pika returns ids that are not UTF-8 as bytes."""
     encoded = b"".join(pika.BasicProperties(correlation_id=b"\xff\xfe").encode())
     assert pika.BasicProperties().decode(encoded).correlation_id == b"\xff\xfe"

@@ -1,4 +1,4 @@
-"""Which ids are in the state, and until when."""
+"""The ids in the state, and the time until which they are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def read(seen: SeenIds, *ids: str | bytes) -> list[bool]:
     return [seen.add(id) for id in ids]
 
 
-def test_an_id_that_comes_again_is_not_new_also_after_a_restore() -> None:
+def test_a_repeated_id_is_not_new_even_after_a_restore() -> None:
     seen = SeenIds("", KEPT_S)
     assert read(seen, "a", "b", "a") == [True, True, False]
     assert read(SeenIds(seen.position, KEPT_S), "b", "c") == [False, True]
@@ -39,7 +39,7 @@ def test_an_acknowledged_id_is_forgotten_after_its_time() -> None:
     assert read(seen, "b", "a") == [False, True]
 
 
-def test_another_connection_begins_the_time_anew() -> None:
+def test_another_connection_restarts_the_time_to_keep_ids() -> None:
     seen = SeenIds("", KEPT_S)
     read(seen, "a")
     seen.snapshot(1)
@@ -49,7 +49,7 @@ def test_another_connection_begins_the_time_anew() -> None:
     assert read(seen, "a") == [False]
 
 
-def test_restored_ids_stay_until_there_was_a_connection_for_their_time() -> None:
+def test_restored_ids_are_kept_until_a_connection_has_existed_for_their_time() -> None:
     seen = SeenIds("", KEPT_S)
     read(seen, "a", "b")
     restored = SeenIds(seen.position, KEPT_S)
@@ -60,7 +60,7 @@ def test_restored_ids_stay_until_there_was_a_connection_for_their_time() -> None
     assert restored.position == ""
 
 
-def test_an_id_that_came_again_waits_for_the_acknowledgement_of_its_repetition() -> None:
+def test_a_repeated_id_is_kept_until_its_repetition_is_acknowledged() -> None:
     seen = SeenIds("", KEPT_S)
     read(seen, "a", "b")
     restored = SeenIds(seen.position, KEPT_S)
@@ -71,6 +71,6 @@ def test_an_id_that_came_again_waits_for_the_acknowledgement_of_its_repetition()
     assert read(restored, "b", "a") == [True, False]
 
 
-def test_an_id_may_be_of_bytes() -> None:
+def test_an_id_may_be_bytes() -> None:
     seen = SeenIds("", KEPT_S)
     assert read(seen, b"\xff\xfe", b"\xff\xfe", b"\xff") == [True, False, True]

@@ -1,4 +1,4 @@
-"""What records are mapped to becomes commands that may be carried out twice, with arguments by value."""
+"""Mapped records become commands that may be executed twice, with plain values as arguments."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Name(StrEnum):
         (Name.ONE, b"one"),
     ],
 )
-def test_values_are_written_by_what_they_are(value: Any, expected: bytes) -> None:
+def test_values_of_libraries_are_written_as_plain_values(value: Any, expected: bytes) -> None:
     assert encoded(value) == expected
     assert checked(("SET", "k", value), None, 0) == [("SET", b"k", expected)]
 
@@ -63,8 +63,8 @@ def test_values_are_written_by_what_they_are(value: Any, expected: bytes) -> Non
         np.void(b"a"),
     ],
 )
-def test_what_has_no_form_is_named(value: Any) -> None:
-    with pytest.raises(SinkError, match="which Redis has no form for"):
+def test_a_value_that_cannot_be_written_is_named(value: Any) -> None:
+    with pytest.raises(SinkError, match="which has no Redis representation"):
         checked(("SET", "k", value), "record", 0)
 
 
@@ -72,21 +72,21 @@ def test_what_has_no_form_is_named(value: Any) -> None:
     "command",
     [("INCR", "k"), ("zadd", "k", "NX", "incr", 1, "m"), ("ZADD", "k", b"INCR", 1, "m"), ("XADD", "k", "*", "a", 1)],
 )
-def test_what_adds_up_is_refused(command: Any) -> None:
-    with pytest.raises(SinkError, match="would count twice"):
+def test_a_command_that_is_not_idempotent_is_refused(command: Any) -> None:
+    with pytest.raises(SinkError, match="would count values twice"):
         checked(command, "record", 0)
 
 
-def test_a_member_may_be_called_like_an_option() -> None:
+def test_a_member_may_have_the_name_of_an_option() -> None:
     assert checked(("ZADD", "k", 1, "incr"), None, 0) == [("ZADD", b"k", b"1", b"incr")]
 
 
-def test_keys_expire_that_can() -> None:
+def test_commands_of_a_single_key_get_a_ttl() -> None:
     assert checked([("SET", "k", 1), ("DEL", "o")], None, 5) == [
         ("SET", b"k", b"1"),
         ("PEXPIRE", b"k", 5),
         ("DEL", b"o"),
     ]
-    with pytest.raises(SinkError, match="ttl= does not reach"):
+    with pytest.raises(SinkError, match="but ttl= applies to one"):
         checked(("MSET", "a", 1, "b", 2), None, 5)
     assert checked(("MSET", "a", 1, "b", 2), None, 0) == [("MSET", b"a", b"1", b"b", b"2")]

@@ -1,4 +1,4 @@
-"""PyFlink's names for JDBC: options, URLs, marks."""
+"""PyFlink's names for JDBC: options, URLs, placeholders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from penstock.common.errors import InvalidJob
 from penstock.common.typeinfo import Types
-from penstock.connectors.sink import WriterContext
+from penstock.connectors.core.sink import WriterContext
 from penstock.connectors.sql.databases import KNOWN
 from penstock.connectors.sql.jdbc.urls import sqlalchemy_url
 from penstock.connectors.sql.marks import count_marks, with_marks
@@ -39,7 +39,7 @@ ROW = Types.ROW([Types.LONG(), Types.STRING()])
         ("mysql+mysqldb://db/shop", "mysql+mysqldb://job:s3cret@db/shop"),
     ],
 )
-def test_urls_of_jdbcs_are_those_of_sqlalchemy(url: str, expected: str) -> None:
+def test_jdbc_urls_become_sqlalchemy_urls(url: str, expected: str) -> None:
     assert sqlalchemy_url(url, "job", "s3cret") == expected
 
 
@@ -49,11 +49,11 @@ def test_urls_of_jdbcs_are_those_of_sqlalchemy(url: str, expected: str) -> None:
         ("jdbc:oracle:thin:@db:1521/x", "oracle.oracledb://"),
         ("jdbc:sqlserver://db;databaseName=x", "mssql.pyodbc://"),
         ("jdbc:mysql://a,b/shop", "several hosts"),
-        ("jdbc:mysql://db:port/shop", "cannot be understood"),
+        ("jdbc:mysql://db:port/shop", "cannot be parsed"),
         ("jdbc:mysql://db/shop?useSSL=true", "useSSL=.*ssl_ca="),
     ],
 )
-def test_what_is_not_known_says_how_to_write_it_for_sqlalchemy(url: str, words: str) -> None:
+def test_an_error_about_an_unsupported_url_shows_the_form_for_sqlalchemy(url: str, words: str) -> None:
     with pytest.raises(InvalidJob, match=f"(?s){words}"):
         sqlalchemy_url(url, "job", None)
 
@@ -69,7 +69,7 @@ def test_what_is_not_known_says_how_to_write_it_for_sqlalchemy(url: str, words: 
         ("mysql", "select '''?''', ?", 1, "select '''?''', %s"),
     ],
 )  # fmt: skip
-def test_marks_are_those_outside_of_quotes_and_comments(dialect: str, sql: str, count: int, made: str) -> None:
+def test_placeholders_are_found_outside_of_quotes_and_comments(dialect: str, sql: str, count: int, made: str) -> None:
     assert count_marks(sql, dialect) == count
     assert with_marks(sql, "%s", dialect) == made
 
@@ -83,17 +83,17 @@ def test_options_have_flinks_defaults() -> None:
         JdbcExecutionOptions.builder().with_max_retries(-1).build()
 
 
-def test_options_say_where_and_as_whom_and_show_no_password() -> None:
+def test_options_return_their_values_and_show_no_password() -> None:
     builder = BUILDER().with_url("jdbc:mysql://db/x").with_driver_name("com.mysql.cj.jdbc.Driver")
     options = builder.with_user_name("me").with_password("s3cret").build()
     assert (options.get_db_url(), options.get_driver_name()) == ("jdbc:mysql://db/x", "com.mysql.cj.jdbc.Driver")
     assert (options.get_user_name(), options.get_password()) == ("me", "s3cret")
     assert "s3cret" not in repr(options)
-    with pytest.raises(InvalidJob, match="without a URL"):
+    with pytest.raises(InvalidJob, match="have no URL"):
         BUILDER().build()
 
 
-def test_a_sink_travels_and_counts_its_marks(tmp_path: Path) -> None:
+def test_a_sink_is_picklable_and_checks_the_number_of_placeholders(tmp_path: Path) -> None:
     options = BUILDER().with_url(f"jdbc:sqlite:{tmp_path}/a.db").build()
     made = pickle.loads(pickle.dumps(JdbcSink.sink("insert into t values (?, ?)", ROW, options)))
     assert made.names == ("f0", "f1")
@@ -112,7 +112,7 @@ def test_a_driver_that_is_not_installed_is_named(url: str, name: str) -> None:
         JdbcSink.sink("insert into t values (?, ?)", ROW, BUILDER().with_url(url).build()).validate()
 
 
-def test_a_database_that_nobody_knows_is_written_to_by_sqlalchemys_marks(
+def test_an_unknown_database_is_written_with_sqlalchemys_placeholders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delitem(KNOWN, "sqlite")
@@ -139,7 +139,7 @@ def test_a_database_that_nobody_knows_is_written_to_by_sqlalchemys_marks(
         "s3cret",
     ],
 )
-def test_no_part_of_a_url_that_may_be_a_password_is_told(url: str) -> None:
+def test_no_part_of_a_url_that_may_be_a_password_is_shown(url: str) -> None:
     options = BUILDER().with_url(url).with_user_name("job").build()
     with pytest.raises(InvalidJob) as told:
         JdbcSink.sink("insert into t values (?, ?)", ROW, options)

@@ -1,4 +1,4 @@
-"""Values between Arrow, Python and drivers; which rows are written and which are deleted; positions."""
+"""Conversion of values between Arrow, Python and drivers, rows to write and to delete, and positions."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from penstock.common.errors import InvalidJob, RecordFormatError
-from penstock.connectors.sql.held_rows import GONE
 from penstock.connectors.sql.keys import key_of, position_of
 from penstock.connectors.sql.statements import runs, shown
 from penstock.connectors.sql.values import check_values, for_driver, from_driver, plain
+from penstock.connectors.tables.row_writers import GONE
 
 AT = datetime.datetime(2013, 7, 1, 12, 0, 0, 123456)
 ZONED = AT.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=2)))
@@ -24,14 +24,14 @@ UTC = datetime.datetime(2013, 7, 1, 10, 0, 0, 123456)
 
 
 class LikePandas(datetime.datetime):
-    """As `pandas.Timestamp`: a subclass that knows how to become plain."""
+    """A fake of `pandas.Timestamp`, a subclass of datetime with a conversion to it."""
 
     def to_pydatetime(self, warn: bool = True) -> datetime.datetime:
         return datetime.datetime(*self.timetuple()[:6])
 
 
 class NaTType:
-    """Of pandas' missing time only the name counts."""
+    """A fake of pandas' missing time, which is recognized by its class name."""
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ class NaTType:
         (None, None, None, None),
     ],
 )  # fmt: skip
-def test_values_of_any_library_are_what_a_driver_takes(value: Any, mysql: Any, sqlite: Any, postgresql: Any) -> None:
+def test_values_of_libraries_become_values_of_the_driver(value: Any, mysql: Any, sqlite: Any, postgresql: Any) -> None:
     for database, expected in (("mysql", mysql), ("sqlite", sqlite), ("postgresql", postgresql)):
         found = plain(value, database)
         assert (found, type(found)) == (expected, type(expected)), database
 
 
-def test_what_no_database_keeps_is_refused_before_it_is_sent() -> None:
+def test_a_value_that_the_database_cannot_store_is_refused_before_it_is_sent() -> None:
     for database in ("mysql", "sqlite"):
         with pytest.raises(RecordFormatError):
             plain(float("nan"), database)
@@ -95,17 +95,17 @@ def test_what_no_database_keeps_is_refused_before_it_is_sent() -> None:
         (pa.list_(pa.int64()), "[1, 2]", [1, 2]),
     ],
 )  # fmt: skip
-def test_what_a_driver_gives_becomes_what_the_field_is(kind: pa.DataType, given: Any, expected: Any) -> None:
+def test_values_of_a_driver_become_the_declared_type(kind: pa.DataType, given: Any, expected: Any) -> None:
     [(found,), (none,)] = from_driver([(given,), (None,)], pa.schema([("x", kind)]))
     assert (found, type(found), none) == (expected, type(expected), None)
 
 
-def test_times_of_nanoseconds_lose_what_no_database_keeps() -> None:
+def test_times_are_cut_to_microseconds() -> None:
     assert for_driver(pa.array([np.datetime64("2013-07-01T12:00:00.123456789")]), "mysql") == [AT]
     assert for_driver(pa.array([1], pa.timestamp("us", "Europe/Zurich")), "sqlite") == ["1970-01-01 00:00:00.000001"]
 
 
-def test_of_each_key_what_came_last_counts_and_order_stays() -> None:
+def test_the_last_change_of_each_key_wins_and_the_order_is_kept() -> None:
     changes = [
         (1, "a", False),
         (2, "b", False),
@@ -122,7 +122,7 @@ def test_of_each_key_what_came_last_counts_and_order_stays() -> None:
     assert list(runs(batch, "mysql", ["id"], [], deletes=False)) == [(False, [(n,) for n in ids])]
 
 
-def test_a_row_in_an_error_is_short() -> None:
+def test_a_row_in_an_error_is_shortened() -> None:
     assert shown({"id": 1, "key": "ä"}) == "{'id': 1, 'key': 'ä'}"
     assert len(shown({f"f{n}": "x" * 10_000 for n in range(50)})) < 600
 
@@ -130,12 +130,12 @@ def test_a_row_in_an_error_is_short() -> None:
 @pytest.mark.parametrize(
     "key", [7, -(2**70), "ä", AT, ZONED, AT.date(), decimal.Decimal("1.50"), uuid.UUID(int=3), b"\x00"]
 )
-def test_positions_are_json_and_become_the_key_again(key: Any) -> None:
+def test_positions_are_json_and_convert_back_to_the_key(key: Any) -> None:
     found = key_of(json.loads(json.dumps(position_of(key))))
     assert (found, type(found)) == (key, type(key))
 
 
-def test_what_has_no_exact_order_is_no_key() -> None:
+def test_a_value_without_an_exact_order_is_refused_as_a_key() -> None:
     for key in (0.5, True, None):
-        with pytest.raises(InvalidJob, match="a key of"):
+        with pytest.raises(InvalidJob, match="which a key cannot have"):
             position_of(key)

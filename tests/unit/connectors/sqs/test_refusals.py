@@ -1,4 +1,4 @@
-"""What becomes of requests that SQS refuses, in part, for a time, or for good; and of ids."""
+"""Requests that SQS refuses partly, temporarily or permanently, and the ids of messages."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from penstock.common.errors import SinkError, SourceError
 from penstock.common.serialization import SimpleStringSchema
-from penstock.connectors import aws
-from penstock.connectors.aws import AwsTarget
-from penstock.connectors.sink import WriterContext
+from penstock.connectors.core import aws
+from penstock.connectors.core.aws import AwsTarget
+from penstock.connectors.core.sink import WriterContext
 from penstock.connectors.sqs.client import Queue
 from penstock.connectors.sqs.receiver import Receiver
 from penstock.connectors.sqs.seen_ids import SeenIds
@@ -30,7 +30,7 @@ def refusal(code: str, status: int = 400) -> ClientError:
 
 
 class Service:
-    """Answers as it is told, one answer after the other; then it takes everything."""
+    """A fake service that returns the given answers in order, and then accepts everything."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -94,7 +94,7 @@ def written(*values: str, patience: int = 5_000) -> None:
         writer.close()
 
 
-def test_only_what_was_not_taken_is_sent_again(using: Any) -> None:
+def test_only_records_that_were_not_accepted_are_sent_again(using: Any) -> None:
     throttled = {"Failed": [{"Id": "1", "SenderFault": False, "Message": "later"}, {"Id": "2", "SenderFault": False}]}
     again = {"Failed": [{"Id": "2", "SenderFault": False}]}
     service = using(Service(refusal("RequestThrottled"), throttled, again))
@@ -106,29 +106,29 @@ def test_only_what_was_not_taken_is_sent_again(using: Any) -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (refusal("AWS.SimpleQueueService.NonExistentQueue"), "there is none of that name"),
+        (refusal("AWS.SimpleQueueService.NonExistentQueue"), "it does not exist"),
         (refusal("AccessDeniedException"), "a right is missing"),
         (refusal("InvalidClientTokenId"), "the credentials are refused"),
         (refusal("ExpiredToken"), "the credentials are refused"),
         (refusal("SomethingNew"), "SomethingNew"),
         (
             {"Failed": [{"Id": "0", "SenderFault": True, "Code": "InvalidMessageContents"}]},
-            "refuses a message: InvalidMess",
+            "rejects a message: InvalidMess",
         ),
     ],
 )
-def test_what_another_try_does_not_mend_fails_at_once(using: Any, answer: Any, told: str) -> None:
+def test_a_permanent_error_fails_at_once(using: Any, answer: Any, told: str) -> None:
     service = using(Service(answer))
     with pytest.raises(SinkError, match=told):
         written("a")
     assert service.requests == 1
 
 
-def test_a_service_that_is_away_is_asked_for_as_long_as_was_said(using: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_service_is_retried_for_the_configured_time(using: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aws, "_LONGEST_PAUSE_S", 0.05)
     away = [EndpointConnectionError(endpoint_url=URL) for _ in range(1000)]
     service = using(Service(*away))
-    with pytest.raises(SinkError, match="takes no messages: EndpointConnectionError"):
+    with pytest.raises(SinkError, match="does not accept records: EndpointConnectionError"):
         written("a", patience=300)
     assert service.requests > 3
     service = using(Service(*away[:3], refusal("ServiceUnavailable", 503)))
@@ -153,7 +153,7 @@ def taken_until_it_fails(receiver: Receiver) -> None:
         time.sleep(0.01)
 
 
-def test_deletions_that_are_refused_fail_but_for_what_has_gone(using: Any) -> None:
+def test_refused_deletions_are_retried_except_those_of_deleted_messages(using: Any) -> None:
     gone = {"Failed": [{"Id": "0", "Code": "ReceiptHandleIsInvalid"}]}
     service = using(Service(gone, refusal("InternalError", 500), {}))
     receiver, handles = received(service, 15)
@@ -161,7 +161,7 @@ def test_deletions_that_are_refused_fail_but_for_what_has_gone(using: Any) -> No
     until = time.monotonic() + 10
     confirmed = None
     while confirmed is None and time.monotonic() < until:
-        confirmed = receiver.deleted()
+        confirmed = receiver.confirmed()
         time.sleep(0.01)
     assert confirmed == 4
     assert sorted(service.deleted) == sorted(handles)
@@ -175,7 +175,7 @@ def test_deletions_that_are_refused_fail_but_for_what_has_gone(using: Any) -> No
     receiver.close()
 
 
-def test_what_the_job_has_is_renewed_and_let_go_at_the_end(using: Any) -> None:
+def test_received_messages_are_renewed_and_released_at_the_end(using: Any) -> None:
     service = using(Service())
     receiver, handles = received(service, 12, hidden_s=1)
     time.sleep(1.2)
@@ -186,10 +186,10 @@ def test_what_the_job_has_is_renewed_and_let_go_at_the_end(using: Any) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from("anddcs"), st.integers(0, 30)), max_size=60))
-def test_an_id_is_known_from_its_first_message_until_its_deletion_and_a_while_after(
+def test_an_id_is_known_from_its_first_message_until_some_time_after_its_deletion(
     steps: list[tuple[str, int]],
 ) -> None:
-    """Against a dict of ids and when they may be forgotten."""
+    """The result is compared with a dict of ids and the times at which they may be forgotten."""
     seen, known = SeenIds("", 5.0, 100.0, 0.0), dict[str, float]()
     pending: dict[int, list[str]] = {}
     now, checkpoint, since = 0.0, 0, list[str]()
@@ -204,7 +204,7 @@ def test_an_id_is_known_from_its_first_message_until_its_deletion_and_a_while_af
             seen.snapshot(checkpoint)
             pending[checkpoint], since = since, []
         elif step == "d" and checkpoint:
-            seen.deleted(checkpoint, now)
+            seen.acknowledged(checkpoint, now)
             held = {*since}
             for ids in pending.values():
                 for id in ids:

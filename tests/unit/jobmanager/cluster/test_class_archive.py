@@ -1,4 +1,4 @@
-"""The archive of classes: made once for a Java, a Spark and a list; used only with its path jar."""
+"""The class archive: created once for each Java, Spark and class list, and used only with its path jar."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ exit "$(cat "$(dirname "$0")/code")"
 
 @pytest.fixture
 def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A Java that makes archives of one line."""
+    """Create a Java that writes archives of one line, and return its folder."""
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     (home / "release").write_text('JAVA_VERSION="17.0.1"\n')
@@ -47,7 +47,7 @@ def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(home)
 
 
-def test_jvms_do_without_until_it_is_made(java_home: str) -> None:
+def test_jvms_start_without_an_archive_until_it_exists(java_home: str) -> None:
     assert find_archive(java_home) is None
     assert extra_class_path(java_home) == ""
     assert not any("SharedArchiveFile" in option for option in jvm_options(java_home))
@@ -58,7 +58,9 @@ def test_jvms_do_without_until_it_is_made(java_home: str) -> None:
     assert {path.name for path in archive.parent.iterdir()} == {archive.name, archive.with_suffix(".jar").name}
 
 
-def test_one_that_is_current_is_not_made_again(java_home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_current_archive_is_not_created_again(
+    java_home: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     first = make_archive()
     assert make_archive() == first
     runs = Path(java_home, "bin", "runs")
@@ -71,7 +73,7 @@ def test_one_that_is_current_is_not_made_again(java_home: str, monkeypatch: pyte
     assert find_archive(java_home) is None
 
 
-def test_nothing_is_left_of_one_that_could_not_be_made(java_home: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_archive_leaves_no_files(java_home: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path(java_home, "bin", "code").write_text("1")
     with pytest.raises(ClusterError, match=r"could not make an archive of classes \(code 1\)"):
         make_archive()
@@ -93,8 +95,8 @@ def test_the_path_jar_names_sparks_jars_in_a_fixed_order(java_home: str) -> None
     assert path_jar.stat().st_mtime == 315_532_800, "the date that layers of images give every file"
 
 
-def test_the_base_image_copies_all_that_makes_it(tmp_path: Path) -> None:
-    """Its build makes the archive before the rest of the engine is there."""
+def test_the_base_image_copies_all_files_that_create_the_archive(tmp_path: Path) -> None:
+    """The image build creates the archive before it copies the rest of the engine."""
     for name in ARCHIVE:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "runtime" / name, tmp_path / name)

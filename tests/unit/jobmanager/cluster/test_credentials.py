@@ -1,4 +1,4 @@
-"""One secret, from which every process of a cluster makes the same key and certificate, and which nobody can read."""
+"""One secret from which every process of a cluster derives the same key and certificate. No other user can read it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from penstock.jobmanager.cluster.executor.executor_process import Launch, execut
 from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.cluster.spark_settings import ClusterConfig, spark_settings
-from penstock.jobmanager.process import launch, worker_launch
+from penstock.jobmanager.process import launch
 from penstock.jobmanager.process.agreed import spark_secret
+from penstock.jobmanager.process.worker import worker_launch
 from penstock.taskmanager.local_state.folders import LOCAL_DIR, STATE_DIR
 
 SECRET = "0123456789abcdef" * 4
@@ -31,12 +32,12 @@ def credentials(tmp_path: Path) -> Credentials:
 
 
 class TestFiles:
-    def test_nobody_else_can_read_them(self, credentials: Credentials) -> None:
+    def test_other_users_cannot_read_the_files(self, credentials: Credentials) -> None:
         for path in (credentials.private_key, credentials.certificate):
             assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert stat.S_IMODE(credentials.private_key.parent.stat().st_mode) == 0o700
 
-    def test_a_link_that_waits_in_their_place_is_not_followed(self, tmp_path: Path) -> None:
+    def test_a_symbolic_link_at_the_path_is_not_followed(self, tmp_path: Path) -> None:
         folder = tmp_path / "private"
         folder.mkdir()
         elsewhere = tmp_path / "elsewhere"
@@ -45,13 +46,13 @@ class TestFiles:
         Credentials.create(SECRET, folder)
         assert elsewhere.read_text() == "as it was"
 
-    def test_every_process_makes_the_same_ones(self) -> None:
+    def test_every_process_derives_the_same_files(self) -> None:
         assert derive_tls(SECRET) == derive_tls(SECRET)
         assert derive_tls(SECRET)[1] != derive_tls(new_secret())[1]
 
 
 class TestTls:
-    """What Spark's processes do with the files, done with Python's TLS."""
+    """Connections of Spark's processes with these files, tested with Python's TLS."""
 
     def handshake(self, server: Credentials, client: Credentials) -> str:
         serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -76,16 +77,16 @@ class TestTls:
             here.close()
             thread.join()
 
-    def test_processes_of_one_cluster_take_each_other(self, tmp_path: Path, credentials: Credentials) -> None:
+    def test_processes_of_one_cluster_accept_each_other(self, tmp_path: Path, credentials: Credentials) -> None:
         assert self.handshake(credentials, Credentials.create(SECRET, tmp_path / "other")) == "TLSv1.3"
 
-    def test_one_with_another_secret_is_not_taken(self, tmp_path: Path, credentials: Credentials) -> None:
+    def test_a_process_with_another_secret_is_rejected(self, tmp_path: Path, credentials: Credentials) -> None:
         with pytest.raises(ssl.SSLCertVerificationError):
             self.handshake(Credentials.create(new_secret(), tmp_path / "other"), credentials)
 
 
 class TestCommandLines:
-    def test_an_executor_has_the_secret_in_its_environment_alone(self, credentials: Credentials) -> None:
+    def test_an_executor_has_the_secret_only_in_its_environment(self, credentials: Credentials) -> None:
         mine = {"spark.ssl.rpc.privateKey": "/the/driver's/key", "spark.rpc.askTimeout": "30s"}
         launch = Launch("7", "spark://CoarseGrainedScheduler@10.0.0.9:7078", "app", ["-Dx=y"], "", mine, {"A": "b"})
         command, environment = executor_command(
@@ -108,7 +109,7 @@ class TestCommandLines:
         assert "-Dspark.authenticate=true" in command
         assert "-Dspark.ssl.rpc.enabled=true" in command
 
-    def test_a_driver_has_its_settings_in_a_file_that_only_this_user_reads(self, tmp_path: Path) -> None:
+    def test_a_driver_has_its_settings_in_a_file_that_only_this_user_can_read(self, tmp_path: Path) -> None:
         cluster = SparkCluster(ClusterConfig(secret=SECRET, local_dir=str(tmp_path), extra_conf={"spark.x": "key=ü\n"}))
         environment = cluster._launch_environment(spark_settings(cluster.config, cluster.credentials))
         assert SECRET not in str(environment)
@@ -119,11 +120,11 @@ class TestCommandLines:
 
 
 class TestSecrets:
-    def test_every_cluster_has_one_of_its_own(self) -> None:
+    def test_every_cluster_has_a_separate_secret(self) -> None:
         assert len(ClusterConfig().secret) >= 32
         assert ClusterConfig().secret != ClusterConfig().secret
 
-    def test_settings_of_a_job_do_not_switch_it_off(self, tmp_path: Path) -> None:
+    def test_settings_of_a_job_do_not_disable_encryption(self, tmp_path: Path) -> None:
         off = {"spark.authenticate": "false", "spark.ssl.rpc.enabled": "false", "spark.authenticate.secret": "mine"}
         off["spark.shuffle.manager.incremental"] = "streaming"
         cluster = SparkCluster(ClusterConfig(local_dir=str(tmp_path), extra_conf=off))
@@ -133,7 +134,7 @@ class TestSecrets:
         assert conf["spark.shuffle.manager.incremental"] == "penstock.SealedShuffleManager"
 
     @pytest.mark.parametrize(("content", "why"), [("", "0 characters"), ("short\n", "5 characters")])
-    def test_one_that_can_be_guessed_is_refused(self, tmp_path: Path, content: str, why: str) -> None:
+    def test_a_secret_that_can_be_guessed_is_refused(self, tmp_path: Path, content: str, why: str) -> None:
         path = tmp_path / "secret"
         path.write_text(content)
         with pytest.raises(ClusterError, match=why) as refused:
@@ -141,18 +142,18 @@ class TestSecrets:
         assert str(path) in refused.value.message
         assert "random characters" in refused.value.remedy
 
-    def test_a_file_that_is_not_there_is_named(self, tmp_path: Path) -> None:
+    def test_the_error_names_a_missing_file(self, tmp_path: Path) -> None:
         with pytest.raises(ClusterError, match="cannot be read"):
             read_secret(str(tmp_path / "secret"))
 
-    def test_the_end_of_the_line_does_not_matter(self, tmp_path: Path) -> None:
+    def test_the_end_of_the_line_is_ignored(self, tmp_path: Path) -> None:
         path = tmp_path / "secret"
         path.write_text(f"{SECRET}\n")
         assert spark_secret(Configuration({options.SPARK_SECRET_FILE.key: str(path)})) == SECRET
 
 
 class TestDeployed:
-    def test_a_master_without_a_secret_is_refused_before_anything_listens(self) -> None:
+    def test_a_master_without_a_secret_is_refused_before_it_listens(self) -> None:
         with pytest.raises(ClusterError, match=r"security.spark.secret-file is not set") as refused:
             launch.run_master(
                 entry="job.py",

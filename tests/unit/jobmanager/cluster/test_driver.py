@@ -1,4 +1,4 @@
-"""How the driver's JVM is started without Spark's launcher, and when with it."""
+"""The start of the driver's JVM: without Spark's launcher, or with it if the machine configures Spark."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from penstock.jobmanager.cluster.jvm.java import find_java
 HOME = Path(pyspark.__file__).parent
 
 
-def launcher_says(settings: dict[str, str], folder: Path) -> list[str]:
-    """What Spark's own launcher makes of the settings."""
+def launcher_command(settings: dict[str, str], folder: Path) -> list[str]:
+    """Return the command that Spark's own launcher creates from the settings."""
     properties = folder / "properties"
     properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
     command = [
@@ -32,13 +32,13 @@ def launcher_says(settings: dict[str, str], folder: Path) -> list[str]:
     return [word.strip("\n") for word in said.split("\0") if word.strip()]
 
 
-def test_the_driver_has_what_sparks_launcher_would_give_it(tmp_path: Path) -> None:
+def test_the_driver_command_equals_that_of_sparks_launcher(tmp_path: Path) -> None:
     settings = {
         "spark.driver.memory": "640m",
         "spark.driver.extraJavaOptions": "-Xms128m -Dx=y",
         "spark.driver.extraClassPath": extra_class_path(find_java()) or "/first.jar",
     }
-    theirs = launcher_says(settings, tmp_path)
+    theirs = launcher_command(settings, tmp_path)
     ours = driver.driver_command(find_java(), settings, f"--properties-file {tmp_path}/properties pyspark-shell")
 
     def comparable(words: list[str]) -> set[str]:
@@ -46,7 +46,7 @@ def test_the_driver_has_what_sparks_launcher_would_give_it(tmp_path: Path) -> No
         others = [word for word in words if word not in ("-cp", words[words.index("-cp") + 1])]
         return {*others, *(path.rstrip("/") for path in paths if path)}
 
-    # It says some settings once more, as arguments, which the file has anyway.
+    # The launcher repeats some settings as arguments. The file has them anyway.
     end = theirs.index("org.apache.spark.deploy.SparkSubmit") + 1
     assert comparable([*theirs[:end], *ours[ours.index(theirs[end - 1]) + 1 :]]) == {*comparable(ours), INCUBATING}
     assert INCUBATING not in ours
@@ -63,7 +63,7 @@ def test_the_driver_has_what_sparks_launcher_would_give_it(tmp_path: Path) -> No
         ({}, {"spark.driver.extraLibraryPath": "/lib"}, True),
     ],
 )
-def test_sparks_launcher_is_asked_where_the_machine_says_something_about_spark(
+def test_sparks_launcher_runs_if_the_machine_configures_spark(
     variables: dict[str, str], settings: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, asked: bool
 ) -> None:
     for name in ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):

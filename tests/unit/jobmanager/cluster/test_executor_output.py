@@ -1,4 +1,4 @@
-"""What executors write is copied line by line, once, and takes no more room than it may."""
+"""The output of executors: copied line by line, once, and with a limited size."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def copied(*pieces: bytes, prefix: str = "[7] ") -> bytes:
     return b"".join(found)
 
 
-def test_lines_have_the_executor_in_front_however_they_come() -> None:
+def test_lines_start_with_the_executor_for_any_chunks() -> None:
     assert copied(b"one\ntw", b"o\n\n", b"th\xffree\n") == b"[7] one\n[7] two\n[7] \n[7] th\xffree\n"
 
 
-def test_the_last_line_needs_no_end() -> None:
+def test_the_last_line_needs_no_line_end() -> None:
     assert copied(b"Traceback\nSegmentation fault") == b"[7] Traceback\n[7] Segmentation fault\n"
 
 
@@ -47,7 +47,7 @@ def output(tmp_path: Path) -> ExecutorOutput:
     return ExecutorOutput(str(tmp_path), "taskmanager", LogSettings(), Redaction(["hunter22"]))
 
 
-def test_log_and_stdout_are_told_apart(output: ExecutorOutput) -> None:
+def test_log_and_stdout_are_separated(output: ExecutorOutput) -> None:
     output.take(
         MARK
         + b"2026 INFO m: logged\nprinted\n26/01/31 12:00:00 WARN TaskSetManager: lost\n"
@@ -60,17 +60,19 @@ def test_log_and_stdout_are_told_apart(output: ExecutorOutput) -> None:
     )
 
 
-def test_what_is_logged_behind_text_without_an_end_is_found_in_the_log(
+def test_a_log_record_after_text_without_a_line_end_is_in_the_log(
     output: ExecutorOutput, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    output.take_and_tell("[7] ")(b"\r12 %" + MARK + b"warned\n" + b" 13 %\n" + b"a\x1eb\n")
+    output.take_with_prefix("[7] ")(b"\r12 %" + MARK + b"warned\n" + b" 13 %\n" + b"a\x1eb\n")
     assert output.log.read(0, 100).data == b"warned\n"
     assert output.stdout.read(0, 100).data == b"\r12 %\n 13 %\na\x1eb\n"
     assert b"[7] warned\n" in capfdbinary.readouterr().out
 
 
-def test_no_secret_is_kept_or_told(output: ExecutorOutput, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
-    output.take_and_tell("[7] ")(MARK + b"key hunter22\nprinted hunter22\n")
+def test_secrets_are_neither_stored_nor_printed(
+    output: ExecutorOutput, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    output.take_with_prefix("[7] ")(MARK + b"key hunter22\nprinted hunter22\n")
     assert output.log.read(0, 100).data == b"key ******\n"
     assert output.stdout.read(0, 100).data == b"printed ******\n"
     assert capfdbinary.readouterr().out == b"[7] key ******\n[7] printed ******\n"

@@ -1,4 +1,4 @@
-"""How an executor's process is started. In its place a process sleeps."""
+"""The start of an executor's process. A sleeping process replaces the executor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class TestFolder:
         monkeypatch.setattr(executor_process.shutil, "which", lambda name: None)
         return command
 
-    def test_of_an_executor_nobody_else_reads(self, tmp_path: Path) -> None:
+    def test_other_users_cannot_read_the_folder_of_an_executor(self, tmp_path: Path) -> None:
         before = os.umask(0)
         try:
             process, folder = self.start(tmp_path)
@@ -52,9 +52,11 @@ class TestFolder:
         folder.remove()
         assert not os.path.exists(folder.path)
 
-    def test_of_executors_whose_taskmanager_was_killed_is_removed_by_the_next(self, tmp_path: Path) -> None:
+    def test_the_folder_of_an_executor_whose_taskmanager_was_killed_is_removed_by_the_next(
+        self, tmp_path: Path
+    ) -> None:
         (_, left), (_, used) = started = [self.start(tmp_path), self.start(tmp_path)]
-        os.close(left._lock)  # as the system does it
+        os.close(left._lock)  # as the system does when it kills the process
         started.append(self.start(tmp_path))
         assert not os.path.exists(left.path)
         assert os.path.exists(used.path)
@@ -62,7 +64,9 @@ class TestFolder:
             process.kill()
             process.wait()
 
-    def test_of_an_executor_that_cannot_be_started_is_not_left(self, tmp_path: Path, command: list[str]) -> None:
+    def test_the_folder_of_an_executor_that_cannot_be_started_is_removed(
+        self, tmp_path: Path, command: list[str]
+    ) -> None:
         command[0] = str(tmp_path / "no-such-program")
         with pytest.raises(FileNotFoundError):
             self.start(tmp_path)
@@ -71,13 +75,16 @@ class TestFolder:
 
 @pytest.fixture
 def short_path() -> Iterator[str]:
-    """A folder for sockets, whose names may have some hundred characters only."""
+    """Create a folder for sockets with a short path. The name of a socket has at most about 100 characters."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         yield folder
 
 
-def test_python_becomes_warm_while_the_jvm_starts(short_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In place of the JVM something that waits for it. It is the process itself, and takes what waits for it with it."""
+def test_python_warms_up_while_the_jvm_starts(short_path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the JVM by a process that waits for the daemon.
+
+    It is the executor itself, so its end also ends the daemon.
+    """
     looks = 'test -n "$PENSTOCK_WARM_DAEMON" || exit 1; while [ ! -S "$PENSTOCK_WARM_DAEMON" ]; do sleep 0.05; done; echo it is there'
     command = ["sh", "-c", looks], dict(os.environ)
     monkeypatch.setattr(executor_process, "executor_command", lambda *_, **__: command)
@@ -87,6 +94,6 @@ def test_python_becomes_warm_while_the_jvm_starts(short_path: str, monkeypatch: 
     )
     assert os.getpgid(process.pid) == process.pid
     assert process.stdout is not None
-    assert process.stdout.read() == b"it is there\n"  # and then its end: nobody has it open any more
+    assert process.stdout.read() == b"it is there\n"  # and then the end of the output: no process has it open
     assert process.wait() == 0
     folder.remove()

@@ -1,4 +1,4 @@
-"""What the compiler among Spark's jars does not say about the engine's Java."""
+"""Problems of the engine's Java sources that the compiler among Spark's jars does not report."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ SOURCES = [file for file in resources.files("penstock.jobmanager.cluster.jvm").i
 
 @pytest.mark.parametrize("source", SOURCES, ids=[source.name for source in SOURCES])
 def test_no_private_method_is_synchronized(source: Traversable) -> None:
-    """Janino makes a static method of it, with the lock of the class: all objects would wait for one."""
+    """Janino turns such a method into a static one that locks the class. All objects would then share one lock."""
     found = re.findall(r"private synchronized[^;{]*", source.read_text())
     assert not found, f"make these package-private: {found}"

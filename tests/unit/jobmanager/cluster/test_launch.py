@@ -1,4 +1,4 @@
-"""What the driver's settings make of the executors that it has started. Its context is a double."""
+"""The executors that the driver launches with its settings. A double replaces the SparkContext."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LaunchOf = Callable[..., Launch]
 
 
 def context(settings: dict[str, str]) -> Any:
-    """A SparkContext with these settings."""
+    """Return a SparkContext with these settings."""
     conf = SimpleNamespace(getAll=lambda: [("spark.driver.port", "7001"), *settings.items()])
     return SimpleNamespace(applicationId="app-1", getConf=lambda: conf, sparkUser=lambda: "somebody")
 
@@ -34,7 +34,7 @@ def launch_of(tmp_path: Path) -> LaunchOf:
     return made
 
 
-def test_executors_have_what_they_need_before_they_can_ask(launch_of: LaunchOf) -> None:
+def test_executors_have_the_settings_that_they_need_before_they_connect(launch_of: LaunchOf) -> None:
     launch = launch_of(
         spark_rpc_io_threads="2", spark_blockManager_port="7002", spark_executorEnv_A="b", spark_cores="1"
     )
@@ -70,7 +70,7 @@ def test_java_options_name_the_executor(launch_of: LaunchOf) -> None:
     assert seventh.own_java_options() == ["-Xlog:gc:file=/tmp/app-1-7.log", "-Dz"]
 
 
-def test_libraries_of_a_job_go_before_those_of_the_machine(
+def test_libraries_of_a_job_precede_those_of_the_machine(
     launch_of: LaunchOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launch = launch_of(
@@ -86,17 +86,17 @@ def test_libraries_of_a_job_go_before_those_of_the_machine(
     assert "-Did=7" in command
 
 
-def test_who_sets_the_heap_as_for_spark_is_told_what_to_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_heap_size_set_as_for_spark_is_refused_with_the_right_option(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     SparkCluster(ClusterConfig(local_dir=str(tmp_path), extra_conf={"spark.executor.memory": "4g"}))
     assert caplog.messages == [
         "spark.executor.memory=4g has no effect: set penstock.executor.memory-mb for the heap of executors, in MiB"
     ]
 
 
-def test_jvms_of_their_own_keep_little_and_what_a_job_says_of_them_is_stronger(
-    launch_of: LaunchOf, tmp_path: Path
-) -> None:
-    """The driver that runs tasks itself has the rows of all slots, and is left as it is."""
+def test_separate_jvms_keep_few_rows_and_the_settings_of_a_job_override_it(launch_of: LaunchOf, tmp_path: Path) -> None:
+    """A driver that runs tasks itself has the rows of all slots, and keeps its setting."""
     (tmp_path / "x").mkdir()
     secrets = Credentials.create("s" * 32, str(tmp_path / "x"))
     launch = launch_of(spark_executor_extraJavaOptions="-Xmn99m")

@@ -1,4 +1,7 @@
-"""Executors on this machine are started, and again when they end. The driver is a double, executors are processes that sleep."""
+"""Executors on this machine that are started, and restarted when they end.
+
+A double replaces the driver, and sleeping processes replace the executors.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import pytest
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster import local_cluster
-from penstock.jobmanager.cluster.executor import start_brake
+from penstock.jobmanager.cluster.executor import start_backoff
 from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.local_cluster import LocalCluster
 from penstock.jobmanager.cluster.members.registry import Member, Registry
@@ -21,7 +24,7 @@ from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 
 
 class Driver:
-    """What a SparkCluster knows of its executors: it has those whose processes run."""
+    """The executors as a SparkCluster knows them: those whose processes run."""
 
     def __init__(self) -> None:
         self.credentials = None
@@ -36,21 +39,21 @@ class Driver:
     def launch(self) -> Launch:
         return Launch(self.registry.new_executor_id(), "spark://driver", "app", [], "", {}, {})
 
-    def _there(self) -> set[str]:
+    def _existing(self) -> set[str]:
         return {name for name, child in self.executors.items() if self.has_any and child.poll() is None}
 
-    def look(self) -> tuple[list[Member], list[Member]]:
-        return self.registry.seen(self._there())
+    def executor_changes(self) -> tuple[list[Member], list[Member]]:
+        return self.registry.compare_executors(self._existing())
 
     def wait_for_slots(self, count: int, timeout_s: float) -> set[str]:
         deadline = time.monotonic() + timeout_s
-        while len(self._there()) < count and time.monotonic() < deadline:
+        while len(self._existing()) < count and time.monotonic() < deadline:
             time.sleep(0.01)
-        return self._there()
+        return self._existing()
 
 
 class Machine:
-    """Starts processes in the place of executors."""
+    """A machine that starts sleeping processes instead of executors."""
 
     def __init__(self, driver: Driver, directory: str) -> None:
         self.driver = driver
@@ -58,7 +61,7 @@ class Machine:
         self.command = "sleep 60"
         self.asked: list[float] = []
         self.failures = 0
-        """So many starts fail from now on."""
+        """The number of starts that fail from now on."""
 
     def start_executor(self, launch: Launch, **_: Any) -> tuple[subprocess.Popen[bytes], OwnedFolder]:
         self.asked.append(time.monotonic())
@@ -73,9 +76,9 @@ class Machine:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalCluster]:
     monkeypatch.setattr(local_cluster, "WATCH_S", 0.01)
-    monkeypatch.setattr(local_cluster, "LOOK_S", 0.02)
+    monkeypatch.setattr(local_cluster, "CHECK_INTERVAL_S", 0.02)
     monkeypatch.setattr(local_cluster, "WAIT_S", 0.02)
-    monkeypatch.setattr(start_brake, "FIRST_S", 0.1)
+    monkeypatch.setattr(start_backoff, "FIRST_S", 0.1)
     made = LocalCluster(slots_per_worker=1)
     made.spark.stop()
     made.spark = cast(SparkCluster, Driver())
@@ -98,7 +101,7 @@ def wait_until(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-def test_an_executor_that_ends_is_started_again(cluster: LocalCluster, machine: Machine) -> None:
+def test_an_executor_that_ends_is_restarted(cluster: LocalCluster, machine: Machine) -> None:
     cluster.ensure_slots(2)
     before = cluster.workers
     wait_until(lambda: all(member.registered for member in cluster.spark.registry.members()))
@@ -107,7 +110,7 @@ def test_an_executor_that_ends_is_started_again(cluster: LocalCluster, machine: 
     assert cluster.workers[1] == before[1]
 
 
-def test_an_executor_that_cannot_be_started_is_tried_again_and_leaves_the_others_alone(
+def test_the_start_of_an_executor_is_retried_without_effect_on_the_others(
     cluster: LocalCluster, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.ensure_slots(1)
@@ -121,7 +124,9 @@ def test_an_executor_that_cannot_be_started_is_tried_again_and_leaves_the_others
     assert pauses[1] >= 0.2
 
 
-def test_who_waits_for_slots_is_told_why_executors_cannot_be_started(cluster: LocalCluster, machine: Machine) -> None:
+def test_a_job_that_waits_for_slots_reports_why_executors_cannot_be_started(
+    cluster: LocalCluster, machine: Machine
+) -> None:
     machine.failures = 1_000
     with pytest.raises(NotEnoughSlots, match=r"0 of 1 slots came up: .*worker-0 cannot be started: .*No space left"):
         cluster.ensure_slots(1, 60.0)
@@ -129,27 +134,28 @@ def test_who_waits_for_slots_is_told_why_executors_cannot_be_started(cluster: Lo
     cluster.ensure_slots(1, 10.0)
 
 
-def test_who_waits_for_slots_is_told_that_executors_end_before_the_driver_has_them(
+def test_a_job_that_waits_for_slots_reports_executors_that_end_before_they_register(
     cluster: LocalCluster, machine: Machine
 ) -> None:
     cast(Driver, cluster.spark).has_any = False
     machine.command = "exit 3"
-    with pytest.raises(NotEnoughSlots, match="worker-0 ended with code 3 before the driver had it"):
+    with pytest.raises(NotEnoughSlots, match="worker-0 ended with code 3 before it was registered with the driver"):
         cluster.ensure_slots(1, 60.0)
-    assert start_brake.HOPELESS <= len(machine.asked) <= start_brake.HOPELESS + 2  # it goes on meanwhile
+    # the retries continue in the background
+    assert start_backoff.HOPELESS <= len(machine.asked) <= start_backoff.HOPELESS + 2
 
 
 def session_of(leader: int) -> list[str]:
-    """Processes of the executor's session that are alive."""
+    """Return the processes of the executor's session that are alive."""
     found = subprocess.run(["ps", "-o", "pid=,stat=", "-s", str(leader)], capture_output=True, text=True, check=False)
     return [line for line in found.stdout.splitlines() if "Z" not in line.split()[1]]
 
 
 DAEMON = "set -m; (sleep 60 & wait) & echo; wait"
-"""An executor with a child in a group of its own."""
+"""An executor with a child in a separate process group."""
 
 
-def test_with_an_executor_that_is_killed_its_python_daemon_ends(cluster: LocalCluster, machine: Machine) -> None:
+def test_the_python_daemon_of_a_killed_executor_ends(cluster: LocalCluster, machine: Machine) -> None:
     machine.command = DAEMON
     cluster.ensure_slots(1)
     first = cluster.workers[0]
@@ -158,7 +164,7 @@ def test_with_an_executor_that_is_killed_its_python_daemon_ends(cluster: LocalCl
     wait_until(lambda: session_of(first) == [])
 
 
-def test_no_process_is_left_of_a_cluster_that_has_stopped(cluster: LocalCluster, machine: Machine) -> None:
+def test_no_process_of_a_stopped_cluster_remains(cluster: LocalCluster, machine: Machine) -> None:
     machine.command = f"trap '' TERM; {DAEMON}; wait; wait"
     cluster.ensure_slots(1)
     first = cluster.workers[0]

@@ -1,4 +1,4 @@
-"""The counter of a container's control group, of both versions, and of machines that have none."""
+"""The kill counter of a container's control group, in both versions, and on machines without one."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def v2(root: Path, own: Path, kills: int, limit: str, group: str = "") -> None:
 
 
 @pytest.mark.parametrize("write", [v1, v2])
-def test_what_is_killed_is_counted_once(tmp_path: Path, write: object) -> None:
+def test_a_kill_is_counted_once(tmp_path: Path, write: object) -> None:
     root, own = tmp_path / "cgroup", tmp_path / "own"
     write(root, own, 4, str(512 * MIB))  # type: ignore[operator]
     kills = MemoryKills(str(root), str(own))
@@ -38,14 +38,14 @@ def test_what_is_killed_is_counted_once(tmp_path: Path, write: object) -> None:
 
 
 @pytest.mark.parametrize(("write", "none"), [(v1, "9223372036854771712"), (v2, "max")])
-def test_container_without_a_limit(tmp_path: Path, write: object, none: str) -> None:
+def test_a_container_without_a_limit_reports_none(tmp_path: Path, write: object, none: str) -> None:
     root, own = tmp_path / "cgroup", tmp_path / "own"
     write(root, own, 0, none)  # type: ignore[operator]
     assert MemoryKills(str(root), str(own)).limit == 0
 
 
 @pytest.mark.parametrize(("write", "group"), [(v1, "kubepods/burstable/pod1/c1"), (v2, "user.slice/job")])
-def test_group_below_the_mount_is_the_process_s_own(tmp_path: Path, write: object, group: str) -> None:
+def test_a_group_below_the_mount_is_the_group_of_the_process(tmp_path: Path, write: object, group: str) -> None:
     root, own = tmp_path / "cgroup", tmp_path / "own"
     write(root, own, 9, str(999 * MIB))  # type: ignore[operator]
     write(root, own, 0, str(100 * MIB), group)  # type: ignore[operator]
@@ -55,6 +55,6 @@ def test_group_below_the_mount_is_the_process_s_own(tmp_path: Path, write: objec
     assert kills.new() == 1
 
 
-def test_machine_that_tells_nothing(tmp_path: Path) -> None:
+def test_a_machine_without_the_counter_reports_no_kills(tmp_path: Path) -> None:
     kills = MemoryKills(str(tmp_path / "none"), str(tmp_path / "nothing"))
     assert (kills.new(), kills.limit) == (0, 0)

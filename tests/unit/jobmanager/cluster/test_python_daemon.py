@@ -1,4 +1,7 @@
-"""A Python daemon that is warm when Spark asks for it. A Python process stands for the JVM, and starts daemons as Spark does."""
+"""A Python daemon that is warm when Spark requests it.
+
+A Python process replaces the JVM, and starts daemons as Spark does.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
-from penstock.jobmanager.cluster.python_daemon import LONGEST_PATH, beside_a_warm_daemon, environment_for
+from penstock.jobmanager.cluster.python_daemon import LONGEST_PATH, WARM, environment_for, start_with_warm_daemon
 
 JVM = """
 import json, os, struct, subprocess, sys
@@ -38,7 +41,8 @@ for line in sys.stdin:
 
 @pytest.fixture
 def jvm() -> Any:
-    folder = Path("/tmp", f"penstock-test-{os.getpid()}-{time.monotonic_ns()}")  # pytest's are too long for a socket
+    # the paths of pytest are too long for a socket
+    folder = Path("/tmp", f"penstock-test-{os.getpid()}-{time.monotonic_ns()}")
     folder.mkdir()
     environment = {
         **os.environ,
@@ -47,7 +51,7 @@ def jvm() -> Any:
         "PYTHON_WORKER_FACTORY_SOCK_DIR": str(folder),
     }
     start = partial(subprocess.Popen, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
-    process = beside_a_warm_daemon([sys.executable, "-c", JVM], environment, str(folder), sys.executable, start)
+    process = start_with_warm_daemon([sys.executable, "-c", JVM], environment, str(folder), sys.executable, start)
     yield process
     process.kill()
     process.wait()
@@ -76,23 +80,23 @@ def until(condition: Any) -> None:
         time.sleep(0.05)
 
 
-def test_the_first_that_is_asked_for_is_the_warm_one_and_the_next_is_not(jvm: Any) -> None:
+def test_the_first_requested_daemon_is_the_warm_one_and_the_second_is_not(jvm: Any) -> None:
     ask(jvm)
     until(lambda: {kind: len(there) for kind, there in daemons(jvm).items()} == {"warm": 1, "cat": 1, "cold": 0})
     [warm] = daemons(jvm)["warm"]
     assert warm.cwd() == "/"
-    ask(jvm)  # ends the first one as Spark does: by closing its input
+    ask(jvm)  # ends the first daemon by closing its input, as Spark does
     until(lambda: not warm.is_running() or warm.status() == psutil.STATUS_ZOMBIE)
     assert len(daemons(jvm)["cold"]) == 1
 
 
-def test_one_that_is_not_alike_is_not_taken(jvm: Any) -> None:
+def test_a_daemon_with_other_settings_is_not_used(jvm: Any) -> None:
     ask(jvm, '{"PYTHONHASHSEED": "1"}')
     assert len(daemons(jvm)["cold"]) == 1
 
 
 @pytest.mark.parametrize("used", [True, False])
-def test_it_ends_with_the_jvm(jvm: Any, *, used: bool) -> None:
+def test_the_daemon_ends_with_the_jvm(jvm: Any, *, used: bool) -> None:
     if used:
         ask(jvm)
     until(lambda: daemons(jvm)["warm"])
@@ -102,33 +106,33 @@ def test_it_ends_with_the_jvm(jvm: Any, *, used: bool) -> None:
     until(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in below))
 
 
-def test_without_a_place_for_its_socket_there_is_none(tmp_path: Path) -> None:
+def test_no_daemon_starts_without_a_path_for_its_socket(tmp_path: Path) -> None:
     folder = str(tmp_path / ("x" * LONGEST_PATH))
-    started = beside_a_warm_daemon(["true"], {}, folder, sys.executable, lambda command, env: (command, env))
+    started = start_with_warm_daemon(["true"], {}, folder, sys.executable, lambda command, env: (command, env))
     assert started == (["true"], {})
 
 
-def test_a_program_that_is_not_there_is_told_as_ever(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported_as_without_the_daemon(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        beside_a_warm_daemon([str(tmp_path / "java")], dict(os.environ), "/tmp", sys.executable, subprocess.Popen)
+        start_with_warm_daemon([str(tmp_path / "java")], dict(os.environ), "/tmp", sys.executable, subprocess.Popen)
 
 
 @pytest.mark.parametrize(
     ("storage", "loaded"), [("s3://bucket/checkpoints", True), ("file:///checkpoints", False), ("", False)]
 )
-def test_workers_are_forked_with_what_their_storage_needs(storage: str, loaded: bool) -> None:
+def test_workers_are_forked_with_the_modules_of_their_storage(storage: str, loaded: bool) -> None:
     code = "import sys; from penstock.jobmanager.cluster import python_daemon; python_daemon._preload(); print('s3fs' in sys.modules)"
     environment = {**os.environ, **environment_for(storage)}
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
     assert said.stdout == f"{loaded}\n"
 
 
-def test_a_store_that_cannot_be_loaded_does_not_keep_the_daemon_from_its_work() -> None:
+def test_a_store_that_cannot_be_loaded_does_not_stop_the_daemon() -> None:
     code = "from penstock.jobmanager.cluster import python_daemon; python_daemon._preload()"
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PENSTOCK_STORES": "nonsense,s3"})
 
 
-def test_archives_of_spark_are_not_looked_through_again(tmp_path: Path) -> None:
+def test_archives_of_spark_are_not_searched_again(tmp_path: Path) -> None:
     jar = tmp_path / "spark-core_2.13-4.3.0.jar"
     with zipfile.ZipFile(jar, "w") as archive:
         archive.writestr("of_spark.py", "")
@@ -143,3 +147,24 @@ assert not [name for name in (*sys.path, *sys.path_importer_cache, *zipimport._z
 """
     path = os.pathsep.join([str(jar), *filter(None, sys.path)])
     subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": path}, check=True)
+
+
+def test_the_clusters_secret_is_in_no_environment_of_a_function() -> None:
+    """Check `os.environ`, the kernel's view of the process and its children, and the environment that it passes on."""
+    code = (
+        "import os, sys\n"
+        "from penstock.jobmanager.cluster import python_daemon\n"
+        "python_daemon.hand_over = lambda path: sys.exit(show())\n"
+        "def show():\n"
+        "    print(dict(os.environ))\n"
+        "    sys.stdout.flush()\n"
+        "    if os.fork() == 0:\n"
+        "        print(open(f'/proc/{os.getppid()}/environ').read(), open('/proc/self/environ').read(), flush=True)\n"
+        "        os._exit(0)\n"
+        "    os.wait()\n"
+        "python_daemon.main([])\n"
+    )
+    environment = {**os.environ, "_SPARK_AUTH_SECRET": "hunter22hunter22", WARM: "/nowhere"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert "PATH" in done.stdout, done.stderr
+    assert "hunter22" not in done.stdout

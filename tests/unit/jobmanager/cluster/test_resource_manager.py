@@ -1,4 +1,7 @@
-"""TaskManagers come and go at the JobManager's door; strangers do not get in. The driver is a double."""
+"""TaskManagers that register with the JobManager and leave.
+
+Other clients are rejected. A double replaces the driver.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from penstock.jobmanager.cluster.members.registration import (
 )
 from penstock.jobmanager.cluster.members.registry import Member, Registry
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
-from penstock.jobmanager.cluster.sealed_server import STRANGERS, Peer
+from penstock.jobmanager.cluster.sealed_server import MAX_UNAUTHENTICATED, Peer
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.failover.crash import MemoryKill
 from penstock.rest.errors import Unavailable
@@ -41,7 +44,7 @@ SECRET = "s" * 32
 
 
 class Driver:
-    """What a SparkCluster says of its executors."""
+    """The state of executors as a SparkCluster reports it."""
 
     def __init__(self) -> None:
         self.credentials = type("Credentials", (), {"secret": SECRET})()
@@ -49,15 +52,15 @@ class Driver:
         self.there: set[str] = set()
         self.removed: list[str] = []
         self.launch_s = 0.0
-        """How long it thinks about an executor."""
+        """The duration of the driver's answer about an executor."""
 
     def launch(self) -> Launch:
         time.sleep(self.launch_s)
         executor_id = self.registry.new_executor_id()
         return Launch(executor_id, "spark://driver", "app", [], "", {"spark.rpc.x": "1"}, {"PYTHONPATH": "/app"})
 
-    def look(self) -> tuple[list[Member], list[Member]]:
-        return self.registry.seen(self.there)
+    def executor_changes(self) -> tuple[list[Member], list[Member]]:
+        return self.registry.compare_executors(self.there)
 
     def remove_executor(self, executor_id: str, why: str) -> None:
         self.removed.append(executor_id)
@@ -75,7 +78,7 @@ class Door:
         register = Register(name, "10.0.0.1", slots, 2**29)
         return Visitor(ControlConnection(self.server.address, secret, register, purpose=purpose))
 
-    def stranger(self) -> socket.socket:
+    def unauthenticated_client(self) -> socket.socket:
         host, _, port = self.server.address.rpartition(":")
         return socket.create_connection((host, int(port)), timeout=5)
 
@@ -84,7 +87,7 @@ class Visitor:
     def __init__(self, connection: ControlConnection) -> None:
         self.connection = connection
 
-    def heard(self) -> ToTaskManager:
+    def receive(self) -> ToTaskManager:
         frame = None
         deadline = time.monotonic() + 10
         while frame is None:
@@ -93,14 +96,14 @@ class Visitor:
         return msgspec.msgpack.decode(frame, type=ToTaskManager)
 
     def started(self) -> str:
-        told = self.heard()
+        told = self.receive()
         assert isinstance(told, Start)
         return told.launch.executor_id
 
-    def say(self, what: Any) -> None:
+    def send_message(self, what: Any) -> None:
         self.connection.send(msgspec.msgpack.encode(what))
 
-    def is_told_to_go(self) -> bool:
+    def is_told_to_end(self) -> bool:
         with contextlib.suppress(ConnectionError):
             while True:
                 self.connection.poll(5)
@@ -109,8 +112,8 @@ class Visitor:
 
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
-    monkeypatch.setattr(resource_manager, "LOOK_S", 0.05)
-    monkeypatch.setattr(resource_manager, "LOOK_SOON_S", 0.02)
+    monkeypatch.setattr(resource_manager, "CHECK_INTERVAL_S", 0.05)
+    monkeypatch.setattr(resource_manager, "SHORT_CHECK_INTERVAL_S", 0.02)
     made = Door()
     yield made
     made.server.close()
@@ -123,61 +126,61 @@ def wait_until(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-def test_a_worker_that_comes_is_told_what_to_start_and_when_the_driver_has_it(door: Door) -> None:
+def test_a_worker_that_registers_receives_its_executor_and_its_acceptance_by_the_driver(door: Door) -> None:
     visitor = door.come()
-    told = visitor.heard()
+    told = visitor.receive()
     assert isinstance(told, Start)
     assert told.launch.environment == {"PYTHONPATH": "/app"}
     [member] = door.driver.registry.members()
     assert (member.id, member.slots, member.executor, member.registered) == ("tm", 2, told.launch.executor_id, False)
     door.driver.there = {told.launch.executor_id}
-    assert visitor.heard() == Running(told.launch.executor_id)
+    assert visitor.receive() == Running(told.launch.executor_id)
     assert door.driver.registry.members()[0].registered
 
 
-def test_an_executor_that_has_ended_is_followed_by_one_of_another_name(door: Door) -> None:
+def test_an_executor_that_has_ended_is_replaced_under_another_name(door: Door) -> None:
     visitor = door.come()
     first = visitor.started()
-    visitor.say(Ended(first, 137))
+    visitor.send_message(Ended(first, 137))
     second = visitor.started()
     assert second != first
     assert door.driver.removed == [first]
 
 
-def test_what_the_system_has_killed_in_a_workers_container_is_known_for_a_moment(
+def test_a_memory_kill_in_a_workers_container_is_remembered_for_a_moment(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visitor = door.come()
     visitor.started()
     registry = door.driver.registry
     assert registry.killed_on("10.0.0.1") is None
-    visitor.say(Killed(2**28))
+    visitor.send_message(Killed(2**28))
     wait_until(lambda: registry.killed_on("10.0.0.1") is not None)
     assert (registry.killed_on("10.0.0.1"), registry.killed_on("10.0.0.2")) == (MemoryKill(2**28), None)
     monkeypatch.setattr("penstock.jobmanager.cluster.members.registry.RECENT_S", 0.0)
     assert registry.killed_on("10.0.0.1") is None, "it has nothing to do with what ends later"
 
 
-def test_an_executor_that_the_driver_has_given_up_is_replaced(door: Door) -> None:
+def test_an_executor_that_the_driver_has_lost_is_replaced(door: Door) -> None:
     visitor = door.come()
     first = visitor.started()
     door.driver.there = {first}
-    assert visitor.heard() == Running(first)
+    assert visitor.receive() == Running(first)
     door.driver.there = set()
     assert visitor.started() != first
 
 
-def test_an_executor_that_has_ended_and_that_the_driver_has_lost_is_replaced_once(door: Door) -> None:
+def test_an_executor_that_ended_and_that_the_driver_has_lost_is_replaced_once(door: Door) -> None:
     visitor = door.come()
     first = visitor.started()
     door.driver.there = {first}
-    assert visitor.heard() == Running(first)
+    assert visitor.receive() == Running(first)
     door.driver.launch_s = 0.3
     door.driver.there = set()
-    visitor.say(Ended(first, 1))
+    visitor.send_message(Ended(first, 1))
     time.sleep(1.0)
     told = visitor.started()
-    while (frame := visitor.connection.poll(0.1)) is not None:  # the same may be said twice
+    while (frame := visitor.connection.poll(0.1)) is not None:  # the same message may arrive twice
         told_again = msgspec.msgpack.decode(frame, type=ToTaskManager)
         assert isinstance(told_again, Start)
         assert told_again.launch.executor_id == told
@@ -186,11 +189,11 @@ def test_an_executor_that_has_ended_and_that_the_driver_has_lost_is_replaced_onc
     assert int(told) == int(first) + 1
 
 
-def test_a_worker_that_goes_while_its_executor_is_replaced_is_not_kept(door: Door) -> None:
+def test_a_worker_that_leaves_while_its_executor_is_replaced_is_removed(door: Door) -> None:
     visitor = door.come()
     first = visitor.started()
     door.driver.there = {first}
-    assert visitor.heard() == Running(first)
+    assert visitor.receive() == Running(first)
     door.driver.launch_s = 0.3
     door.driver.there = set()
     time.sleep(0.15)
@@ -199,14 +202,14 @@ def test_a_worker_that_goes_while_its_executor_is_replaced_is_not_kept(door: Doo
     assert door.driver.registry.members() == []
 
 
-def test_who_tells_of_an_executor_that_is_not_its_own_hears_again_which_is(door: Door) -> None:
+def test_a_worker_that_reports_a_wrong_executor_receives_the_right_one_again(door: Door) -> None:
     visitor = door.come()
     first = visitor.started()
-    visitor.say(Ended("nobody's", 1))
+    visitor.send_message(Ended("an unknown task", 1))
     assert visitor.started() == first
 
 
-def test_who_goes_takes_its_executor_with_it(door: Door) -> None:
+def test_a_worker_that_leaves_takes_its_executor_with_it(door: Door) -> None:
     visitor = door.come()
     executor = visitor.started()
     visitor.connection.close()
@@ -214,33 +217,33 @@ def test_who_goes_takes_its_executor_with_it(door: Door) -> None:
     assert door.driver.registry.members() == []
 
 
-def test_who_comes_again_takes_the_place_of_the_connection_that_nobody_missed(door: Door) -> None:
+def test_a_worker_that_reconnects_replaces_its_dead_connection(door: Door) -> None:
     before = door.come()
     left = before.started()
     again = door.come()
     executor = again.started()
-    assert before.is_told_to_go()
+    assert before.is_told_to_end()
     time.sleep(0.2)
     assert [member.executor for member in door.driver.registry.members()] == [executor]
     assert door.driver.removed == [left]
-    again.say(Ended(executor, 1))
+    again.send_message(Ended(executor, 1))
     assert again.started() != executor
 
 
-def test_who_says_nothing_for_too_long_has_gone(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_is_silent_for_too_long_is_lost(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource_manager, "SILENT_S", 0.5)
     silent, other = door.come("silent"), door.come("other")
     executor = silent.started()
     deadline = time.monotonic() + 10
     while executor not in door.driver.removed:
         assert time.monotonic() < deadline
-        other.say(Beat())
+        other.send_message(Beat())
         time.sleep(0.02)
-    assert silent.is_told_to_go()
+    assert silent.is_told_to_end()
     assert [member.id for member in door.driver.registry.members()] == ["other"]
 
 
-def test_a_jobmanager_that_stood_still_itself_blames_nobody(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_jobmanager_that_was_stopped_itself_loses_no_worker(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     visitor = door.come()
     visitor.started()
     now, stood_still = time.monotonic, 1_000.0
@@ -250,7 +253,7 @@ def test_a_jobmanager_that_stood_still_itself_blames_nobody(door: Door, monkeypa
 
 
 @pytest.mark.parametrize(("secret", "purpose"), [("o" * 32, PURPOSE), (SECRET, CONTROL_CHANNEL)])
-def test_who_has_not_the_key_for_this_door_is_refused(door: Door, secret: str, purpose: bytes) -> None:
+def test_a_client_without_the_key_is_refused(door: Door, secret: str, purpose: bytes) -> None:
     with pytest.raises(ConnectionError):
         door.come(secret=secret, purpose=purpose)
     visitor = door.come()
@@ -260,49 +263,49 @@ def test_who_has_not_the_key_for_this_door_is_refused(door: Door, secret: str, p
 
 
 @pytest.mark.parametrize("said", [Hello(1, 0, 0), Register("tm", "10.0.0.1", 0, 1)])
-def test_who_says_what_no_worker_says_is_refused(door: Door, said: Any) -> None:
+def test_a_client_with_an_invalid_message_is_refused(door: Door, said: Any) -> None:
     with contextlib.suppress(ConnectionError):
         connection = ControlConnection(door.server.address, SECRET, said, purpose=PURPOSE, connect_s=5)
-        Visitor(connection).is_told_to_go()
+        Visitor(connection).is_told_to_end()
     assert door.driver.registry.members() == []
     door.come().started()
 
 
-def test_a_stranger_gets_random_bytes_and_nothing_else(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unauthenticated_client_receives_only_random_bytes(door: Door, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
-    with door.stranger() as stranger:
-        stranger.sendall(b"\x00" * 4_096)
+    with door.unauthenticated_client() as unauthenticated_client:
+        unauthenticated_client.sendall(b"\x00" * 4_096)
         received = b""
         with contextlib.suppress(ConnectionError):
-            while piece := stranger.recv(65_536):
+            while piece := unauthenticated_client.recv(65_536):
                 received += piece
         assert len(received) == HELLO_BYTES
     door.come().started()
 
 
-def test_many_strangers_keep_no_worker_out(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+def test_many_unauthenticated_clients_do_not_block_workers(door: Door, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     with contextlib.ExitStack() as stack:
-        for _ in range(min(STRANGERS, 200)):
-            stack.enter_context(door.stranger())
+        for _ in range(min(MAX_UNAUTHENTICATED, 200)):
+            stack.enter_context(door.unauthenticated_client())
         door.come().started()
 
 
-def test_a_worker_that_says_too_much_is_sent_away(door: Door, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_worker_that_sends_too_much_is_disconnected(door: Door, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL)
     visitor = door.come()
     with contextlib.suppress(ConnectionError):
         visitor.connection.send(b"x" * 100_000)
-    assert visitor.is_told_to_go()
+    assert visitor.is_told_to_end()
 
 
-def test_a_port_that_is_taken_is_named(door: Door) -> None:
+def test_a_port_in_use_is_named(door: Door) -> None:
     port = int(door.server.address.rpartition(":")[2])
     with pytest.raises(ClusterError, match=rf"{port}.*Address already in use"):
         ResourceManager("127.0.0.1", port, cast(SparkCluster, door.driver))
 
 
-def test_its_owner_is_told_when_it_serves_no_more(
+def test_the_owner_is_notified_when_the_manager_stops_serving(
     door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
@@ -315,14 +318,14 @@ def test_its_owner_is_told_when_it_serves_no_more(
     wait_until(lambda: door.failures == [why])
 
 
-def test_its_owner_is_not_told_when_it_is_closed(door: Door) -> None:
+def test_the_owner_is_not_notified_when_it_closes_the_manager(door: Door) -> None:
     door.come().started()
     door.server.close()
     time.sleep(0.1)
     assert door.failures == []
 
 
-def test_the_driver_that_does_not_take_an_executor_away_ends_nothing(
+def test_a_driver_that_fails_to_remove_an_executor_does_not_end_the_manager(
     door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refused(executor_id: str, why: str) -> None:
@@ -337,7 +340,7 @@ def test_the_driver_that_does_not_take_an_executor_away_ends_nothing(
     assert door.server.failure is None
 
 
-def test_a_worker_that_cannot_be_looked_after_ends_nothing(
+def test_an_error_while_serving_a_worker_does_not_end_the_manager(
     door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     visitor = door.come()
@@ -349,26 +352,26 @@ def test_a_worker_that_cannot_be_looked_after_ends_nothing(
     monkeypatch.setattr(Peer, "stalled_s", broken)
     [peer] = door.server._peers.values()
     door.server._stuck.add(peer)
-    assert visitor.is_told_to_go()
+    assert visitor.is_told_to_end()
     door.come("other").started()
     assert door.server.failure is None
 
 
-def test_a_worker_is_asked_what_its_jvm_reads_and_not_waited_for_long(
+def test_the_metrics_of_a_workers_jvm_are_requested_with_a_short_timeout(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visitor = door.come()
     visitor.started()
     with ThreadPoolExecutor(1) as asking:
         answer = asking.submit(door.server.readings, "tm")
-        asked = visitor.heard()
+        asked = visitor.receive()
         assert isinstance(asked, AskReadings)
-        visitor.say(ReadingsAnswer(asked.request, "Status.JVM.Threads.Count 34"))
+        visitor.send_message(ReadingsAnswer(asked.request, "Status.JVM.Threads.Count 34"))
         assert answer.result(10) == "Status.JVM.Threads.Count 34"
     monkeypatch.setattr(resource_manager, "READINGS_S", 0.2)
     began = time.monotonic()
-    with pytest.raises(Unavailable, match="has not answered"):
+    with pytest.raises(Unavailable, match="has not responded"):
         door.server.readings("tm")
     assert time.monotonic() - began < 5
-    with pytest.raises(Unavailable, match="has gone"):
+    with pytest.raises(Unavailable, match="disconnected"):
         door.server.readings("another")

@@ -1,4 +1,4 @@
-"""What ends with a cluster of Spark's. Its context is a double."""
+"""The shutdown of a Spark cluster. A double replaces the SparkContext."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 
 
-def test_the_end_does_not_wait_for_pysparks_accumulators(tmp_path: Path) -> None:
-    """Their server looks once a second whether it is to end, and who shuts it down waits for that."""
+def test_shutdown_does_not_wait_for_pysparks_accumulators(tmp_path: Path) -> None:
+    """The accumulator server checks for its shutdown once a second, and the caller waits for that."""
     looks, ended = threading.Event(), threading.Event()
 
     def shutdown() -> None:
@@ -28,7 +28,7 @@ def test_the_end_does_not_wait_for_pysparks_accumulators(tmp_path: Path) -> None
     server = SimpleNamespace(server_shutdown=False, shutdown=shutdown)
     cluster = SparkCluster(ClusterConfig(local_dir=str(tmp_path)))
     cluster.context = SimpleNamespace(_accumulatorServer=server)
-    cluster._let_accumulators_go()
+    cluster._stop_accumulator_server()
     assert not ended.is_set()
     assert cluster.context._accumulatorServer is None
     assert server.server_shutdown
@@ -36,7 +36,7 @@ def test_the_end_does_not_wait_for_pysparks_accumulators(tmp_path: Path) -> None
     assert ended.wait(60)
 
 
-def test_nothing_is_printed_when_the_jvm_goes_before_pysparks_accumulators(
+def test_the_end_of_the_jvm_before_pysparks_accumulators_prints_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     server = accumulators._start_update_server("token", False)
@@ -47,14 +47,14 @@ def test_nothing_is_printed_when_the_jvm_goes_before_pysparks_accumulators(
         assert jvm.recv(1)
         jvm.sendall(bytes(2))  # it is in the middle of a number
         time.sleep(0.1)
-        cluster._let_accumulators_go()
+        cluster._stop_accumulator_server()
     deadline = time.monotonic() + 60
     while server.socket.fileno() >= 0 and time.monotonic() < deadline:
         time.sleep(0.01)
     assert "Exception" not in capfd.readouterr().err
 
 
-def test_an_embedded_cluster_has_the_slots_that_were_asked_for_and_never_fewer(tmp_path: Path) -> None:
+def test_an_embedded_cluster_has_the_requested_slots_and_never_fewer(tmp_path: Path) -> None:
     cluster = EmbeddedCluster(ClusterConfig(local_dir=str(tmp_path)))
     for wanted, there in ((2, 2), (4, 4), (1, 4)):
         cluster.ensure_slots(wanted)
@@ -64,7 +64,7 @@ def test_an_embedded_cluster_has_the_slots_that_were_asked_for_and_never_fewer(t
     assert abs(worker.last_heartbeat - time.time() * 1000) < 60_000
 
 
-def test_logs_of_an_embedded_cluster_are_those_of_its_one_task_manager(tmp_path: Path) -> None:
+def test_logs_of_an_embedded_cluster_are_those_of_its_only_task_manager(tmp_path: Path) -> None:
     cluster = EmbeddedCluster(ClusterConfig(local_dir=str(tmp_path)))
     reading, writing = os.pipe()
     cluster.spark._keep_output(os.fdopen(reading, "rb"))
@@ -76,11 +76,11 @@ def test_logs_of_an_embedded_cluster_are_those_of_its_one_task_manager(tmp_path:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert logs.read("worker-0.out", 0, 100).data == b"printed by a function\n"
-    assert "printed by a function" in cluster.spark._said()
+    assert "printed by a function" in cluster.spark._last_output()
     assert cluster.logs("worker-1").listing() == []
 
 
-def test_what_the_system_kills_for_memory_is_told_of_an_embedded_cluster(tmp_path: Path) -> None:
+def test_a_memory_kill_is_reported_for_an_embedded_cluster(tmp_path: Path) -> None:
     cluster = EmbeddedCluster(ClusterConfig(local_dir=str(tmp_path)))
 
     def new() -> int:

@@ -1,4 +1,4 @@
-"""Workers and the slots of jobs as TaskManagers."""
+"""The TaskManagers of REST, derived from workers and the slots of jobs."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def test_slots_of_several_jobs_are_summed() -> None:
     assert (second.slots, second.free_slots, second.memory_used, second.cpu_cores) == (1, 0, 10, 0)
 
 
-def test_what_was_in_a_worker_that_is_gone_counts_for_nothing() -> None:
+def test_slots_in_a_lost_worker_are_ignored() -> None:
     uses = [SlotUse("a", "worker-0", 100, MACHINE), SlotUse("a", "worker-2", 10)]
     cluster = describe_cluster(WORKERS, uses, hardware_of(WORKERS, uses))
     assert (cluster.slots_total, cluster.slots_available) == (4, 3)
     assert hardware_of(WORKERS, uses) == {}
 
 
-def test_an_executor_that_has_just_gone_leaves_no_negative_slots() -> None:
+def test_an_executor_that_has_just_ended_leaves_no_negative_slots() -> None:
     (manager,) = describe_cluster([Worker("w", "h", 1, ())], [SlotUse("a", "w")], {}).task_managers
     assert (manager.slots, manager.free_slots) == (0, 0)
 

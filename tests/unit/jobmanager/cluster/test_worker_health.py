@@ -1,4 +1,4 @@
-"""What a worker answers to probes, and that strangers at its port do not keep it from doing so."""
+"""The answers of a worker to probes, also while other clients hold connections to its port."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import httpx
 import pytest
 
 from penstock.jobmanager.cluster.worker_health import PATIENCE_S, WorkerHealth
-from tests.unit.worker_answers import Told, answering
+from tests.unit.worker_answers import ProbeAnswers, answering
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def answers() -> ProbeAnswers:
+    return ProbeAnswers()
 
 
 @pytest.fixture
-def health(told: Told) -> Iterator[WorkerHealth]:
-    with answering(told) as server:
+def health(answers: ProbeAnswers) -> Iterator[WorkerHealth]:
+    with answering(answers) as server:
         yield server
 
 
@@ -28,16 +28,16 @@ def ask(health: WorkerHealth, path: str) -> int:
     return httpx.get(f"http://127.0.0.1:{health.port}{path}", timeout=10).status_code
 
 
-def test_alive_and_ready_are_two_things(health: WorkerHealth, told: Told) -> None:
+def test_liveness_and_readiness_are_separate(health: WorkerHealth, answers: ProbeAnswers) -> None:
     assert (ask(health, "/healthz"), ask(health, "/readyz")) == (200, 503)
-    told.ready = True
+    answers.ready = True
     assert ask(health, "/readyz") == 200
-    told.alive = False
+    answers.alive = False
     assert ask(health, "/healthz") == 503
     assert ask(health, "/other") == 404
 
 
-def test_strangers_do_not_keep_it_from_answering(health: WorkerHealth) -> None:
+def test_silent_connections_do_not_block_probes(health: WorkerHealth) -> None:
     silent = [socket.create_connection(("127.0.0.1", health.port)) for _ in range(50)]
     for one in silent[:10]:
         one.sendall(b"\x16\x03\x01 no http at all\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Sources of a group wait for the one that is furthest behind."""
+"""Sources of an alignment group wait for the source with the lowest watermark."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from penstock.common.errors import InvalidJob
 from penstock.common.job_status import JobStatus
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.taskmanager.operators.connectors.source import READ_RECORDS
 from penstock.testing import JobHarness
@@ -20,12 +20,12 @@ from penstock.testing import JobHarness
 BATCH = READ_RECORDS
 STEP = 200
 SLOW = 400
-"""Records of the slow source, 80 a second; its event time reaches SLOW * STEP."""
+"""Records of the slow source, which emits 80 per second. Its event time reaches SLOW * STEP."""
 DRIFT = 100
 
 
 def most_ahead(*, drift: timedelta | None) -> int:
-    """How far (ms of event time) a source without limits gets ahead of one with a rate."""
+    """Return the maximum lead in ms of event time of a source without limits over a source with a rate."""
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v[1])
     if drift is not None:
         strategy = strategy.with_watermark_alignment("both", drift)
@@ -52,9 +52,9 @@ def test_a_source_that_is_ahead_waits() -> None:
     assert 0 < most_ahead(drift=timedelta(milliseconds=DRIFT)) <= BATCH + DRIFT + STEP
 
 
-def test_alignment_behind_the_source_is_refused() -> None:
+def test_alignment_downstream_of_the_source_is_refused() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     numbers: Any = env.from_source(NumberSequenceSource(0, 10), None, "numbers")
     strategy = WatermarkStrategy.no_watermarks().with_watermark_alignment("both", 5)
-    with pytest.raises(InvalidJob, match="behind the source"):
+    with pytest.raises(InvalidJob, match="after the source"):
         numbers.assign_timestamps_and_watermarks(strategy)

@@ -1,4 +1,4 @@
-"""An enumerator is the user's and runs in the JobManager: what hangs in it is told with its line, and left behind."""
+"""Enumerators that hang. An enumerator is user code in the JobManager, which reports the line and abandons the call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from penstock.checkpoint.files.manifest import SourceState
 from penstock.common.errors import EpochFailed, UserFunctionError
-from penstock.connectors.source import ReaderContext, Source, SourceReader, Split, SplitEnumerator
+from penstock.connectors.core.source import ReaderContext, Source, SourceReader, Split, SplitEnumerator
 from penstock.jobmanager.coordinators.source_coordinator import SourceCoordinator
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.taskmanager.protocol import STEP_TIMEOUT
@@ -18,7 +18,7 @@ HOOKS = ("create_enumerator", "restore", "discover", "snapshot", "close")
 
 
 class Listing(SplitEnumerator):
-    """Waits in one of its hooks for as long as it is told to."""
+    """An enumerator that waits in one of its hooks until the test releases it."""
 
     def __init__(self, source: Listings) -> None:
         self._source = source
@@ -86,7 +86,7 @@ def work(of: SourceCoordinator) -> None:
 
 
 @pytest.mark.parametrize("listings", HOOKS, indirect=True)
-def test_a_call_past_its_time_is_a_failure_with_the_line(listings: Listings) -> None:
+def test_a_call_that_times_out_is_a_failure_with_the_line(listings: Listings) -> None:
     with pytest.raises(JobFailed) as caught:
         work(coordinator(listings, 0.3))
     failure = caught.value.failure
@@ -98,7 +98,7 @@ def test_a_call_past_its_time_is_a_failure_with_the_line(listings: Listings) -> 
 
 
 @pytest.mark.parametrize("listings", ["discover"], indirect=True)
-def test_the_next_attempt_makes_another_enumerator(listings: Listings) -> None:
+def test_the_next_attempt_creates_another_enumerator(listings: Listings) -> None:
     source = coordinator(listings, 0.3)
     source.start_attempt(1, None)
     with pytest.raises(JobFailed):
@@ -122,7 +122,7 @@ def test_a_job_that_must_end_does_not_wait(listings: Listings) -> None:
 
 
 @pytest.mark.parametrize("listings", ["nowhere"], indirect=True)
-def test_an_enumerator_that_does_not_hang_is_closed_by_a_job_that_must_end(listings: Listings) -> None:
+def test_a_responsive_enumerator_is_closed_by_a_job_that_must_end(listings: Listings) -> None:
     source = coordinator(listings, 600)
     source.start_attempt(1, None)
     source.give_up()
@@ -132,7 +132,7 @@ def test_an_enumerator_that_does_not_hang_is_closed_by_a_job_that_must_end(listi
 
 
 @pytest.mark.parametrize("listings", ["raises"], indirect=True)
-def test_what_an_enumerator_raises_has_its_line(listings: Listings) -> None:
+def test_an_exception_of_an_enumerator_names_its_line(listings: Listings) -> None:
     source = coordinator(listings, 600)
     source.start_attempt(1, None)
     with pytest.raises(UserFunctionError, match="no such bucket") as caught:

@@ -1,5 +1,7 @@
-"""A committer is the user's and runs in the JobManager: what hangs in it is told with its line and left behind, and what was
-promised is committed by the next attempt. What wakes up later goes on with nothing."""
+"""Committers that hang. A committer is user code in the JobManager, which reports the line and abandons the call.
+
+The next attempt commits the promised committables. A call that returns later has no further effect.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,9 @@ import pytest
 from penstock.common.errors import EpochFailed
 from penstock.common.job_status import JobStatus
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.sink import Committer
-from penstock.connectors.two_phase import TwoPhaseCommitSink
+from penstock.connectors.core.sink import Committer
+from penstock.connectors.core.two_phase import TwoPhaseCommitSink
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.jobmanager.coordinators.sink_commits import SinkCommits
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.job.requests import Operation
@@ -29,7 +31,7 @@ LIMIT_S = 0.3
 
 
 class Hung:
-    """What the functions of one test share; they run in this process."""
+    """The state that the functions of one test share. They run in this process."""
 
     def __init__(self, times: int) -> None:
         self.times = times
@@ -52,7 +54,7 @@ HUNG: dict[str, Hung] = {}
 
 
 class Hangs(Slow):
-    """The first commits do not come back before they are told to."""
+    """A sink whose first commits do not return until the test releases them."""
 
     def commit(self, transaction: Any) -> None:
         HUNG[self.folder].commit(transaction)
@@ -66,7 +68,7 @@ def hung(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hung]:
     del HUNG[str(tmp_path)]
 
 
-def test_the_next_attempt_commits_what_a_hung_one_has_promised(hung: Hung, tmp_path: Path) -> None:
+def test_the_next_attempt_commits_the_promises_of_a_hung_one(hung: Hung, tmp_path: Path) -> None:
     env = environment(
         tmp_path,
         **{
@@ -103,7 +105,7 @@ def test_the_next_attempt_commits_what_a_hung_one_has_promised(hung: Hung, tmp_p
 
 
 class Waits(Committer):
-    """In one of its calls, until the test is over."""
+    """A committer that waits in one of its calls until the test is over."""
 
     def __init__(self, waits_in: str = "") -> None:
         self.waits_in = waits_in
@@ -152,7 +154,7 @@ def attempt(commits: SinkCommits, sink: Into, number: int) -> None:
 
 
 @pytest.mark.parametrize("waits", CALLS, indirect=True)
-def test_a_call_past_its_time_is_a_failure_with_the_line_and_the_next_attempt_has_another_committer(
+def test_a_call_that_times_out_names_its_line_and_the_next_attempt_has_another_committer(
     waits: Waits,
 ) -> None:
     commits, healthy = SinkCommits("job", {}, LIMIT_S), Waits()
@@ -171,7 +173,7 @@ def test_a_call_past_its_time_is_a_failure_with_the_line_and_the_next_attempt_ha
 
 
 @pytest.mark.parametrize("waits", ["commit"], indirect=True)
-def test_what_waits_behind_a_hung_commit_is_not_begun(waits: Waits) -> None:
+def test_commits_behind_a_hung_commit_do_not_start(waits: Waits) -> None:
     commits = SinkCommits("job", {}, LIMIT_S)
     commits.begin_attempt(graph_of(Into(waits)), {}, {}, 1, NO_FILES)
     commits.commit(1, {"out": ["a", "b"]})
@@ -197,7 +199,7 @@ def test_a_job_that_must_end_does_not_wait(waits: Waits) -> None:
 
 
 @pytest.mark.parametrize("waits", ["commit"], indirect=True)
-def test_unfinished_output_goes_though_a_commit_hangs(waits: Waits) -> None:
+def test_unfinished_output_is_removed_although_a_commit_hangs(waits: Waits) -> None:
     commits, healthy = SinkCommits("job", {}, 600), Waits()
     commits.begin_attempt(graph_of(Into(waits, healthy)), {}, {}, 1, NO_FILES)
     commits.commit(1, {"out": ["a"]})

@@ -1,4 +1,4 @@
-"""Commits that take longer than the checkpoint interval: checkpoints wait, and everything else goes on."""
+"""Commits that take longer than the checkpoint interval. Checkpoints wait, and everything else continues."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.common.job_status import JobStatus
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
-from penstock.connectors.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
+from penstock.connectors.core.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
 
@@ -21,7 +21,7 @@ COMMIT_S = 0.4
 
 
 class Slow(TwoPhaseCommitSinkFunction):
-    """A transaction is a file; to commit it takes a while and leaves its name in `committed`."""
+    """A sink whose transaction is a file. A commit takes some time and adds the file's name to `committed`."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -58,7 +58,7 @@ def job(tmp_path: Path, **settings: str) -> JobMaster:
 
 
 def promised(master: JobMaster, tmp_path: Path) -> int:
-    """How many transactions the newest manifest names."""
+    """Return the number of transactions that the newest manifest names."""
     storage = CheckpointStorage(f"file://{tmp_path}/checkpoints", master.job_id)
     newest = storage.read_manifest(storage.checkpoint_ids()[-1])
     return sum(map(len, newest.commits.values()))
@@ -68,7 +68,7 @@ def overview(master: JobMaster) -> dict[str, Any]:
     return master.checkpoints.coordinator.history.overview()
 
 
-def test_checkpoints_wait_until_the_commits_are_carried_out(tmp_path: Path) -> None:
+def test_checkpoints_wait_until_the_commits_are_done(tmp_path: Path) -> None:
     master = job(tmp_path)
     most = 0
     states = set()
@@ -78,7 +78,7 @@ def test_checkpoints_wait_until_the_commits_are_carried_out(tmp_path: Path) -> N
     while time.monotonic() < deadline:
         try:
             most = max(most, promised(master, tmp_path))
-        except Exception:  # subsumed while it was read
+        except Exception:  # subsumed during the read
             continue
         states.add(overview(master)["trigger"]["state"])
         time.sleep(0.01)
@@ -90,7 +90,7 @@ def test_checkpoints_wait_until_the_commits_are_carried_out(tmp_path: Path) -> N
     assert master.wait(30) is JobStatus.CANCELED
 
 
-def test_what_checkpoints_wait_for_is_told_and_measured(tmp_path: Path) -> None:
+def test_the_commits_that_delay_checkpoints_are_reported_and_measured(tmp_path: Path) -> None:
     master = job(tmp_path, **{"execution.checkpointing.max-uncommitted-checkpoints": "1"})
     until(lambda: overview(master).get("trigger", {}).get("state") == "WAITING_FOR_COMMITS", master)
     told = overview(master)["trigger"]

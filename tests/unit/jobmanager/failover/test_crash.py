@@ -1,4 +1,4 @@
-"""What is told of a Python worker that has died: whose line it was, as far as the dump of its stack tells."""
+"""The report of a crashed Python worker: the user's line that ran, if the dump of the stack shows it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.jobmanager.failover import failures
 from penstock.jobmanager.failover.crash import DIED, MemoryKill, TaskEnd, crash_of
 from penstock.jobmanager.failover.failures import JobFailed, failure_of
 from penstock.taskmanager import level
-from penstock.taskmanager.operators.batch_mode.by_key import ByKey
+from penstock.taskmanager.operators.batch_mode.by_key import SortedKeyOperator
 from penstock.taskmanager.operators.connectors.sink import SinkOperator
 from penstock.taskmanager.operators.connectors.source import SourceOperator
 from penstock.taskmanager.operators.simple import MapOperator
@@ -82,7 +82,7 @@ def crash_in(function: Any, **more: Any) -> str:
 
 
 @pytest.mark.parametrize(("function", "name"), [(Doubles, "doubles"), (Halves, "halves")])
-def test_the_operator_and_the_users_line_come_first(graph: JobGraph, function: Any, name: str) -> None:
+def test_the_report_starts_with_the_operator_and_the_users_line(graph: JobGraph, function: Any, name: str) -> None:
     crash = crash_of([ended("the channel was closed", 0, 0), ended(crash_in(function))], graph)
     assert isinstance(crash, JobFailed)
     failure = crash.failure
@@ -106,7 +106,7 @@ def frame_in(method: Any) -> tuple[str, int, str]:
 
 
 def chained(*maps: str) -> JobGraph:
-    """A source and a sink of the user's, which hold the same thing of his, and maps by these names between them."""
+    """Return a graph of a user's source and sink that share an object, with maps of these names between them."""
     env = StreamExecutionEnvironment.get_execution_environment()
     act = Act("read", "crash")
     stream = env.from_source(endpoints.Numbers(act), None, "own source")
@@ -124,7 +124,7 @@ def chained(*maps: str) -> JobGraph:
         ((endpoints.Numbered.read, SourceOperator.read), "own source"),
     ],
 )
-def test_of_chained_operators_with_the_same_function_it_is_the_innermost_called(calls: Any, name: str) -> None:
+def test_the_innermost_of_chained_operators_with_the_same_function_is_named(calls: Any, name: str) -> None:
     frames = [frame_in(method) for method in (Act.__call__, *calls)]
     crash = crash_of([ended(dump(*frames, (ENGINE, 210, "_timed")), 0, 0)], chained())
     assert isinstance(crash, JobFailed)
@@ -135,41 +135,47 @@ def larger(one: Any, other: Any) -> Any:
     return max(one, other)
 
 
-def test_in_batch_mode_an_operator_is_found_behind_what_holds_its_input() -> None:
+def test_an_operator_in_batch_mode_is_found_behind_its_input_buffer() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     windows = env.from_collection([1]).key_by(shared).window(TumblingProcessingTimeWindows.of(1000))
     windows.reduce(larger).name("largest").map(Halves()).name("halves").print()
     windows.reduce(lambda one, other: min(one, other)).name("least").print()
     program = env.get_program()
     graph = JobGraphBuilder(program.transformations, name="batch", parallelism=1, mode="BATCH").build()
-    calls = (larger, GroupedWindows.process, WindowOperator.process_batch, ByKey.work_off, ByKey.process_watermark)
+    calls = (
+        larger,
+        GroupedWindows.process,
+        WindowOperator.process_batch,
+        SortedKeyOperator.process_remaining,
+        SortedKeyOperator.process_watermark,
+    )
     crash = crash_of([ended(dump(*map(frame_in, calls), (ENGINE, 210, "_timed")), 0, 1)], graph)
     assert isinstance(crash, JobFailed)
     assert crash.failure.name == "largest"
 
 
-def test_operators_that_cannot_be_told_apart_are_all_named() -> None:
+def test_operators_that_cannot_be_distinguished_are_all_named() -> None:
     frames = [frame_in(method) for method in (shared, MapOperator.process_batch, SourceOperator.read)]
     crash = crash_of([ended(dump(*frames, (ENGINE, 210, "_timed")), 0, 0)], chained("first", "second"))
     assert isinstance(crash, JobFailed)
     assert crash.failure.name == "first or second"
 
 
-def test_the_thread_of_the_task_is_found_where_none_is_the_current_one(graph: JobGraph) -> None:
+def test_the_thread_of_the_task_is_found_without_a_current_thread(graph: JobGraph) -> None:
     crash = crash_of([ended(crash_in(Halves, head="Timeout (0:00:03)!", current=False))], graph)
     assert isinstance(crash, JobFailed)
     assert crash.failure.name == "halves"
     assert "Timeout (0:00:03)!" in crash.failure.message
 
 
-def test_a_stack_without_a_line_of_the_users_names_no_operator(graph: JobGraph) -> None:
+def test_a_stack_without_a_line_of_the_user_names_no_operator(graph: JobGraph) -> None:
     crash = crash_of([ended(dump((ENGINE, 210, "_timed")))], graph)
     assert isinstance(crash, JobFailed)
     assert crash.failure.name == ""
     assert "slot 1, level 1" in crash.failure.message
 
 
-def test_who_closes_the_functions_of_a_slot_may_crash_in_those_of_any_level(graph: JobGraph) -> None:
+def test_a_crash_while_functions_are_closed_may_be_of_any_level(graph: JobGraph) -> None:
     crash = crash_of([ended(crash_in(Halves), at=0)], graph, closing=True)
     assert isinstance(crash, JobFailed)
     assert crash.failure.name == "halves"
@@ -178,7 +184,7 @@ def test_who_closes_the_functions_of_a_slot_may_crash_in_those_of_any_level(grap
     assert "halves" in str(silent)
 
 
-def test_a_worker_that_left_no_stack_is_named_by_its_place(graph: JobGraph) -> None:
+def test_a_worker_without_a_stack_is_named_by_its_slot(graph: JobGraph) -> None:
     crash = crash_of([ended(f"{DIED} (crashed)")], graph)
     assert isinstance(crash, EpochFailed)
     assert "slot 1, level 1 on host-7" in crash.message
@@ -191,7 +197,7 @@ def test_a_worker_that_left_no_stack_is_named_by_its_place(graph: JobGraph) -> N
     ("limit", "why"),
     [(512 * 2**20, "its container has used all of its 512Mi"), (0, "the machine has run out of memory")],
 )
-def test_a_worker_that_was_killed_for_memory_tells_limit_and_remedy(graph: JobGraph, limit: int, why: str) -> None:
+def test_a_worker_killed_for_memory_reports_limit_and_remedy(graph: JobGraph, limit: int, why: str) -> None:
     asked: list[str] = []
 
     def killed(host: str) -> MemoryKill:
@@ -207,11 +213,11 @@ def test_a_worker_that_was_killed_for_memory_tells_limit_and_remedy(graph: JobGr
     assert "raise taskmanager.memory.process.size, or lower taskmanager.numberOfTaskSlots" in crash.remedy
 
 
-def test_a_stack_says_more_than_what_was_killed_beside_it(graph: JobGraph) -> None:
+def test_a_stack_takes_precedence_over_a_memory_kill(graph: JobGraph) -> None:
     crash = crash_of([ended(crash_in(Halves))], graph, killed=lambda host: MemoryKill(1))
     assert isinstance(crash, JobFailed)
 
 
-def test_what_else_tasks_fail_with_is_no_crash(graph: JobGraph) -> None:
+def test_other_failures_of_tasks_are_not_crashes(graph: JobGraph) -> None:
     assert crash_of([ended("java.io.IOException: the channel was closed")], graph) is None
     assert crash_of([], graph) is None

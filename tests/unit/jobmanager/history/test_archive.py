@@ -1,4 +1,4 @@
-"""A job that has ended leaves an archive, from which REST and the dashboard show what they showed of it."""
+"""The archive of a job that has ended. REST and the dashboard show the same from it as from the running job."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from penstock.jobmanager.history.archive import Archives, archive_of
 from penstock.jobmanager.history.gateway import ArchiveGateway
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.metric_history import JobTotals, VertexTotals
-from penstock.jobmanager.process.gateway import DispatcherGateway
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.gateway import DispatcherGateway
+from penstock.jobmanager.process.session.session import Session
 from penstock.rest.app import create_app
 from penstock.rest.views.ids import vertex_id
 from tests.in_process import InProcess, environment
@@ -30,7 +30,7 @@ SECRET = "hunter2-hunter2"
 
 
 class Checked(MapFunction):
-    """With a gauge that is neither a number nor a text."""
+    """A function with a gauge whose value is neither a number nor a text."""
 
     def __init__(self, bad: int | None, secret: str) -> None:
         self.bad, self.secret = bad, secret
@@ -68,7 +68,7 @@ def served(folder: Path) -> TestClient:
     return TestClient(create_app(ArchiveGateway(Archives(str(folder / "history")))))
 
 
-def test_what_rest_told_is_told_from_the_archive(tmp_path: Path) -> None:
+def test_rest_answers_from_the_archive_as_from_the_job(tmp_path: Path) -> None:
     session, master = ended(tmp_path)
     live = TestClient(
         create_app(DispatcherGateway(session.dispatcher, master.settings.configuration, list, lambda: None))
@@ -96,14 +96,14 @@ def test_what_rest_told_is_told_from_the_archive(tmp_path: Path) -> None:
 
 
 def without_now(answer: Any) -> Any:
-    """What depends on the moment of the question."""
+    """Return the answer without the values that depend on the time of the request."""
     if isinstance(answer, dict):
         gone = {"now", "duration"} | {name for name in answer if name.endswith(("PerSecond", "Rate"))}
         return {name: without_now(value) for name, value in answer.items() if name not in gone}
     return [without_now(one) for one in answer] if isinstance(answer, list) else answer
 
 
-def test_an_archive_has_no_secret_and_the_failure(tmp_path: Path) -> None:
+def test_an_archive_has_the_failure_and_no_secret(tmp_path: Path) -> None:
     _, master = ended(tmp_path, fail=True)
     [path] = (tmp_path / "history").iterdir()
     assert path.name.startswith(master.job_id)
@@ -116,7 +116,7 @@ def test_an_archive_has_no_secret_and_the_failure(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("secret", ['pa"ss\\word', "zwölf\nZeilen", "state", "start", "2026"])
-def test_a_secret_is_told_from_how_json_is_written(secret: str, tmp_path: Path) -> None:
+def test_a_secret_is_distinguished_from_the_syntax_of_json(secret: str, tmp_path: Path) -> None:
     _, master = ended(tmp_path, fail=True, secret=secret)
     [archive] = Archives(str(tmp_path / "history")).all()
     assert archive.job.failures
@@ -124,11 +124,11 @@ def test_a_secret_is_told_from_how_json_is_written(secret: str, tmp_path: Path) 
     assert (archive.job.id, archive.job.start) == (master.job_id, master.history.started_at)
 
 
-def test_samples_that_know_nothing_of_a_watermark_are_archived(tmp_path: Path) -> None:
+def test_samples_without_a_watermark_are_archived(tmp_path: Path) -> None:
     session, master = ended(tmp_path)
     past = master.metrics.past
     for now, records in ((0, 0.0), (10_000, 500.0)):
-        past.note(now, JobTotals(records=records), {0: VertexTotals()}, 1)
+        past.add_sample(now, JobTotals(records=records), {0: VertexTotals()}, 1)
     gateway = DispatcherGateway(session.dispatcher, master.settings.configuration, list, lambda: None)
     Archives(str(tmp_path / "again")).write(archive_of(gateway, master.job_id))
     found = ArchiveGateway(Archives(str(tmp_path / "again"))).metric_history(master.job_id, None)
@@ -137,9 +137,7 @@ def test_samples_that_know_nothing_of_a_watermark_are_archived(tmp_path: Path) -
     assert math.isnan(found.series["watermarkLag"][0])
 
 
-def test_a_job_ends_as_it_is_where_its_archive_cannot_be_stored(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_job_ends_normally_if_its_archive_cannot_be_stored(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "file").touch()
     with caplog.at_level(logging.WARNING):
         _, master = ended(tmp_path, archive=str(tmp_path / "file"))
@@ -147,7 +145,7 @@ def test_a_job_ends_as_it_is_where_its_archive_cannot_be_stored(
     assert f"job {master.job_id} is not archived" in caplog.text
 
 
-def test_nothing_can_be_done_with_the_past(tmp_path: Path) -> None:
+def test_requests_to_change_an_archived_job_are_refused(tmp_path: Path) -> None:
     _, master = ended(tmp_path)
     past, job = served(tmp_path), f"/jobs/{master.job_id}"
     for method, path in [
@@ -163,8 +161,10 @@ def test_nothing_can_be_done_with_the_past(tmp_path: Path) -> None:
     assert past.get(f"{job}/state").status_code == 404
 
 
-def test_archives_come_and_go_and_what_is_none_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gateway_module, "LOOK_S", 0.0)
+def test_archives_appear_and_disappear_and_other_files_are_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gateway_module, "SCAN_INTERVAL_S", 0.0)
     folder = tmp_path / "history"
     folder.mkdir()
     (folder / "torn-1.json.gz").write_bytes(gzip.compress(b'{"job": ')[:-3])
@@ -179,14 +179,14 @@ def test_archives_come_and_go_and_what_is_none_is_left_out(tmp_path: Path, monke
     assert gateway.jobs() == []
 
 
-def test_a_folder_that_is_not_there_is_empty_and_one_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_empty_and_an_invalid_folder_is_an_error(tmp_path: Path) -> None:
     assert Archives(str(tmp_path / "nothing")).names() == []
     (tmp_path / "x.json.gz").write_bytes(b"no gzip")
-    with pytest.raises(StorageError, match="is no archive of a job"):
+    with pytest.raises(StorageError, match="is not an archive of a job"):
         Archives(str(tmp_path)).read("x.json.gz")
 
 
-def test_fields_of_other_versions_do_not_matter(tmp_path: Path) -> None:
+def test_fields_of_other_versions_are_ignored(tmp_path: Path) -> None:
     import msgspec
 
     ended(tmp_path)

@@ -1,4 +1,4 @@
-"""The machine that ends attempts, over every state it can come into and every event in each of them."""
+"""The state machine that ends attempts, with every reachable state and every event in each state."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ from penstock.common.job_status import JobStatus
 from penstock.jobmanager.job.ending.attempt_end import react
 from penstock.jobmanager.job.ending.events import (
     Answer,
-    Ask,
-    AskAgain,
-    AttemptBegun,
     AttemptFailed,
+    AttemptStarted,
     BarrierReached,
-    BeginAnew,
     CommitsDone,
     Effect,
     EndJob,
@@ -26,6 +23,9 @@ from penstock.jobmanager.job.ending.events import (
     JobOver,
     LastSnapshotSent,
     Requested,
+    RequestSnapshot,
+    RestartAttempt,
+    RetryRequests,
     SavepointDone,
     SnapshotAborted,
     SnapshotComplete,
@@ -43,12 +43,12 @@ KINDS = {
     "suspend": Request("", "suspend"),
 }
 ANOTHER, LAST = 1, 2
-"""Numbers of checkpoints: a periodic one, and that of the ending."""
+"""Numbers of checkpoints: a periodic one, and the one of the ending."""
 
 
 @dataclass(frozen=True)
 class World:
-    """A state with the requests that were asked, answered, and are with the coordinator."""
+    """A state with the requests that were made, answered, and passed to the coordinator."""
 
     state: State
     asked: tuple[str, ...] = ()
@@ -58,10 +58,10 @@ class World:
         state, effects = react(self.state, event)
         asked = (*self.asked, event.request.id) if isinstance(event, Requested) else self.asked
         answered = [effect.id for effect in effects if isinstance(effect, Answer)]
-        again = [request for effect in effects if isinstance(effect, AskAgain) for request in effect.requests]
+        again = [request for effect in effects if isinstance(effect, RetryRequests) for request in effect.requests]
         world = World(state, asked, (*self.answered, *answered))
         for request in again:
-            # What is asked again counts as asked once.
+            # A repeated request counts once.
             world, more = world.after(Requested(request))
             world = World(world.state, asked, world.answered)
             effects = (*effects, *more)
@@ -69,13 +69,13 @@ class World:
 
 
 def places(state: State) -> list[str]:
-    """Where each request that is not answered is."""
+    """Return the places of all requests that are not answered."""
     found = [request.id for request in (*state.open, *state.deferred, *state.cancels)]
     return found + ([state.ending.id] if state.ending is not None and state.ending.request is not None else [])
 
 
 def events(world: World, most_requests: int) -> Iterator[Event]:
-    """Everything that may come now, and what should not."""
+    """Return all events that may occur now, and some that should not occur."""
     state = world.state
     if len(world.asked) < most_requests:
         for kind, request in KINDS.items():
@@ -83,7 +83,7 @@ def events(world: World, most_requests: int) -> Iterator[Event]:
             yield Requested(Request(id, request.kind, request.drain, request.cancels))
         yield Requested(Request(f"refused {len(world.asked)}", "rescale"), "too many")
     yield InputEnded()
-    yield AttemptBegun()
+    yield AttemptStarted()
     yield FirstEpochRun(4)
     yield CommitsDone()
     yield AttemptFailed("a worker was killed")
@@ -105,7 +105,7 @@ def events(world: World, most_requests: int) -> Iterator[Event]:
 
 @pytest.fixture(scope="module", params=[2, pytest.param(3, marks=pytest.mark.slow)])
 def worlds(request: pytest.FixtureRequest) -> list[World]:
-    """All that can be reached with so many requests, up to names."""
+    """Return all worlds that are reachable with this number of requests, without those that differ only in names."""
     found: dict[object, World] = {}
     todo = [World(State())]
     while todo:
@@ -118,13 +118,13 @@ def worlds(request: pytest.FixtureRequest) -> list[World]:
     return list(found.values())
 
 
-def test_every_request_is_in_one_place_until_its_one_answer(worlds: list[World]) -> None:
+def test_every_request_is_in_one_place_until_its_only_answer(worlds: list[World]) -> None:
     assert len(worlds) > 500
     for world in worlds:
         assert sorted([*places(world.state), *world.answered]) == sorted(world.asked), world
 
 
-def test_the_end_of_the_job_answers_everybody(worlds: list[World]) -> None:
+def test_the_end_of_the_job_answers_all_requests(worlds: list[World]) -> None:
     for world in worlds:
         over, _ = world.after(JobOver(JobStatus.FAILED))
         assert sorted(over.answered) == sorted(over.asked), world
@@ -142,8 +142,8 @@ def test_the_job_can_be_left_from_every_state(worlds: list[World], kind: str, st
             assert Answer("leave") in left.after(JobOver(status))[1]
 
 
-def test_an_ending_comes_to_its_end_from_every_state(worlds: list[World]) -> None:
-    """Nobody asks for anything more and nothing fails: then the job ends, or runs with nothing left to do."""
+def test_an_ending_completes_from_every_state(worlds: list[World]) -> None:
+    """Send no more requests and failures. The job then ends, or runs with no work left."""
     for world in worlds:
         state = world.state
         for _ in range(30):
@@ -157,7 +157,7 @@ def test_an_ending_comes_to_its_end_from_every_state(worlds: list[World]) -> Non
 def _next(state: State) -> Event | None:
     match state.stage:
         case Stage.DOWN:
-            return AttemptBegun()
+            return AttemptStarted()
         case Stage.STARTING:
             return FirstEpochRun(4)
         case Stage.RUNNING | Stage.PLANNED if state.open:
@@ -181,7 +181,7 @@ def _next(state: State) -> Event | None:
             return None
 
 
-def test_no_drained_attempt_is_gone_on_with(worlds: list[World]) -> None:
+def test_no_drained_attempt_continues(worlds: list[World]) -> None:
     for world in worlds:
         ending = world.state.ending
         if ending is None or not ending.is_drained:
@@ -191,44 +191,44 @@ def test_no_drained_attempt_is_gone_on_with(worlds: list[World]) -> None:
             if after.state.stage in (Stage.RUNNING, Stage.PLANNED):
                 pytest.fail(f"{event} lets a drained attempt go on: {world}")
             if after.state.stage in (Stage.DOWN, Stage.STARTING):
-                assert isinstance(event, AttemptFailed) or any(isinstance(effect, BeginAnew) for effect in effects)
+                assert isinstance(event, AttemptFailed) or any(isinstance(effect, RestartAttempt) for effect in effects)
 
 
 class TestTheTable:
-    """Rows of the module's table, in words."""
+    """Rows of the module's table as scenarios."""
 
     RUNNING = State(Stage.RUNNING)
 
     def test_a_stop_waits_for_the_savepoint_before_it(self) -> None:
         state, effects = react(self.RUNNING, Requested(Request("s", "savepoint")))
-        assert effects == (Ask(Request("s", "savepoint")),)
+        assert effects == (RequestSnapshot(Request("s", "savepoint")),)
         state, effects = react(state, Requested(Request("stop", "stop")))
         assert (state.stage, effects) == (Stage.PLANNED, ())
         state, effects = react(state, SavepointDone("s", location="there"))
         assert state.stage is Stage.SNAPSHOT
-        assert effects == (Answer("s", location="there"), Ask(Request("stop", "stop")))
+        assert effects == (Answer("s", location="there"), RequestSnapshot(Request("stop", "stop")))
 
-    def test_a_savepoint_behind_a_stop_is_taken_if_the_stop_fails(self) -> None:
+    def test_a_savepoint_after_a_stop_is_taken_if_the_stop_fails(self) -> None:
         stop, savepoint = Request("stop", "stop"), Request("s", "savepoint")
         state = State(Stage.EXPORTING, Ending(Cause.STOP, stop, LAST))
         state, effects = react(state, Requested(savepoint))
         assert effects == ()
         state, effects = react(state, SavepointDone("stop", failure="torn"))
         assert state.stage is Stage.RUNNING
-        assert effects[1] == AskAgain((savepoint,))
+        assert effects[1] == RetryRequests((savepoint,))
 
-    def test_a_taken_number_takes_the_next_one(self) -> None:
+    def test_a_checkpoint_number_in_use_is_replaced_by_the_next_one(self) -> None:
         state = State(Stage.STANDING, Ending(Cause.STOP, Request("stop", "stop"), LAST))
         state, effects = react(state, SnapshotAborted(LAST, "its number was taken"))
         assert (state.stage, effects) == (Stage.SNAPSHOT, ())
 
-    def test_a_drain_that_fails_begins_anew(self) -> None:
+    def test_a_drain_that_fails_restarts_the_attempt(self) -> None:
         stop = Request("stop", "stop", drain=True)
         state, _ = react(State(Stage.SNAPSHOT, Ending(Cause.STOP, stop)), LastSnapshotSent(LAST))
         assert not state.reads
         state, effects = react(state, SavepointDone("stop", failure="torn"))
         assert state.stage is Stage.DOWN
-        assert [type(effect) for effect in effects] == [Answer, BeginAnew]
+        assert [type(effect) for effect in effects] == [Answer, RestartAttempt]
 
     def test_a_drain_that_was_not_sent_is_only_refused(self) -> None:
         state = State(Stage.SNAPSHOT, Ending(Cause.STOP, Request("stop", "stop", drain=True)))
@@ -236,7 +236,7 @@ class TestTheTable:
         assert state == self.RUNNING
         assert len(effects) == 1
 
-    def test_the_end_of_the_input_comes_after_who_asked_before_its_snapshot(self) -> None:
+    def test_the_end_of_the_input_waits_for_requests_made_before_its_snapshot(self) -> None:
         state, _ = react(self.RUNNING, InputEnded())
         assert state.ending is not None
         assert state.ending.cause is Cause.INPUT
@@ -246,13 +246,15 @@ class TestTheTable:
         assert state.ending is not None
         assert state.ending.cause is Cause.STOP
 
-    def test_a_stop_that_is_done_is_answered_with_its_savepoint_when_the_job_is_over(self) -> None:
+    def test_a_completed_stop_is_answered_with_its_savepoint_when_the_job_has_ended(self) -> None:
         state = State(Stage.COMMITTING, Ending(Cause.STOP, Request("stop", "stop"), LAST, location="there"))
         state, effects = react(state, CommitsDone())
         assert effects == (EndJob(JobStatus.FINISHED),)
         assert react(state, JobOver(JobStatus.FINISHED))[1] == (Answer("stop", location="there"),)
 
-    def test_a_cancelled_stop_says_where_its_savepoint_is(self) -> None:
+    def test_a_cancelled_stop_names_its_savepoint(self) -> None:
         state = State(Stage.COMMITTING, Ending(Cause.STOP, Request("stop", "stop"), LAST, location="there"))
         _, effects = react(state, Requested(Request("c", "cancel")))
-        assert effects[0] == Answer("stop", "the job was cancelled meanwhile; its savepoint is complete: there")
+        assert effects[0] == Answer(
+            "stop", "the job was cancelled before the operation was complete; its savepoint is complete: there"
+        )

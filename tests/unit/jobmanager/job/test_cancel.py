@@ -1,4 +1,4 @@
-"""A cancelled job leaves nothing behind, at whatever moment it is cancelled."""
+"""A job that is cancelled at any moment leaves no unfinished files."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ import pytest
 from penstock.common.configuration import Configuration
 from penstock.common.errors import EpochFailed
 from penstock.common.job_status import JobStatus
+from penstock.connectors.core.sink import Committer
+from penstock.connectors.core.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
 from penstock.connectors.file.sink.file_sink import FileSink
-from penstock.connectors.sink import Committer
-from penstock.connectors.two_phase import TwoPhaseCommitSink, TwoPhaseCommitSinkFunction
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.coordinators.sink_commits import SinkCommits
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess
 from tests.unit.jobmanager.coordinators.committing import NO_FILES, Into, graph_of
 
 RETENTION = "execution.checkpointing.externalized-checkpoint-retention"
 COMMITTING = threading.Event()
-GO_ON = threading.Event()
+CONTINUE = threading.Event()
 
 
 class SlowToCommit(TwoPhaseCommitSinkFunction):
@@ -43,13 +43,13 @@ class SlowToCommit(TwoPhaseCommitSinkFunction):
 
     def commit(self, transaction: str) -> None:
         COMMITTING.set()
-        assert GO_ON.wait(30)
+        assert CONTINUE.wait(30)
 
     def abort(self, transaction: str) -> None: ...
 
 
 def start(folder: Path, *, savepoint: str = "", fails: bool = False, **settings: str) -> JobMaster:
-    """A job that writes numbers to `<folder>/out`, in parts that stay open; at least one checkpoint is complete."""
+    """Start a job that writes numbers to `<folder>/out` in parts that stay open, and wait for one complete checkpoint."""
     conf = Configuration(
         {
             "rest.port": "-1",
@@ -95,11 +95,11 @@ def cancel(master: JobMaster) -> None:
 
 
 class TestUnfinishedFiles:
-    def test_go_with_the_checkpoints(self, tmp_path: Path) -> None:
+    def test_unfinished_files_are_removed_with_the_checkpoints(self, tmp_path: Path) -> None:
         cancel(start(tmp_path))
         assert not unfinished(tmp_path)
 
-    def test_stay_with_a_retained_checkpoint(self, tmp_path: Path) -> None:
+    def test_unfinished_files_are_kept_with_a_retained_checkpoint(self, tmp_path: Path) -> None:
         master = start(tmp_path, **{RETENTION: "RETAIN_ON_CANCELLATION"})
         cancel(master)
         assert len(unfinished(tmp_path)) == 1
@@ -109,7 +109,7 @@ class TestUnfinishedFiles:
         assert again.history.restarts == 0
         cancel(again)
 
-    def test_stay_with_a_savepoint(self, tmp_path: Path) -> None:
+    def test_unfinished_files_are_kept_with_a_savepoint(self, tmp_path: Path) -> None:
         master = start(tmp_path)
         operation = master.request(Operation("savepoint", {"directory": f"file://{tmp_path}/savepoints"}))
         operation.wait(30)
@@ -119,7 +119,7 @@ class TestUnfinishedFiles:
         cancel(again)
         assert len(unfinished(tmp_path)) == 1, "the savepoint can be restored once more"
 
-    def test_go_when_the_job_was_waiting_for_its_restart(self, tmp_path: Path) -> None:
+    def test_unfinished_files_are_removed_if_the_job_waited_for_its_restart(self, tmp_path: Path) -> None:
         master = start(tmp_path, fails=True)
         until(master, lambda: master.history.status is JobStatus.RESTARTING)
         assert unfinished(tmp_path)
@@ -127,12 +127,12 @@ class TestUnfinishedFiles:
         assert not unfinished(tmp_path)
         assert not list(tmp_path.rglob("chk-*"))
 
-    def test_go_with_a_job_that_failed_for_good(self, tmp_path: Path) -> None:
+    def test_unfinished_files_of_a_permanently_failed_job_are_removed(self, tmp_path: Path) -> None:
         master = start(tmp_path, fails=True, **{"restart-strategy.type": "none"})
         assert master.wait(30) is JobStatus.FAILED
         assert not unfinished(tmp_path)
 
-    def test_of_a_failed_job_stay_with_its_checkpoint(self, tmp_path: Path) -> None:
+    def test_unfinished_files_of_a_failed_job_are_kept_with_its_checkpoint(self, tmp_path: Path) -> None:
         kept = {RETENTION: "DELETE_ON_CANCELLATION", "restart-strategy.type": "none"}
         master = start(tmp_path, fails=True, **kept)
         assert master.wait(30) is JobStatus.FAILED
@@ -140,7 +140,7 @@ class TestUnfinishedFiles:
         assert {str(path) for path in unfinished(tmp_path)} == {piece["temp"] for piece in named["files"]}
 
 
-def test_checkpoints_go_even_if_a_commit_was_under_way(tmp_path: Path) -> None:
+def test_checkpoints_are_removed_even_if_a_commit_was_in_progress(tmp_path: Path) -> None:
     conf = Configuration()
     for key, value in {
         "rest.port": "-1",
@@ -160,17 +160,19 @@ def test_checkpoints_go_even_if_a_commit_was_under_way(tmp_path: Path) -> None:
     while master.history.status is not JobStatus.CANCELLING:
         assert not master.is_done
         time.sleep(0.01)
-    GO_ON.set()
+    CONTINUE.set()
     assert master.wait(30) is JobStatus.CANCELED
     assert not list(tmp_path.rglob("chk-*"))
 
 
 class TestACommitThatDoesNotReturn:
-    """It runs in the JobManager's process, as the function of `to_spark` does: it cannot be killed."""
+    """A commit in the JobManager's process, as the function of `to_spark`. It cannot be killed."""
 
-    def test_is_given_up_and_keeps_its_checkpoint(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def test_a_hung_commit_is_abandoned_and_keeps_its_checkpoint(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         COMMITTING.clear()
-        GO_ON.clear()
+        CONTINUE.clear()
         conf = Configuration(
             {
                 "rest.port": "-1",
@@ -194,9 +196,9 @@ class TestACommitThatDoesNotReturn:
         assert "the commit of sink 'target' runs in this process and cannot be killed" in caplog.text
         assert "the commit of sink 'target' does not return" in caplog.text
         assert list(tmp_path.rglob("chk-*")), "what it promised can be carried out once more"
-        GO_ON.set()
+        CONTINUE.set()
 
-    def test_does_not_hold_up_a_job_that_fails_over_and_is_cancelled(self) -> None:
+    def test_a_hung_commit_does_not_delay_a_job_that_fails_over_and_is_cancelled(self) -> None:
         commits, released = SinkCommits("job", {}), threading.Event()
         commits.begin_attempt(graph_of(Into(Stuck(released))), {}, {}, 1, NO_FILES)
         commits.commit(1, {"out": ["piece"]})
@@ -206,7 +208,7 @@ class TestACommitThatDoesNotReturn:
         assert commits.close() == []
         assert released.is_set(), "it was interrupted"
 
-    def test_keeps_no_process_from_ending(self) -> None:
+    def test_a_hung_commit_does_not_keep_the_process_alive(self) -> None:
         program = (
             "import time; from penstock.jobmanager.coordinators.work_thread import WorkThread; "
             "WorkThread('commit').submit(lambda: time.sleep(600)); time.sleep(0.1)"

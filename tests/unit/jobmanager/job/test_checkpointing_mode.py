@@ -1,4 +1,4 @@
-"""Which barriers of a job hold records back, and what is said of sinks where they do not."""
+"""Barriers of a job that hold records back, and the warning about sinks if barriers do not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.common.serialization import Encoder
 from penstock.datastream import CheckpointingMode, RuntimeExecutionMode, StreamExecutionEnvironment
 from penstock.datastream.connectors.file_system import FileSink
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from penstock.jobmanager.runners.runner import Watch, unwatched
 from penstock.taskmanager.protocol import EpochCommand, LevelAck
@@ -20,7 +20,7 @@ from tests.in_process import OneRunner, environment
 
 
 class Recording(InProcessRunner):
-    """Says that it streams, as the pipelined runner does."""
+    """A runner that claims to stream, as the pipelined runner does."""
 
     streaming = True
 
@@ -34,7 +34,10 @@ class Recording(InProcessRunner):
 
 
 def barriers(env: StreamExecutionEnvironment, folder: Path) -> list[bool]:
-    """Of a job with a file sink: whether each barrier aligns behind which its source reads; the first does, and those that end it."""
+    """Run a job with a file sink and return, for each barrier, whether it aligns.
+
+    The first barrier and the barriers that end the job align.
+    """
     runner = Recording()
     sink = FileSink.for_row_format(str(folder), Encoder.simple_string_encoder()).build()
     env.from_collection(range(100)).map(slowly).sink_to(sink)
@@ -44,7 +47,7 @@ def barriers(env: StreamExecutionEnvironment, folder: Path) -> list[bool]:
     assert runner.commands[0].aligns
     *_, last, telling = runner.commands
     assert last.finish
-    assert telling.tells
+    assert telling.only_notifies
     assert all(command.aligns for command in runner.commands if not command.max_ms)
     return [command.aligns for command in runner.commands[1:] if command.max_ms]
 
@@ -62,7 +65,7 @@ def slowly(value: int) -> int:
         (CheckpointingMode.AT_LEAST_ONCE, True, {True}),
     ],
 )
-def test_barriers_hold_records_back_unless_at_least_once_is_enough(
+def test_barriers_hold_records_back_unless_at_least_once_is_configured(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: CheckpointingMode, batch: bool, expected: set[bool]
 ) -> None:
     env = environment(tmp_path)
@@ -70,5 +73,5 @@ def test_barriers_hold_records_back_unless_at_least_once_is_enough(
     if batch:
         env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     assert set(barriers(env, tmp_path / "out")) == expected
-    warned = [r.getMessage() for r in caplog.records if "AT_LEAST_ONCE: after a failure" in r.getMessage()]
+    warned = [r.getMessage() for r in caplog.records if "AT_LEAST_ONCE. After a failure" in r.getMessage()]
     assert len(warned) == (expected == {False})

@@ -1,4 +1,4 @@
-"""Writers learn which checkpoints have been committed, for those that use a name again only then."""
+"""Writers learn which checkpoints have been committed, because some of them reuse a name only after the commit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from penstock.common.errors import InvalidJob
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
+from penstock.connectors.core.sink import Committer, Sink, SinkWriter, WriterContext
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from tests.in_process import environment, run
 
@@ -34,7 +34,7 @@ class Writes(SinkWriter):
 
 
 class Noting(Sink):
-    """Claims names, and wants checkpoints."""
+    """A sink that claims names and requires checkpoints."""
 
     def __init__(self, name: str = "a", least_ms: int = 0) -> None:
         self.name, self.least_ms = name, least_ms
@@ -63,7 +63,7 @@ def job(folder: Path, *sinks: Sink) -> Any:
     return env
 
 
-def test_a_writer_is_told_of_a_checkpoint_once_it_is_committed_and_not_before(tmp_path: Path) -> None:
+def test_a_writer_is_notified_of_a_checkpoint_only_after_its_commit(tmp_path: Path) -> None:
     EVENTS.clear()
     run(job(tmp_path, Noting()))
     told = [checkpoint_id for what, checkpoint_id in EVENTS if what == "told"]
@@ -73,7 +73,7 @@ def test_a_writer_is_told_of_a_checkpoint_once_it_is_committed_and_not_before(tm
         assert EVENTS.index(("committed", checkpoint_id)) < EVENTS.index(("told", checkpoint_id))
 
 
-def test_two_sinks_that_have_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_sinks_with_one_name_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidJob, match=r"'sink 0' .* and 'sink 1' both have the name a"):
         run(job(tmp_path, Noting("a"), Noting("a")))
     run(job(tmp_path / "other", Noting("a"), Noting("b")))

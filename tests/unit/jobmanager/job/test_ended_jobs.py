@@ -1,4 +1,4 @@
-"""A job that has ended can be looked at for as long as its JobManager is there."""
+"""A job that has ended can be inspected while its JobManager runs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from penstock.common.job_status import JobStatus
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
-from penstock.jobmanager.process.gateway import DispatcherGateway
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.gateway import DispatcherGateway
+from penstock.jobmanager.process.session.session import Session
 from penstock.rest.errors import NotFound
 from penstock.rest.server import RestServer
 from tests.in_process import InProcess, environment, until
@@ -48,7 +48,7 @@ def start(session: Session, folder: Path, name: str, *, fails: bool = False) -> 
     return next(job for job in session.dispatcher.jobs() if job.program.name == name)
 
 
-def test_a_stopped_job_still_has_its_facts(session: Session, terminal: Terminal, tmp_path: Path) -> None:
+def test_a_stopped_job_keeps_its_facts(session: Session, terminal: Terminal, tmp_path: Path) -> None:
     master = start(session, tmp_path, "one")
     until(lambda: master.history.status is JobStatus.RUNNING, master)
     assert terminal("stop", "one").code == 0
@@ -66,7 +66,7 @@ def test_a_stopped_job_still_has_its_facts(session: Session, terminal: Terminal,
     assert f"job {master.job_id} is FINISHED" in refused.err
 
 
-def test_a_failed_job_says_why(session: Session, terminal: Terminal, tmp_path: Path) -> None:
+def test_a_failed_job_reports_the_reason(session: Session, terminal: Terminal, tmp_path: Path) -> None:
     master = start(session, tmp_path, "two", fails=True)
     assert master.wait(60) is JobStatus.FAILED
     info = terminal("info", "two")
@@ -74,7 +74,7 @@ def test_a_failed_job_says_why(session: Session, terminal: Terminal, tmp_path: P
     assert "no luck" in info.out
 
 
-def test_what_is_kept_of_ended_jobs_is_bounded(session: Session, tmp_path: Path) -> None:
+def test_the_memory_of_ended_jobs_is_bounded(session: Session, tmp_path: Path) -> None:
     gateway = DispatcherGateway(session.dispatcher, {}, session.cluster.task_managers, lambda: None)
     ids = []
     for number in range(8):
@@ -91,7 +91,7 @@ def test_what_is_kept_of_ended_jobs_is_bounded(session: Session, tmp_path: Path)
     assert known.issuperset(ids[-4:])
 
 
-def test_an_ended_job_is_kept_for_its_time_and_until_another_comes(session: Session, tmp_path: Path) -> None:
+def test_an_ended_job_is_kept_for_its_time_and_until_another_ends(session: Session, tmp_path: Path) -> None:
     ids = []
     for _ in range(2):
         env = environment(tmp_path, **{"jobstore.expiration-time": "0 s"})

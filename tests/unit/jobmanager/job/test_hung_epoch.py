@@ -1,4 +1,7 @@
-"""A function that does not return keeps its epoch from ending: the job notices by its checkpoints, and goes on without it."""
+"""A function that does not return keeps its epoch from ending.
+
+The job detects this by its checkpoints and fails over.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ def cancel(master: JobMaster) -> None:
     assert operation.failure is None
 
 
-def test_is_failed_over_when_its_checkpoint_expires(tmp_path: Path) -> None:
+def test_a_hung_epoch_fails_over_when_its_checkpoint_expires(tmp_path: Path) -> None:
     master, runner = running(tmp_path)
     runner.hung = True
     until(lambda: master.history.restarts == 1, master)
@@ -53,7 +56,7 @@ def test_is_failed_over_when_its_checkpoint_expires(tmp_path: Path) -> None:
     cancel(master)
 
 
-def test_as_many_checkpoints_expire_as_are_tolerated(tmp_path: Path) -> None:
+def test_the_tolerated_number_of_checkpoints_expires_first(tmp_path: Path) -> None:
     master, runner = running(tmp_path, **{"execution.checkpointing.tolerable-failed-checkpoints": "2"})
     runner.hung = True
     until(lambda: master.history.restarts == 1, master)
@@ -62,7 +65,7 @@ def test_as_many_checkpoints_expire_as_are_tolerated(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("interval", ["50 ms", "0"])
-def test_is_ended_by_force_when_the_job_is_cancelled(tmp_path: Path, interval: str) -> None:
+def test_a_hung_epoch_is_killed_when_the_job_is_cancelled(tmp_path: Path, interval: str) -> None:
     settings = {"execution.checkpointing.interval": interval, "execution.checkpointing.timeout": "10 min"}
     master, runner = running(tmp_path, **settings)
     runner.hung = True

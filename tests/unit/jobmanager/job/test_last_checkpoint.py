@@ -1,4 +1,4 @@
-"""The end of a bounded job while something of before is still under way."""
+"""The end of a bounded job while earlier work is in progress."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.checkpoint.files.layout import METADATA
 from penstock.checkpoint.savepoint import exports as savepoint_exports
 from penstock.checkpoint.store.retrying_store import RetryingStore
 from penstock.common.job_status import JobStatus
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.jobmanager.job.epoch_loop import EpochLoop
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import environment, started, until
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def test_a_job_ends_when_its_savepoint_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copies take longer than the job: its last checkpoint is complete before they are."""
+    """The copies take longer than the job. Its last checkpoint is complete before they are."""
     write = savepoint_exports.write_savepoint
 
     def slowly(*arguments: Any, **options: Any) -> str:
@@ -40,25 +40,25 @@ def test_a_job_ends_when_its_savepoint_is_copied(tmp_path: Path, monkeypatch: py
     assert operation.location is not None
 
 
-def test_the_job_stands_still_while_the_last_manifest_but_one_is_stored(
+def test_the_job_idles_while_the_second_to_last_manifest_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The input has ended: epochs would be Spark jobs that do nothing."""
-    put, stand_still = RetryingStore.put_if_absent, EpochLoop._stand_still
-    stands_still = threading.Event()
+    """The input has ended, so that epochs would be Spark jobs without work."""
+    put, stand_still = RetryingStore.put_if_absent, EpochLoop._wait_for_outcome
+    is_paused = threading.Event()
     in_time = []
 
-    def put_when_the_job_stands_still(store: RetryingStore, url: str, content: bytes) -> bool:
+    def put_when_the_job_is_paused(store: RetryingStore, url: str, content: bytes) -> bool:
         if url.endswith(METADATA):
-            in_time.append(stands_still.wait(10))
+            in_time.append(is_paused.wait(10))
         return put(store, url, content)
 
     def noted(loop: EpochLoop) -> None:
-        stands_still.set()
+        is_paused.set()
         stand_still(loop)
 
-    monkeypatch.setattr(RetryingStore, "put_if_absent", put_when_the_job_stands_still)
-    monkeypatch.setattr(EpochLoop, "_stand_still", noted)
+    monkeypatch.setattr(RetryingStore, "put_if_absent", put_when_the_job_is_paused)
+    monkeypatch.setattr(EpochLoop, "_wait_for_outcome", noted)
     env = environment(tmp_path, **{"execution.checkpointing.interval": "20 ms"})
     env.from_source(DataGeneratorSource(lambda i: i, 500, 5_000), None, "numbers").map(str).print()
     assert started(env).wait(60) is JobStatus.FINISHED

@@ -1,4 +1,7 @@
-"""Tasks are told that their last snapshot is complete: what commits by that itself has committed all when the job is over."""
+"""Tasks are notified that their last snapshot is complete.
+
+A function that commits in that notification has committed everything when the job ends.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 from penstock.common.job_status import JobStatus
 from penstock.common.typeinfo import Types
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource
+from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.functions import CheckpointedFunction, CheckpointListener, MapFunction
 from penstock.datastream.state import ListStateDescriptor
 from penstock.jobmanager.job.job_master import JobMaster
@@ -19,10 +22,10 @@ from tests.in_process import environment, started, until
 
 
 class Commits(MapFunction, CheckpointedFunction, CheckpointListener):
-    """Writes down which checkpoints it took part in, and which it was told are complete.
+    """A function that records its checkpoints and the notifications of their completion.
 
     Args:
-        fails: how often it raises when it is told behind the last record, or once there is a file `fail`.
+        fails: how often it raises in a notification after the last record, or once there is a file `fail`.
     """
 
     def __init__(self, notes: Path, count: int, fails: int = 0) -> None:
@@ -76,13 +79,13 @@ def numbers(notes: Path, what: str) -> list[int]:
     return [int(line.split()[1]) for line in notes.read_text().splitlines() if line.startswith(what)]
 
 
-def test_the_end_of_the_input_is_told(tmp_path: Path) -> None:
+def test_the_end_of_the_input_is_notified(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     assert job(tmp_path, notes).wait(60) is JobStatus.FINISHED
     assert numbers(notes, "told")[-1] == numbers(notes, "taken")[-1]
 
 
-def test_a_stop_is_told(tmp_path: Path) -> None:
+def test_a_stop_is_notified(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     master = job(tmp_path, notes, count=1_000_000)
     until(lambda: bool(numbers(notes, "told")), master)
@@ -93,7 +96,7 @@ def test_a_stop_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fails", [1, 2])
-def test_who_fails_when_it_is_told_of_the_end_of_the_input_is_told_again(tmp_path: Path, fails: int) -> None:
+def test_a_function_that_fails_in_the_notification_of_the_end_is_notified_again(tmp_path: Path, fails: int) -> None:
     notes = tmp_path / "notes"
     master = job(tmp_path, notes, fails=fails)
     assert master.wait(60) is JobStatus.FINISHED
@@ -102,13 +105,13 @@ def test_who_fails_when_it_is_told_of_the_end_of_the_input_is_told_again(tmp_pat
     assert numbers(notes, "told")[-1] == numbers(notes, "taken")[-1]
 
 
-def test_who_always_fails_when_it_is_told_of_the_end_of_the_input_fails_the_job(tmp_path: Path) -> None:
+def test_a_function_that_always_fails_in_the_notification_of_the_end_fails_the_job(tmp_path: Path) -> None:
     master = job(tmp_path, tmp_path / "notes", fails=1000)
     assert master.wait(60) is JobStatus.FAILED
     assert "as ordered" in str(master.error)
 
 
-def test_a_stop_whose_savepoint_is_complete_is_none_the_worse_for_who_fails_then(tmp_path: Path) -> None:
+def test_a_stop_with_a_complete_savepoint_succeeds_although_a_notification_fails(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     master = job(tmp_path, notes, count=1_000_000, fails=1000, interval="1 h")
     until(lambda: master.history.status is JobStatus.RUNNING, master)

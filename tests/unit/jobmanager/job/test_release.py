@@ -1,4 +1,4 @@
-"""A job that is started ahead of time stands by until it is said where its state comes from."""
+"""A job that starts on standby waits until it is released with the location of its state."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.job.start_steps import STANDING_BY
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.job.start_steps import WAITING_FOR_RELEASE
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment, until
 
 FIRST, SECOND = "1" * 32, "2" * 32
@@ -33,7 +33,7 @@ def sessions() -> Iterator[list[Session]]:
 
 
 def start(sessions: list[Session], folder: Path, asked: SubmitOptions) -> JobMaster:
-    """Whether it is accepted or not."""
+    """Start a job and return its JobMaster, whether or not the job is accepted."""
     session = Session(InProcess(), asked)
     sessions.append(session)
     found: list[JobMaster] = []
@@ -57,7 +57,7 @@ def start(sessions: list[Session], folder: Path, asked: SubmitOptions) -> JobMas
 
 
 def stopped(sessions: list[Session], folder: Path) -> str:
-    """Path of the savepoint that a job has ended with."""
+    """Stop a job and return the path of its savepoint."""
     master = start(sessions, folder, SubmitOptions(job_id=FIRST, keep_result=True))
     until(lambda: master.history.status is JobStatus.RUNNING, master)
     operation = master.request(Operation("stop", {"directory": f"file://{folder}/savepoints"}))
@@ -69,11 +69,13 @@ def stopped(sessions: list[Session], folder: Path) -> str:
 
 def waiting(sessions: list[Session], folder: Path) -> JobMaster:
     master = start(sessions, folder, SubmitOptions(job_id=SECOND, awaits_release=True, keep_result=True))
-    until(lambda: master.parts.steps.step == STANDING_BY, master)
+    until(lambda: master.parts.steps.step == WAITING_FOR_RELEASE, master)
     return master
 
 
-def test_it_touches_nothing_until_it_is_released_and_starts_from_there(sessions: list[Session], tmp_path: Path) -> None:
+def test_a_standby_job_writes_nothing_until_it_is_released_and_restores_that_state(
+    sessions: list[Session], tmp_path: Path
+) -> None:
     savepoint = stopped(sessions, tmp_path)
     master = waiting(sessions, tmp_path)
     assert master.history.status is JobStatus.INITIALIZING
@@ -83,7 +85,7 @@ def test_it_touches_nothing_until_it_is_released_and_starts_from_there(sessions:
     assert any(savepoint in event.text for event in master.history.events)
 
 
-def test_one_that_was_released_before_does_not_wait_again(sessions: list[Session], tmp_path: Path) -> None:
+def test_a_job_that_was_released_before_does_not_wait_again(sessions: list[Session], tmp_path: Path) -> None:
     savepoint = stopped(sessions, tmp_path)
     storage = waiting(sessions, tmp_path).checkpoints.storage
     sessions[-1].dispatcher.jobs()[0].suspend()
@@ -92,14 +94,14 @@ def test_one_that_was_released_before_does_not_wait_again(sessions: list[Session
     until(lambda: again.history.status is JobStatus.RUNNING, again)
 
 
-def test_it_ends_when_its_process_is_to_go(sessions: list[Session], tmp_path: Path) -> None:
+def test_a_standby_job_ends_when_its_process_shuts_down(sessions: list[Session], tmp_path: Path) -> None:
     master = waiting(sessions, tmp_path)
     master.suspend()
     assert master.wait(30) is JobStatus.SUSPENDED
     assert master.checkpoints.storage.list_objects() == []
 
 
-def test_storage_that_does_not_answer_is_no_word(
+def test_storage_that_does_not_answer_is_not_a_release(
     sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     savepoint = stopped(sessions, tmp_path)
@@ -114,11 +116,11 @@ def test_storage_that_does_not_answer_is_no_word(
         patch.setattr(master.checkpoints, "is_released", silent)
         release(master.checkpoints.storage, ReleaseRecord(savepoint))
         assert asked.wait(10)
-        assert master.parts.steps.step == STANDING_BY
+        assert master.parts.steps.step == WAITING_FOR_RELEASE
     until(lambda: master.history.status is JobStatus.RUNNING, master)
 
 
-def test_the_first_word_counts(tmp_path: Path) -> None:
+def test_the_first_release_counts(tmp_path: Path) -> None:
     storage = CheckpointStorage(f"file://{tmp_path}", FIRST)
     release(storage, ReleaseRecord("s3://b/one"))
     with pytest.raises(StorageError, match="released before, from s3://b/one"):

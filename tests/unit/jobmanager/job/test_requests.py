@@ -1,4 +1,4 @@
-"""Requests that come at a bad moment."""
+"""Requests that arrive at an unfavorable moment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.jobmanager.job.job_requests import JobRequests
 from penstock.jobmanager.job.requests import Operation
 
 
-def test_a_request_that_comes_just_as_the_job_ends_is_answered() -> None:
+def test_a_request_that_arrives_as_the_job_ends_is_answered() -> None:
     parts: Any = SimpleNamespace(exclusive=None, waiting={}, wake=threading.Event())
     scheduler: Any = None
     history = JobHistory()
@@ -28,6 +28,6 @@ def test_a_request_that_comes_just_as_the_job_ends_is_answered() -> None:
 
     requests._queue = EndsBeforeThePut()
     operation = Operation("savepoint")
-    requests.ask(operation)
+    requests.submit(operation)
     assert operation.wait(0)
     assert operation.failure == f"job {'ab' * 16} is FINISHED"

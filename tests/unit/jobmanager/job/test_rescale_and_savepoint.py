@@ -1,4 +1,4 @@
-"""A rescale ends the attempt, and with it the savepoint that is being taken: they must not meet."""
+"""A rescale ends the attempt and any savepoint in progress, so the two must not overlap."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def master(tmp_path: Path) -> Iterator[JobMaster]:
 
 
 def at_one_barrier(master: JobMaster, *operations: Operation) -> None:
-    """All of these are asked for during one epoch."""
+    """Make all of these requests during one epoch."""
     OPEN.clear()
     BLOCKED.clear()
     assert BLOCKED.wait(30)
@@ -57,7 +57,7 @@ def at_one_barrier(master: JobMaster, *operations: Operation) -> None:
 
 
 @pytest.mark.parametrize("kinds", [("savepoint", "rescale"), ("rescale", "savepoint"), ("rescale", "checkpoint")])
-def test_each_is_done_after_the_other(master: JobMaster, kinds: tuple[str, str]) -> None:
+def test_a_rescale_and_a_savepoint_run_one_after_the_other(master: JobMaster, kinds: tuple[str, str]) -> None:
     operations = [Operation(kind, {"parallelism": 3} if kind == "rescale" else {}) for kind in kinds]
     at_one_barrier(master, *operations)
     assert [operation.failure for operation in operations] == [None, None]
@@ -68,7 +68,7 @@ def test_each_is_done_after_the_other(master: JobMaster, kinds: tuple[str, str])
             assert (Path(operation.location.removeprefix("file://")) / "_metadata").exists()
 
 
-def test_a_rescale_that_waits_can_be_refused_at_once(master: JobMaster) -> None:
+def test_a_waiting_rescale_can_be_refused_immediately(master: JobMaster) -> None:
     savepoint, rescale = Operation("savepoint"), Operation("rescale", {"parallelism": 1_000})
     at_one_barrier(master, savepoint, rescale)
     assert savepoint.failure is None
@@ -76,14 +76,14 @@ def test_a_rescale_that_waits_can_be_refused_at_once(master: JobMaster) -> None:
     assert "max parallelism" in rescale.failure
 
 
-def test_whoever_waits_is_answered_when_the_job_ends(master: JobMaster) -> None:
+def test_waiting_requests_are_answered_when_the_job_ends(master: JobMaster) -> None:
     rescale, savepoint = Operation("rescale", {"parallelism": 3}), Operation("savepoint")
     at_one_barrier(master, rescale, savepoint, Operation("cancel"))
     assert savepoint.failure == "the job ended as CANCELED"
-    assert rescale.failure == "the job was cancelled meanwhile"
+    assert rescale.failure == "the job was cancelled before the operation was complete"
 
 
-def test_a_checkpoint_that_is_due_at_once_does_not_rescale_again(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_due_immediately_does_not_rescale_again(tmp_path: Path) -> None:
     master = running(tmp_path, **{"execution.checkpointing.interval": "1 ms"})
     attempt = master.attempt
     rescale = master.request(Operation("rescale", {"parallelism": 3}))

@@ -1,4 +1,4 @@
-"""A rescale that cannot be: to more slots than there are, unless a local cluster starts workers for it, or beyond a limit."""
+"""A rescale to more slots than exist, unless a local cluster starts workers for it, or above a limit."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from tests.in_process import OneRunner, until
 
 
 class Growing(InProcessRunner):
-    """Has 2 slots, if the limit allows, and makes more up to it."""
+    """A runner with 2 slots that adds more up to its limit."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(min(2, limit))
@@ -31,7 +31,7 @@ class Growing(InProcessRunner):
 
 
 def running(limit: int, max_parallelism: int | None = None) -> JobMaster:
-    """A sum in 2 subtasks, on at most so many slots."""
+    """Start a sum in 2 subtasks, with at most `limit` slots."""
     conf = Configuration()
     conf.set_string("rest.port", "-1")
     env = StreamExecutionEnvironment.get_execution_environment(conf).set_parallelism(2)
@@ -49,12 +49,12 @@ def running(limit: int, max_parallelism: int | None = None) -> JobMaster:
     ("limit", "wanted", "failure"),
     [
         (8, 4, None),
-        (2, 4, "parallelism 4 needs 4 slots, the cluster has 2"),
+        (2, 4, "parallelism 4 needs 4 slots, but the cluster has 2"),
         (3, 4, "3 of 4 slots came up"),
         (200, 150, "not in 1..128"),
     ],
 )
-def test_rescale_beyond_the_slots_there_are(limit: int, wanted: int, failure: str | None) -> None:
+def test_a_rescale_beyond_the_available_slots_is_refused(limit: int, wanted: int, failure: str | None) -> None:
     master = running(limit)
     try:
         operation = master.request(Operation("rescale", {"parallelism": wanted}))
@@ -71,7 +71,7 @@ def test_rescale_beyond_the_slots_there_are(limit: int, wanted: int, failure: st
 
 
 @pytest.mark.parametrize("limit", [8, 2])
-def test_a_rescale_above_an_operators_own_max_parallelism_is_refused_and_the_job_runs_on(limit: int) -> None:
+def test_a_rescale_above_an_operators_max_parallelism_is_refused_and_the_job_keeps_running(limit: int) -> None:
     master = running(limit, max_parallelism=3)
     try:
         until(lambda: master.history.status is JobStatus.RUNNING, master)
@@ -91,7 +91,7 @@ def test_a_rescale_above_an_operators_own_max_parallelism_is_refused_and_the_job
         master.wait(30)
 
 
-def test_a_rescale_of_a_job_that_waits_for_its_slots_is_refused_alike() -> None:
+def test_a_rescale_of_a_job_that_waits_for_its_slots_is_refused_as_well() -> None:
     master = running(1, max_parallelism=3)
     try:
         until(lambda: any("waiting for slots" in event.text for event in master.history.events), master)

@@ -1,4 +1,4 @@
-"""With fewer slots than the job wants: `default` waits for them, `adaptive` goes on with those that are there."""
+"""Jobs with fewer slots than they request: `default` waits for them, `adaptive` runs with the available ones."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import pytest
 
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.job_status import JobStatus
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.job_parts import JobMasterOptions
 from penstock.jobmanager.job.scheduler import JobScheduler
 from penstock.jobmanager.job.settings import JobSettings
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from tests.in_process import OneRunner, until
 from tests.integration.engine.selfcheck.driver import environment
@@ -29,7 +29,7 @@ PLAN = Plan(per_key=300, rate=2_000)
 
 
 class Slots(InProcessRunner):
-    """Slots that come and go."""
+    """A runner whose number of slots changes."""
 
     def lose(self, count: int) -> None:
         self._capacity -= count
@@ -41,7 +41,7 @@ class Slots(InProcessRunner):
 
 @contextmanager
 def running(folder: Path, scheduler: str) -> Iterator[tuple[JobMaster, Slots]]:
-    """The self-verifying job in 3 slots; at the end it must have finished, exactly once."""
+    """Run the self-verifying job in 3 slots, and check that it finishes with exactly-once output."""
     settings = {
         "rest.port": "-1",
         "jobmanager.scheduler": scheduler,
@@ -66,7 +66,7 @@ def running(folder: Path, scheduler: str) -> Iterator[tuple[JobMaster, Slots]]:
 
 
 def a_wide_operator(max_parallelism: int, backend: str = "hashmap") -> JobScheduler:
-    """Everything with parallelism 2, but `wide` with 4; `narrow` must not have more than its maximum."""
+    """Return a job with parallelism 2, whose operator `wide` has 4 and `narrow` has the given maximum."""
     env = StreamExecutionEnvironment.get_execution_environment()
     stream = env.from_source(NumberSequenceSource(1, 10), None, "numbers")
     stream = stream.key_by(int).sum().name("narrow").set_max_parallelism(max_parallelism)
@@ -77,7 +77,7 @@ def a_wide_operator(max_parallelism: int, backend: str = "hashmap") -> JobSchedu
 
 
 def five_operators(settings: dict[str, str] | None = None) -> JobScheduler:
-    """A to E: C and E with parallelism 2, the others 4."""
+    """Return a job of the operators A to E. C and E have parallelism 2, the others 4."""
     env = StreamExecutionEnvironment.get_execution_environment()
     stream = env.from_source(NumberSequenceSource(1, 10), None, "A")
     for name, parallelism in [("B", 4), ("C", 2), ("D", 4)]:
@@ -88,26 +88,26 @@ def five_operators(settings: dict[str, str] | None = None) -> JobScheduler:
 
 
 def test_a_job_needs_as_many_slots_as_its_widest_operator() -> None:
-    """E5: one slot runs a task of every operator."""
+    """One slot runs a task of every operator."""
     graph = five_operators().place(InProcessRunner(4), lambda _: None, print)
     assert graph.slots == 4
     assert [stage.parallelism for stage in graph.stages] == [4, 2, 4, 2]
 
 
 def test_a_job_with_too_few_slots_waits_visibly_and_then_fails() -> None:
-    """E5: with three slots."""
+    """The job needs four slots and the cluster has three."""
     told: list[str] = []
-    with pytest.raises(NotEnoughSlots, match="'five operators' needs 4 slots, the cluster has 3"):
+    with pytest.raises(NotEnoughSlots, match="'five operators' needs 4 slots, but the cluster has 3"):
         five_operators().place(InProcessRunner(3), time.sleep, told.append)
     assert told == ["waiting for slots: 3 of 4"]
 
 
 class AwayFromHome(InProcessRunner):
-    """Slots enough, but not where the job was; asked so often, they are there."""
+    """A runner with enough slots, but on other machines than before. The right ones appear after some polls."""
 
     asked = 0
 
-    def expects_home(self) -> bool:
+    def expects_returning_slots(self) -> bool:
         self.asked += 1
         return self.asked <= 3
 
@@ -115,7 +115,7 @@ class AwayFromHome(InProcessRunner):
 @pytest.mark.parametrize(
     ("backend", "from_local", "asked"), [("rocksdb", "true", 4), ("rocksdb", "false", 0), ("hashmap", "true", 0)]
 )
-def test_a_job_waits_a_moment_for_the_disk_that_has_its_state(backend: str, from_local: str, asked: int) -> None:
+def test_a_job_waits_briefly_for_the_disk_that_has_its_state(backend: str, from_local: str, asked: int) -> None:
     told: list[str] = []
     runner = AwayFromHome(4)
     settings = {"state.backend.type": backend, "execution.state-recovery.from-local": from_local}
@@ -131,12 +131,12 @@ def test_adaptive_waits_for_that_disk_as_well() -> None:
     assert (runner.asked, told) == (4, ["waiting for slots where its state is: 4 of 4"])
 
 
-def test_it_does_not_wait_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AwayFromHome, "expects_home", lambda self: True)
+def test_the_wait_for_the_disk_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AwayFromHome, "expects_returning_slots", lambda self: True)
     assert five_operators({"state.backend.type": "rocksdb"}).place(AwayFromHome(4), time.sleep, print).slots == 4
 
 
-def test_adaptive_goes_on_with_the_slots_that_are_left_and_grows_again(tmp_path: Path) -> None:
+def test_adaptive_continues_with_the_remaining_slots_and_grows_again(tmp_path: Path) -> None:
     with running(tmp_path, "adaptive") as (master, slots):
         slots.lose(1)
         until(lambda: master.parallelism == 2 and master.history.status is JobStatus.RUNNING, master)
@@ -146,8 +146,8 @@ def test_adaptive_goes_on_with_the_slots_that_are_left_and_grows_again(tmp_path:
     assert [(r.old_parallelism, r.new_parallelism, r.trigger) for r in master.history.rescales] == [(2, 3, "slots")]
 
 
-def test_adaptive_gives_no_operator_more_than_it_wants() -> None:
-    """Three of the four slots are there: that many would be above an operator's max parallelism."""
+def test_adaptive_gives_no_operator_more_subtasks_than_it_requests() -> None:
+    """Three of the four slots are available. A parallelism of 3 would be above an operator's maximum."""
     scheduler, slots = a_wide_operator(max_parallelism=2), Slots(3)
     graph = scheduler.place(slots, lambda _: None, print)
     assert [(node.name, node.parallelism) for node in graph.operators if node.name in ("narrow", "wide")] == [

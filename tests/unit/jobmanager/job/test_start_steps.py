@@ -1,4 +1,4 @@
-"""What a job that starts is doing has a name, and its first epoch an end."""
+"""A starting job names its current step, and its first epoch has a timeout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Start:
 
     def look(self, after_s: float, **where: Whereabouts) -> None:
         self.now += after_s
-        self.steps.look({(int(task[1:]), 1): of for task, of in where.items()}, lambda: [(2, 1)])
+        self.steps.check({(int(task[1:]), 1): of for task, of in where.items()}, lambda: [(2, 1)])
 
 
 def opening(seconds: float, operator: str = "lookup") -> Whereabouts:
@@ -39,14 +39,14 @@ def test_the_slowest_task_names_the_step_and_its_line() -> None:
     assert start.steps.step == FIRST_EPOCH
 
 
-def test_tasks_that_open_have_a_limit_of_their_own() -> None:
+def test_tasks_that_open_have_a_separate_timeout() -> None:
     start = Start()
     for _ in range(5):
         start.look(LIMIT_S, s0=opening(9))
     start.look(LIMIT_S - 1)
 
 
-def test_a_first_epoch_in_which_nobody_says_anything_ends() -> None:
+def test_a_first_epoch_without_any_report_ends() -> None:
     start = Start()
     start.look(LIMIT_S)
     with pytest.raises(EpochFailed, match="slot 2 level 1"):
@@ -67,7 +67,7 @@ def test_a_function_that_does_not_return_in_the_first_epoch_is_named() -> None:
     assert "line 7, in parse" in failure.traceback
 
 
-def test_a_job_that_runs_has_no_step() -> None:
+def test_a_running_job_has_no_step() -> None:
     start = Start()
     start.steps.begin(SENDING)
     assert start.steps.step == SENDING
@@ -75,8 +75,8 @@ def test_a_job_that_runs_has_no_step() -> None:
     assert start.steps.step == ""
 
 
-def test_a_limit_of_0_is_none() -> None:
+def test_a_timeout_of_0_means_none() -> None:
     steps = StartSteps(lambda step: None, 0.0, iter(range(0, 10**9, 10**6)).__next__)
     steps.begin(FIRST_EPOCH)
     for _ in range(5):
-        steps.look({}, list)
+        steps.check({}, list)

@@ -1,4 +1,4 @@
-"""While a stop waits for its savepoint, the job says so and can still be asked."""
+"""A job whose stop waits for its savepoint shows this and still answers requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.checkpoint.store.faults import FaultyStore, Held
+from penstock.checkpoint.store.faults import BlockedCall, FaultyStore
 from penstock.checkpoint.store.local_store import LocalStore
 from penstock.checkpoint.store.retrying_store import RetryingStore
 from penstock.common.job_status import JobStatus
@@ -21,8 +21,8 @@ from tests.in_process import environment, started, until
 @pytest.fixture
 def copying(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> Iterator[tuple[JobMaster, Operation, Held]]:
-    """A job whose stop stands still in the copy of its savepoint. The parameter: its checkpoints' timeout."""
+) -> Iterator[tuple[JobMaster, Operation, BlockedCall]]:
+    """Start a job whose stop hangs in the copy of its savepoint. The parameter is the timeout of its checkpoints."""
     monkeypatch.setattr(checkpoints, "CLOSE_PATIENCE_S", 0.5)
     env = environment(tmp_path, **{"execution.checkpointing.timeout": getattr(request, "param", "60 s")})
     numbers = env.from_source(DataGeneratorSource(int, None, 1_000.0), None, "numbers")
@@ -40,7 +40,7 @@ def copying(
     assert master.wait(30).is_terminal_state()
 
 
-def test_the_job_says_so(copying: tuple[JobMaster, Operation, Held]) -> None:
+def test_the_job_shows_that_it_waits(copying: tuple[JobMaster, Operation, BlockedCall]) -> None:
     master, stop, held = copying
     until(lambda: master.end_step == "stop: copying the savepoint", master)
     held.release()
@@ -50,18 +50,18 @@ def test_the_job_says_so(copying: tuple[JobMaster, Operation, Held]) -> None:
 
 
 @pytest.mark.parametrize(("kind", "status"), [("cancel", JobStatus.CANCELED), ("suspend", JobStatus.SUSPENDED)])
-def test_the_job_can_be_left(copying: tuple[JobMaster, Operation, Held], kind: str, status: JobStatus) -> None:
+def test_the_job_can_be_left(copying: tuple[JobMaster, Operation, BlockedCall], kind: str, status: JobStatus) -> None:
     master, stop, _ = copying
     leave = master.request(Operation(kind))
     assert master.wait(20) is status
     assert leave.wait(20)
     assert leave.failure is None
     assert stop.failure is not None
-    assert "meanwhile" in stop.failure
+    assert "before the operation was complete" in stop.failure
 
 
 @pytest.mark.parametrize("copying", ["5 s"], indirect=True)
-def test_the_copy_has_a_limit(copying: tuple[JobMaster, Operation, Held]) -> None:
+def test_the_copy_has_a_timeout(copying: tuple[JobMaster, Operation, BlockedCall]) -> None:
     master, stop, _ = copying
     assert stop.wait(30)
     assert stop.failure is not None

@@ -1,4 +1,4 @@
-"""Checkpoint storage that refuses, or whose answers are lost: the job goes on or ends, and says why."""
+"""Checkpoint storage that refuses requests or loses answers. The job continues or ends, and reports the reason."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from penstock.checkpoint.store.local_store import LocalStore
 from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy
 from penstock.common.errors import Fenced, FinalCheckpointRefused, JobSuspended
 from penstock.common.job_status import JobStatus
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job import job_master
-from penstock.jobmanager.job.job_result import keep_trying, read_result
+from penstock.jobmanager.job.job_result import read_result, retry_in_background
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from penstock.jobmanager.job.job_master import JobMaster
 
 _running: dict[str, Job] = {}
-"""The one that runs: its functions are pickled, and find it here."""
+"""The running job. Its functions are pickled, and find it here."""
 QUICK = RetryPolicy(retry_for=0.05, pause=0.001, max_pause=0.002)
 NUMBERS = 300
 
 
 class Job:
-    """A bounded job that fails once in the middle, and the storage of its JobManager, which can be told to fail.
+    """A bounded job that fails once in the middle, with a JobManager whose storage can inject faults.
 
     Attributes:
-        on_failure: called in the function that fails, just before.
+        on_failure: called in the failing function, immediately before the failure.
     """
 
     def __init__(self, folder: Path, **settings: str) -> None:
@@ -66,7 +66,7 @@ class Job:
         return self.session.dispatcher.jobs()[0]
 
     def run(self, *, fails: bool = True) -> JobMaster:
-        """To its end; raises what `execute` does."""
+        """Run the job to its end, and raise the exception of `execute`."""
         with executing_on(self.session):
             self._program(fails=fails).execute("faulted")
         return self.master
@@ -91,7 +91,7 @@ class Job:
 
 @pytest.mark.parametrize("fault", [Fault.TIMEOUT_AFTER, Fault.TIMEOUT_BEFORE, Fault.LATE, Fault.DENIED, Fault.EXISTS])
 @pytest.mark.parametrize("what", ["leader/1", "leader/2", "leader/1.base", "leader/2.base"])
-def test_an_attempt_whose_leadership_is_not_answered_for_is_followed_by_another(
+def test_an_attempt_whose_leadership_claim_has_no_answer_is_followed_by_another(
     tmp_path: Path, what: str, fault: Fault
 ) -> None:
     job = Job(tmp_path)
@@ -103,8 +103,8 @@ def test_an_attempt_whose_leadership_is_not_answered_for_is_followed_by_another(
 
 @pytest.mark.parametrize("skip", range(8))
 @pytest.mark.parametrize("operation", ["list", "get"])
-def test_an_attempt_that_cannot_look_is_followed_by_another(tmp_path: Path, operation: str, skip: int) -> None:
-    """The looks of the second attempt: before and behind its claim, at the manifests and bases, behind its base."""
+def test_an_attempt_whose_listing_fails_is_followed_by_another(tmp_path: Path, operation: str, skip: int) -> None:
+    """The second attempt lists before and after its claim, reads manifests and bases, and lists after its base."""
     job = Job(tmp_path)
     job.on_failure = lambda: job.faulty.inject(operation, Fault.DENIED, times=1, skip=skip)
     assert job.run().history.status is JobStatus.FINISHED
@@ -120,21 +120,21 @@ def test_execute_raises_when_another_jobmanager_has_taken_over(tmp_path: Path) -
     assert job.master.history.status is JobStatus.SUSPENDED
 
 
-def test_execute_raises_when_the_job_was_left_as_it_is(tmp_path: Path) -> None:
+def test_execute_raises_when_the_job_was_suspended(tmp_path: Path) -> None:
     job = Job(tmp_path)
     job.on_failure = lambda: job.master.suspend()
-    with pytest.raises(JobSuspended, match="goes on from its newest checkpoint"):
+    with pytest.raises(JobSuspended, match="continue the job from its newest checkpoint"):
         job.run()
 
 
-def test_execute_returns_when_the_job_was_cancelled_as_asked(tmp_path: Path) -> None:
+def test_execute_returns_when_the_job_was_cancelled_on_request(tmp_path: Path) -> None:
     job = Job(tmp_path)
     job.on_failure = lambda: job.master.request(Operation("cancel"))
     assert job.run().history.status is JobStatus.CANCELED
 
 
 @pytest.mark.parametrize("tolerable", [0, 3])
-def test_a_bounded_job_whose_last_manifest_is_refused_fails_with_the_stores_own_words(
+def test_a_bounded_job_whose_last_manifest_is_refused_fails_with_the_stores_own_message(
     tmp_path: Path, tolerable: int
 ) -> None:
     tolerated = {"execution.checkpointing.tolerable-failed-checkpoints": str(tolerable)}
@@ -151,7 +151,7 @@ def test_a_bounded_job_whose_last_manifest_is_refused_fails_with_the_stores_own_
     assert len(tried) == 2 * (tolerable + 1)
 
 
-def test_a_bounded_job_whose_last_manifest_is_refused_for_a_while_ends(tmp_path: Path) -> None:
+def test_a_bounded_job_whose_last_manifest_is_temporarily_refused_ends(tmp_path: Path) -> None:
     job = Job(tmp_path, **{"execution.checkpointing.interval": "1 h"})
     job.faulty.inject("put", Fault.DENIED, match="_metadata")
     assert job.run(fails=False).history.status is JobStatus.FINISHED
@@ -159,12 +159,12 @@ def test_a_bounded_job_whose_last_manifest_is_refused_for_a_while_ends(tmp_path:
 
 
 @pytest.mark.parametrize("fault", [Fault.DENIED, Fault.TIMEOUT_AFTER, Fault.TIMEOUT_BEFORE])
-def test_how_a_job_ended_is_noted_when_storage_is_back(
+def test_the_result_of_a_job_is_recorded_when_storage_is_back(
     tmp_path: Path, fault: Fault, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A master that starts again meanwhile goes on from the checkpoints, which stay until then; afterwards it runs nothing."""
-    quickly = partial(keep_trying, first_pause_s=0.2, longest_pause_s=0.2)
-    monkeypatch.setattr(job_master, "keep_trying", quickly)
+    """A restarted master continues from the checkpoints, which remain until the result is recorded. Afterwards it runs nothing."""
+    quickly = partial(retry_in_background, first_pause_s=0.2, longest_pause_s=0.2)
+    monkeypatch.setattr(job_master, "retry_in_background", quickly)
     job = Job(tmp_path, **{"execution.checkpointing.externalized-checkpoint-retention": "NO_EXTERNALIZED_CHECKPOINTS"})
     job.session.submit_options.keep_result = True
     job.faulty.inject("put", fault, match="/result")

@@ -1,4 +1,4 @@
-"""Whether this JobManager leads, as it is looked up while somebody waits for the answer."""
+"""The check whether this JobManager leads, while a client waits for the answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def leading(folder: Path) -> JobCheckpoints:
     return made
 
 
-def test_a_store_that_is_away_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_does_not_wait_for_an_unavailable_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoints = leading(tmp_path)
     checkpoints.check_leads()
     store = checkpoints.storage.store
@@ -41,7 +41,7 @@ def test_a_store_that_is_away_is_not_waited_for(tmp_path: Path, monkeypatch: pyt
     checkpoints.check_leads()
 
 
-def test_another_that_has_taken_over_is_seen(tmp_path: Path) -> None:
+def test_a_takeover_by_another_is_detected(tmp_path: Path) -> None:
     checkpoints = leading(tmp_path)
     leading(tmp_path)
     with pytest.raises(Fenced):

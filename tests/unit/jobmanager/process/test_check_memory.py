@@ -1,4 +1,4 @@
-"""`penstock check` says when the containers that the configuration tells of are too small for the job."""
+"""`penstock check` warns if the configured containers are too small for the job."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def warnings(**configuration: str) -> list[dict[str, Any]]:
     return list(report["warnings"])
 
 
-def test_four_slots_in_a_gibibyte() -> None:
+def test_four_slots_in_a_gibibyte_are_warned_about() -> None:
     (warning,) = warnings(**FOUR_SLOTS_IN_A_GIBIBYTE)
     assert warning["code"] == "MEMORY_TIGHT"
     assert "4 slots need 1055Mi" in warning["message"]
     assert "to 1088Mi, or lower taskmanager.numberOfTaskSlots to 3" in warning["remedy"]
 
 
-def test_what_is_enough_is_not_warned_about() -> None:
+def test_a_sufficient_size_is_not_warned_about() -> None:
     assert warnings() == []
     assert warnings(**FOUR_SLOTS_IN_A_GIBIBYTE | {"taskmanager.memory.process.size": "1088mb"}) == []

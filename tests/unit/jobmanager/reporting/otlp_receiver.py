@@ -1,4 +1,4 @@
-"""What a collector is to an exporter: an HTTP server that takes OTLP's protobuf, and reads it with OpenTelemetry's own messages."""
+"""A double of a collector: an HTTP server that receives OTLP's protobuf and decodes it with OpenTelemetry's own messages."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _REQUESTS = {
 
 
 class OtlpReceiver:
-    """Listens until `close`. `refuses`: so many requests are answered with an error first."""
+    """A server that listens until `close`. `refuses` is the number of first requests that it answers with an error."""
 
     def __init__(self, refuses: int = 0) -> None:
         self.metrics: list[Any] = []
-        """Each with `resource_metrics`."""
+        """The received metrics, each with `resource_metrics`."""
         self.spans: list[Any] = []
         self.logs: list[tuple[str, Any]] = []
-        """Logger and record."""
+        """Pairs of a logger and a record."""
         self.resources: dict[str, list[dict[str, str]]] = {path: [] for path in _REQUESTS}
-        """By path, since the reporters of metrics and of traces take turns as they like."""
+        """Resources by path, because the reporters of metrics and of traces send in any order."""
         self.refuses = refuses
         receiver = self
 
@@ -43,7 +43,7 @@ class OtlpReceiver:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def take(self, path: str, body: bytes, encoding: str) -> int:
         if self.refuses:
@@ -55,7 +55,7 @@ class OtlpReceiver:
         for of in next(getattr(request, field) for field in fields if hasattr(request, field)):
             self.resources[path].append(attributes(of.resource))
             for scope in getattr(of, "scope_metrics", ()):
-                self.metrics += list(scope.metrics)  # at once: the test reads meanwhile
+                self.metrics += list(scope.metrics)  # in one step, because the test reads concurrently
             for scope in getattr(of, "scope_spans", ()):
                 self.spans += list(scope.spans)
             for scope in getattr(of, "scope_logs", ()):

@@ -1,4 +1,4 @@
-"""Logs as a collector gets them: records of both forms and of JVMs, each once and whole, whose they are, and without secrets."""
+"""Logs that a collector receives: each record once and complete, with its origin and without secrets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.common.logs.redaction import Redaction
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.cluster.logs.files import LogFiles
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from penstock.jobmanager.reporting.log_entries import entries
 from penstock.jobmanager.reporting.log_tails import LogTails
 from penstock.metrics.reporter import LogEntry
@@ -37,7 +37,7 @@ def written(form: str, place: Place | None = PLACE, error: bool = False) -> str:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_record_comes_back_with_its_place(form: str) -> None:
+def test_a_record_is_parsed_with_its_location(form: str) -> None:
     (entry,) = entries(written(form, error=True), {"tm_id": "tm-0"})
     assert (entry.time, entry.level, entry.logger) == (1769860800250, "WARNING", "my.module")
     assert entry.message == "late by 5 [s]: #7"
@@ -63,24 +63,24 @@ def test_a_record_comes_back_with_its_place(form: str) -> None:
         (Place("", "my orders", 2, 1), {"job_name": "my orders", "task_attempt_num": "2", "subtask_index": "1"}),
     ],
 )
-def test_a_record_may_have_less_of_a_place(form: str, place: Place | None, labels: dict[str, str]) -> None:
+def test_a_record_may_have_a_partial_location(form: str, place: Place | None, labels: dict[str, str]) -> None:
     (entry,) = entries(written(form, place), {})
     assert {name: value for name, value in entry.labels.items() if value} == labels
     assert entry.message == "late by 5 [s]: #7"
 
 
 @pytest.mark.parametrize("operator", ["Sink: Print", "a, b", "Totals"])
-def test_names_of_operators_may_have_what_separates(operator: str) -> None:
+def test_names_of_operators_may_contain_the_separator(operator: str) -> None:
     (entry,) = entries(written("text", Place("", "orders", 2, 3, operator)), {})
     assert (entry.labels["job_name"], entry.labels["operator_name"]) == ("orders", operator)
 
 
-def test_a_name_that_cannot_be_told_apart_leaves_the_record_whole() -> None:
+def test_an_ambiguous_name_keeps_the_record_unchanged() -> None:
     (entry,) = entries(written("text", Place("", "or]ders", 2, 3, "#1]")), {})
     assert (entry.logger, entry.message) == ("my.module", "late by 5 [s]: #7")
 
 
-def test_lines_of_a_jvm_are_records_with_their_traces() -> None:
+def test_lines_of_a_jvm_are_records_with_their_stack_traces() -> None:
     text = "26/01/31 12:00:00 WARN TaskSetManager: Lost task\njava.io.IOException: no\n\tat a.B.c(B.java:1)\n"
     (entry,) = entries(f"of a record before\n{text}", {})
     assert (entry.time, entry.level, entry.logger, entry.message) == (
@@ -93,13 +93,13 @@ def test_lines_of_a_jvm_are_records_with_their_traces() -> None:
 
 
 @pytest.mark.parametrize("line", ["{}", '{"time": 5}', "{nonsense", "2026-99-99 12:00:00,000 INFO a: b", ""])
-def test_what_is_no_record_is_below_the_one_before(line: str) -> None:
+def test_other_lines_belong_to_the_previous_record(line: str) -> None:
     (entry,) = entries(f"{written('text', None)}\n{line}\n", {})
     assert entry.details == line
 
 
 class Cluster:
-    """A JobManager and a TaskManager, with a log each."""
+    """A JobManager and a TaskManager with one log each."""
 
     def __init__(self, folder: Path, size: int = 1 << 20) -> None:
         self.files: dict[str | None, LogFile] = {
@@ -132,7 +132,7 @@ def line(second: int, message: str) -> str:
     return f"2026-01-31 12:00:{second:02},000 INFO a [orders: attempt 2]: {message}\n"
 
 
-def test_every_record_comes_once_and_whole(tmp_path: Path) -> None:
+def test_every_record_arrives_once_and_complete(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     tails = cluster.tails()
     cluster.write(line(1, "one") + line(3, "three"))
@@ -148,7 +148,7 @@ def test_every_record_comes_once_and_whole(tmp_path: Path) -> None:
     assert entry.labels == {"tm_id": "tm-0", "job_name": "orders", "task_attempt_num": "2", "job_id": "bc0b"}
 
 
-def test_a_task_manager_that_does_not_answer_is_asked_again_and_holds_up_no_other(tmp_path: Path) -> None:
+def test_a_task_manager_that_does_not_answer_is_retried_and_delays_no_other(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     tails = cluster.tails()
     cluster.write(line(1, "one"))
@@ -159,17 +159,17 @@ def test_a_task_manager_that_does_not_answer_is_asked_again_and_holds_up_no_othe
     assert messages(tails.new(last=True)) == ["one"]
 
 
-def test_a_cluster_that_is_starting_has_no_task_managers_yet(tmp_path: Path) -> None:
+def test_a_starting_cluster_has_no_task_managers(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
     cluster.write(line(1, "one"), None)
 
     def unknown() -> list[str]:
-        raise AttributeError("there is no context")
+        raise AttributeError("the context is missing")
 
     assert messages(LogTails(cluster, unknown, dict).new(last=True)) == ["one"]
 
 
-def test_what_a_full_file_has_let_go_of_is_lost_and_nothing_else(tmp_path: Path) -> None:
+def test_only_records_that_a_full_file_has_dropped_are_lost(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, size=2000)
     tails = cluster.tails()
     for number in range(200):
@@ -190,8 +190,8 @@ def receiver() -> Iterator[OtlpReceiver]:
     receiver.close()
 
 
-def test_a_collector_gets_what_is_logged_without_secrets(tmp_path: Path, receiver: OtlpReceiver) -> None:
-    """Also what it has refused at first."""
+def test_a_collector_receives_logs_without_secrets(tmp_path: Path, receiver: OtlpReceiver) -> None:
+    """This includes records that the collector refused at first."""
     session = Session(InProcess())
     file = LogFile(str(tmp_path / "jobmanager.log"), redaction=Redaction(["hunter22"]))
     session.logs = LogFiles([file])
@@ -233,7 +233,7 @@ def test_a_collector_gets_what_is_logged_without_secrets(tmp_path: Path, receive
     assert len(ours()) == 2
 
 
-def test_a_reporter_of_logs_must_be_one(tmp_path: Path) -> None:
+def test_a_class_that_is_no_reporter_of_logs_is_refused(tmp_path: Path) -> None:
     session = Session(InProcess())
     env = environment(tmp_path, **{"logs.reporters": "m", "logs.reporter.m.class": "builtins:dict"})
     env.from_collection([1]).print()

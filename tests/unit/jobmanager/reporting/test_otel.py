@@ -1,4 +1,4 @@
-"""Metrics and traces of a job as a collector gets them, over HTTP, in OpenTelemetry's protobuf."""
+"""Metrics and traces of a job that a collector receives over HTTP in OpenTelemetry's protobuf."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.datastream.functions import MapFunction, RuntimeContext
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from penstock.jobmanager.reporting.otel import OtelMetricReporter, OtelTraceReporter
 from penstock.metrics.key import MetricKey
 from penstock.metrics.reading import JobScope, Reading
@@ -64,7 +64,7 @@ def named(receiver: OtlpReceiver, name: str) -> list[Any]:
     return [span for span in receiver.spans if span.name == name]
 
 
-def test_metrics_come_with_their_variables(session: Session, tmp_path: Path, receiver: OtlpReceiver) -> None:
+def test_metrics_have_their_variables(session: Session, tmp_path: Path, receiver: OtlpReceiver) -> None:
     master = start(session, tmp_path, receiver.url, **{"metrics.latency.interval": "20 ms"})
     wanted = "penstock.taskmanager.job.task.operator.source_id.latency"
     until(lambda: any(metric.name == wanted for metric in list(receiver.metrics)), master)
@@ -116,7 +116,7 @@ def test_checkpoints_starts_and_rescales_are_traces_with_steps(
     assert sorted(ids) == sorted(set(ids))
 
 
-def test_a_job_that_is_over_at_once_is_reported_too(tmp_path: Path, receiver: OtlpReceiver) -> None:
+def test_a_job_that_ends_immediately_is_reported_too(tmp_path: Path, receiver: OtlpReceiver) -> None:
     session = Session(InProcess())
     env = environment(
         tmp_path,
@@ -136,9 +136,7 @@ def test_a_job_that_is_over_at_once_is_reported_too(tmp_path: Path, receiver: Ot
     assert named(receiver, "JobInitialization")
 
 
-def test_what_a_collector_refuses_comes_again_when_it_takes_it(
-    session: Session, tmp_path: Path, receiver: OtlpReceiver
-) -> None:
+def test_data_that_a_collector_refuses_is_sent_again(session: Session, tmp_path: Path, receiver: OtlpReceiver) -> None:
     receiver.refuses = 6
     master = start(session, tmp_path, receiver.url)
     until(lambda: bool(named(receiver, "JobInitialization")), master)
@@ -154,7 +152,7 @@ class Refuses(MapFunction):
         return value
 
 
-def test_a_start_that_fails_is_an_error_that_says_why(tmp_path: Path, receiver: OtlpReceiver) -> None:
+def test_a_failed_start_is_an_error_with_its_reason(tmp_path: Path, receiver: OtlpReceiver) -> None:
     session = Session(InProcess())
     traces = {"traces.reporters": "otel", "traces.reporter.otel.exporter.endpoint": receiver.url}
     env = environment(tmp_path, **traces, **{"restart-strategy.type": "none"})
@@ -168,7 +166,28 @@ def test_a_start_that_fails_is_an_error_that_says_why(tmp_path: Path, receiver: 
     assert attributes(begun)["initializationStatus"] == "FAILED"
 
 
-def test_what_protobuf_does_not_take_keeps_nothing_else_back(receiver: OtlpReceiver) -> None:
+def test_a_failed_start_sends_no_secret_of_the_job_to_the_collector(tmp_path: Path, receiver: OtlpReceiver) -> None:
+    class Connects(MapFunction):
+        def open(self, runtime_context: RuntimeContext) -> None:
+            raise ConnectionError("login with hunter22-of-the-job failed, url redis://me:other@host")
+
+        def map(self, value: int) -> int:
+            return value
+
+    session = Session(InProcess())
+    traces = {"traces.reporters": "otel", "traces.reporter.otel.exporter.endpoint": receiver.url}
+    settings = {"restart-strategy.type": "none", "database.password": "hunter22-of-the-job"}
+    env = environment(tmp_path, **traces, **settings)
+    env.from_collection([1]).map(Connects()).print()
+    with executing_on(session), pytest.raises(PenstockError, match="login with"):
+        env.execute("refused")
+    session.stop()
+    [begun] = named(receiver, "JobInitialization")
+    assert "login with ****** failed, url redis://me:******@host" in begun.status.message
+    assert "hunter22" not in str(receiver.spans)
+
+
+def test_a_value_that_protobuf_rejects_does_not_block_the_others(receiver: OtlpReceiver) -> None:
     reporter = OtelMetricReporter()
     reporter.open({"exporter.endpoint": receiver.url})
     values = {"largest": 2**64 - 1, "\udc80": 1, "plain": 2}

@@ -1,4 +1,4 @@
-"""Reporters are chosen by configuration: those of packages, of the engine, and of one's own."""
+"""Reporters that the configuration selects: those of packages, of the engine, and of users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from penstock.jobmanager.reporting import registry, reporting
 from penstock.jobmanager.reporting.log_tails import LogTails
 from penstock.metrics.reporter import MetricReporter
@@ -30,13 +30,13 @@ def no_logs() -> LogTails:
 
 
 class Kept(MetricReporter):
-    """Keeps what it is told; fails as often as it is said to."""
+    """A reporter that records its calls and fails as often as it is configured to."""
 
     made: ClassVar[list[Kept]] = []
 
     def open(self, settings: Mapping[str, str]) -> None:
         if settings.get("is_away"):
-            raise OSError("nobody is there")
+            raise OSError("the collector is unavailable")
         self.settings = dict(settings)
         self.reports: list[dict[str, object]] = []
         self.fails = int(settings.get("fails", "0"))
@@ -64,7 +64,7 @@ OWN = f"{__name__}:Kept"
 
 
 @pytest.mark.parametrize("key", ["class", "factory.class"])
-def test_one_of_ones_own_gets_its_settings_and_all_metrics_until_the_end(tmp_path: Path, key: str) -> None:
+def test_a_custom_reporter_gets_its_settings_and_all_metrics_until_the_end(tmp_path: Path, key: str) -> None:
     Kept.made.clear()
     session = Session(InProcess())
     own = {
@@ -81,7 +81,7 @@ def test_one_of_ones_own_gets_its_settings_and_all_metrics_until_the_end(tmp_pat
     assert "numRegisteredTaskManagers" in kept.reports[-1]
 
 
-def test_one_that_fails_is_tried_again_and_told_of_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_reporter_is_retried_and_logged_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     Kept.made.clear()
     session = Session(InProcess())
     own = {"metrics.reporter.m.class": OWN, "metrics.reporter.m.interval": "10ms", "metrics.reporter.m.fails": "3"}
@@ -90,11 +90,11 @@ def test_one_that_fails_is_tried_again_and_told_of_once(tmp_path: Path, caplog: 
         until(lambda: bool(Kept.made[0].reports), session.dispatcher.jobs()[-1])
     session.stop()
     assert [record.getMessage() for record in caplog.records if "reporter" in record.getMessage()] == [
-        "reporter m cannot report; it is tried again"
+        "reporter m cannot report; it retries"
     ]
 
 
-def test_a_package_offers_one_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_package_provides_a_reporter_by_its_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Kept.made.clear()
     monkeypatch.setattr(registry, "entry_points", lambda group: [EntryPoint("graphite", OWN, group)])
     session = Session(InProcess())
@@ -106,7 +106,7 @@ def test_a_package_offers_one_by_its_entry_point(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"metrics.reporters": "grafite"}, "there is no reporter grafite"),
+        ({"metrics.reporters": "grafite"}, "the reporter grafite does not exist"),
         ({"metrics.reporters": "m", "metrics.reporter.m.class": "nothing.there:X"}, "cannot be loaded"),
         ({"metrics.reporters": "m", "metrics.reporter.m.class": "logging:Logger.root"}, "cannot be loaded"),
         ({"metrics.reporters": "m", "metrics.reporter.m.class": "builtins:dict"}, "makes a dict"),
@@ -117,7 +117,9 @@ def test_a_package_offers_one_by_its_entry_point(tmp_path: Path, monkeypatch: py
         ({"metrics.reporters": "otel", "metrics.reporter.otel.exporter.protocol": "gRPC"}, "4318"),
     ],
 )
-def test_what_cannot_be_is_refused_before_the_job_starts(tmp_path: Path, settings: dict[str, str], says: str) -> None:
+def test_invalid_reporters_are_refused_before_the_job_starts(
+    tmp_path: Path, settings: dict[str, str], says: str
+) -> None:
     session = Session(InProcess())
     with pytest.raises(InvalidJob) as refused:
         started(session, tmp_path, **settings)
@@ -126,7 +128,7 @@ def test_what_cannot_be_is_refused_before_the_job_starts(tmp_path: Path, setting
     session.stop()
 
 
-def test_one_that_cannot_be_opened_keeps_neither_jobs_nor_others(
+def test_a_reporter_that_cannot_be_opened_affects_neither_jobs_nor_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     Kept.made.clear()
@@ -139,13 +141,13 @@ def test_one_that_cannot_be_opened_keeps_neither_jobs_nor_others(
 
 
 class Stuck(MetricReporter):
-    """Hangs with its collector."""
+    """A reporter that hangs with its collector."""
 
     def report(self, scopes: Sequence[ScopeReadings]) -> None:
         threading.Event().wait(60)
 
 
-def test_reporters_that_hang_keep_the_end_waiting_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hung_reporters_delay_the_shutdown_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reporting, "PATIENCE_S", 0.5)
     names = [f"m{n}" for n in range(20)]
     stuck = {f"metrics.reporter.{name}.class": f"{__name__}:Stuck" for name in names}
@@ -155,7 +157,7 @@ def test_reporters_that_hang_keep_the_end_waiting_once(tmp_path: Path, monkeypat
     assert time.monotonic() - began < 5
 
 
-def test_without_its_extra_otel_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_otel_without_its_extra_names_the_package_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "penstock.jobmanager.reporting.otel", None)
     session = Session(InProcess())
     with pytest.raises(InvalidJob, match=r"penstock\[otel\]"):

@@ -1,4 +1,4 @@
-"""The control channel against strangers, and against tasks that misbehave."""
+"""The control channel with unauthenticated clients, and with tasks that misbehave."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ATTEMPT = 7
 
 @dataclass
 class Channel:
-    """A server with what it told its owner."""
+    """A server that records the calls to its owner."""
 
     frames: queue.SimpleQueue[tuple[Hello, bytes]] = field(default_factory=queue.SimpleQueue)
     gone: queue.SimpleQueue[Hello] = field(default_factory=queue.SimpleQueue)
@@ -40,7 +40,7 @@ class Channel:
 
     def on_frame(self, hello: Hello, frame: bytes) -> None:
         if frame == b"raise":
-            raise RuntimeError("what the task sent makes no sense")
+            raise RuntimeError("the frame of the task is invalid")
         self.frames.put((hello, frame))
 
     @property
@@ -51,13 +51,13 @@ class Channel:
     def task(self, slot: int = 0, level: int = 0, attempt: int = ATTEMPT) -> ControlConnection:
         return ControlConnection(self.server.address, self.server.token, Hello(attempt, slot, level))
 
-    def stranger(self) -> socket.socket:
+    def unauthenticated_client(self) -> socket.socket:
         connection = socket.create_connection(self.address, timeout=5)
         assert len(connection.recv(HELLO_BYTES, socket.MSG_WAITALL)) == HELLO_BYTES
         return connection
 
     def check(self, slot: int = 3) -> None:
-        """A task comes, is heard, is answered, and goes."""
+        """Connect a task, exchange a message and its answer, and disconnect the task."""
         task = self.task(slot=slot, level=1)
         task.send(b"ack")
         assert self.frames.get(timeout=5) == (Hello(ATTEMPT, slot, 1), b"ack")
@@ -93,27 +93,27 @@ def wait_until(condition: Callable[[], Any]) -> None:
 class TestStrangers:
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
     @given(st.lists(st.binary(max_size=2000), max_size=6))
-    def test_any_bytes_in_any_pieces_harm_nobody(self, channel: Channel, pieces: list[bytes]) -> None:
-        with channel.stranger() as stranger, contextlib.suppress(ConnectionError):
+    def test_arbitrary_bytes_in_any_chunks_do_no_harm(self, channel: Channel, pieces: list[bytes]) -> None:
+        with channel.unauthenticated_client() as unauthenticated_client, contextlib.suppress(ConnectionError):
             for piece in pieces:
-                stranger.sendall(piece)
+                unauthenticated_client.sendall(piece)
         channel.check()
 
     @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
     @given(st.integers(0, 200), st.integers(0, 255), st.booleans())
-    def test_a_hello_that_is_cut_or_changed_harms_nobody(
+    def test_a_truncated_or_changed_hello_does_no_harm(
         self, channel: Channel, at: int, change: int, is_cut: bool
     ) -> None:
-        with channel.stranger() as stranger:
+        with channel.unauthenticated_client() as unauthenticated_client:
             said = bytearray(self.hello(channel, b"0" * HELLO_BYTES, {"attempt": ATTEMPT, "slot": 0, "level": 0}))
             at %= len(said)
             if is_cut:
                 del said[at:]
             else:
                 said[at] ^= change or 1
-            stranger.sendall(said)
-            stranger.shutdown(socket.SHUT_WR)
-            assert is_closed(stranger)
+            unauthenticated_client.sendall(said)
+            unauthenticated_client.shutdown(socket.SHUT_WR)
+            assert is_closed(unauthenticated_client)
         channel.check()
         assert channel.gone.empty()
 
@@ -123,7 +123,7 @@ class TestStrangers:
             ControlConnection(channel.server.address, token, Hello(ATTEMPT, 0, 0))
         channel.check()
 
-    def test_what_a_task_said_can_not_be_said_again(self, channel: Channel) -> None:
+    def test_a_recorded_message_of_a_task_cannot_be_replayed(self, channel: Channel) -> None:
         heard: list[bytes] = []
         relay = socket.create_server(("127.0.0.1", 0))
 
@@ -148,13 +148,13 @@ class TestStrangers:
         thread.join()
         relay.close()
         assert channel.gone.get(timeout=5) == Hello(ATTEMPT, 1, 0)
-        with channel.stranger() as stranger:
-            stranger.sendall(b"".join(heard))
-            assert is_closed(stranger)
+        with channel.unauthenticated_client() as unauthenticated_client:
+            unauthenticated_client.sendall(b"".join(heard))
+            assert is_closed(unauthenticated_client)
         assert channel.server.connected(ATTEMPT) == 0
         channel.check()
 
-    def test_the_token_and_the_frames_are_not_on_the_wire(self, channel: Channel) -> None:
+    def test_the_token_and_the_frames_are_not_visible_on_the_wire(self, channel: Channel) -> None:
         near, far = socket.socketpair()
         sealer = Sealer(derive_keys(channel.server.token, b"s" * 32, b"c" * 32)[0])
         near.sendall(sealer.seal(channel.server.token.encode()))
@@ -162,7 +162,7 @@ class TestStrangers:
         near.close()
         far.close()
 
-    def test_a_task_does_not_listen_to_a_stranger(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_task_rejects_an_unauthenticated_server(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(control, "CONNECT_S", 2.0)
         with socket.create_server(("127.0.0.1", 0)) as false_server:
 
@@ -176,51 +176,51 @@ class TestStrangers:
                 ControlConnection(f"127.0.0.1:{false_server.getsockname()[1]}", "token", Hello(1, 0, 0))
             thread.join()
 
-    def test_who_says_nothing_is_dropped(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_silent_client_is_disconnected(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sealed_server, "GREETING_S", 0.3)
         channel = Channel()
-        with channel.stranger() as stranger:
+        with channel.unauthenticated_client() as unauthenticated_client:
             began = time.monotonic()
-            assert is_closed(stranger)
+            assert is_closed(unauthenticated_client)
             assert time.monotonic() - began < 3
         channel.check()
         channel.server.close()
 
-    def test_a_stranger_can_not_fill_the_memory(self, channel: Channel) -> None:
-        with channel.stranger() as stranger:
-            stranger.settimeout(5)
+    def test_an_unauthenticated_client_cannot_fill_the_memory(self, channel: Channel) -> None:
+        with channel.unauthenticated_client() as unauthenticated_client:
+            unauthenticated_client.settimeout(5)
             sent = 0
             with contextlib.suppress(ConnectionError):
                 for _ in range(64):
-                    stranger.sendall(b"\x00\x01" * 8192)
+                    unauthenticated_client.sendall(b"\x00\x01" * 8192)
                     sent += 16384
                     time.sleep(0.005)
             assert sent < 64 * 16384, "a megabyte was taken from somebody who has proved nothing"
         channel.check()
 
-    def test_many_silent_strangers_keep_nobody_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sealed_server, "STRANGERS", 8)
+    def test_many_silent_clients_do_not_block_tasks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sealed_server, "MAX_UNAUTHENTICATED", 8)
         channel = Channel()
-        strangers = [channel.stranger() for _ in range(40)]
+        strangers = [channel.unauthenticated_client() for _ in range(40)]
         channel.check()
         open_ones = 0
-        for stranger in strangers:
-            stranger.setblocking(False)
+        for unauthenticated_client in strangers:
+            unauthenticated_client.setblocking(False)
             try:
-                stranger.recv(1)
+                unauthenticated_client.recv(1)
             except BlockingIOError:
                 open_ones += 1
-            stranger.close()
+            unauthenticated_client.close()
         assert open_ones <= 8
         channel.server.close()
 
-    def test_strangers_do_not_fill_the_log(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_unauthenticated_clients_do_not_flood_the_log(self, caplog: pytest.LogCaptureFixture) -> None:
         channel = Channel()
         with caplog.at_level(logging.WARNING):
             for _ in range(20):
-                with channel.stranger() as stranger:
-                    stranger.sendall(b"x" * 100)
-                    assert is_closed(stranger)
+                with channel.unauthenticated_client() as unauthenticated_client:
+                    unauthenticated_client.sendall(b"x" * 100)
+                    assert is_closed(unauthenticated_client)
         assert len([record for record in caplog.records if "refuses" in record.message]) == 1
         channel.server.close()
 
@@ -235,7 +235,7 @@ class TestTasks:
     @pytest.mark.parametrize(
         "who", [(ATTEMPT - 1, 0, 0), (ATTEMPT + 1, 0, 0), (ATTEMPT, 4, 0), (ATTEMPT, 0, 2), (-1, 0, 0)]
     )
-    def test_of_another_attempt_is_refused_by_name(
+    def test_a_task_of_another_attempt_is_refused_by_name(
         self, channel: Channel, who: tuple[int, int, int], caplog: pytest.LogCaptureFixture
     ) -> None:
         attempt, slot, level = who
@@ -244,37 +244,37 @@ class TestTasks:
         assert f"Hello(attempt={attempt}, slot={slot}, level={level})" in caplog.text
         channel.check()
 
-    def test_that_comes_twice_is_refused_and_the_first_one_stays(
+    def test_a_second_connection_of_a_task_is_refused_and_the_first_one_remains(
         self, channel: Channel, caplog: pytest.LogCaptureFixture
     ) -> None:
         first = channel.task()
         with pytest.raises(ConnectionError), caplog.at_level(logging.WARNING):
             channel.task()
-        assert "is there already" in caplog.text
+        assert "is already connected" in caplog.text
         first.send(b"still here")
         assert channel.frames.get(timeout=5) == (Hello(ATTEMPT, 0, 0), b"still here")
         first.close()
         assert channel.gone.get(timeout=5) == Hello(ATTEMPT, 0, 0)
 
     @pytest.mark.parametrize("fields", [{}, {"attempt": "x", "slot": 0, "level": 0}, {"attempt": ATTEMPT, "slot": 1.5}])
-    def test_whose_hello_makes_no_sense_is_refused(self, channel: Channel, fields: dict[str, Any]) -> None:
+    def test_a_task_with_an_invalid_hello_is_refused(self, channel: Channel, fields: dict[str, Any]) -> None:
         with socket.create_connection(channel.address, timeout=5) as connection:
             server_random = connection.recv(HELLO_BYTES, socket.MSG_WAITALL)
             connection.sendall(TestStrangers.hello(channel, server_random, fields))
             assert is_closed(connection)
         channel.check()
 
-    def test_whose_frame_makes_no_sense_counts_as_gone(
+    def test_a_task_with_an_invalid_frame_counts_as_lost(
         self, channel: Channel, caplog: pytest.LogCaptureFixture
     ) -> None:
         task = channel.task()
         task.send(b"raise")
         assert channel.gone.get(timeout=5) == Hello(ATTEMPT, 0, 0)
-        assert "what the task sent makes no sense" in caplog.text
+        assert "the frame of the task is invalid" in caplog.text
         task.close()
         channel.check()
 
-    def test_that_reads_nothing_holds_up_nobody(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_task_that_reads_nothing_does_not_delay_others(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sealed_server, "STALLED_S", 1.0)
         channel = Channel()
         stalled, other = channel.task(slot=0), channel.task(slot=1)
@@ -290,7 +290,7 @@ class TestTasks:
         other.close()
         channel.server.close()
 
-    def test_that_reads_slowly_gets_everything(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_task_that_reads_slowly_receives_everything(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sealed_server, "STALLED_S", 2.0)
         channel = Channel()
         task = channel.task()
@@ -307,7 +307,7 @@ class TestTasks:
         task.close()
         channel.server.close()
 
-    def test_sends_a_large_ack(self, channel: Channel) -> None:
+    def test_a_task_sends_a_large_acknowledgement(self, channel: Channel) -> None:
         task = channel.task()
         task.send(b"a" * (20 << 20))
         hello, frame = channel.frames.get(timeout=10)
@@ -317,7 +317,7 @@ class TestTasks:
 
 
 class TestTheThread:
-    def test_says_why_it_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_thread_reports_why_it_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
         channel = Channel()
 
         def broken() -> None:
@@ -328,7 +328,7 @@ class TestTheThread:
         assert not channel.server.send(ATTEMPT, 0, 0, b"command")
         channel.server.close()
 
-    def test_too_many_open_files_do_not_end_it(
+    def test_too_many_open_files_do_not_end_the_thread(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         channel = Channel()
@@ -359,7 +359,7 @@ class TestTheThread:
         channel.server.close()
 
 
-def test_keys_are_made_of_both_sides_randomness() -> None:
+def test_keys_are_derived_from_the_randomness_of_both_sides() -> None:
     server, client = b"s" * HELLO_BYTES, b"c" * HELLO_BYTES
     to_server, to_client = derive_keys("token", server, client)
     opener = Opener(to_client)

@@ -1,4 +1,4 @@
-"""Whether a job may soon have slots again on the machine whose disk has its state."""
+"""The check whether a job may soon regain slots on the machine whose disk has its state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from penstock.jobmanager.runners.spark_runner import SparkRunner
 
 
 class Cluster:
-    """Two TaskManagers of two slots, each on a machine of its own, and one more on the first's."""
+    """A cluster with two TaskManagers of two slots on separate machines, and a third one on the first machine."""
 
     config = SimpleNamespace(host="127.0.0.1")
     sql = None
@@ -54,37 +54,37 @@ def runner(cluster: Cluster) -> Iterator[SparkRunner]:
     made._server.close()
 
 
-def test_nothing_is_expected_while_all_are_there(cluster: Cluster, runner: SparkRunner) -> None:
+def test_no_slots_are_expected_while_all_are_available(cluster: Cluster, runner: SparkRunner) -> None:
     del cluster.running["2"]
-    assert not runner.expects_home()
+    assert not runner.expects_returning_slots()
     runner.place(3)
     assert [slot.id for slot in runner.placement] == ["0.0", "0.1", "1.0"]
-    assert not runner.expects_home()
+    assert not runner.expects_returning_slots()
 
 
-def test_an_executor_that_is_started_again_is(cluster: Cluster, runner: SparkRunner) -> None:
+def test_a_restarted_executor_is_expected(cluster: Cluster, runner: SparkRunner) -> None:
     del cluster.running["2"]
     runner.place(2)
     del cluster.running["0"]
-    assert runner.expects_home()
+    assert runner.expects_returning_slots()
     cluster.start("first", "a")
-    assert not runner.expects_home()
+    assert not runner.expects_returning_slots()
     runner.place(2)
     assert [slot.id for slot in runner.placement] == ["3.0", "3.1"]
 
 
-def test_others_on_the_same_machine_will_do(cluster: Cluster, runner: SparkRunner) -> None:
+def test_other_slots_on_the_same_machine_suffice(cluster: Cluster, runner: SparkRunner) -> None:
     runner.place(2)
     del cluster.running["0"]
-    assert not runner.expects_home()
+    assert not runner.expects_returning_slots()
     runner.place(2)
     assert [slot.id for slot in runner.placement] == ["2.0", "2.1"]
 
 
-def test_a_taskmanager_that_is_gone_is_not_waited_for(cluster: Cluster, runner: SparkRunner) -> None:
+def test_a_lost_taskmanager_is_not_expected(cluster: Cluster, runner: SparkRunner) -> None:
     del cluster.running["2"]
     cluster.registry.remove("beside")
     runner.place(2)
     del cluster.running["0"]
     cluster.registry.remove("first")
-    assert not runner.expects_home()
+    assert not runner.expects_returning_slots()

@@ -1,4 +1,4 @@
-"""Look-ups under way: to the task that owns the key, of the attempt that runs alone, and never more than a job can bear."""
+"""Look-ups in progress: sent to the task that owns the key in the running attempt, and limited in number."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 
 from penstock.common.errors import NotNow
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.number_seq import NumberSequenceSource
+from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.runners import live_look_ups
-from penstock.jobmanager.runners.live_look_ups import MOST, MOST_OF_JOB, LiveLookUps, Place, place_of
+from penstock.jobmanager.runners.live_look_ups import MAX_PENDING, MAX_PENDING_OF_JOB, LiveLookUps, Place, place_of
 from penstock.state.encoding.keys import UNTYPED_KEYS
 from penstock.state.key_groups import key_group, key_group_range
-from penstock.state.peek import NotPeekable, Peeked
+from penstock.state.peek.stored import NotPeekable, Peeked
 from penstock.state.snapshot_format.segment import StateInfo
 from penstock.taskmanager.look_up import LookUp, LookUpAnswer, decode_look_up, encode_look_up
 
@@ -36,7 +36,7 @@ def graph(mode: str = "STREAMING") -> JobGraph:
 
 
 class Tasks:
-    """Hears what tasks are asked; answers, if told to."""
+    """Tasks that record the look-ups and answer on request."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, int, int, LookUp]] = []
@@ -64,8 +64,8 @@ def tasks() -> Tasks:
 
 
 @pytest.mark.parametrize("key", [0, 1, 2, "ada", ("a", 1), None])
-def test_the_task_that_owns_the_key_is_asked(tasks: Tasks, key: Any) -> None:
-    assert tasks.look_ups.ask("sums", "sum", key) == FOUND
+def test_the_task_that_owns_the_key_receives_the_look_up(tasks: Tasks, key: Any) -> None:
+    assert tasks.look_ups.look_up("sums", "sum", key) == FOUND
     ((attempt, slot, level, asked),) = tasks.asked
     assert (attempt, level, asked.attempt, asked.uid, asked.state) == (4, 1, 4, "sums", "sum")
     assert key_group(key, MAX_PARALLELISM) in key_group_range(slot, SLOTS, MAX_PARALLELISM)
@@ -73,26 +73,26 @@ def test_the_task_that_owns_the_key_is_asked(tasks: Tasks, key: Any) -> None:
     assert place_of(graph(), "sums", key) == (slot, level)
 
 
-def test_a_job_in_batch_mode_is_not_asked() -> None:
+def test_a_job_in_batch_mode_receives_no_look_up() -> None:
     with pytest.raises(NotPeekable, match="batch mode"):
         place_of(graph("BATCH"), "sums", 1)
 
 
 def waiting(tasks: Tasks, pool: ThreadPoolExecutor, patience_s: float = 20.0) -> Any:
-    """One look-up, sent and not answered."""
+    """Send a look-up that is not answered."""
     tasks.answers = False
-    answer = pool.submit(tasks.look_ups.ask, "sums", "sum", 1, patience_s)
+    answer = pool.submit(tasks.look_ups.look_up, "sums", "sum", 1, patience_s)
     assert tasks.heard.acquire(timeout=5)
     return answer
 
 
 @pytest.fixture
 def pool() -> Any:
-    with ThreadPoolExecutor(MOST + 2) as made:
+    with ThreadPoolExecutor(MAX_PENDING + 2) as made:
         yield made
 
 
-def test_what_an_attempt_before_says_does_not_count(tasks: Tasks, pool: ThreadPoolExecutor) -> None:
+def test_an_answer_of_an_earlier_attempt_is_ignored(tasks: Tasks, pool: ThreadPoolExecutor) -> None:
     answer = waiting(tasks, pool)
     id = tasks.asked[0][3].id
     tasks.say(LookUpAnswer(id, 3, FOUND))
@@ -101,76 +101,80 @@ def test_what_an_attempt_before_says_does_not_count(tasks: Tasks, pool: ThreadPo
     assert answer.result(5) == FOUND
 
 
-def test_who_waits_when_the_attempt_ends_is_told_to_come_again(tasks: Tasks, pool: ThreadPoolExecutor) -> None:
+def test_waiting_look_ups_fail_with_a_request_to_retry_when_the_attempt_ends(
+    tasks: Tasks, pool: ThreadPoolExecutor
+) -> None:
     answer = waiting(tasks, pool)
     tasks.look_ups.end()
     with pytest.raises(NotNow, match="the job restarts"):
         answer.result(5)
-    with pytest.raises(NotNow, match="does not run"):
-        tasks.look_ups.ask("sums", "sum", 1)
+    with pytest.raises(NotNow, match="is not running"):
+        tasks.look_ups.look_up("sums", "sum", 1)
     tasks.answers = True
     tasks.look_ups.begin(5, graph())
     tasks.say(LookUpAnswer(tasks.asked[0][3].id, 4, FOUND))  # late, and of the attempt before
-    assert tasks.look_ups.ask("sums", "sum", 1) == FOUND
+    assert tasks.look_ups.look_up("sums", "sum", 1) == FOUND
 
 
-def test_a_task_that_goes_fails_its_own_look_ups_alone(tasks: Tasks, pool: ThreadPoolExecutor) -> None:
+def test_a_lost_task_fails_only_its_own_look_ups(tasks: Tasks, pool: ThreadPoolExecutor) -> None:
     answer = waiting(tasks, pool)
     _, slot, level, _ = tasks.asked[0]
-    tasks.look_ups.gone(4, Place((slot + 1) % SLOTS, level))
-    tasks.look_ups.gone(3, Place(slot, level))
+    tasks.look_ups.on_disconnected(4, Place((slot + 1) % SLOTS, level))
+    tasks.look_ups.on_disconnected(3, Place(slot, level))
     assert not answer.done()
-    tasks.look_ups.gone(4, Place(slot, level))
-    with pytest.raises(NotNow, match="is gone"):
+    tasks.look_ups.on_disconnected(4, Place(slot, level))
+    with pytest.raises(NotNow, match="has ended"):
         answer.result(5)
 
 
-def test_a_task_that_is_not_there_is_not_waited_for(tasks: Tasks) -> None:
+def test_a_look_up_does_not_wait_for_a_lost_task(tasks: Tasks) -> None:
     tasks.are_there = False
-    for _ in range(2 * MOST):
-        with pytest.raises(NotNow, match="not there"):
-            tasks.look_ups.ask("sums", "sum", 1)
+    for _ in range(2 * MAX_PENDING):
+        with pytest.raises(NotNow, match="not connected"):
+            tasks.look_ups.look_up("sums", "sum", 1)
 
 
-def test_a_task_that_hangs_has_no_more_before_it_than_it_can_bear(tasks: Tasks) -> None:
-    """Whoever asked has gone; what was asked counts until it is answered."""
+def test_a_hung_task_has_a_limited_number_of_look_ups(tasks: Tasks) -> None:
+    """A look-up counts until its answer arrives, even if its client has given up."""
     tasks.answers = False
-    for _ in range(MOST):
+    for _ in range(MAX_PENDING):
         with pytest.raises(NotNow, match="has not answered within"):
-            tasks.look_ups.ask("sums", "sum", 1, patience_s=0.001)
-    with pytest.raises(NotNow, match=f"{MOST} look-ups wait for the task that has the key"):
-        tasks.look_ups.ask("sums", "sum", 1)
-    assert len(tasks.asked) == MOST
+            tasks.look_ups.look_up("sums", "sum", 1, patience_s=0.001)
+    with pytest.raises(NotNow, match=f"{MAX_PENDING} lookups already wait for the task that has the key"):
+        tasks.look_ups.look_up("sums", "sum", 1)
+    assert len(tasks.asked) == MAX_PENDING
     tasks.say(LookUpAnswer(tasks.asked[0][3].id, 4, FOUND))
     tasks.answers = True
-    assert tasks.look_ups.ask("sums", "sum", 1) == FOUND
+    assert tasks.look_ups.look_up("sums", "sum", 1) == FOUND
 
 
-def test_a_task_that_hangs_keeps_no_other_from_answering(tasks: Tasks) -> None:
+def test_a_hung_task_does_not_block_the_answers_of_others(tasks: Tasks) -> None:
     of_another = next(n for n in range(9) if place_of(graph(), "sums", n) != place_of(graph(), "sums", 1))
     tasks.answers = False
-    for _ in range(MOST):
+    for _ in range(MAX_PENDING):
         with pytest.raises(NotNow, match="has not answered within"):
-            tasks.look_ups.ask("sums", "sum", 1, patience_s=0.001)
+            tasks.look_ups.look_up("sums", "sum", 1, patience_s=0.001)
     tasks.answers = True
-    assert tasks.look_ups.ask("sums", "sum", of_another) == FOUND
+    assert tasks.look_ups.look_up("sums", "sum", of_another) == FOUND
 
 
-def test_a_job_whose_tasks_all_hang_is_asked_no_more_than_it_can_bear(
+def test_a_job_whose_tasks_all_hang_has_a_limited_number_of_look_ups(
     tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slots = iter(range(MOST_OF_JOB + 1))
+    slots = iter(range(MAX_PENDING_OF_JOB + 1))
     monkeypatch.setattr(live_look_ups, "place_of", lambda *_: Place(next(slots), 1))
     tasks.answers = False
-    for _ in range(MOST_OF_JOB):
+    for _ in range(MAX_PENDING_OF_JOB):
         with pytest.raises(NotNow, match="has not answered within"):
-            tasks.look_ups.ask("sums", "sum", 1, patience_s=0.0)
-    with pytest.raises(NotNow, match=f"{MOST_OF_JOB} look-ups of this job wait"):
-        tasks.look_ups.ask("sums", "sum", 1)
+            tasks.look_ups.look_up("sums", "sum", 1, patience_s=0.0)
+    with pytest.raises(NotNow, match=f"{MAX_PENDING_OF_JOB} lookups of this job already wait"):
+        tasks.look_ups.look_up("sums", "sum", 1)
 
 
 @pytest.mark.parametrize(("later", "error"), [(True, NotNow), (False, NotPeekable)])
-def test_a_refusal_says_whether_to_come_again(tasks: Tasks, pool: ThreadPoolExecutor, later: bool, error: Any) -> None:
+def test_a_refusal_reports_whether_a_retry_helps(
+    tasks: Tasks, pool: ThreadPoolExecutor, later: bool, error: Any
+) -> None:
     answer = waiting(tasks, pool)
     tasks.say(LookUpAnswer(tasks.asked[0][3].id, 4, refusal="the task is so", is_later=later))
     with pytest.raises(error, match="the task is so"):

@@ -1,4 +1,7 @@
-"""What the pipelined runner makes of what tasks send: it waits for its own attempt and epoch, and loses no word of others."""
+"""The messages of tasks in the pipelined runner.
+
+It waits for its own attempt and epoch, and keeps all other messages.
+"""
 
 from __future__ import annotations
 
@@ -42,9 +45,7 @@ def test_a_failure_of_this_attempt_ends_the_wait(runner: PipelinedRunner) -> Non
     assert cast("TaskFailure", ack.failure).message == "no database"
 
 
-def test_nothing_that_a_task_says_is_dropped_in_silence(
-    runner: PipelinedRunner, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_message_of_a_task_is_dropped_silently(runner: PipelinedRunner, caplog: pytest.LogCaptureFixture) -> None:
     answer = LevelAck(slot=0, level=0, attempt=4, epoch=2)
     with caplog.at_level(logging.INFO):
         acks = told(
@@ -58,19 +59,19 @@ def test_nothing_that_a_task_says_is_dropped_in_silence(
     assert acks == [answer]
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 4
-    assert "an ack of slot 0, level 0 of attempt 3 for epoch 2 is left alone: attempt 4" in messages[0]
+    assert "ignored an acknowledgement of slot 0, level 0 of attempt 3 for epoch 2: attempt 4" in messages[0]
     assert "RuntimeError: no database" in messages[1]
     assert caplog.records[1].levelno == logging.WARNING
-    assert "for epoch 1 is left alone: epoch 2" in messages[2]
+    assert "for epoch 1: epoch 2" in messages[2]
     assert "the connection of slot 0, level 0 of attempt 3 has ended" in messages[3]
 
 
-def test_a_task_of_this_attempt_that_is_gone_fails_the_epoch(runner: PipelinedRunner) -> None:
-    with pytest.raises(EpochFailed, match="slot 0, level 0 is gone"):
+def test_a_lost_task_of_this_attempt_fails_the_epoch(runner: PipelinedRunner) -> None:
+    with pytest.raises(EpochFailed, match="slot 0, level 0 has ended"):
         told(runner, Hello(4, 0, 0))
 
 
-def test_a_control_channel_that_has_ended_fails_the_epoch_by_name(runner: PipelinedRunner) -> None:
+def test_an_ended_control_channel_fails_the_epoch_by_name(runner: PipelinedRunner) -> None:
     runner._server.failure = MemoryError("no more")
     with pytest.raises(EpochFailed, match="control channel has ended: no more"):
         told(runner)

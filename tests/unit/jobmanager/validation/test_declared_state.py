@@ -1,4 +1,4 @@
-"""States that a function cannot have are refused before the job is accepted, without calling `open`."""
+"""States that a function cannot have. A job with such a state is refused before it starts, without a call of `open`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock.functions.join_functions import ProcessJoinFunction
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.launch import check
-from penstock.jobmanager.process.session import SubmitOptions
+from penstock.jobmanager.process.session.session import SubmitOptions
 from penstock.jobmanager.validation.declared_state import check_declared_states
 from penstock.windowing.time_windows import TumblingProcessingTimeWindows
 from tests.in_process import environment, started, until
@@ -36,11 +36,11 @@ COUNTS = MapStateDescriptor("counts", str, int)
 
 
 class Opaque:
-    """Nothing says how it could be stored."""
+    """A class without a known encoding."""
 
 
 class Passes(KeyedProcessFunction):
-    """The life of a function whose `open` is what a test is about; it must not be called."""
+    """A function whose `open` is the subject of a test. It must not be called."""
 
     declared: Any = Opaque
 
@@ -52,7 +52,7 @@ CONNECTED: list[Any] = []
 
 
 def connect(*arguments: Any) -> Any:
-    """What is for the tasks to call."""
+    """Connect to a system. Only tasks may call this."""
     CONNECTED.append(arguments)
 
 
@@ -70,7 +70,7 @@ class KeepsOpaque(Passes):
         self.kept = ctx.get_state(descriptor)
 
 
-class KeepsWhatItWasTold(Passes):
+class KeepsConfiguredState(Passes):
     def __init__(self, declared: Any) -> None:
         self.told = declared
 
@@ -79,7 +79,7 @@ class KeepsWhatItWasTold(Passes):
         self.kept = ctx.get_state(ValueStateDescriptor("kept", self.type))
 
 
-class AsksWrongly(Passes):
+class CallsGetterWrongly(Passes):
     def open(self, ctx: Any) -> None:
         self.sum = ctx.get_state(ReducingStateDescriptor("sum", lambda a, b: a + b, Types.LONG()))
 
@@ -183,16 +183,21 @@ PROGRAMS = {
     ),
     "no encoding, broadcast keys": (lambda s: heard(s, OPAQUE_KEYS), "STATE_TYPE", "broadcast state 'rules'", "frozen"),
     "no encoding, broadcast": (lambda s: heard(s, OPAQUE_VALUES), "STATE_TYPE", "'rules'", "dataclass"),
-    "a name used twice": (lambda s: keyed(s, RemembersTwice()), "STATE_NAME_CONFLICT", "'counts'", "name of its own"),
+    "a name used twice": (lambda s: keyed(s, RemembersTwice()), "STATE_NAME_CONFLICT", "'counts'", "another name"),
     "no encoding": (lambda s: keyed(s, KeepsOpaque()), "STATE_TYPE", "Opaque", "dataclass"),
-    "no encoding, from __init__": (lambda s: keyed(s, KeepsWhatItWasTold(Opaque)), "STATE_TYPE", "'kept'", "dataclass"),
-    "another getter's": (lambda s: keyed(s, AsksWrongly()), "INVALID_JOB", "ValueStateDescriptor", "getter"),
+    "no encoding, from __init__": (
+        lambda s: keyed(s, KeepsConfiguredState(Opaque)),
+        "STATE_TYPE",
+        "'kept'",
+        "dataclass",
+    ),
+    "another getter's": (lambda s: keyed(s, CallsGetterWrongly()), "INVALID_JOB", "ValueStateDescriptor", "getter"),
     "no key_by": (lambda s: s.map(Counts()).name("bad").print(), "KEYED_STATE_NOT_AVAILABLE", "'seen'", "key_by"),
 }
 
 
 @pytest.mark.parametrize(("build", "code", "message", "remedy"), PROGRAMS.values(), ids=PROGRAMS)
-def test_nothing_is_touched(tmp_path: Path, build: Any, code: str, message: str, remedy: str) -> None:
+def test_a_check_has_no_side_effects(tmp_path: Path, build: Any, code: str, message: str, remedy: str) -> None:
     CONNECTED.clear()
     stream = numbers(tmp_path)
     build(stream)
@@ -207,7 +212,9 @@ def test_nothing_is_touched(tmp_path: Path, build: Any, code: str, message: str,
 
 
 @pytest.mark.parametrize(("build", "code", "message", "remedy"), PROGRAMS.values(), ids=PROGRAMS)
-def test_a_healthy_job_of_the_same_id_goes_on(tmp_path: Path, build: Any, code: str, message: str, remedy: str) -> None:
+def test_a_healthy_job_with_the_same_id_keeps_running(
+    tmp_path: Path, build: Any, code: str, message: str, remedy: str
+) -> None:
     good = numbers(tmp_path)
     good.map(str).print()
     healthy = started(good._env, SubmitOptions(job_id=JOB_ID))
@@ -224,7 +231,7 @@ def test_a_healthy_job_of_the_same_id_goes_on(tmp_path: Path, build: Any, code: 
         assert healthy.wait(30) is JobStatus.CANCELED
 
 
-def test_penstock_check_says_so_too(tmp_path: Path) -> None:
+def test_penstock_check_reports_the_same_error(tmp_path: Path) -> None:
     told = check(entry=f"{__name__}:main", args=[], parallelism=None, against=None, configuration={})
     assert [problem["code"] for problem in told["problems"]] == ["STATE_TYPE"]
 
@@ -277,7 +284,7 @@ class Chooses(Passes):
 
 class Imports(Passes):
     def open(self, ctx: Any) -> None:
-        from decimal import Decimal as Opaque  # another one than the module's
+        from decimal import Decimal as Opaque  # a different class from the module's
 
         self.kept = ctx.get_state(ValueStateDescriptor("kept", Opaque))
 
@@ -309,7 +316,7 @@ class TypedAtAPrompt(Passes):
         *(HasAProperty, Annotates, TypedAtAPrompt),
     ],
 )
-def test_what_may_be_right_is_left_to_the_task(tmp_path: Path, function: Any) -> None:
+def test_a_state_that_may_be_valid_is_left_to_the_task(tmp_path: Path, function: Any) -> None:
     stream = numbers(tmp_path)
     keyed(stream, function())
     CONNECTED.clear()
@@ -317,8 +324,8 @@ def test_what_may_be_right_is_left_to_the_task(tmp_path: Path, function: Any) ->
     assert not CONNECTED
 
 
-def test_the_function_inside_of_a_conversion_to_rows(tmp_path: Path) -> None:
+def test_a_function_inside_of_a_conversion_to_rows_is_checked(tmp_path: Path) -> None:
     stream = numbers(tmp_path)
     stream.map(Counts(), Types.ROW([Types.INT()])).print()
-    with pytest.raises(PenstockError, match="belongs to a key"):
+    with pytest.raises(PenstockError, match="is keyed state"):
         check_declared_states(JobGraphBuilder(stream._env.get_program("bad").transformations).build())

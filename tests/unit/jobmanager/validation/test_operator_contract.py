@@ -1,4 +1,4 @@
-"""What the Kubernetes operator asks of a master, and reads from storage, against a real master with a job in this process."""
+"""The contract between the Kubernetes operator and a master, and the storage, with a real master and a job in this process."""
 
 from __future__ import annotations
 
@@ -16,15 +16,19 @@ import httpx
 import pytest
 
 from penstock.common.configuration import Configuration
+from penstock.jobmanager.process import launch
 from penstock.jobmanager.process.launch import run_script_on
-from penstock.jobmanager.process.master_process import run_master_process
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.master import master_process
+from penstock.jobmanager.process.master.master_process import run_master_process
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.engine.account import Progress
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import EngineError
+from penstock_operator.reconcile.observe import terminations
 from penstock_operator.storage.penstock import PenstockStorages
 from tests.in_process import InProcess
+from tests.unit.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -50,7 +54,7 @@ env.execute("endless")
 
 
 class Master:
-    """A master's process in a thread, and the operator's way to it."""
+    """A master's process in a thread, and the operator's client for it."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder
@@ -96,7 +100,7 @@ class Master:
                 if condition():
                     return
             except EngineError:
-                pass  # it is not there yet
+                pass  # it does not exist yet
             assert time.monotonic() < deadline
             time.sleep(0.05)
 
@@ -107,7 +111,7 @@ class Master:
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[Master]:
-    """Running, with a completed checkpoint."""
+    """Start a master, and wait for a complete checkpoint."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -126,7 +130,7 @@ def storage(master: Master) -> Any:
     return PenstockStorages(own_identity=OwnIdentity(("file:///",)))(spec, {})  # type: ignore[arg-type]
 
 
-def test_what_is_running_and_how_it_is(master: Master) -> None:
+def test_the_operator_reads_which_job_runs_and_its_status(master: Master) -> None:
     (job,) = master.ask(lambda e: e.jobs())
     assert (job.id, job.state) == (master.job_id, "RUNNING")
     assert master.ask(lambda e: e.parallelism(master.job_id)) == 2
@@ -136,20 +140,20 @@ def test_what_is_running_and_how_it_is(master: Master) -> None:
     points = master.ask(lambda e: e.checkpoints(master.job_id))
     assert points.latest_path is not None
     assert points.latest_path.startswith(f"file://{master.folder}/checkpoints/{master.job_id}/chk-")
-    glance = master.ask(lambda e: e.glance(master.job_id))
-    assert glance is not None
-    assert (glance.job.id, glance.job.state, glance.job.parallelism) == (master.job_id, "RUNNING", 2)
-    assert (glance.progress, glance.exception) == (Progress(), "")
-    assert glance.checkpoints.completed >= points.completed
-    assert glance.checkpoints.latest_at is not None
-    assert str(glance.checkpoints.latest_path).rpartition("/")[0] == points.latest_path.rpartition("/")[0]
-    assert master.ask(lambda e: e.glance("0" * 32)) is None
+    overview = master.ask(lambda e: e.overview(master.job_id))
+    assert overview is not None
+    assert (overview.job.id, overview.job.state, overview.job.parallelism) == (master.job_id, "RUNNING", 2)
+    assert (overview.progress, overview.exception) == (Progress(), "")
+    assert overview.checkpoints.completed >= points.completed
+    assert overview.checkpoints.latest_at is not None
+    assert str(overview.checkpoints.latest_path).rpartition("/")[0] == points.latest_path.rpartition("/")[0]
+    assert master.ask(lambda e: e.overview("0" * 32)) is None
     newest = asyncio.run(storage(master).newest_complete(f"file://{master.folder}/checkpoints", master.job_id))
     assert newest.job_id == master.job_id
     assert not newest.torn
 
 
-def test_savepoint_under_an_id_is_made_once_and_found_in_its_folder(master: Master) -> None:
+def test_a_savepoint_with_an_id_is_taken_once_and_found_in_its_folder(master: Master) -> None:
     folder, trigger = f"file://{master.folder}/elsewhere/one", "a" * 32
     for _ in range(2):
         assert master.ask(lambda e: e.savepoint(master.job_id, folder, trigger)) == trigger
@@ -160,14 +164,14 @@ def test_savepoint_under_an_id_is_made_once_and_found_in_its_folder(master: Mast
     assert asyncio.run(storage(master).verify(found.path)).ok
 
 
-def test_checkpoint_and_unknown_requests(master: Master) -> None:
+def test_a_checkpoint_is_taken_and_unknown_requests_are_not_found(master: Master) -> None:
     trigger = "b" * 32
     master.ask(lambda e: e.checkpoint(master.job_id, trigger))
     assert master.completed("checkpoint", trigger).state == "Completed"
     assert master.ask(lambda e: e.request(master.job_id, "checkpoint", "c" * 32)).state == "Unknown"
 
 
-def test_rescale_is_over_when_the_job_runs_with_it(master: Master) -> None:
+def test_a_rescale_is_done_when_the_job_runs_with_the_new_parallelism(master: Master) -> None:
     trigger = "d" * 32
     master.ask(lambda e: e.rescale(master.job_id, 3, trigger))
     assert master.completed("rescale", trigger).state == "Completed"
@@ -180,7 +184,7 @@ def test_rescale_is_over_when_the_job_runs_with_it(master: Master) -> None:
     assert timedelta(0) <= progress.rescaled.took < timedelta(minutes=1)
 
 
-def test_stop_with_a_savepoint_leaves_a_master_that_tells_of_it(master: Master) -> None:
+def test_a_stop_with_a_savepoint_leaves_a_master_that_reports_it(master: Master) -> None:
     folder, trigger = f"file://{master.folder}/elsewhere/two", "e" * 32
     master.ask(lambda e: e.stop(master.job_id, folder, trigger))
     done = master.completed("stop", trigger)
@@ -189,12 +193,64 @@ def test_stop_with_a_savepoint_leaves_a_master_that_tells_of_it(master: Master) 
     (found,) = asyncio.run(storage(master).savepoints(folder))
     assert asyncio.run(storage(master).verify(found.path)).ok
     assert master.thread.is_alive()
-    glance = master.ask(lambda e: e.glance(master.job_id))
-    assert glance is not None
-    assert not glance.end_of_input, "somebody has stopped it"
+    overview = master.ask(lambda e: e.overview(master.job_id))
+    assert overview is not None
+    assert not overview.end_of_input, "somebody has stopped it"
     with pytest.raises(EngineError) as refused:
         master.ask(lambda e: e.stop(master.job_id, folder, "f" * 32))
     assert refused.value.status == 409
     master.told.set()
     master.thread.join(20)
     assert master.codes == [0]
+
+
+# --- exit codes -----------------------------------------------------------------------------------------------------
+
+
+def test_the_operator_knows_the_exit_codes_of_a_master() -> None:
+    assert terminations.EXIT_STORAGE == master_process.EXIT_STORAGE
+    assert terminations.EXIT_FENCED == master_process.EXIT_FENCED
+
+
+class Begun(InProcess):
+    """A runner with slots in this process, for the real `penstock master`."""
+
+    def __init__(self, settings: Configuration) -> None:
+        super().__init__()
+
+    def begin(self, entry: str = "") -> None:
+        """Start nothing."""
+
+
+def penstock_master(monkeypatch: pytest.MonkeyPatch, folder: Path, *way: str, checkpoints: str) -> int:
+    """Run the command with a real program and real storage, without Spark, and return its exit code."""
+    monkeypatch.setattr(launch, "MasterClusterProvider", Begun)
+    (folder / "secret").write_text("0123456789abcdef" * 4)
+    script = folder / "job.py"
+    script.write_text(PROGRAM.replace("OUTPUT", repr(f"file://{folder}/output")))
+    settings = {
+        "rest.port": "-1",
+        "security.spark.secret-file": f"{folder}/secret",
+        "execution.checkpointing.dir": checkpoints,
+        "execution.checkpointing.interval": "100 ms",
+    }
+    defined = [word for key, value in settings.items() for word in ("-D", f"{key}={value}")]
+    return Terminal({})("master", "--entry", str(script), *way, "--job-id", uuid.uuid4().hex, *defined).code
+
+
+@pytest.mark.parametrize("way", ["--fresh", "--restore-latest"])
+def test_a_master_that_storage_refuses_reports_it_by_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, way: str
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    refused = f"file://{tmp_path}/file/checkpoints"
+    assert penstock_master(monkeypatch, tmp_path, way, checkpoints=refused) == terminations.EXIT_STORAGE
+
+
+def test_a_master_whose_snapshot_is_missing_does_not_blame_storage(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    absent = f"file://{tmp_path}/savepoint-1"
+    assert (
+        penstock_master(monkeypatch, tmp_path, "--restore", absent, checkpoints=f"file://{tmp_path}/checkpoints") == 1
+    )

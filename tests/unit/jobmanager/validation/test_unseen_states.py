@@ -1,4 +1,4 @@
-"""A check says of which states it has not seen whether they fit: what helpers declare, or what is behind an if."""
+"""A check names the states that it could not compare: those that helpers declare, or that follow an `if`."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def main() -> None:
 
 @pytest.fixture
 def savepoint(tmp_path: Path) -> str:
-    """With state of `counts`."""
+    """Return the path of a savepoint with state of `counts`."""
     master = started(build(environment(tmp_path), Fills()))
     until(lambda: master.checkpoints.coordinator.latest is not None, master)
     operation = master.request(Operation("stop"))
@@ -102,7 +102,7 @@ def checked(savepoint: str) -> Any:
     return launch.check(entry=f"{__name__}:main", args=[], parallelism=None, against=savepoint, configuration={})
 
 
-def test_everything_was_looked_at(check: Callable[[type[Counts]], Any]) -> None:
+def test_all_states_were_compared(check: Callable[[type[Counts]], Any]) -> None:
     report = check(Plainly)
     assert (report["ok"], report["not_looked_at"]) == (True, [])
 
@@ -115,7 +115,7 @@ def test_everything_was_looked_at(check: Callable[[type[Counts]], Any]) -> None:
         (OfATypeThatIsLookedUp, "self.seen = runtime_context.get_state("),
     ],
 )
-def test_what_was_not_is_named_with_its_line(
+def test_a_state_that_was_not_compared_is_named_with_its_line(
     check: Callable[[type[Counts]], Any], function: type[Counts], statement: str
 ) -> None:
     report = check(function)
@@ -129,7 +129,7 @@ def test_what_was_not_is_named_with_its_line(
     assert statement in Path(__file__).read_text().splitlines()[int(line) - 1]
 
 
-def test_what_does_not_fit_is_still_a_problem(check: Callable[[type[Counts]], Any]) -> None:
+def test_an_incompatible_state_is_still_a_problem(check: Callable[[type[Counts]], Any]) -> None:
     report = check(Changed)
     assert [problem["code"] for problem in report["problems"]] == ["STATE_SCHEMA_INCOMPATIBLE"]
 

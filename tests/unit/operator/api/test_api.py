@@ -1,4 +1,4 @@
-"""The kinds: generated files are current, values survive a round trip, bad manifests are explained."""
+"""The API kinds: generated files are current, values survive a round trip, and errors explain bad manifests."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from penstock_operator.api.crds import all_crds
 from penstock_operator.api.flinkjob import FlinkJobSpec, workers_for
 from penstock_operator.api.generate import SIZE_LIMIT, main, outputs
 from penstock_operator.api.pod_template import check_pod_template
-from penstock_operator.api.status import FlinkJobStatus, parse_status, unreadable
+from penstock_operator.api.status.flinkjob_status import FlinkJobStatus, parse_status, unreadable
 from penstock_operator.api.types import DURATION_PATTERN, format_duration, format_time, parse_duration
-from penstock_operator.api.validation import OWNED_KEYS, parse_spec, quantity
+from penstock_operator.api.validation import FIXED_KEYS, OWNED_KEYS, parse_spec, quantity
 from penstock_operator.errors import SpecError
 from tests.unit.operator.world import flinkjob
 
@@ -45,7 +45,7 @@ def test_generated_files_are_current(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["--check", "--root", str(ROOT)]) == 0, capsys.readouterr().err
 
 
-def test_a_stale_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_names_an_outdated_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--root", str(tmp_path)]) == 0
     (tmp_path / "crds/flinkjobs.penstock.dev.yaml").write_text("old")
     assert main(["--check", "--root", str(tmp_path)]) == 1
@@ -68,7 +68,7 @@ def test_schemas_are_structural_and_documented(path: str, schema: dict[str, Any]
         assert "default" not in schema, f"{path}: the API server would make facts up"
 
 
-def test_kubectl_columns_and_names() -> None:
+def test_kubectl_shows_columns_and_short_names() -> None:
     crd = all_crds()["flinkjobs.penstock.dev.yaml"]["spec"]
     assert crd["names"]["shortNames"] == ["fj"]
     assert crd["names"]["categories"] == ["streaming"]
@@ -81,7 +81,7 @@ def test_kubectl_columns_and_names() -> None:
 
 
 @given(st.integers(min_value=0, max_value=10**10).map(lambda ms: timedelta(milliseconds=ms)))
-def test_durations_survive(value: timedelta) -> None:
+def test_durations_survive_a_round_trip(value: timedelta) -> None:
     text = format_duration(value)
     assert parse_duration(text) == value
     assert re.fullmatch(DURATION_PATTERN, text)
@@ -93,7 +93,7 @@ def test_wrong_durations_are_refused_with_an_example(text: str) -> None:
         parse_duration(text)
 
 
-def test_times_are_utc_with_whole_seconds() -> None:
+def test_times_are_utc_in_whole_seconds() -> None:
     assert format_time(datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)) == "2026-01-02T03:04:05Z"
 
 
@@ -121,7 +121,7 @@ def test_a_status_with_one_bad_field_keeps_the_others() -> None:
     assert unreadable(raw) == {"running": {"revision": 3}}
 
 
-def test_words_of_a_later_version_are_read() -> None:
+def test_values_of_a_later_version_are_read() -> None:
     operation = {
         "id": "a",
         "kind": "BlueGreen",
@@ -144,7 +144,7 @@ def test_words_of_a_later_version_are_read() -> None:
             "spec.job.savepointRedeployNonce",
             "initialSavepointPath",
         ),
-        ({"job": {"entry": "--fresh"}}, "spec.job.entry", "reads like an option"),
+        ({"job": {"entry": "--fresh"}}, "spec.job.entry", "looks like an option"),
         ({"job": {}}, "spec.job.entry", "required"),
         ({"configuration": {"rest.port": 1}}, "spec.configuration['rest.port']", "always 8081"),
         ({"configuration": {"security.rest.token-file": "x"}}, "spec.configuration", "set by the operator"),
@@ -161,7 +161,7 @@ def test_words_of_a_later_version_are_read() -> None:
         ({"podTemplate": {"spec": {"hostNetwork": True}}}, "spec.podTemplate.spec.hostNetwork", "node's network"),
     ],
 )
-def test_bad_specs_name_the_field_and_the_remedy(changes: dict[str, Any], field: str, words: str) -> None:
+def test_errors_of_bad_specs_name_the_field_and_the_remedy(changes: dict[str, Any], field: str, words: str) -> None:
     with pytest.raises(SpecError) as caught:
         parse_spec({**flinkjob()["spec"], **changes})
     assert field in str(caught.value)
@@ -169,8 +169,11 @@ def test_bad_specs_name_the_field_and_the_remedy(changes: dict[str, Any], field:
     assert all(p.remedy for p in caught.value.problems)
 
 
-def test_owned_keys_say_what_to_use_instead() -> None:
-    assert all(OWNED_KEYS.values())
+@pytest.mark.parametrize(("key", "words"), [*OWNED_KEYS.items(), *FIXED_KEYS.items()])
+def test_errors_of_keys_that_the_operator_sets_name_the_replacement_or_the_reason(key: str, words: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        parse_spec({**flinkjob()["spec"], "configuration": {key: "x"}})
+    assert words in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +197,7 @@ def test_owned_keys_say_what_to_use_instead() -> None:
         },
     ],
 )
-def test_pod_templates_that_are_taken(template: dict[str, Any]) -> None:
+def test_valid_pod_templates_are_accepted(template: dict[str, Any]) -> None:
     assert list(check_pod_template(template, "t")) == []
 
 
@@ -248,7 +251,7 @@ def test_pod_templates_that_are_taken(template: dict[str, Any]) -> None:
         ({"status": {}}, "t.status"),
     ],
 )
-def test_pod_templates_that_are_refused(template: dict[str, Any], field: str) -> None:
+def test_invalid_pod_templates_are_refused(template: dict[str, Any], field: str) -> None:
     problems = list(check_pod_template(template, "t"))
     assert any(field in p.field for p in problems), problems
 
@@ -270,7 +273,7 @@ SIDECAR = {"name": "s", "image": "x"}
         ({"spec": {"containers": [None]}}, "t.spec.containers[0]: it must be an object, not null"),
         (
             {"spec": {"containers": ["x", {"name": "s"}]}},
-            "t.spec.containers[1].image: a container besides the main one",
+            "t.spec.containers[1].image: a container other than the main one",
         ),
         ({"spec": {"containers": [{**SIDECAR, "name": 5}]}}, "t.spec.containers[0].name: it must be a string, not a n"),
         (
@@ -300,7 +303,7 @@ SIDECAR = {"name": "s", "image": "x"}
         ({"spec": {"nodeSelector": {"ssd": True}}}, "t.spec.nodeSelector.ssd: it must be a string, not a boolean"),
     ],
 )
-def test_what_has_the_wrong_type_in_a_pod_template_is_named(template: dict[str, Any], said: str) -> None:
+def test_the_error_names_a_value_of_the_wrong_type_in_a_pod_template(template: dict[str, Any], said: str) -> None:
     assert any(str(p).startswith(said) for p in check_pod_template(template, "t"))
 
 
@@ -312,13 +315,13 @@ def test_any_pod_template_can_be_checked(template: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "value"), [("100m", 0.1), ("1", 1), (2, 2), ("1.5Gi", 1.5 * 2**30), ("3k", 3000), ("1Ki", 1024)]
 )
-def test_quantities(text: str | int, value: float) -> None:
+def test_quantities_are_parsed(text: str | int, value: float) -> None:
     assert quantity(text) == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
     ("worker", "parallelism", "pods"), [({}, 4, 4), ({"slots": 2}, 5, 3), ({"replicas": 3}, 2, 3), ({"slots": 4}, 1, 1)]
 )
-def test_workers_for_a_parallelism(worker: dict[str, Any], parallelism: int, pods: int) -> None:
+def test_workers_are_computed_from_a_parallelism(worker: dict[str, Any], parallelism: int, pods: int) -> None:
     spec = FlinkJobSpec.model_validate({**flinkjob()["spec"], "worker": worker})
     assert workers_for(spec, parallelism) == pods

@@ -1,4 +1,4 @@
-"""When the clock asks: cron expressions and intervals."""
+"""The times of scheduled snapshots: cron expressions and intervals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ expressions = st.sampled_from(
         ("5/20 * * * *", "2026-01-01T00:06:00", "2026-01-01T00:25:00"),
     ],
 )
-def test_next_times(expression: str, moment: str, expected: str) -> None:
+def test_next_times_are_computed(expression: str, moment: str, expected: str) -> None:
     assert parse_cron(expression).after(datetime.fromisoformat(moment)).isoformat() == expected
 
 
@@ -45,7 +45,7 @@ def test_next_times(expression: str, moment: str, expected: str) -> None:
     "expression",
     ["", "* * * *", "60 * * * *", "* 24 * * *", "* * 0 * *", "a * * * *", "*/0 * * * *", "5-1 * * * *", "0 0 31 2 *"],
 )
-def test_what_cannot_be_read_is_refused(expression: str) -> None:
+def test_invalid_expressions_are_refused(expression: str) -> None:
     with pytest.raises(CronError):
         parse_cron(expression)
 
@@ -61,7 +61,7 @@ def test_the_next_time_is_later_and_matches(expression: str, moment: datetime) -
 
 
 @given(expressions, moments, st.integers(0, 10_000_000))
-def test_what_is_due_lies_between_last_and_now(expression: str, last: datetime, seconds: int) -> None:
+def test_due_times_are_between_the_last_time_and_now(expression: str, last: datetime, seconds: int) -> None:
     now = last + timedelta(seconds=seconds)
     found = due(now, last, interval=None, cron=expression)
     if found is not None:
@@ -71,7 +71,7 @@ def test_what_is_due_lies_between_last_and_now(expression: str, last: datetime, 
 
 
 @given(moments, st.integers(0, 10_000), st.integers(1, 500))
-def test_intervals(last: datetime, seconds: int, interval: int) -> None:
+def test_intervals_are_parsed(last: datetime, seconds: int, interval: int) -> None:
     now, step = last + timedelta(seconds=seconds), timedelta(seconds=interval)
     found = due(now, last, interval=step, cron=None)
     if seconds < interval:
@@ -88,7 +88,7 @@ schedules = st.tuples(st.none(), expressions) | st.tuples(
 
 
 @given(schedules, moments, st.integers(0, 100_000))
-def test_nothing_is_due_before_the_upcoming_time_and_then_it_is(
+def test_a_schedule_is_due_at_its_upcoming_time_and_not_before(
     schedule: tuple[timedelta | None, str | None], last: datetime, seconds: int
 ) -> None:
     interval, cron = schedule
@@ -101,11 +101,11 @@ def test_nothing_is_due_before_the_upcoming_time_and_then_it_is(
     assert due(just_before, last, interval=interval, cron=cron) == due(now, last, interval=interval, cron=cron)
 
 
-def test_no_schedule_has_no_upcoming_time() -> None:
+def test_a_missing_schedule_has_no_upcoming_time() -> None:
     assert upcoming(datetime(2026, 1, 1), datetime(2026, 1, 1), interval=None, cron=None) is None
 
 
-def test_a_schedule_of_every_minute_is_not_walked_for_years() -> None:
+def test_a_schedule_of_every_minute_is_not_iterated_for_years() -> None:
     start = datetime(2000, 1, 1, tzinfo=UTC)
     assert due(datetime(2026, 1, 1, tzinfo=UTC), start, interval=None, cron="* * * * *") == datetime(
         2026, 1, 1, tzinfo=UTC

@@ -1,4 +1,4 @@
-"""What the sweeps over all calls rest on: each fault has a process of its own, which begins where its call is."""
+"""The base of the sweeps over all calls: each fault runs in a separate process, which forks at its call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALLS = ("create", "apply", "delete")
 
 
 async def flow(fault: Fault, done: list[str]) -> tuple[str, list[str]]:
-    """A call that dies is made again."""
+    """Run the flow. A call that dies is repeated."""
     pending = list(CALLS)
     while pending:
         await asyncio.sleep(0)
@@ -36,7 +36,7 @@ async def flow(fault: Fault, done: list[str]) -> tuple[str, list[str]]:
 
 
 @pytest.mark.parametrize("mode", ["die-before", "die-after"])
-def test_a_branch_sees_what_a_flow_sees_that_is_played_from_its_start(mode: Mode) -> None:
+def test_a_branch_sees_the_same_as_a_flow_from_its_start(mode: Mode) -> None:
     fault = Fault(mode=mode)
     branched = at_calls(range(1, 4), fault, partial(flow, fault, []))
     from_the_start = [asyncio.run(flow(Fault(at=n, mode=mode), [])) for n in (1, 2, 3)]
@@ -44,25 +44,31 @@ def test_a_branch_sees_what_a_flow_sees_that_is_played_from_its_start(mode: Mode
     assert len({struck for struck, _ in branched}) == 3
 
 
-def test_calls_after_the_end_are_not_struck() -> None:
+def test_calls_after_the_end_get_no_fault() -> None:
     fault = Fault()
     assert len(at_calls(range(1, 9), fault, partial(flow, fault, []))) == 3
 
 
-def test_only_the_calls_that_are_named_are_struck_and_in_a_process_of_their_own() -> None:
+def test_a_flow_that_ends_before_the_first_named_call_gets_a_fault_at_its_first_calls() -> None:
+    fault = Fault(mode="die-before")
+    found = at_calls(range(6, 9, 2), fault, partial(flow, fault, []))
+    assert [struck for struck, _ in found] == ["die-before of call 1: create", "die-before of call 3: delete"]
+
+
+def test_only_the_named_calls_get_a_fault_each_in_a_separate_process() -> None:
     fault, here = Fault(mode="die-before"), os.getpid()
 
     async def play() -> tuple[str, int]:
         struck, _ = await flow(fault, [])
         return struck, os.getpid()
 
-    [(struck, process)] = at_calls([2], fault, play)
+    [(struck, process)] = at_calls(range(2, 3), fault, play)
     assert struck == "die-before of call 2: apply"
     assert process != here
     assert (fault.calls, fault.struck) == ([], "")
 
 
-def test_a_case_that_fails_is_told_with_its_call_and_how_many_there_were() -> None:
+def test_a_failed_case_is_reported_with_its_call_and_the_number_of_failures() -> None:
     fault = Fault(mode="die-after")
 
     async def play() -> None:
@@ -73,7 +79,7 @@ def test_a_case_that_fails_is_told_with_its_call_and_how_many_there_were() -> No
         at_calls(range(1, 4), fault, play)
 
 
-def test_a_flow_that_fails_undisturbed_is_told() -> None:
+def test_a_flow_that_fails_without_a_fault_is_reported() -> None:
     fault = Fault(mode="die-after")
 
     async def play() -> None:
@@ -84,6 +90,6 @@ def test_a_flow_that_fails_undisturbed_is_told() -> None:
         at_calls(range(1, 9), fault, play)
 
 
-def test_a_process_that_is_gone_is_a_failure() -> None:
+def test_a_lost_process_is_a_failure() -> None:
     with pytest.raises(AssertionError, match="1 of 2 cases failed; the first:\nthe process ended without an answer"):
         each([0, 1], lambda case: os._exit(0) if case else None)

@@ -1,4 +1,4 @@
-"""However a FlinkJob is deleted, what the operator needs for its savepoint is there until it is taken, and nothing stays behind."""
+"""The objects of a FlinkJob exist until its savepoint is taken, for every kind of deletion. None remains afterwards."""
 
 from __future__ import annotations
 
@@ -31,8 +31,11 @@ def left(world: World) -> list[Any]:
     return [key for key in world.cluster.objects if key[0] not in ("Event", "FlinkSnapshot")]
 
 
-def test_the_worlds_collector_deletes_in_the_foreground_as_kubernetes_does() -> None:
-    """Dependents first, those with a solid owner never, and `blockOwnerDeletion` decides only what the owner waits for."""
+def test_the_simulated_collector_deletes_in_the_foreground_as_kubernetes_does() -> None:
+    """It deletes dependents first and never those with a solid owner.
+
+    `blockOwnerDeletion` only decides which dependents the owner waits for.
+    """
     world = World()
 
     def put(kind: str, name: str, *owners: str, finalizers: tuple[str, ...] = (), blocks: bool = True) -> None:
@@ -68,7 +71,7 @@ def test_the_worlds_collector_deletes_in_the_foreground_as_kubernetes_does() -> 
 
 
 @pytest.mark.parametrize("foreground", [True, False], ids=["foreground", "background"])
-def test_a_savepoint_is_taken_however_the_flinkjob_is_deleted(foreground: bool) -> None:
+def test_a_savepoint_is_taken_for_every_kind_of_deletion(foreground: bool) -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(savepoint=True))
         pods = {p["metadata"]["uid"] for p in world.cluster.select("Pod", None, {})}
@@ -85,8 +88,8 @@ def test_a_savepoint_is_taken_however_the_flinkjob_is_deleted(foreground: bool) 
     played(scenario)
 
 
-def test_a_foreground_deletion_waits_for_an_operator_that_is_away() -> None:
-    """The job runs on, its master can be started again, and the new operator, which has no token yet, takes the savepoint."""
+def test_a_foreground_deletion_waits_for_an_operator_that_is_down() -> None:
+    """The job keeps running and its master can restart. The new operator has no token yet, and takes the savepoint."""
 
     async def scenario(world: World) -> None:
         await deployed(world, job(savepoint=True))
@@ -116,7 +119,7 @@ def test_a_foreground_deletion_waits_for_an_operator_that_is_away() -> None:
     played(scenario)
 
 
-def test_foreground_deletion_without_a_savepoint_leaves_nothing_but_what_is_retained() -> None:
+def test_foreground_deletion_without_a_savepoint_leaves_only_retained_objects() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(storage="Delete"))
         assert world.cluster.one("ConfigMap", HOLD) is None
@@ -130,8 +133,8 @@ def test_foreground_deletion_without_a_savepoint_leaves_nothing_but_what_is_reta
     played(scenario)
 
 
-def test_what_a_job_of_an_earlier_version_has_is_held_without_touching_its_pods() -> None:
-    """The same as for an edit of `deletion.savepoint`: what is there gets a second owner, and no pod is made anew."""
+def test_objects_of_a_job_of_an_earlier_version_are_held_without_a_change_of_its_pods() -> None:
+    """The same applies to an edit of `deletion.savepoint`: existing objects get a second owner, and no pod is recreated."""
 
     async def scenario(world: World) -> None:
         await deployed(world, job())
@@ -159,7 +162,7 @@ def test_what_a_job_of_an_earlier_version_has_is_held_without_touching_its_pods(
     played(scenario)
 
 
-def test_a_hold_that_somebody_deletes_is_made_again() -> None:
+def test_a_deleted_hold_is_created_again() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(savepoint=True))
         world.cluster.remove("ConfigMap", "default", HOLD)
@@ -172,7 +175,25 @@ def test_a_hold_that_somebody_deletes_is_made_again() -> None:
     played(scenario)
 
 
-def test_a_suspended_job_goes_at_once_with_all_it_has() -> None:
+@pytest.mark.parametrize("earlier", [False, True], ids=["new", "made-by-an-earlier-version"])
+def test_argo_cd_does_not_count_the_hold_as_a_part_of_an_application(earlier: bool) -> None:
+    """Argo CD with label tracking prunes objects with its label that have no owner and are not in the repository."""
+
+    async def scenario(world: World) -> None:
+        await deployed(world, job(savepoint=True))
+        tracked = {"app.kubernetes.io/instance": NAME}
+        if earlier:
+            world.cluster.edit("ConfigMap", "default", HOLD, lambda m: m["metadata"]["labels"].update(tracked))
+            await world.run(11 * 60)
+        for found in list(world.cluster.objects.values()):
+            if not found["metadata"].get("ownerReferences"):
+                assert not tracked.items() <= (found["metadata"].get("labels") or {}).items(), found["kind"]
+        assert world.cluster.one("ConfigMap", HOLD) is not None
+
+    played(scenario)
+
+
+def test_a_suspended_job_is_deleted_immediately_with_all_objects() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(savepoint=True))
         world.edit(job={"state": "suspended"})
@@ -186,8 +207,8 @@ def test_a_suspended_job_goes_at_once_with_all_it_has() -> None:
     played(scenario)
 
 
-def test_without_its_flinkjob_a_hold_is_swept_and_everything_with_it() -> None:
-    """Somebody took the finalizer off; a new FlinkJob of the name waits, then starts."""
+def test_a_hold_without_its_flinkjob_is_swept_with_all_objects() -> None:
+    """A person removed the finalizer. A new FlinkJob of the same name waits and then starts."""
 
     async def scenario(world: World) -> None:
         await deployed(world, job(savepoint=True))
@@ -206,7 +227,7 @@ def test_without_its_flinkjob_a_hold_is_swept_and_everything_with_it() -> None:
     asyncio.run(scenario(World()))
 
 
-def test_a_sweep_looks_where_the_operator_does() -> None:
+def test_a_sweep_covers_the_namespaces_of_the_operator() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(savepoint=True))
         world.cluster.drop("FlinkJob", "default", NAME)
@@ -219,7 +240,7 @@ def test_a_sweep_looks_where_the_operator_does() -> None:
     asyncio.run(scenario(World()))
 
 
-def test_a_right_that_is_missing_does_not_keep_the_flinkjob() -> None:
+def test_a_missing_permission_does_not_block_the_deletion_of_the_flinkjob() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(savepoint=True))
         world.cluster.undeletable.add("ConfigMap")
@@ -234,7 +255,7 @@ def test_a_right_that_is_missing_does_not_keep_the_flinkjob() -> None:
     played(scenario)
 
 
-def test_uninstalling_releases_what_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uninstallation_releases_held_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     asyncio.run(deployed(world, job(savepoint=True)))
 

@@ -1,18 +1,18 @@
-"""The operator dies, or a call fails, at every single changing call of every flow: the flow ends the same all the same.
+"""The operator dies, or a call fails, at every changing call of every flow. The flow ends as without a fault.
 
-One savepoint, one job, nothing lost, nothing repeated, nothing left over. The reads between two changes need no death
-of their own: a process that dies after a read leaves the same world as one that died after the change before it.
+It ends with one job and one savepoint. No record is lost or repeated, and no object remains. Reads between two changes need no fault. A process that dies after a read leaves the same world as one that dies after the previous change.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.unit.operator.world import World
-from tests.unit.operator.world.branches import at_calls, each, some
+from tests.unit.operator.world.branches import at_calls, some
 from tests.unit.operator.world.scenario import begin, go_on
 from tests.unit.operator.world.scenarios import SCENARIOS
 
@@ -29,7 +29,7 @@ QUICK = {
     "rollback-of-a-crashing-image",
     "delete-with-savepoint",
 }
-"""Flows that are run for every call each time; the others with the slow tests."""
+"""Flows that run for every call in the quick tests. The other flows run in the slow tests."""
 
 FLOWS = [
     pytest.param(s.name, marks=[] if s.name in QUICK else [pytest.mark.slow, pytest.mark.faults]) for s in SCENARIOS
@@ -41,15 +41,11 @@ def by_name(name: str) -> Scenario:
 
 
 def at_every_call(scenario: Scenario, mode: Mode) -> None:
-    """Play the flow once for each of its changing calls, with the fault there."""
+    """Play the flow once for each of its changing calls, with the fault at that call."""
     world = World()
     asyncio.run(begin(scenario, world))
 
     world.fault.mode = mode
-
-    def undisturbed(_: int) -> int:
-        asyncio.run(go_on(scenario, world))
-        return len(world.fault.calls)
 
     async def with_fault() -> str:
         try:
@@ -61,14 +57,13 @@ def at_every_call(scenario: Scenario, mode: Mode) -> None:
     def any_struck(numbers: range) -> bool:
         return any(at_calls(numbers, world.fault, with_fault))
 
-    [calls] = each([0], undisturbed)
-    # Not every call can fail in every mode: of a short flow a stride may take none that can.
-    assert any_struck(some(calls)) or any_struck(range(1, calls + 1)), f"none of {calls} calls was struck"
+    # Not every call can fail in every mode. A stride through a short flow may contain no call that can.
+    assert any_struck(some()) or any_struck(range(1, sys.maxsize)), "no call was struck"
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", FLOWS)
-def test_the_operator_may_die_after_any_call(name: str) -> None:
+def test_a_flow_survives_the_death_of_the_operator_after_any_call(name: str) -> None:
     at_every_call(by_name(name), "die-after")
 
 
@@ -77,5 +72,5 @@ def test_the_operator_may_die_after_any_call(name: str) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("mode", ["fail-before", "fail-after"])
 @pytest.mark.parametrize("name", [s.name for s in SCENARIOS])
-def test_any_call_may_fail_with_or_without_effect(name: str, mode: Mode) -> None:
+def test_a_flow_survives_a_failure_of_any_call_with_or_without_effect(name: str, mode: Mode) -> None:
     at_every_call(by_name(name), mode)

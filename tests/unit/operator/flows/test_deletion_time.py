@@ -1,4 +1,4 @@
-"""Deletion takes the time it was given: all of it for what is to be done, and none beyond."""
+"""Deletion uses all of its timeout for its work, and no time beyond."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def doomed(**deletion: Any) -> dict[str, Any]:
 
 
 async def deleted(world: World, *, within: float = 900) -> float:
-    """Seconds it took."""
+    """Delete the job and return the duration in seconds."""
     began = world.now()
     world.delete()
     await world.until(lambda: gone(world), within=within)
@@ -32,8 +32,8 @@ async def deleted(world: World, *, within: float = 900) -> float:
 
 
 @pytest.mark.parametrize("timeout", [45, 100])
-def test_a_savepoint_that_fails_again_and_again_takes_no_more_than_the_timeout(timeout: int) -> None:
-    """The pauses between attempts grow, and the last one ends with the time there is."""
+def test_a_savepoint_that_keeps_failing_takes_at_most_the_timeout(timeout: int) -> None:
+    """The pauses between attempts grow, and the last one ends with the timeout."""
 
     async def scenario() -> None:
         world = World()
@@ -44,7 +44,7 @@ def test_a_savepoint_that_fails_again_and_again_takes_no_more_than_the_timeout(t
     asyncio.run(scenario())
 
 
-def test_storage_that_hangs_takes_no_more_than_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_storage_takes_at_most_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         world = World()
         world.images["job:1"] = Image(savepoints=False)
@@ -64,7 +64,7 @@ def test_storage_that_hangs_takes_no_more_than_the_timeout(monkeypatch: pytest.M
     asyncio.run(scenario())
 
 
-def test_checkpoints_that_cannot_be_deleted_are_tried_for_two_minutes() -> None:
+def test_deletion_of_checkpoints_is_retried_for_two_minutes() -> None:
     async def scenario() -> None:
         world = World()
         await deployed(world, doomed(storage="Delete"))
@@ -75,7 +75,7 @@ def test_checkpoints_that_cannot_be_deleted_are_tried_for_two_minutes() -> None:
     asyncio.run(scenario())
 
 
-def test_storage_that_comes_back_within_two_minutes_is_emptied() -> None:
+def test_storage_that_recovers_within_two_minutes_is_emptied() -> None:
     async def scenario() -> None:
         world = World()
         await deployed(world, doomed(storage="Delete"))
@@ -95,7 +95,9 @@ def test_storage_that_comes_back_within_two_minutes_is_emptied() -> None:
     asyncio.run(scenario())
 
 
-def test_a_call_that_hangs_while_checkpoints_are_deleted_is_given_up_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_call_during_the_deletion_of_checkpoints_is_abandoned_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
         world = World(settings=Settings(own_identity=MEANT, dispose_timeout=timedelta(seconds=2)))
         await deployed(world, doomed(storage="Delete"))

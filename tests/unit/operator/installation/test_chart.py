@@ -1,8 +1,9 @@
-"""The chart: golden templates, rights that are on the allow-list, restricted pods, values that make no sense."""
+"""The chart: golden templates, rights on the allow-list, restricted pods, invalid values."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,13 +67,18 @@ def template(
     return subprocess.run(command, capture_output=True, text=True, check=check)
 
 
+def parsed(text: str) -> list[dict[str, Any]]:
+    """Return the manifests of a text. libyaml reads the long CRDs ten times faster."""
+    return [m for m in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if m]
+
+
 def rendered(helm: Path, *values: str) -> list[dict[str, Any]]:
-    return [m for m in yaml.safe_load_all(template(helm, *values).stdout) if m]
+    return parsed(template(helm, *values).stdout)
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_golden(helm: Path, case: str) -> None:
-    """After a wanted change: UPDATE_GOLDEN=1 pytest tests/unit/operator/test_chart.py, and read the difference."""
+def test_templates_match_the_golden_files(helm: Path, case: str) -> None:
+    """Run UPDATE_GOLDEN=1 pytest tests/unit/operator/installation/test_chart.py after an intended change, and review the difference."""
     found = [m for m in rendered(helm, *CASES[case]) if m["kind"] != "CustomResourceDefinition"]
     found.sort(key=lambda m: (m["kind"], m["metadata"].get("namespace", ""), m["metadata"]["name"]))
     text = yaml.safe_dump_all(found, width=110)
@@ -84,7 +90,7 @@ def test_golden(helm: Path, case: str) -> None:
 
 
 def rules_of_the_operator(manifests: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rules of all Roles that a binding gives to the operator's account."""
+    """Return the rules of all Roles that a binding grants to the operator's account."""
     bound = {
         (b["roleRef"]["kind"], b["roleRef"]["name"])
         for b in manifests
@@ -98,7 +104,7 @@ def rules_of_the_operator(manifests: list[dict[str, Any]]) -> list[dict[str, Any
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_operator_has_no_right_that_is_not_on_the_list(helm: Path, case: str) -> None:
+def test_the_operator_has_no_right_outside_of_the_list(helm: Path, case: str) -> None:
     for rule in rules_of_the_operator(rendered(helm, *CASES[case])):
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
@@ -147,7 +153,7 @@ def test_secrets_can_be_limited_to_the_namespaces_of_jobs(helm: Path) -> None:
     assert {m["metadata"]["namespace"] for m in bound} == {"team-a", "team-b"}
 
 
-def test_the_operator_has_every_right_that_is_on_the_list(helm: Path) -> None:
+def test_the_operator_has_every_right_on_the_list(helm: Path) -> None:
     held: dict[tuple[str, str], set[str]] = {}
     for rule in rules_of_the_operator(rendered(helm)):
         for group in rule["apiGroups"]:
@@ -156,11 +162,52 @@ def test_the_operator_has_every_right_that_is_on_the_list(helm: Path) -> None:
     assert held == REQUIRED
 
 
-def test_with_a_list_of_namespaces_there_are_no_rights_elsewhere(helm: Path) -> None:
+def test_a_list_of_namespaces_grants_no_rights_elsewhere(helm: Path) -> None:
     found = rendered(helm, *CASES["namespaced"])
     assert not [m for m in found if m["kind"].startswith("ClusterRole")]
     roles = [m for m in found if m["kind"] == "Role" and not m["metadata"]["name"].endswith(("-leader", "-test"))]
     assert {m["metadata"]["namespace"] for m in roles} == {"team-a", "team-b"}
+
+
+def allows(manifests: list[dict[str, Any]], verb: str, resource: str, namespace: str) -> bool:
+    """Return whether RBAC grants the operator's account that right on objects of any name, as an API server decides it."""
+    account = {"kind": "ServiceAccount", "name": "penstock-penstock-operator", "namespace": "penstock-system"}
+    roles = {
+        (m["kind"], m["metadata"].get("namespace"), m["metadata"]["name"]): m for m in manifests if "Role" in m["kind"]
+    }
+    for binding in (m for m in manifests if m["kind"] in ("RoleBinding", "ClusterRoleBinding")):
+        where = binding["metadata"].get("namespace")
+        if account not in binding["subjects"] or where not in (None, namespace):
+            continue
+        kind = binding["roleRef"]["kind"]
+        role = roles[kind, where if kind == "Role" else None, binding["roleRef"]["name"]]
+        for rule in role["rules"]:
+            if (
+                not rule.get("resourceNames")
+                and {verb, "*"} & {*rule["verbs"]}
+                and {resource, "*"} & {*rule["resources"]}
+            ):
+                return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("values", "readable"),
+    [
+        (["watchNamespaces={team-a,team-b}"], {"team-a", "team-b"}),
+        (["rbac.secretNamespaces={team-a}"], {"team-a"}),
+        ([], {"team-a", "team-b", "kube-system", "penstock-system"}),
+    ],
+    ids=["namespaced", "limited Secrets", "cluster-wide"],
+)
+def test_secrets_are_readable_by_name_in_the_namespaces_of_jobs_only(
+    helm: Path, values: list[str], readable: set[str]
+) -> None:
+    found = rendered(helm, *values)
+    everywhere = ("team-a", "team-b", "kube-system", "penstock-system")
+    assert {namespace for namespace in everywhere if allows(found, "get", "secrets", namespace)} == readable
+    for verb in ("list", "watch", "delete", "deletecollection", "update"):
+        assert not [namespace for namespace in everywhere if allows(found, verb, "secrets", namespace)], verb
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -196,7 +243,7 @@ def test_pods_are_restricted(helm: Path, case: str) -> None:
         ("probes.liveness.exec.command={true}", "exec"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(helm: Path, value: str, words: str) -> None:
+def test_invalid_values_are_refused(helm: Path, value: str, words: str) -> None:
     done = template(helm, value, check=False)
     assert done.returncode != 0
     assert words in done.stderr
@@ -207,7 +254,7 @@ def one(manifests: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     return found
 
 
-def test_the_operator_goes_before_jobs_and_its_replicas_apart(helm: Path) -> None:
+def test_the_operator_has_priority_over_jobs_and_its_replicas_are_spread(helm: Path) -> None:
     found = rendered(helm)
     pod = one(found, "Deployment")["spec"]["template"]["spec"]
     assert pod["priorityClassName"] == one(found, "PriorityClass")["metadata"]["name"]
@@ -219,7 +266,7 @@ def test_the_operator_goes_before_jobs_and_its_replicas_apart(helm: Path) -> Non
     assert one(found, "PodDisruptionBudget")["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
-def test_priority_and_spread_can_be_chosen(helm: Path) -> None:
+def test_priority_and_spread_are_configurable(helm: Path) -> None:
     found = rendered(helm, "priorityClass.create=false", "topologySpreadConstraints[0].topologyKey=zone")
     pod = one(found, "Deployment")["spec"]["template"]["spec"]
     assert "priorityClassName" not in pod
@@ -228,14 +275,14 @@ def test_priority_and_spread_can_be_chosen(helm: Path) -> None:
     assert "PriorityClass" not in {m["kind"] for m in rendered(helm, "priorityClassName=ours")}
 
 
-def test_egress_is_free_unless_it_is_bound(helm: Path) -> None:
+def test_egress_is_unrestricted_by_default(helm: Path) -> None:
     assert one(rendered(helm), "NetworkPolicy")["spec"]["policyTypes"] == ["Ingress"]
     spec = one(rendered(helm, "networkPolicy.egress.enabled=true"), "NetworkPolicy")["spec"]
     assert spec["policyTypes"] == ["Ingress", "Egress"]
     assert [port["port"] for rule in spec["egress"] for port in rule["ports"]] == [53, 53, 8081]
 
 
-def test_defaults_of_jobs_are_ones_that_the_operator_takes(helm: Path) -> None:
+def test_the_operator_accepts_the_chart_defaults_of_jobs(helm: Path) -> None:
     assert "flinkjob-defaults" not in {m["metadata"]["name"] for m in rendered(helm)}
     wish = [
         "jobDefaults.worker.resources.limits.memory=2Gi",
@@ -251,26 +298,26 @@ def test_defaults_of_jobs_are_ones_that_the_operator_takes(helm: Path) -> None:
     assert "image" in template(helm, "jobDefaults.image=x", check=False).stderr
 
 
-def test_job_pod_monitors_need_the_kind(helm: Path) -> None:
-    """The right to make them, and the setting, only where the API server knows them."""
+def test_job_pod_monitors_require_their_kind(helm: Path) -> None:
+    """The chart grants the right to create them, and sets the option, only if the API server knows the kind."""
 
     def has(found: list[dict[str, Any]]) -> tuple[bool, bool]:
         env = one(found, "Deployment")["spec"]["template"]["spec"]["containers"][0]["env"]
         rules = rules_of_the_operator(found)
-        told = {e["name"]: e.get("value") for e in env}.get("PENSTOCK_JOB_POD_MONITORS")
-        if told:
-            monitors = from_environment({"PENSTOCK_JOB_POD_MONITORS": told}).monitors
+        reported = {e["name"]: e.get("value") for e in env}.get("PENSTOCK_JOB_POD_MONITORS")
+        if reported:
+            monitors = from_environment({"PENSTOCK_JOB_POD_MONITORS": reported}).monitors
             assert monitors is not None
             assert (monitors.interval, dict(monitors.labels)) == ("30s", {"release": "prometheus"})
-        return told is not None, any("podmonitors" in rule["resources"] for rule in rules)
+        return reported is not None, any("podmonitors" in rule["resources"] for rule in rules)
 
     wish = ["metrics.jobPodMonitors.enabled=true", "metrics.jobPodMonitors.labels.release=prometheus"]
     assert has(rendered(helm, *wish)) == (False, False)
     with_kind = template(helm, *wish, options=["--api-versions", "monitoring.coreos.com/v1"]).stdout
-    assert has([m for m in yaml.safe_load_all(with_kind) if m]) == (True, True)
+    assert has(parsed(with_kind)) == (True, True)
 
 
-def test_crds_come_with_the_chart_and_stay_without_it(helm: Path) -> None:
+def test_crds_are_installed_with_the_chart_and_remain_without_it(helm: Path) -> None:
     found = [m for m in rendered(helm) if m["kind"] == "CustomResourceDefinition"]
     assert {m["metadata"]["name"] for m in found} == {"flinkjobs.penstock.dev", "flinksnapshots.penstock.dev"}
     for manifest in found:
@@ -289,6 +336,117 @@ def test_artifacthub_annotations_are_valid() -> None:
     assert kinds == {e["kind"] for e in yaml.safe_load(notes["artifacthub.io/crdsExamples"])}
 
 
-def test_lint(helm: Path) -> None:
+def test_helm_lint_passes(helm: Path) -> None:
     done = subprocess.run([helm, "lint", "--strict", CHART], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
+
+
+def test_rest_tls_is_a_default_of_jobs_and_cert_manager_creates_the_secret(helm: Path) -> None:
+    values = [
+        "restTls.enabled=true",
+        "restTls.certManager.enabled=true",
+        "restTls.certManager.issuerRef.name=internal-ca",
+        "restTls.certManager.issuerRef.kind=ClusterIssuer",
+        "watchNamespaces={team-a,team-b}",
+        "jobDefaults.configuration.execution\\.checkpointing\\.interval=1m",
+    ]
+    found = parsed(template(helm, *values).stdout)
+    (defaults,) = [m for m in found if m["metadata"]["name"] == CONFIG_MAP_NAME]
+    configuration = yaml.safe_load(defaults["data"][KEY])["configuration"]
+    assert configuration == {
+        "rest.ssl.enabled": "true",
+        "rest.ssl.secret-name": "flinkjob-rest-tls",
+        "execution.checkpointing.interval": "1m",
+    }
+    certificates = {m["metadata"]["namespace"]: m["spec"] for m in found if m["kind"] == "Certificate"}
+    assert set(certificates) == {"team-a", "team-b"}
+    spec = certificates["team-a"]
+    assert spec["secretName"] == "flinkjob-rest-tls"
+    assert spec["dnsNames"] == ["*.team-a.svc", "*.team-a.svc.cluster.local"]
+    assert spec["issuerRef"] == {"name": "internal-ca", "kind": "ClusterIssuer", "group": "cert-manager.io"}
+
+
+CERTIFICATE_FIELDS: dict[str, Any] = {
+    "secretName": str,
+    "duration": str,
+    "renewBefore": str,
+    "commonName": str,
+    "dnsNames": [str],
+    "usages": ["server auth", "client auth", "digital signature", "key encipherment"],
+    "privateKey": {
+        "algorithm": ("RSA", "ECDSA", "Ed25519"),
+        "size": (256, 384, 521),
+        "rotationPolicy": ("Never", "Always"),
+    },
+    "issuerRef": {"name": str, "kind": str, "group": str},
+}
+"""The fields of `spec` of a Certificate (cert-manager.io/v1) that the chart may use.
+
+A value is a type, a set of values, a list, or an object. The sizes are those of ECDSA keys. cert-manager requires
+`secretName` and `issuerRef.name`.
+"""
+SHORTEST_DURATION_S = 3600
+SHORTEST_RENEWAL_S = 300
+LONGEST_COMMON_NAME = 64
+
+
+def misfits(value: Any, shape: Any, where: str = "spec") -> list[str]:
+    """Return the parts of a value that do not have the shape.
+
+    The API server drops unknown fields, so they count as well.
+    """
+    if isinstance(shape, dict):
+        if not isinstance(value, dict):
+            return [where]
+        unknown = [f"{where}.{key}" for key in value.keys() - shape.keys()]
+        return unknown + [
+            m for key in value.keys() & shape.keys() for m in misfits(value[key], shape[key], f"{where}.{key}")
+        ]
+    if isinstance(shape, list):
+        of = shape[0] if shape[0] is str else tuple(shape)
+        return [m for item in value for m in misfits(item, of, where)] if isinstance(value, list) else [where]
+    fits = value in shape if isinstance(shape, tuple) else isinstance(value, shape)
+    return [] if fits else [f"{where}: {value!r}"]
+
+
+def seconds(duration: str) -> int:
+    """Return the length of a duration as Go writes it."""
+    units = {"h": 3600, "m": 60, "s": 1}
+    parts = re.findall(r"(\d+)([hms])", duration)
+    assert "".join(map("".join, parts)) == duration
+    return sum(int(number) * units[unit] for number, unit in parts)
+
+
+@pytest.mark.parametrize("more", [[], ["restTls.certManager.duration=1h30m", "restTls.certManager.renewBefore=5m"]])
+def test_certificates_have_only_fields_and_values_that_cert_manager_knows(helm: Path, more: list[str]) -> None:
+    values = ["restTls.enabled=true", "restTls.certManager.enabled=true", "restTls.certManager.issuerRef.name=ca"]
+    found = [m for m in rendered(helm, *values, "watchNamespaces={team-a,team-b}", *more) if m["kind"] == "Certificate"]
+    assert len(found) == 2
+    for manifest in found:
+        spec = manifest["spec"]
+        assert manifest["apiVersion"] == "cert-manager.io/v1"
+        assert not misfits(spec, CERTIFICATE_FIELDS)
+        assert spec["secretName"]
+        assert spec["issuerRef"]["name"] == "ca"
+        assert spec["issuerRef"]["kind"] in ("Issuer", "ClusterIssuer")
+        assert seconds(spec["duration"]) >= SHORTEST_DURATION_S
+        assert SHORTEST_RENEWAL_S <= seconds(spec["renewBefore"]) < seconds(spec["duration"])
+        assert len(spec["commonName"]) <= LONGEST_COMMON_NAME
+
+
+def test_unknown_fields_of_certificates_are_found() -> None:
+    assert misfits({"dnsName": ["a"]}, CERTIFICATE_FIELDS) == ["spec.dnsName"]
+    assert misfits({"privateKey": {"algorithm": "EC"}}, CERTIFICATE_FIELDS) == ["spec.privateKey.algorithm: 'EC'"]
+    assert misfits({"usages": ["server-auth"], "dnsNames": [7]}, CERTIFICATE_FIELDS)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (["restTls.certManager.issuerRef.name=ca"], "needs the namespaces"),
+        (["watchNamespaces={a}"], "issuerRef"),
+    ],
+)
+def test_a_certificate_that_cannot_be_requested_is_refused(helm: Path, values: list[str], words: str) -> None:
+    on = ["restTls.enabled=true", "restTls.certManager.enabled=true"]
+    assert words in template(helm, *on, *values, check=False).stderr

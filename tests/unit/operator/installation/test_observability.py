@@ -1,4 +1,4 @@
-"""Alerts and dashboards of the chart: current, asking only for metrics that there are, each with an entry that says what to do."""
+"""Alerts and dashboards of the chart: current, based on existing metrics, each with a runbook entry."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.process.gateway import DispatcherGateway
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.gateway import DispatcherGateway
+from penstock.jobmanager.process.session.session import Session
 from penstock.metrics.prometheus import exposition
 from penstock.rest.metric_facts import refresh_metrics
 from penstock_operator.process.metrics import Histogram, Metric, Metrics
 from tests.in_process import InProcess, environment, until
-from tests.unit.operator.installation.test_chart import CHART, ROOT, helm, one, rendered, template
+from tests.unit.operator.installation.test_chart import CHART, ROOT, helm, one, parsed, rendered, template
 from tools.dashboards import DASHBOARDS, FOLDER, text_of
 
 __all__ = ["helm"]
@@ -46,7 +46,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def known(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Names of what the operator and a job that runs tell."""
+    """Return the names of all metrics that the operator and a running job export."""
     names = set()
     for metric in vars(Metrics()).values():
         if isinstance(metric, Metric):
@@ -67,60 +67,65 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     try:
         until(lambda: (master.checkpoints.coordinator.history.overview()["counts"]["completed"]) > 0, master)
         until(lambda: bool(master.metrics.usage_by_slot()), master)
-        refresh_metrics(gateway)
-        names |= set(re.findall(r"^(penstock_\w+)", exposition(gateway.metrics.collect()), re.MULTILINE))
+
+        def shown() -> str:
+            refresh_metrics(gateway)
+            return exposition(gateway.metrics.collect())
+
+        until(lambda: "currentWatermark" in shown(), master)  # appears with the first periodic watermark
+        names |= set(re.findall(r"^(penstock_\w+)", shown(), re.MULTILINE))
     finally:
         master.request(Operation("cancel")).wait(10)
     return names
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_a_dashboard_is_as_the_tool_writes_it(name: str) -> None:
+def test_a_dashboard_equals_the_output_of_the_tool(name: str) -> None:
     assert (FOLDER / f"{name}.json").read_text() == text_of(name), "python -m tools.dashboards"
 
 
-def test_nothing_is_asked_for_that_nobody_tells(known: set[str]) -> None:
+def test_only_exported_metrics_are_queried(known: set[str]) -> None:
     asked = {where: set(re.findall(r"penstock_[A-Za-z_]+", expr)) for where, expr in expressions()}
     missing = {where: names - known for where, names in asked.items() if names - known}
     assert not missing
 
 
-def test_each_alert_has_an_entry_that_says_what_to_do() -> None:
+def test_each_alert_has_a_runbook_entry() -> None:
     page = (ROOT / "docs/operator/alerts.md").read_text()
     assert re.findall(r"^## (\w+)$", page, re.MULTILINE) == [rule["alert"] for rule in RULES]
 
 
-def test_each_alert_says_how_bad_it_is_and_what_is_the_matter() -> None:
+def test_each_alert_has_a_severity_and_a_description() -> None:
     for rule in RULES:
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
         assert set(rule["annotations"]) == {"summary", "description"}
 
 
-def test_nothing_comes_unless_it_is_asked_for(helm: Path) -> None:
+def test_no_rules_are_installed_by_default(helm: Path) -> None:
     found = rendered(helm)
     assert not [m for m in found if m["kind"] == "PrometheusRule" or "-dashboard-" in m["metadata"]["name"]]
 
 
-def test_the_chart_has_the_rules_as_they_are(helm: Path) -> None:
+def test_the_chart_contains_the_rules_unchanged(helm: Path) -> None:
     wish = ["metrics.alerts.enabled=true", "metrics.alerts.labels.release=prometheus"]
-    rule = one([m for m in yaml.safe_load_all(template(helm, *wish, options=MONITORING).stdout) if m], "PrometheusRule")
+    rule = one(parsed(template(helm, *wish, options=MONITORING).stdout), "PrometheusRule")
     assert rule["spec"] == ALERTS
     assert rule["metadata"]["labels"]["release"] == "prometheus"
 
 
-def test_alerts_are_left_out_by_name_and_lead_to_a_page(helm: Path) -> None:
+def test_alerts_are_disabled_by_name_and_link_to_a_page(helm: Path) -> None:
     wish = [
         "metrics.alerts.enabled=true",
         "metrics.alerts.disabled={PenstockJobBackPressured,FlinkJobStalled}",
         "metrics.alerts.runbookUrl=https://wiki/alerts",
     ]
-    rule = one([m for m in yaml.safe_load_all(template(helm, *wish, options=MONITORING).stdout) if m], "PrometheusRule")
+    rule = one(parsed(template(helm, *wish, options=MONITORING).stdout), "PrometheusRule")
     found = {r["alert"]: r for group in rule["spec"]["groups"] for r in group["rules"]}
     assert set(found) == {r["alert"] for r in RULES} - {"PenstockJobBackPressured", "FlinkJobStalled"}
     assert found["PenstockJobBehind"]["annotations"]["runbook_url"] == "https://wiki/alerts#penstockjobbehind"
 
 
-def test_dashboards_are_for_grafanas_sidecar(helm: Path) -> None:
+def test_dashboards_are_labeled_for_grafanas_sidecar(helm: Path) -> None:
     found = [m for m in rendered(helm, "metrics.dashboards.enabled=true") if "-dashboard-" in m["metadata"]["name"]]
     assert len(found) == len(DASHBOARDS)
     for manifest in found:

@@ -1,4 +1,4 @@
-"""`skaffold.yaml` is valid, and everything it names is there."""
+"""`skaffold.yaml` is valid, and every file that it names exists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[4]
 CONFIG = yaml.safe_load((ROOT / "skaffold.yaml").read_text())
 
 
-def test_it_fits_the_schema() -> None:
+def test_the_file_matches_the_schema() -> None:
     schema = json.loads((Path(__file__).parent / "schemas/skaffold-v4beta13.json").read_text())
     jsonschema.Draft7Validator(schema).validate(CONFIG)
 
@@ -25,7 +25,7 @@ def test_the_schema_finds_mistakes() -> None:
         jsonschema.Draft7Validator(schema).validate(broken)
 
 
-def test_what_it_names_is_there() -> None:
+def test_every_named_file_exists() -> None:
     for artifact in CONFIG["build"]["artifacts"]:
         if "context" in artifact:
             assert (ROOT / artifact["context"] / artifact["docker"]["dockerfile"]).is_file()
@@ -37,7 +37,7 @@ def test_what_it_names_is_there() -> None:
         assert (ROOT / release["chartPath"] / "Chart.yaml").is_file()
 
 
-def test_the_jobs_image_is_one_that_is_built() -> None:
+def test_the_image_of_the_job_is_built() -> None:
     images = {a["image"] for a in CONFIG["build"]["artifacts"]}
     for path in CONFIG["manifests"]["rawYaml"]:
         for manifest in yaml.safe_load_all((ROOT / path).read_text()):

@@ -1,4 +1,4 @@
-"""Both HTTP clients on real sockets: whatever happens to a connection is an error that the loops know."""
+"""Both HTTP clients on real sockets: every failure of a connection is an error that the loops handle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from penstock_operator.connections import connections
+from penstock_operator.connections import connection_pool
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import EngineUnreachable, Unavailable
 from penstock_operator.kube.cluster import POD
@@ -25,7 +25,7 @@ OK = b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 11\r
 
 
 def says(octets: bytes) -> Answer:
-    """One answer, then the connection is closed."""
+    """Return a server's answer of these bytes, after which it closes the connection."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -64,23 +64,23 @@ async def get_pod(url: str) -> object:
 
 
 async def get_jobs(url: str) -> object:
-    async with httpx.AsyncClient(timeout=0.5, trust_env=False, transport=connections(4)) as http:
+    async with httpx.AsyncClient(timeout=0.5, trust_env=False, transport=connection_pool(4)) as http:
         return await HttpEngine(http, url, None).jobs()
 
 
 @pytest.mark.parametrize("answer", TROUBLES)
-def test_the_api_server(answer: Answer) -> None:
-    with pytest.raises(Unavailable, match="no answer from the API server"):
+def test_failed_connections_to_the_api_server_are_unavailable(answer: Answer) -> None:
+    with pytest.raises(Unavailable, match="no response from the API server"):
         asyncio.run(on(answer, get_pod))
 
 
 @pytest.mark.parametrize("answer", TROUBLES)
-def test_a_master(answer: Answer) -> None:
+def test_failed_connections_to_a_master_are_unavailable(answer: Answer) -> None:
     with pytest.raises(EngineUnreachable):
         asyncio.run(on(answer, get_jobs))
 
 
-def test_nobody_listens() -> None:
+def test_a_closed_port_is_unavailable() -> None:
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -90,7 +90,7 @@ def test_nobody_listens() -> None:
             asyncio.run(get_jobs(url))
 
 
-def test_connections_are_kept_and_one_that_was_closed_meanwhile_does_no_harm() -> None:
+def test_connections_are_reused_and_a_closed_one_does_no_harm() -> None:
     opened: list[asyncio.StreamWriter] = []
     closing: list[bool] = []
 
@@ -106,7 +106,7 @@ def test_connections_are_kept_and_one_that_was_closed_meanwhile_does_no_harm() -
         writer.close()
 
     async def ask(url: str) -> None:
-        async with httpx.AsyncClient(timeout=5, trust_env=False, transport=connections(4)) as http:
+        async with httpx.AsyncClient(timeout=5, trust_env=False, transport=connection_pool(4)) as http:
             for _ in range(5):
                 assert await HttpEngine(http, url, None).jobs() == []
             assert len(opened) == 1

@@ -1,4 +1,4 @@
-"""The two HTTP clients: what they send, and what they make of every kind of answer."""
+"""The two HTTP clients: their requests, and the interpretation of every kind of answer."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def status(code: int, reason: str = "", message: str = "because") -> httpx.Respo
         (httpx.Response(502, text="<html>bad gateway</html>"), Unavailable),
     ],
 )
-def test_refusals_are_told_apart(response: httpx.Response, error: type[KubeError]) -> None:
+def test_refusals_are_distinguished(response: httpx.Response, error: type[KubeError]) -> None:
     with pytest.raises(error) as caught:
         asyncio.run(cluster(lambda _: response).create(CONFIG))
     assert "POST /api/v1/namespaces/ns/configmaps" in str(caught.value)
 
 
-def test_no_answer_is_unavailable() -> None:
+def test_a_missing_answer_is_unavailable() -> None:
     def refuse(_: httpx.Request) -> httpx.Response:
         raise httpx.ConnectError("refused")
 
@@ -69,7 +69,7 @@ def test_no_answer_is_unavailable() -> None:
         asyncio.run(cluster(refuse).get(POD, "ns", "p"))
 
 
-def test_apply_is_server_side_and_ours() -> None:
+def test_apply_is_server_side_with_the_operators_field_manager() -> None:
     seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -84,7 +84,7 @@ def test_apply_is_server_side_and_ours() -> None:
     assert request.headers["Authorization"] == "Bearer secret-token"
 
 
-def test_a_dry_run_says_so_and_counts_as_no_apply() -> None:
+def test_a_dry_run_is_marked_and_does_not_count_as_an_apply() -> None:
     seen: list[httpx.Request] = []
     counted: list[tuple[str, str]] = []
 
@@ -99,7 +99,7 @@ def test_a_dry_run_says_so_and_counts_as_no_apply() -> None:
     assert counted == [("dry-run", "ConfigMap")]
 
 
-def test_lists_are_read_page_by_page_and_carry_their_kind() -> None:
+def test_lists_are_read_page_by_page_and_include_their_kind() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         page = request.url.params.get("continue", "")
         following = {"": "2", "2": ""}[page]
@@ -110,7 +110,7 @@ def test_lists_are_read_page_by_page_and_carry_their_kind() -> None:
     assert [(f["kind"], f["metadata"]["name"]) for f in found] == [("Deployment", "d1"), ("Deployment", "d2")]
 
 
-def test_lists_are_asked_for_by_labels_or_by_a_selector() -> None:
+def test_lists_are_filtered_by_labels_or_a_selector() -> None:
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -123,17 +123,15 @@ def test_lists_are_asked_for_by_labels_or_by_a_selector() -> None:
 
 
 @pytest.mark.parametrize(("response", "known"), [(status(404), False), (httpx.Response(200, json={"jid": "j"}), True)])
-def test_a_master_that_does_not_know_the_job_or_the_question_is_told_apart(
-    response: httpx.Response, known: bool
-) -> None:
+def test_an_unknown_job_and_an_unknown_request_are_distinguished(response: httpx.Response, known: bool) -> None:
     async def ask() -> bool:
         async with httpx.AsyncClient(transport=httpx.MockTransport(lambda _: response)) as http:
-            return await HttpEngine(http, "http://m", None).glance("j") is not None
+            return await HttpEngine(http, "http://m", None).overview("j") is not None
 
     assert asyncio.run(ask()) is known
 
 
-def test_only_the_object_that_was_seen_is_deleted() -> None:
+def test_only_the_observed_object_is_deleted() -> None:
     asked: list[Any] = []
 
     def refuse(request: httpx.Request) -> httpx.Response:
@@ -146,7 +144,7 @@ def test_only_the_object_that_was_seen_is_deleted() -> None:
     assert asked == [{"uid": "u-1", "resourceVersion": "7"}]
 
 
-def test_what_is_gone_is_none_and_deleting_it_is_fine() -> None:
+def test_a_missing_object_is_none_and_its_deletion_succeeds() -> None:
     gone = cluster(lambda _: status(404, "NotFound"))
 
     async def ask() -> None:
@@ -163,7 +161,7 @@ def test_what_is_gone_is_none_and_deleting_it_is_fine() -> None:
     asyncio.run(ask())
 
 
-def test_a_log_is_that_of_one_container_however_many_there_are() -> None:
+def test_a_log_is_read_from_one_of_several_containers() -> None:
     def answer(request: httpx.Request) -> httpx.Response:
         if "container" not in request.url.params:
             return status(
@@ -174,17 +172,17 @@ def test_a_log_is_that_of_one_container_however_many_there_are() -> None:
     assert asyncio.run(cluster(answer).log("ns", "p", "penstock", 10)) == "said by penstock"
 
 
-def test_a_write_is_given_up_when_the_lease_could_be_anothers() -> None:
+def test_a_write_is_abandoned_when_the_lease_could_have_changed() -> None:
     async def hang(_: httpx.Request) -> httpx.Response:
         await asyncio.sleep(3600)
         raise AssertionError
 
     kube = cluster(hang, fence=lambda: 0.05)  # type: ignore[arg-type]
-    with pytest.raises(Unavailable, match="no answer from the API server"):
+    with pytest.raises(Unavailable, match="no response from the API server"):
         asyncio.run(asyncio.wait_for(kube.create(CONFIG), 30))
 
 
-def test_what_changes_a_job_is_fenced_and_what_asks_is_not() -> None:
+def test_requests_that_change_a_job_are_fenced_and_reads_are_not() -> None:
     asked: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -247,7 +245,7 @@ def replies(**paths: Any) -> Answer:
     return answer
 
 
-def test_flinks_shapes_are_understood() -> None:
+def test_answers_in_flinks_shapes_are_understood() -> None:
     client = engine(
         replies(
             jobs_overview={"jobs": [{"jid": "j1", "state": "RUNNING"}]},
@@ -282,7 +280,7 @@ def test_flinks_shapes_are_understood() -> None:
     asyncio.run(ask())
 
 
-def test_answers_without_anything_in_them_are_understood() -> None:
+def test_empty_answers_are_understood() -> None:
     client = engine(lambda _: httpx.Response(200, json={}))
 
     async def ask() -> None:
@@ -294,7 +292,7 @@ def test_answers_without_anything_in_them_are_understood() -> None:
     asyncio.run(ask())
 
 
-def test_actions_carry_the_trigger_id_and_the_token() -> None:
+def test_actions_contain_the_trigger_id_and_the_token() -> None:
     seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -332,7 +330,7 @@ def test_actions_carry_the_trigger_id_and_the_token() -> None:
         ({}, "InProgress"),
     ],
 )
-def test_states_of_long_actions(body: dict[str, Any], state: str) -> None:
+def test_states_of_asynchronous_actions_are_understood(body: dict[str, Any], state: str) -> None:
     assert read_request("r", body).state == state
 
 
@@ -345,11 +343,11 @@ def test_states_of_long_actions(body: dict[str, Any], state: str) -> None:
         (httpx.Response(200, text="not json"), EngineError),
     ],
 )
-def test_engine_errors(answer: httpx.Response, error: type[EngineError]) -> None:
+def test_engine_errors_are_classified(answer: httpx.Response, error: type[EngineError]) -> None:
     with pytest.raises(error):
         asyncio.run(engine(lambda _: answer).jobs())
 
 
-def test_a_giant_line_is_cut() -> None:
+def test_a_very_long_line_is_truncated() -> None:
     assert len(first_lines("x" * 10_000_000)) <= 600
     assert first_lines("ValueError: a\n  at b\n\n  at c") == "ValueError: a | at b | at c"

@@ -1,4 +1,4 @@
-"""Of several candidates exactly one acts, whatever clocks and networks do."""
+"""Exactly one of several candidates acts, for any behavior of clocks and networks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def attempt(leadership: Leadership, kube: FakeCluster) -> bool:
     return asyncio.run(leadership.attempt(kube))
 
 
-def test_the_first_takes_it_and_the_second_waits() -> None:
+def test_the_first_candidate_acquires_the_lease_and_the_second_waits() -> None:
     clock, kube = Clock(), cluster()
     one, two = candidate("one", clock), candidate("two", clock)
     assert attempt(one, kube)
@@ -47,7 +47,7 @@ def test_the_first_takes_it_and_the_second_waits() -> None:
         two.fence()
 
 
-def test_a_holder_that_cannot_renew_stops_before_another_may_begin() -> None:
+def test_a_holder_that_cannot_renew_stops_before_another_may_start() -> None:
     clock, kube = Clock(), cluster()
     one, two = candidate("one", clock), candidate("two", clock)
     attempt(one, kube)
@@ -60,7 +60,7 @@ def test_a_holder_that_cannot_renew_stops_before_another_may_begin() -> None:
     assert not attempt(one, kube)
 
 
-def test_renewal_keeps_it_for_ever() -> None:
+def test_renewal_keeps_the_lease_forever() -> None:
     clock, kube = Clock(), cluster()
     one, two = candidate("one", clock), candidate("two", clock)
     attempt(one, kube)
@@ -73,7 +73,7 @@ def test_renewal_keeps_it_for_ever() -> None:
     assert lease["spec"]["leaseTransitions"] == 0
 
 
-def test_a_released_lease_is_taken_at_once() -> None:
+def test_a_released_lease_is_acquired_immediately() -> None:
     clock, kube = Clock(), cluster()
     one, two = candidate("one", clock), candidate("two", clock)
     attempt(one, kube)
@@ -85,7 +85,7 @@ def test_a_released_lease_is_taken_at_once() -> None:
     assert lease["spec"]["leaseTransitions"] == 1
 
 
-def test_the_clock_starts_when_the_request_is_sent_not_when_it_is_answered() -> None:
+def test_the_lease_time_starts_when_the_request_is_sent() -> None:
     clock, kube = Clock(), cluster()
     one = candidate("one", clock)
     answer = kube.create
@@ -101,7 +101,7 @@ def test_the_clock_starts_when_the_request_is_sent_not_when_it_is_answered() -> 
     assert not one.holds()
 
 
-def test_an_api_server_that_does_not_answer_is_no_loss_yet() -> None:
+def test_one_missing_answer_of_the_api_server_does_not_lose_the_lease() -> None:
     clock, kube = Clock(), cluster()
     one = candidate("one", clock)
     attempt(one, kube)
@@ -116,7 +116,7 @@ def test_an_api_server_that_does_not_answer_is_no_loss_yet() -> None:
     assert not attempt(one, kube)
 
 
-def test_a_change_that_has_begun_is_over_before_another_may_begin() -> None:
+def test_a_change_in_progress_ends_before_another_may_start() -> None:
     clock, kube = Clock(), cluster()
     one = candidate("one", clock)
     attempt(one, kube)
@@ -128,8 +128,8 @@ def test_a_change_that_has_begun_is_over_before_another_may_begin() -> None:
         one.fence()
 
 
-def test_a_holder_that_nobody_answers_gives_up_in_time() -> None:
-    """The request hangs; it is not refused."""
+def test_a_holder_without_answers_gives_up_in_time() -> None:
+    """The request hangs instead of being refused."""
     kube, times = cluster(), LeaseTimes(timedelta(seconds=3), timedelta(seconds=1), timedelta(seconds=0.1))
     one = Leadership("ns", "penstock-operator", "one", times)
 
@@ -145,8 +145,8 @@ def test_a_holder_that_nobody_answers_gives_up_in_time() -> None:
     asyncio.run(play())
 
 
-def test_one_request_without_an_answer_is_not_the_end() -> None:
-    """A connection may be dead without a word while the next one would be answered."""
+def test_one_request_without_an_answer_does_not_lose_the_lease() -> None:
+    """A connection may be dead while a new one would be answered."""
     kube, times = cluster(), LeaseTimes(timedelta(seconds=3), timedelta(seconds=1), timedelta(seconds=0.1))
     one, real = Leadership("ns", "penstock-operator", "one", times), kube.get
     asked = 0
@@ -180,7 +180,7 @@ def test_time_in_which_the_machine_sleeps_counts(monkeypatch: pytest.MonkeyPatch
     assert not one.holds()
 
 
-def test_a_lease_that_somebody_shortened_is_not_taken_before_its_time() -> None:
+def test_a_lease_with_a_shortened_duration_is_not_acquired_early() -> None:
     clock, kube = Clock(), cluster()
     one, two = candidate("one", clock), candidate("two", clock)
     attempt(one, kube)
@@ -193,8 +193,8 @@ def test_a_lease_that_somebody_shortened_is_not_taken_before_its_time() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.floats(0, 6), st.floats(0.8, 1.25)), max_size=60))
-def test_never_two_at_once(turns: list[tuple[int, float, float]]) -> None:
-    """Candidates try in any order, with any pauses, and clocks that run up to a quarter too fast or too slow."""
+def test_two_candidates_never_act_at_the_same_time(turns: list[tuple[int, float, float]]) -> None:
+    """Let candidates try in any order with any pauses, and with clocks that are up to a quarter too fast or too slow."""
     kube = cluster()
     clocks = [Clock(), Clock(), Clock()]
     rates = [1.0, 0.9, 1.1]

@@ -1,4 +1,4 @@
-"""Which passes go on at once, and in which order."""
+"""The gate that limits concurrent passes and decides their order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def played(scene: Callable[[], Awaitable[None]]) -> None:
 
 
 class Passes:
-    """Passes that end when they are told to; `begun` names them in the order in which they got a place."""
+    """Passes that end when the test requests it. `begun` names them in the order of their starts."""
 
     def __init__(self, gate: Gate) -> None:
         self.gate, self.begun, self.ends, self.tasks = (
@@ -38,14 +38,14 @@ class Passes:
         await asyncio.sleep(0.01)
 
     async def _go(self, name: str, urgent: bool) -> None:
-        async with self.gate.place(urgent=urgent):
+        async with self.gate.slot(urgent=urgent):
             self.begun.append(name)
             await self.ends[name].wait()
 
 
-def test_so_many_at_once_in_the_order_they_came() -> None:
+def test_a_limited_number_of_passes_runs_in_order_of_arrival() -> None:
     async def scene() -> None:
-        passes = Passes(Gate(2, lent=60))
+        passes = Passes(Gate(2, seconds=60))
         await passes.begin("a", "b", "c", "d")
         assert passes.begun == ["a", "b"]
         await passes.end("b")
@@ -54,9 +54,9 @@ def test_so_many_at_once_in_the_order_they_came() -> None:
     played(scene)
 
 
-def test_what_was_changed_goes_before_what_waits_for_its_turn() -> None:
+def test_changed_objects_go_before_periodic_checks() -> None:
     async def scene() -> None:
-        passes = Passes(Gate(1, lent=60))
+        passes = Passes(Gate(1, seconds=60))
         await passes.begin("a", "b", "c")
         await passes.begin("edited", urgent=True)
         await passes.end("a")
@@ -65,9 +65,9 @@ def test_what_was_changed_goes_before_what_waits_for_its_turn() -> None:
     played(scene)
 
 
-def test_one_that_waits_for_others_holds_its_place_for_a_while_only() -> None:
+def test_a_pass_that_waits_for_others_keeps_its_slot_only_for_a_while() -> None:
     async def scene() -> None:
-        passes = Passes(Gate(1, lent=0.05))
+        passes = Passes(Gate(1, seconds=0.05))
         await passes.begin("hangs", "next", "third")
         assert passes.begun == ["hangs"]
         await asyncio.sleep(0.06)
@@ -80,16 +80,16 @@ def test_one_that_waits_for_others_holds_its_place_for_a_while_only() -> None:
     played(scene)
 
 
-def test_one_that_is_cancelled_while_it_waits_keeps_no_place() -> None:
+def test_a_pass_that_is_cancelled_while_it_waits_keeps_no_slot() -> None:
     async def scene() -> None:
-        passes = Passes(Gate(1, lent=60))
+        passes = Passes(Gate(1, seconds=60))
         await passes.begin("a", "cancelled", "c")
         passes.tasks["cancelled"].cancel()
         await passes.end("a")
         assert passes.begun == ["a", "c"]
         await passes.begin("d")
         passes.ends["c"].set()
-        passes.tasks["c"].cancel()  # in the same moment in which its place goes to the next
+        passes.tasks["c"].cancel()  # in the same moment in which its slot is passed to the next
         await asyncio.sleep(0.01)
         assert passes.begun == ["a", "c", "d"]
         await passes.end("d")
@@ -99,12 +99,12 @@ def test_one_that_is_cancelled_while_it_waits_keeps_no_place() -> None:
     played(scene)
 
 
-def test_one_that_is_cancelled_as_it_gets_its_place_passes_it_on() -> None:
+def test_a_pass_that_is_cancelled_as_it_gets_its_slot_passes_it_on() -> None:
     async def scene() -> None:
-        passes = Passes(Gate(1, lent=60))
+        passes = Passes(Gate(1, seconds=60))
         await passes.begin("a", "b", "c")
         passes.ends["a"].set()
-        await asyncio.sleep(0)  # a ends and hands its place to b, which has not run since
+        await asyncio.sleep(0)  # a ends and passes its slot to b, which has not run since
         passes.tasks["b"].cancel()
         await passes.begin("d")
         assert "c" in passes.begun, "the place went on"

@@ -1,4 +1,4 @@
-"""What Prometheus reads of flows: how long savepoints, rescales and downtimes took, and how they ended."""
+"""Prometheus metrics of flows: the duration and outcome of savepoints, rescales and downtimes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def watched(scenario: Callable[[World], Coroutine[Any, Any, None]]) -> Metrics:
-    """The metrics of a scenario that begins with a job that runs."""
+    """Return the metrics of a scenario that starts with a running job."""
 
     async def main() -> Metrics:
         world, metrics = World(), Metrics()
@@ -37,7 +37,7 @@ def counts(histogram: Histogram) -> dict[tuple[str, ...], int]:
     return {labels: sum(found) for labels, found in histogram.counts.items()}
 
 
-def test_a_savepoint_of_an_upgrade_is_measured_from_when_it_was_asked_for() -> None:
+def test_the_savepoint_of_an_upgrade_is_measured_from_its_request() -> None:
     async def scenario(world: World) -> None:
         world.edit(image="job:2")
         await world.until(lambda: running(world, image="job:2"))
@@ -88,7 +88,7 @@ def test_snapshots_count_by_type_trigger_and_outcome() -> None:
     }
 
 
-def test_a_trigger_that_a_user_made_up_makes_no_series() -> None:
+def test_a_trigger_invented_by_a_user_creates_no_series() -> None:
     async def scenario(world: World) -> None:
         manifest = flinksnapshot("odd")
         manifest["metadata"]["labels"] = {"penstock.dev/trigger": "whatever"}
@@ -103,14 +103,16 @@ async def rescaled(world: World) -> None:
     await world.until(lambda: running(world, parallelism=4))
 
 
-def test_a_rescale_takes_what_the_engine_says() -> None:
+def test_the_duration_of_a_rescale_is_that_of_the_engine() -> None:
     metrics = watched(rescaled)
     assert counts(metrics.rescales) == {("Completed",): 1}
     assert metrics.rescales.sums["Completed",] == RESCALE_TOOK.total_seconds()
 
 
 @pytest.mark.parametrize("knows", [True, False])
-def test_a_rescale_is_measured_where_the_engine_does_not_say(monkeypatch: pytest.MonkeyPatch, knows: bool) -> None:
+def test_a_rescale_is_measured_if_the_engine_does_not_report_its_duration(
+    monkeypatch: pytest.MonkeyPatch, knows: bool
+) -> None:
     async def silent(client: FakeEngineClient, job_id: str) -> Progress:
         if knows:
             return Progress()
@@ -120,13 +122,13 @@ def test_a_rescale_is_measured_where_the_engine_does_not_say(monkeypatch: pytest
         return None
 
     monkeypatch.setattr(FakeEngineClient, "progress", silent)
-    monkeypatch.setattr(FakeEngineClient, "glance", earlier)
+    monkeypatch.setattr(FakeEngineClient, "overview", earlier)
     metrics = watched(rescaled)
     assert counts(metrics.rescales) == {("Completed",): 1}
     assert ACTION_TIME <= metrics.rescales.sums["Completed",] <= ACTION_TIME + 5
 
 
-def test_a_downtime_ends_with_the_first_running_and_not_when_the_job_is_stable() -> None:
+def test_a_downtime_ends_with_the_first_running_state_and_not_when_the_job_is_stable() -> None:
     async def scenario(world: World) -> None:
         seen: dict[str, Any] = {}
         note = world.watch
@@ -150,7 +152,7 @@ def test_a_downtime_ends_with_the_first_running_and_not_when_the_job_is_stable()
     assert metrics.steps.sums["Upgrade", "Watch"] > expected[0], "the world's first checkpoint comes later"
 
 
-def test_an_upgrade_that_ran_but_failed_is_no_success() -> None:
+def test_an_upgrade_that_ran_but_failed_does_not_count_as_success() -> None:
     async def scenario(world: World) -> None:
         world.images["job:bad"] = Image(checkpoints=False)
         world.edit(image="job:bad", rollback={"after": "40s"})
@@ -161,7 +163,7 @@ def test_an_upgrade_that_ran_but_failed_is_no_success() -> None:
     assert metrics.downtime.sums["Upgrade", "Failed"] < 40, "it was RUNNING"
 
 
-def test_the_downtime_of_an_upgrade_that_never_ran_goes_on_into_the_rollback() -> None:
+def test_the_downtime_of_an_upgrade_that_never_ran_includes_the_rollback() -> None:
     async def scenario(world: World) -> None:
         world.images["job:bad"] = Image(starts=False)
         world.edit(image="job:bad")

@@ -1,4 +1,4 @@
-"""The parts around the loops: controller, configuration, metrics, credentials."""
+"""The process around the loops: controller, configuration, metrics, credentials."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from penstock_operator.reconcile.ownership import Shard
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
 from tests.unit.operator.world.scenario import play, running
 from tests.unit.operator.world.scenarios import SCENARIOS
-from tests.unit.operator.world.watch import Hearing
+from tests.unit.operator.world.watch import EventReceiver
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,7 +43,7 @@ def test_the_environment_is_read() -> None:
             "PENSTOCK_SELECTOR": "team=a",
         }
     )
-    assert config.shard == Shard("", parse_selector("team=a")), "where nothing else can run nobody is written down"
+    assert config.shard == Shard("", parse_selector("team=a"))
     assert from_environment({}).shard.operator == "default/penstock-operator"
     assert config.namespaces == ("a", "b")
     assert config.settings.resync == timedelta(seconds=90)
@@ -69,7 +69,7 @@ def test_a_wrong_variable_is_named(name: str, value: str) -> None:
         from_environment({name: value})
 
 
-def test_a_kubeconfig_with_a_token(tmp_path: Path) -> None:
+def test_a_kubeconfig_with_a_token_is_read(tmp_path: Path) -> None:
     path = tmp_path / "config"
     path.write_text(
         yaml.safe_dump(
@@ -89,7 +89,7 @@ def test_a_kubeconfig_with_a_token(tmp_path: Path) -> None:
     )
 
 
-def test_a_kubeconfig_with_a_credential_plugin(tmp_path: Path) -> None:
+def test_a_kubeconfig_with_a_credential_plugin_is_read(tmp_path: Path) -> None:
     answer = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "made"}}
     user = {
         "apiVersion": "client.authentication.k8s.io/v1",
@@ -118,7 +118,7 @@ def test_a_kubeconfig_with_a_credential_plugin(tmp_path: Path) -> None:
         ({"clusters": []}, "Expected object with name k in .*clusters list"),
     ],
 )
-def test_kubeconfigs_that_cannot_be_used_say_why(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+def test_unusable_kubeconfigs_are_errors_with_a_reason(tmp_path: Path, change: dict[str, Any], words: str) -> None:
     config = {
         "current-context": "c",
         "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
@@ -129,7 +129,7 @@ def test_kubeconfigs_that_cannot_be_used_say_why(tmp_path: Path, change: dict[st
     path.write_text(yaml.safe_dump(config | change))
     with pytest.raises(KubeError, match=words):
         from_kubeconfig(path)
-    with pytest.raises(KubeError, match="there is no kubeconfig"):
+    with pytest.raises(KubeError, match=r"the kubeconfig .* does not exist"):
         from_kubeconfig(tmp_path / "nowhere")
 
 
@@ -150,7 +150,7 @@ def test_metrics_are_prometheus_text() -> None:
     ]
 
 
-def test_metrics_follow_a_flinkjob_and_forget_it() -> None:
+def test_metrics_follow_a_flinkjob_and_are_removed_with_it() -> None:
     async def scenario() -> Metrics:
         world = World()
         metrics = Metrics()
@@ -170,7 +170,7 @@ def test_metrics_follow_a_flinkjob_and_forget_it() -> None:
 
 
 class Control:
-    """A controller on a world whose time is the test's."""
+    """A controller in a world whose time the test controls."""
 
     def __init__(self, traces: OperationTraces | None = None) -> None:
         self.world = World()
@@ -193,7 +193,7 @@ class _BrokenTraces(OperationTraces):
         raise ZeroDivisionError
 
 
-def test_an_operation_that_cannot_be_traced_is_carried_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_operation_that_cannot_be_traced_is_executed(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         control = Control(_BrokenTraces())
         control.world.apply(flinkjob())
@@ -206,11 +206,11 @@ def test_an_operation_that_cannot_be_traced_is_carried_out(caplog: pytest.LogCap
         await control.controller.close()
 
     asyncio.run(scenario())
-    assert not [record for record in caplog.records if "not traced" not in record.getMessage()]
-    assert "default/weather: an operation is not traced" in caplog.text
+    assert not [record for record in caplog.records if "was not recorded" not in record.getMessage()]
+    assert "default/weather: the trace of an operation was not recorded" in caplog.text
 
 
-def test_the_controller_runs_what_it_is_woken_for_and_forgets_what_is_gone() -> None:
+def test_the_controller_reconciles_objects_of_events_and_forgets_deleted_ones() -> None:
     async def scenario() -> None:
         control = Control()
         control.world.apply(flinkjob())
@@ -232,7 +232,7 @@ def test_the_controller_runs_what_it_is_woken_for_and_forgets_what_is_gone() -> 
     asyncio.run(scenario())
 
 
-def test_jobs_whose_masters_hang_hold_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_whose_masters_hang_do_not_delay_others(monkeypatch: pytest.MonkeyPatch) -> None:
     begun = list[str]()
 
     async def reconcile(loop: JobLoop) -> timedelta:
@@ -252,7 +252,7 @@ def test_jobs_whose_masters_hang_hold_up_nobody_else(monkeypatch: pytest.MonkeyP
         await controller.close()
 
     monkeypatch.setattr(JobLoop, "reconcile", reconcile)
-    monkeypatch.setattr(controller_module, "PLACE_LENT", 0.1)
+    monkeypatch.setattr(controller_module, "SLOT_SECONDS", 0.1)
     asyncio.run(scenario())
 
 
@@ -269,7 +269,7 @@ def test_a_resync_finds_objects_whose_event_was_lost() -> None:
     asyncio.run(scenario())
 
 
-def test_errors_are_counted_and_tried_again() -> None:
+def test_errors_are_counted_and_retried() -> None:
     async def scenario() -> None:
         control = Control()
         calls = 0
@@ -290,7 +290,7 @@ def test_errors_are_counted_and_tried_again() -> None:
     asyncio.run(scenario())
 
 
-def test_loops_that_are_woken_as_they_are_stopped_stop() -> None:
+def test_loops_that_are_woken_during_the_shutdown_stop() -> None:
     async def scenario() -> None:
         control = Control()
         control.world.apply(flinkjob())
@@ -307,7 +307,7 @@ def test_loops_that_are_woken_as_they_are_stopped_stop() -> None:
     asyncio.run(scenario())
 
 
-def test_a_process_that_does_not_lead_any_more_stops() -> None:
+def test_a_process_that_loses_leadership_stops() -> None:
     async def scenario() -> None:
         control = Control()
 
@@ -338,7 +338,10 @@ def finished_snapshot(number: int, *, job: str = "weather") -> dict[str, Any]:
 
 
 def test_finished_snapshots_cost_nothing() -> None:
-    """Neither a task, nor a read when their FlinkJob changes or everything is listed; but their deletion is seen to."""
+    """They need no task, and no read when their FlinkJob changes or all objects are listed.
+
+    Their deletion is still handled.
+    """
 
     async def scenario() -> None:
         control = Control()
@@ -377,12 +380,12 @@ def test_finished_snapshots_cost_nothing() -> None:
     asyncio.run(scenario())
 
 
-def test_an_event_that_tells_of_our_own_write_wakes_nobody() -> None:
+def test_an_event_of_the_operators_own_write_wakes_no_loop() -> None:
     async def scenario() -> None:
         control = Control()
         world, controller = control.world, control.controller
         world.apply(flinkjob())
-        controller.hear(FLINKJOB, world.job())
+        controller.handle_event(FLINKJOB, world.job())
         for _ in range(40):
             await control.settle(10)
             if running(world):
@@ -393,12 +396,12 @@ def test_an_event_that_tells_of_our_own_write_wakes_nobody() -> None:
         assert not runner.wake.is_set()
         before = world.polls
         mine = {**world.job(), "metadata": {**world.job()["metadata"], "resourceVersion": "99999"}}
-        runner.loop.cache.wrote = "99999"
-        controller.hear(FLINKJOB, mine)
+        runner.loop.cache.written_version = "99999"
+        controller.handle_event(FLINKJOB, mine)
         await asyncio.sleep(0.4)
         assert world.polls == before
         others = {**mine, "metadata": {**mine["metadata"], "resourceVersion": "100000"}}
-        controller.hear(FLINKJOB, others)
+        controller.handle_event(FLINKJOB, others)
         await asyncio.sleep(0.4)
         assert world.polls > before
         await controller.close()
@@ -408,7 +411,7 @@ def test_an_event_that_tells_of_our_own_write_wakes_nobody() -> None:
 
 def test_a_watch_that_lists_again_makes_the_operator_list_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pod that was deleted while the watch was broken is in no event."""
-    monkeypatch.setattr(controller_module, "RELISTED", 0.1)
+    monkeypatch.setattr(controller_module, "RELIST_SECONDS", 0.1)
 
     async def scenario() -> None:
         control = Control()
@@ -419,14 +422,14 @@ def test_a_watch_that_lists_again_makes_the_operator_list_everything(monkeypatch
         pods = world.cluster.select("Pod", None, {})
         syncing = asyncio.create_task(controller.keep_synced())
         for pod in pods:
-            controller.hear(POD, pod, listed=True)
+            controller.handle_event(POD, pod, listed=True)
         world.watching.break_off()
         await asyncio.sleep(0.3)
         world.cluster.drop("Pod", "default", "vanishes")
         await asyncio.sleep(0.3)
         labels = {"penstock.dev/job": "weather"}
-        assert len(await watched.list(POD, "default", labels)) == 2, "nobody has told"
-        controller.hear(POD, pods[0], listed=True)
+        assert len(await watched.list(POD, "default", labels)) == 2, "no event has arrived"
+        controller.handle_event(POD, pods[0], listed=True)
         await asyncio.sleep(0.5)
         assert [p["metadata"]["name"] for p in await watched.list(POD, "default", labels)] == ["stays"]
         syncing.cancel()
@@ -441,49 +444,49 @@ def pod_of(namespace: str, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("vanished", ["b/2", "b/1"])
-def test_a_watch_that_begins_anew_after_one_of_another_namespace_is_noticed(vanished: str) -> None:
-    controller = Hearing(World().ports, Metrics(), ("a", "b"))
+def test_a_watch_that_restarts_after_one_of_another_namespace_is_noticed(vanished: str) -> None:
+    controller = EventReceiver(World().ports, Metrics(), ("a", "b"))
     everything = [(namespace, name) for namespace in ("a", "b") for name in ("1", "2")]
     for namespace, name in everything:
-        controller.hear(POD, pod_of(namespace, name), listed=True)
-    assert not controller.doubt.is_set(), "each begins once"
+        controller.handle_event(POD, pod_of(namespace, name), listed=True)
+    assert not controller.relist_due.is_set(), "each begins once"
     for name in ("1", "2"):
-        controller.hear(POD, pod_of("a", name), listed=True)
-    assert controller.doubt.is_set()
-    controller.doubt.clear()
+        controller.handle_event(POD, pod_of("a", name), listed=True)
+    assert controller.relist_due.is_set()
+    controller.relist_due.clear()
     for namespace, name in everything:
         if namespace == "b" and f"b/{name}" != vanished:
-            controller.hear(POD, pod_of(namespace, name), listed=True)
-    assert controller.doubt.is_set(), f"nobody lists, and the copy keeps the pod {vanished}"
+            controller.handle_event(POD, pod_of(namespace, name), listed=True)
+    assert controller.relist_due.is_set(), f"no new list is due, so the copy keeps the pod {vanished}"
 
 
-def test_a_list_after_changes_is_a_later_one_also_if_nothing_in_it_is_known() -> None:
-    controller = Hearing(World().ports, Metrics(), ("a",))
-    controller.hear(POD, pod_of("a", "1"))
-    controller.hear(POD, pod_of("a", "2"), listed=True)
-    assert controller.doubt.is_set(), "1 may be gone"
-    controller.doubt.clear()
-    controller.hear(POD, pod_of("a", "3"), listed=True)
-    assert not controller.doubt.is_set(), "it is one list"
+def test_a_list_after_changes_is_a_newer_one_even_if_all_its_objects_are_unknown() -> None:
+    controller = EventReceiver(World().ports, Metrics(), ("a",))
+    controller.handle_event(POD, pod_of("a", "1"))
+    controller.handle_event(POD, pod_of("a", "2"), listed=True)
+    assert controller.relist_due.is_set(), "1 may be gone"
+    controller.relist_due.clear()
+    controller.handle_event(POD, pod_of("a", "3"), listed=True)
+    assert not controller.relist_due.is_set(), "it is one list"
 
 
-def test_a_stream_of_the_whole_cluster_is_one() -> None:
-    controller = Hearing(World().ports, Metrics())
+def test_a_stream_of_the_whole_cluster_is_one_stream() -> None:
+    controller = EventReceiver(World().ports, Metrics())
     for _ in range(2):
-        assert not controller.doubt.is_set()
+        assert not controller.relist_due.is_set()
         for namespace in ("a", "b"):
-            controller.hear(POD, pod_of(namespace, "1"), listed=True)
-    assert controller.doubt.is_set()
+            controller.handle_event(POD, pod_of(namespace, "1"), listed=True)
+    assert controller.relist_due.is_set()
 
 
-def test_pods_of_another_operators_jobs_wake_nobody() -> None:
+def test_pods_of_another_operators_jobs_wake_no_loop() -> None:
     async def scenario() -> None:
         world = World()
         ports = replace(world.ports, shard=Shard("ops/a", parse_selector("team=a")))
         controller = Controller(ports, Metrics(), ["default"])
         meta = {"namespace": "default", "uid": "u", "resourceVersion": "1", "labels": {"penstock.dev/job": "weather"}}
         pod: dict[str, Any] = {"kind": "Pod", "metadata": {"name": "p", **meta}}
-        controller.hear(POD, pod)
+        controller.handle_event(POD, pod)
         assert controller.size == 0
         world.apply(flinkjob())
         await controller.resync()

@@ -1,4 +1,4 @@
-"""Two whole replicas at one API server: only the one with the Lease acts, and it stops when it has lost it."""
+"""Two complete replicas at one API server. Only the holder of the Lease acts, and it stops when it loses the Lease."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def free_port() -> int:
 
 
 class Site:
-    """An API server and the replicas at it; the watches see nothing, so that the resync finds what there is to do."""
+    """An API server and the replicas at it. The watches report nothing, so that only the resync finds work."""
 
     def __init__(self) -> None:
         self.world = World()
@@ -52,17 +52,17 @@ class Site:
         self.replicas: dict[str, Process] = {}
         self.running: dict[str, asyncio.Task[None]] = {}
         self.codes: dict[str, list[int]] = {}
-        """With what each replica has ended."""
+        """The exit codes of each replica."""
         self.watches_linger = 0.0
         self.closed_first: list[bool] = []
-        """Of each replica that ended: whether its loops had stopped before its watches."""
+        """Whether the loops of each replica that ended had stopped before its watches."""
 
     def start(self, name: str) -> None:
         self.codes[name] = []
         self.running[name] = asyncio.create_task(self._run(name), name=name)
 
     async def _run(self, name: str) -> None:
-        """As the kubelet does: a replica that has lost the Lease is started anew."""
+        """Restart a replica that has lost the Lease, as the kubelet does."""
         settings = Settings(resync=OFTEN, progress=OFTEN, watch=OFTEN)
         while not any(code == 0 for code in self.codes[name]):
             config = Config(operator_namespace="default", identity=name, port=free_port(), settings=settings)
@@ -88,7 +88,7 @@ class Site:
         return sum(who == name for who, _, _ in self.api.writes)
 
     async def edited(self) -> None:
-        """There is something to do for whoever leads."""
+        """Edit a job, so that the leader has work."""
         version = self.world.job()["metadata"]["generation"] + 1
         self.world.edit(image=f"job:{version}")
         await self.until(lambda: self.world.status().get("observedGeneration") == version, "somebody has seen the edit")
@@ -119,7 +119,7 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     return run
 
 
-def test_what_is_left_of_traces_at_the_end_holds_up_nobody(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsent_traces_do_not_delay_the_shutdown(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     closing_in: list[threading.Thread] = []
 
     class Sink(NoTraces):
@@ -153,7 +153,7 @@ def test_a_second_replica_does_nothing(play: Play) -> None:
     play(scenario)
 
 
-def test_a_leader_that_nobody_answers_stops_and_the_other_goes_on(play: Play) -> None:
+def test_a_leader_without_answers_stops_and_the_other_takes_over(play: Play) -> None:
     async def scenario(site: Site) -> None:
         site.watches_linger = 2.0
         site.start("one")
@@ -163,7 +163,7 @@ def test_a_leader_that_nobody_answers_stops_and_the_other_goes_on(play: Play) ->
         site.api.hangs.add("one")
         await site.until(lambda: site.api.holder() == "two", "the other one has the Lease")
         await site.edited()
-        await site.until(lambda: site.codes["one"] == [1], "it ends, to be started anew, although nobody answers still")
+        await site.until(lambda: site.codes["one"] == [1], "it ends without an answer of the API server")
         assert site.closed_first == [True]
         site.api.hangs.clear()
         await site.edited()
@@ -186,7 +186,7 @@ def test_a_leader_keeps_the_lease_while_it_waits_for_the_crds(play: Play) -> Non
     play(scenario)
 
 
-def test_a_stopped_leader_hands_over_at_once(play: Play) -> None:
+def test_a_stopped_leader_hands_over_immediately(play: Play) -> None:
     async def scenario(site: Site) -> None:
         site.start("one")
         await site.until(lambda: site.wrote("one") > 0, "the first one works")

@@ -1,4 +1,4 @@
-"""Operations of the operator as a collector gets them: a trace each, with the steps; and what happens where nobody takes them."""
+"""Traces of the operator's operations with their steps, as a collector receives them or without a collector."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BETWEEN_STEPS = timedelta(seconds=5)
 
 
 def traced(scenario: Callable[[World], Coroutine[Any, Any, None]], traces: OperationTraces) -> None:
-    """A scenario that begins with a job that runs."""
+    """Run a scenario that starts with a running job, and trace it."""
 
     async def main() -> None:
         world = World()
@@ -66,17 +66,17 @@ def test_an_upgrade_is_a_span_with_its_steps_in_order() -> None:
     for one, following in zip(upgraded.steps, upgraded.steps[1:], strict=False):
         assert one.start <= one.end <= following.start + BETWEEN_STEPS
     assert upgraded.steps[-1].end == upgraded.end
-    told = upgraded.attributes
-    assert (told["k8s.namespace.name"], told["flinkjob.name"], told["flinkjob.outcome"]) == (
+    reported = upgraded.attributes
+    assert (reported["k8s.namespace.name"], reported["flinkjob.name"], reported["flinkjob.outcome"]) == (
         "default",
         "weather",
         "Succeeded",
     )
-    assert "savepoint" in str(told["flinkjob.restored.from"])
-    assert told["flinkjob.job.id"] != told["flinkjob.stopped.job.id"]
+    assert "savepoint" in str(reported["flinkjob.restored.from"])
+    assert reported["flinkjob.job.id"] != reported["flinkjob.stopped.job.id"]
 
 
-def test_a_rescale_says_how_parallel_the_job_is_then() -> None:
+def test_the_span_of_a_rescale_contains_the_new_parallelism() -> None:
     async def rescale(world: World) -> None:
         world.edit(job={"parallelism": 3})
         await world.until(lambda: world.status()["history"][0]["kind"] == "Rescale")
@@ -86,7 +86,7 @@ def test_a_rescale_says_how_parallel_the_job_is_then() -> None:
     assert "Rescale" in [step.name for step in span.steps]
 
 
-def test_an_upgrade_that_fails_has_an_error_and_its_rollback_is_a_span() -> None:
+def test_a_failed_upgrade_has_an_error_and_its_rollback_is_a_span() -> None:
     async def fail(world: World) -> None:
         world.images["job:bad"] = Image(checkpoints=False)
         world.edit(image="job:bad", rollback={"after": "40s"})
@@ -99,7 +99,7 @@ def test_an_upgrade_that_fails_has_an_error_and_its_rollback_is_a_span() -> None
     assert spans[-1].error == ""
 
 
-def test_what_another_operator_began_has_its_true_begin_and_the_steps_that_were_seen() -> None:
+def test_an_operation_started_by_another_operator_has_its_true_start_and_the_observed_steps() -> None:
     found: list[Span] = []
 
     async def taken_over(world: World) -> None:
@@ -114,7 +114,7 @@ def test_what_another_operator_began_has_its_true_begin_and_the_steps_that_were_
     assert span.start < span.steps[0].start
 
 
-# --- the way to the collector -----------------------------------------------------------------------------------
+# --- export to the collector ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -124,7 +124,7 @@ def receiver() -> Iterator[OtlpReceiver]:
     receiver.close()
 
 
-def test_a_collector_gets_them(receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_collector_receives_the_traces(receiver: OtlpReceiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
     sink = sink_of(instance="operator-0")
     assert isinstance(sink, OtlpSpans)
@@ -140,7 +140,7 @@ def test_a_collector_gets_them(receiver: OtlpReceiver, monkeypatch: pytest.Monke
     assert (resource["service.name"], resource["service.instance.id"]) == ("penstock-operator", "operator-0")
 
 
-def test_a_collector_that_is_away_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_collector_delays_no_operation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(otlp, "CLOSE_S", 0.2)
     sink, found = sink_of(), list[Span]()
@@ -157,11 +157,11 @@ def test_a_collector_that_is_away_holds_up_nobody(monkeypatch: pytest.MonkeyPatc
     "env",
     [{}, {"OTEL_EXPORTER_OTLP_ENDPOINT": ""}, {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c", "OTEL_SDK_DISABLED": "true"}],
 )
-def test_without_a_collector_there_are_none(env: dict[str, str]) -> None:
+def test_without_a_collector_no_traces_exist(env: dict[str, str]) -> None:
     assert isinstance(sink_of(env), NoTraces)
 
 
-def test_without_its_packages_there_is_a_line_in_the_log(
+def test_without_its_packages_the_log_has_a_message(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
@@ -169,12 +169,10 @@ def test_without_its_packages_there_is_a_line_in_the_log(
     assert "install penstock[otel]" in caplog.text
 
 
-def test_what_cannot_be_sent_is_told_and_no_more(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_failed_export_is_only_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(otlp, "CLOSE_S", 0.0)
     sink = OtlpSpans()
     sink.send(None)  # type: ignore[arg-type]
     sink.close()
-    assert "a trace is not sent" in caplog.text
+    assert "a trace could not be sent" in caplog.text

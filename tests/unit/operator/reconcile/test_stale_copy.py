@@ -1,10 +1,12 @@
-"""What the watch streams feed may be late, behind our own writes, or wrong: it delays, and never starts or loses anything."""
+"""A cache that is late, behind the operator's own writes, or wrong.
+
+It delays actions, but never causes one or loses state.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,26 +14,24 @@ from penstock_operator.errors import Conflict
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKJOB, POD, Kind, Manifest
 from penstock_operator.kube.watched import WATCHED, WatchedObjects
 from penstock_operator.resources.names import JOB, ROLE
+from tests.unit.operator.flows.test_crashes import FLOWS, by_name
 from tests.unit.operator.world import World, flinkjob
 from tests.unit.operator.world.scenario import begin, deployed, go_on, gone, judge, played, running
-from tests.unit.operator.world.scenarios import SCENARIOS
 from tests.unit.operator.world.world import NAME
-
-if TYPE_CHECKING:
-    from tests.unit.operator.world.scenario import Scenario
 
 LAG = timedelta(seconds=5)
 
 
-# --- what a job at rest costs ------------------------------------------------------------------------------------------
+# --- the cost of an idle job
+# -------------------------------------------------------------------------------------------
 
 
-def test_a_job_at_rest_is_looked_at_in_the_copy() -> None:
+def test_an_idle_job_is_read_from_the_cache() -> None:
     async def story(world: World) -> None:
         await deployed(world)
         await world.run(60)
         reads, writes, polls = world.cluster.reads, len(world.cluster.writes), world.polls
-        await world.run(1200)
+        await world.run(1200, pace=5)
         minutes = 1200 / 60
         assert (world.cluster.reads - reads) / minutes <= 4
         assert (len(world.cluster.writes) - writes) / minutes <= 1
@@ -42,14 +42,14 @@ def test_a_job_at_rest_is_looked_at_in_the_copy() -> None:
     played(story)
 
 
-def test_a_suspended_job_is_looked_at_in_the_copy() -> None:
+def test_a_suspended_job_is_read_from_the_cache() -> None:
     async def story(world: World) -> None:
         await deployed(world)
         world.edit(job={"state": "suspended"})
         await world.until(lambda: world.settled() and world.status()["phase"] == "Suspended")
         await world.run(120)
         reads = world.cluster.reads
-        await world.run(1200)
+        await world.run(1200, pace=5)
         assert (world.cluster.reads - reads) / 20 <= 1
 
     played(story)
@@ -69,8 +69,10 @@ def there(world: World) -> set[str]:
 # --- late, behind, broken ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
-def test_every_flow_with_a_copy_that_is_late_and_behind(scenario: Scenario) -> None:
+@pytest.mark.parametrize("name", FLOWS)
+def test_every_flow_works_with_a_cache_that_is_late_and_behind(name: str) -> None:
+    scenario = by_name(name)
+
     async def story(world: World) -> None:
         await begin(scenario, world)
         world.watching.lag, world.watching.behind = LAG, 1
@@ -79,8 +81,10 @@ def test_every_flow_with_a_copy_that_is_late_and_behind(scenario: Scenario) -> N
     asyncio.run(story(World()))
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
-def test_every_flow_with_a_watch_that_breaks_and_begins_anew(scenario: Scenario) -> None:
+@pytest.mark.parametrize("name", FLOWS)
+def test_every_flow_works_with_a_watch_that_breaks_and_restarts(name: str) -> None:
+    scenario = by_name(name)
+
     async def story(world: World) -> None:
         await begin(scenario, world)
         world.watching.break_off()
@@ -88,8 +92,8 @@ def test_every_flow_with_a_watch_that_breaks_and_begins_anew(scenario: Scenario)
 
         async def mend() -> None:
             if world.watching.broken and world.time - since >= timedelta(seconds=40):
-                await world.watching.begin_anew()
-                empty = gone(world)  # a list without anything in it tells nobody that it is one
+                await world.watching.restart()
+                empty = gone(world)  # an empty list does not show that it is one
                 assert empty or await copied(world) == there(world), "what went meanwhile stays in the copy"
 
         scenario.act(world)
@@ -103,7 +107,7 @@ def test_every_flow_with_a_watch_that_breaks_and_begins_anew(scenario: Scenario)
     asyncio.run(story(World()))
 
 
-def test_a_flinkjob_that_was_deleted_and_made_again_meanwhile_is_another_one() -> None:
+def test_a_flinkjob_that_was_deleted_and_recreated_between_two_passes_is_another_one() -> None:
     async def story(world: World) -> None:
         await deployed(world)
         first = world.job()["metadata"]["uid"]
@@ -117,15 +121,15 @@ def test_a_flinkjob_that_was_deleted_and_made_again_meanwhile_is_another_one() -
         world.apply(again)
         await world.run(90)
         if world.job().get("status") is None:
-            await world.watching.begin_anew()
+            await world.watching.restart()
         await world.until(lambda: running(world))
         owners = {m["metadata"]["ownerReferences"][0]["uid"] for m in world.cluster.select("Deployment", None, {})}
         assert owners == {"another"} != {first}
 
-    played(story, begun_anew=True)
+    played(story, may_repeat=True)
 
 
-def test_a_master_that_vanished_unseen_is_noticed_by_asking_it() -> None:
+def test_a_master_that_disappeared_unobserved_is_detected_by_a_poll() -> None:
     async def story(world: World) -> None:
         await deployed(world)
         world.watching.break_off()
@@ -137,15 +141,15 @@ def test_a_master_that_vanished_unseen_is_noticed_by_asking_it() -> None:
     played(story)
 
 
-def test_nothing_is_changed_because_of_what_stands_in_the_copy() -> None:
-    """The copy says that the master's Deployment is gone; it is there."""
+def test_the_cache_alone_causes_no_change() -> None:
+    """The cache claims that the master's Deployment is gone, although it exists."""
 
     async def story(world: World) -> None:
         await deployed(world)
         master = world.cluster.one("Deployment", "weather-master")
         assert master is not None
         world.watching.break_off()
-        world.ports.watched.hear(DEPLOYMENT, master, gone=True)
+        world.ports.watched.handle_event(DEPLOYMENT, master, deleted=True)
         writes = len(world.cluster.writes)
         await world.run(50)
         assert [w for w in world.cluster.writes[writes:] if not w.startswith("replace status")] == []
@@ -154,7 +158,7 @@ def test_nothing_is_changed_because_of_what_stands_in_the_copy() -> None:
     played(story)
 
 
-def test_the_newest_checkpoint_is_not_written_over_what_somebody_wrote_meanwhile() -> None:
+def test_the_newest_checkpoint_does_not_overwrite_a_concurrent_write() -> None:
     async def story(world: World) -> None:
         await deployed(world)
         world.watching.break_off()
@@ -181,7 +185,8 @@ def test_the_newest_checkpoint_is_not_written_over_what_somebody_wrote_meanwhile
     played(story)
 
 
-# --- the copy itself ----------------------------------------------------------------------------------------------------
+# --- the cache itself
+# ---------------------------------------------------------------------------------------------------
 
 
 def thing(kind: Kind = POD, *, uid: str = "u", name: str = "p", version: int = 1, job: str | None = "j") -> Manifest:
@@ -195,20 +200,20 @@ def names(watched: WatchedObjects, job: str = "j", kind: Kind = POD) -> list[tup
     return [(m["metadata"]["uid"], m["metadata"]["resourceVersion"]) for m in found]
 
 
-def test_events_are_kept_by_uid_whatever_their_order() -> None:
+def test_events_are_stored_by_uid_in_any_order() -> None:
     watched = WatchedObjects()
-    assert watched.hear(POD, thing(uid="old"))
-    assert not watched.hear(POD, thing(uid="old")), "nothing new"
-    assert watched.hear(POD, thing(uid="new", version=7))
+    assert watched.handle_event(POD, thing(uid="old"))
+    assert not watched.handle_event(POD, thing(uid="old")), "nothing new"
+    assert watched.handle_event(POD, thing(uid="new", version=7))
     assert names(watched) == [("old", "1"), ("new", "7")]
-    assert watched.hear(POD, thing(uid="old", version=8), gone=True)
+    assert watched.handle_event(POD, thing(uid="old", version=8), deleted=True)
     assert names(watched) == [("new", "7")]
-    assert not watched.hear(POD, thing(uid="old", version=8), gone=True)
+    assert not watched.handle_event(POD, thing(uid="old", version=8), deleted=True)
 
 
 def test_readers_get_copies_without_managed_fields() -> None:
     watched = WatchedObjects()
-    watched.hear(POD, thing())
+    watched.handle_event(POD, thing())
     (first,) = asyncio.run(watched.list(POD, "ns", {JOB: "j"}))
     assert "managedFields" not in first["metadata"]
     assert first["apiVersion"] == "v1"
@@ -217,41 +222,41 @@ def test_readers_get_copies_without_managed_fields() -> None:
     assert second["metadata"]["name"] == "p"
 
 
-def test_what_loses_its_label_or_gets_another_moves() -> None:
+def test_an_object_whose_label_changes_moves() -> None:
     watched = WatchedObjects()
-    watched.hear(POD, thing(version=1))
-    watched.hear(POD, thing(version=2, job="other"))
+    watched.handle_event(POD, thing(version=1))
+    watched.handle_event(POD, thing(version=2, job="other"))
     assert (names(watched), names(watched, "other")) == ([], [("u", "2")])
-    watched.hear(POD, thing(version=3, job=None))
+    watched.handle_event(POD, thing(version=3, job=None))
     assert names(watched, "other") == []
     assert watched.size == 0
 
 
-def test_two_flinkjobs_of_one_name_are_none() -> None:
+def test_two_flinkjobs_of_one_name_are_not_returned() -> None:
     watched = WatchedObjects()
-    watched.hear(FLINKJOB, thing(FLINKJOB, name="j", uid="a"))
+    watched.handle_event(FLINKJOB, thing(FLINKJOB, name="j", uid="a"))
     assert asyncio.run(watched.get(FLINKJOB, "ns", "j")) is not None
-    watched.hear(FLINKJOB, thing(FLINKJOB, name="j", uid="b"))
+    watched.handle_event(FLINKJOB, thing(FLINKJOB, name="j", uid="b"))
     assert asyncio.run(watched.get(FLINKJOB, "ns", "j")) is None
 
 
-def test_a_list_corrects_what_is_older_than_itself_and_nothing_else() -> None:
+def test_a_list_corrects_only_older_entries() -> None:
     watched = WatchedObjects()
     for uid in ("vanished", "changed", "same"):
-        watched.hear(POD, thing(uid=uid))
+        watched.handle_event(POD, thing(uid=uid))
     asked = watched.clock
-    watched.hear(POD, thing(uid="later", version=9))
-    watched.hear(POD, thing(uid="gone-later", version=9))
-    watched.hear(POD, thing(uid="gone-later", version=9), gone=True)
-    watched.hear(POD, thing(uid="changed", version=5))
+    watched.handle_event(POD, thing(uid="later", version=9))
+    watched.handle_event(POD, thing(uid="gone-later", version=9))
+    watched.handle_event(POD, thing(uid="gone-later", version=9), deleted=True)
+    watched.handle_event(POD, thing(uid="changed", version=5))
     listed = [
         thing(uid="same"),
         thing(uid="changed", version=4),
         thing(uid="gone-later"),
         thing(uid="missed", version=3),
     ]
-    assert watched.correct(POD, None, asked, listed) == {("ns", "j")}
+    assert watched.correct_copy(POD, None, asked, listed) == {("ns", "j")}
     assert sorted(names(watched)) == [("changed", "5"), ("later", "9"), ("missed", "3"), ("same", "1")]
-    assert watched.correct(POD, "other-namespace", watched.clock, []) == set()
-    assert watched.correct(DEPLOYMENT, None, watched.clock, []) == set()
+    assert watched.correct_copy(POD, "other-namespace", watched.clock, []) == set()
+    assert watched.correct_copy(DEPLOYMENT, None, watched.clock, []) == set()
     assert len(names(watched)) == 4

@@ -1,4 +1,4 @@
-"""What is not the operator's own: objects under our names, Secrets that were changed, storage of other people."""
+"""Foreign objects: objects under the operator's names, changed Secrets, storage of other users."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NAMES = [
 
 @pytest.mark.parametrize("check", [True, False], ids=["with-check", "without"])
 @pytest.mark.parametrize(("kind", "name"), NAMES)
-def test_an_object_of_somebody_else_is_never_touched(kind: str, name: str, check: bool) -> None:
+def test_a_foreign_object_is_never_changed(kind: str, name: str, check: bool) -> None:
     async def scenario() -> None:
         world = World()
         world.cluster.put(stranger(kind, name))
@@ -73,7 +73,7 @@ def test_an_object_of_somebody_else_is_never_touched(kind: str, name: str, check
 
 
 @pytest.mark.parametrize(("kind", "name"), NAMES)
-def test_it_outlives_the_flinkjob(kind: str, name: str) -> None:
+def test_a_foreign_object_outlives_the_flinkjob(kind: str, name: str) -> None:
     async def scenario() -> None:
         world = World()
         world.cluster.put(stranger(kind, name))
@@ -109,7 +109,7 @@ def test_an_account_that_the_spec_names_is_used_and_neither_changed_nor_deleted(
     asyncio.run(scenario())
 
 
-def test_a_name_that_is_taken_while_the_job_runs_is_told_and_the_job_runs_on() -> None:
+def test_a_name_conflict_of_a_running_job_is_reported_and_the_job_keeps_running() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -128,7 +128,7 @@ def test_a_name_that_is_taken_while_the_job_runs_is_told_and_the_job_runs_on() -
     asyncio.run(scenario())
 
 
-def test_an_upgrade_finds_it_before_anything_is_stopped() -> None:
+def test_an_upgrade_detects_the_conflict_before_the_job_is_stopped() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -145,8 +145,11 @@ def test_an_upgrade_finds_it_before_anything_is_stopped() -> None:
     asyncio.run(scenario())
 
 
-def test_a_revision_of_an_earlier_flinkjob_is_waited_for() -> None:
-    """Deleted and applied again: the garbage collector takes the old revision, which has the same name, a moment later."""
+def test_a_revision_of_an_earlier_flinkjob_is_awaited() -> None:
+    """The FlinkJob was deleted and applied again.
+
+    The garbage collector removes the old revision of the same name a moment later.
+    """
 
     async def scenario() -> None:
         world = World()
@@ -171,7 +174,7 @@ def test_a_revision_of_an_earlier_flinkjob_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize("key", ["rest-token", "spark-secret"])
-def test_a_secret_of_ours_with_a_missing_key_is_mended(key: str) -> None:
+def test_a_secret_of_the_operator_with_a_missing_key_is_repaired(key: str) -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -209,8 +212,10 @@ MEANT = OwnIdentity(locations=("s3://shared/streams", "file:///data"), endpoints
         ("s3://shared/streams/x", "http://169.254.169.254", "endpoints"),
     ],
 )
-def test_what_jobs_without_keys_may_reach(location: str, endpoint: str | None, refused: str) -> None:
-    assert {p.value for p in MEANT.problems(endpoint, location)} == ({refused} if refused else set())
+def test_jobs_without_keys_may_access_only_the_configured_locations(
+    location: str, endpoint: str | None, refused: str
+) -> None:
+    assert {p.setting for p in MEANT.problems(endpoint, location)} == ({refused} if refused else set())
     if refused:
         with pytest.raises(StorageError, match=rf"storage\.ownIdentity\.{refused}"):
             MEANT.check(location, endpoint)
@@ -224,8 +229,8 @@ def storage_of(tmp_path: Path, secret: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize("call", ["newest_complete", "verify", "savepoints", "fence", "dispose", "dispose_job"])
-def test_the_operator_is_nobodys_deputy(call: str, tmp_path: Path) -> None:
-    """Every call that names a place is refused there without keys of the job, whatever else the Secret holds."""
+def test_the_operator_is_no_confused_deputy(call: str, tmp_path: Path) -> None:
+    """Every call that names a location is refused without keys of the job, for any other content of the Secret."""
     more = ("a" * 32,) if call in ("newest_complete", "fence", "dispose_job") else ()
     (tmp_path / "theirs").write_text("x")
 
@@ -234,7 +239,7 @@ def test_the_operator_is_nobodys_deputy(call: str, tmp_path: Path) -> None:
 
     keys = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
     for secret in ({}, {"AWS_REGION": "eu-1"}, {"AWS_SECRET_ACCESS_KEY": "x"}, keys):
-        with pytest.raises(StorageError, match="not open to jobs without keys"):
+        with pytest.raises(StorageError, match="not allowed for jobs without their own keys"):
             asyncio.run(ask(secret))
     assert [p.name for p in tmp_path.iterdir()] == ["theirs"]
 
@@ -246,14 +251,14 @@ def test_keys_open_object_stores_and_never_the_operators_own_files() -> None:
     assert check_own_identity(remote, OwnIdentity()) == ()
 
 
-def test_a_job_without_keys_is_told_before_anything_runs() -> None:
+def test_a_job_without_keys_is_reported_before_any_pod_runs() -> None:
     async def scenario() -> None:
         world = World(settings=Settings())
         world.apply(flinkjob())
         await world.until(world.stalled)
         stalled = world.condition("Stalled")
         assert stalled["reason"] == "InvalidSpec"
-        assert "spec.storage.secretName: s3://bucket/checkpoints is not open" in stalled["message"]
+        assert "spec.storage.secretName: s3://bucket/checkpoints is not allowed" in stalled["message"]
         assert "storage.ownIdentity.locations" in stalled["message"]
         assert not world.cluster.select("Pod", None, {})
         data = {"AWS_ACCESS_KEY_ID": b64encode(b"k").decode()}

@@ -1,4 +1,4 @@
-"""What nobody foresaw, in the operator or below it: it is told, what runs is left alone, and deletion ends."""
+"""Unforeseen errors in the operator or below it: they are reported, the running job is not changed, and deletion ends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def break_building(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("breakage", [break_looking, break_deciding, break_building])
-def test_a_defect_is_told_and_the_job_runs_on(breakage: Breakage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_is_reported_and_the_job_keeps_running(breakage: Breakage, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         world = World()
         world.has_defects = True
@@ -65,7 +65,7 @@ def test_a_defect_is_told_and_the_job_runs_on(breakage: Breakage, monkeypatch: p
             stalled, ready = world.condition("Stalled"), world.condition("Ready")
             assert (stalled["status"], stalled["reason"]) == ("True", "OperatorError")
             assert ready["status"] == "Unknown"
-            assert "What runs is left alone" in stalled["message"]
+            assert "It changes nothing and tries again" in stalled["message"]
             assert [reason for reason, _ in world.events()].count("OperatorError") == 1
             assert world.status()["jobId"] == before["jobId"]
             assert len(world.cluster.select("Pod", None, {})) == 3
@@ -94,7 +94,7 @@ def test_deletion_ends_by_its_timeout(breakage: Breakage, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Pod", "ControllerRevision", "FlinkSnapshot"])
-def test_a_right_to_look_at_a_job_that_is_missing_is_told_and_its_deletion_ends(kind: str) -> None:
+def test_a_missing_right_to_read_a_job_is_reported_and_its_deletion_ends(kind: str) -> None:
     async def scenario() -> None:
         world = World()
         world.has_defects = True
@@ -120,7 +120,7 @@ def test_a_right_to_look_at_a_job_that_is_missing_is_told_and_its_deletion_ends(
 
 
 @pytest.mark.parametrize("kind", ["Secret", "ServiceAccount", "ConfigMap", "Service", "PodDisruptionBudget"])
-def test_what_may_not_be_looked_at_around_the_pods_is_told_and_holds_nothing_up(kind: str) -> None:
+def test_unreadable_objects_around_the_pods_are_reported_and_delay_nothing(kind: str) -> None:
     async def scenario() -> None:
         world = World()
         manifest = flinkjob()
@@ -145,7 +145,7 @@ def test_what_may_not_be_looked_at_around_the_pods_is_told_and_holds_nothing_up(
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Pod", "ControllerRevision", "FlinkSnapshot"])
-def test_a_server_that_fails_over_one_kind_for_good_is_told_and_deletion_ends(kind: str) -> None:
+def test_a_server_that_permanently_fails_for_one_kind_is_reported_and_deletion_ends(kind: str) -> None:
     async def scenario() -> None:
         world = World()
         world.has_defects = True
@@ -160,7 +160,7 @@ def test_a_server_that_fails_over_one_kind_for_good_is_told_and_deletion_ends(ki
         await world.run(60)
         stalled = world.condition("Stalled")
         assert (stalled["status"], stalled["reason"]) == ("True", "OperatorError")
-        assert "unable to transform key; the API server answers for the FlinkJob itself" in stalled["message"]
+        assert "unable to transform key; the API server returns the FlinkJob itself" in stalled["message"]
         world.cluster.broken.clear()
         await world.until(lambda: running(world, parallelism=3) and not world.stalled())
         world.cluster.broken.add(kind)
@@ -173,7 +173,7 @@ def test_a_server_that_fails_over_one_kind_for_good_is_told_and_deletion_ends(ki
     asyncio.run(scenario())
 
 
-def test_a_server_that_was_away_wholly_is_given_its_minute_anew() -> None:
+def test_a_server_that_was_completely_unavailable_gets_another_minute() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -187,7 +187,7 @@ def test_a_server_that_was_away_wholly_is_given_its_minute_anew() -> None:
     asyncio.run(scenario())
 
 
-def test_a_secret_that_the_server_cannot_read_any_more_is_told_and_holds_nothing_up() -> None:
+def test_a_secret_that_the_server_cannot_read_is_reported_and_delays_nothing() -> None:
     async def scenario() -> None:
         world = World()
         world.has_defects = True
@@ -215,7 +215,7 @@ def test_a_secret_that_the_server_cannot_read_any_more_is_told_and_holds_nothing
 @pytest.mark.parametrize(
     ("trouble", "seconds", "says"), [("unreadable", 5, "is forbidden"), ("broken", 90, "unable to transform key")]
 )
-def test_what_a_flinksnapshot_needs_and_cannot_read_is_told_and_its_deletion_ends(
+def test_an_unreadable_object_of_a_flinksnapshot_is_reported_and_its_deletion_ends(
     trouble: str, seconds: float, says: str
 ) -> None:
     async def scenario() -> None:
@@ -231,13 +231,13 @@ def test_what_a_flinksnapshot_needs_and_cannot_read_is_told_and_its_deletion_end
         stalled = next(c for c in world.snapshots()["one"]["conditions"] if c["type"] == "Stalled")
         assert (stalled["status"], stalled["reason"]) == ("True", "OperatorError")
         assert says in stalled["message"]
-        await world.until(lambda: "one" not in world.snapshots(), within=4000)
+        await world.until(lambda: "one" not in world.snapshots(), within=4000, pace=5)
         assert "FilesKept" in [reason for reason, _ in world.events()]
 
     asyncio.run(scenario())
 
 
-def test_an_action_that_fails_unforeseen_is_told_and_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_action_with_an_unforeseen_failure_is_reported_and_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         world = World()
         world.has_defects = True
@@ -254,7 +254,7 @@ def test_an_action_that_fails_unforeseen_is_told_and_tried_again(monkeypatch: py
 
 
 @pytest.mark.parametrize("method", ["newest_complete", "verify", "savepoints"])
-def test_storage_that_raises_anything_has_not_answered(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_storage_that_raises_any_exception_has_not_answered(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -264,7 +264,7 @@ def test_storage_that_raises_anything_has_not_answered(method: str, monkeypatch:
             world.edit(image="job:2")
             await world.run(200)
             assert world.sink.empty_starts == world.sink.empty_starts[:1]
-            # The engine's word is enough to look for a savepoint at the place it names.
+            # The engine's answer is enough to read a savepoint at the path that it names.
             assert method == "savepoints" or "Input/output error" in str(world.status()), world.describe()
         await world.until(lambda: running(world, image="job:2"))
         assert not world.sink.lost
@@ -273,7 +273,7 @@ def test_storage_that_raises_anything_has_not_answered(method: str, monkeypatch:
     asyncio.run(scenario())
 
 
-def test_a_master_that_answers_nonsense_is_one_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_master_with_an_invalid_answer_counts_as_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -288,7 +288,7 @@ def test_a_master_that_answers_nonsense_is_one_that_does_not_answer(monkeypatch:
     asyncio.run(scenario())
 
 
-def test_a_secret_may_hold_more_than_text() -> None:
+def test_a_secret_may_contain_binary_data() -> None:
     async def scenario() -> None:
         world = World()
         world.secret("keys")
@@ -312,7 +312,7 @@ def test_a_secret_may_hold_more_than_text() -> None:
         ("rollback", "after", "9" * 400 + "h"),
     ],
 )
-def test_a_duration_that_no_calendar_holds_is_refused_by_name(part: str, field: str, value: str) -> None:
+def test_a_duration_beyond_the_calendar_is_refused_by_name(part: str, field: str, value: str) -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -330,7 +330,7 @@ def test_a_duration_that_no_calendar_holds_is_refused_by_name(part: str, field: 
     asyncio.run(scenario())
 
 
-def test_storage_that_no_image_can_read_is_refused_before_anything_runs() -> None:
+def test_storage_that_no_image_supports_is_refused_before_any_pod_runs() -> None:
     async def scenario() -> None:
         world = World()
         manifest = flinkjob()
@@ -347,7 +347,7 @@ def test_storage_that_no_image_can_read_is_refused_before_anything_runs() -> Non
     asyncio.run(scenario())
 
 
-def test_a_spec_that_cannot_even_be_read_is_an_invalid_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_spec_is_an_invalid_one(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         world = World()
         world.has_defects = True
@@ -363,7 +363,7 @@ def test_a_spec_that_cannot_even_be_read_is_an_invalid_one(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("raw", [{"deletion": {"timeout": "9" * 30 + "d"}}, {"deletion": 7}, 7, None])
-def test_what_is_said_of_deletion_is_read_or_left_out(raw: object) -> None:
+def test_a_readable_deletion_policy_is_used_and_another_one_is_ignored(raw: object) -> None:
     assert parse_deletion(raw) is None
 
 
@@ -376,7 +376,7 @@ def test_a_savepoint_of_an_unknown_storage_is_a_problem_of_the_spec() -> None:
 # --- FlinkSnapshots ---------------------------------------------------------------------------------------------------
 
 
-def test_a_flinksnapshot_that_makes_no_sense_says_so_and_can_be_deleted() -> None:
+def test_an_invalid_flinksnapshot_reports_it_and_can_be_deleted() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -392,14 +392,14 @@ def test_a_flinksnapshot_that_makes_no_sense_says_so_and_can_be_deleted() -> Non
         stalled = next(c for c in status["conditions"] if c["type"] == "Stalled")
         assert (stalled["status"], stalled["reason"]) == ("True", "InvalidSpec")
         world.cluster.remove("FlinkSnapshot", "default", "odd")
-        await world.until(lambda: "odd" not in world.snapshots(), within=2000)
+        await world.until(lambda: "odd" not in world.snapshots(), within=2000, pace=5)
         assert path in world.storage.found
         assert "FilesKept" in [reason for reason, _ in world.events()]
 
     asyncio.run(scenario())
 
 
-def test_a_defect_in_the_care_for_a_flinksnapshot_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_while_reconciling_a_flinksnapshot_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         world = World()
         world.has_defects = True

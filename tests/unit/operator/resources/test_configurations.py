@@ -1,4 +1,4 @@
-"""An incarnation's configuration is its own from its start to its end, whatever version of the operator looks after it."""
+"""An incarnation keeps its own configuration from start to end, for any version of the operator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORMER = f"{NAME}-config"
 
 
 def configs(world: World) -> dict[str, Manifest]:
-    """Those with a `penstock.yaml`, by name."""
+    """Return the ConfigMaps with a `penstock.yaml` by name."""
     found = world.cluster.select("ConfigMap", None, {"penstock.dev/job": NAME})
     return {m["metadata"]["name"]: m for m in found if "penstock.yaml" in m["data"]}
 
@@ -34,18 +34,22 @@ def pods(world: World) -> set[str]:
     return {p["metadata"]["uid"] for p in world.cluster.select("Pod", None, {})}
 
 
-def told(world: World) -> list[str]:
+def reported(world: World) -> list[str]:
     return [reason for reason, _ in world.events()]
 
 
 def another_operator(world: World) -> None:
-    """It has seen nothing yet, and looks at everything."""
+    """Start another operator, which reads everything again."""
     world.loops.clear()
     world.due.clear()
 
 
 def made_by_the_version_before(world: World) -> None:
-    """One ConfigMap for all incarnations, with the parallelism in it; and keys and pods that this version would make otherwise."""
+    """Change the objects to those of the previous version.
+
+    It has one ConfigMap for all incarnations, which contains the parallelism. Some keys and pods differ from this
+    version.
+    """
     (own,) = configs(world).values()
 
     def of_before(template: dict[str, Any]) -> None:
@@ -107,12 +111,12 @@ def test_a_new_version_of_the_operator_changes_nothing_of_a_running_job_until_it
         assert "key.of.the.new.version" in keys(after)
         assert after["metadata"]["name"] not in before
         assert after["immutable"] is True
-        assert "Repaired" not in told(world)
+        assert "Repaired" not in reported(world)
 
     played(scenario)
 
 
-def test_a_job_of_the_version_before_is_neither_restarted_nor_changed() -> None:
+def test_a_job_of_the_previous_version_is_neither_restarted_nor_changed() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         made_by_the_version_before(world)
@@ -129,7 +133,7 @@ def test_a_job_of_the_version_before_is_neither_restarted_nor_changed() -> None:
     played(scenario)
 
 
-def test_a_live_rescale_of_such_a_job_changes_one_number_that_a_restarted_master_finds() -> None:
+def test_a_live_rescale_of_such_a_job_changes_one_number_that_a_restarted_master_reads() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         made_by_the_version_before(world)
@@ -148,7 +152,7 @@ def test_a_live_rescale_of_such_a_job_changes_one_number_that_a_restarted_master
     played(scenario)
 
 
-def test_such_a_job_gets_a_configuration_of_its_own_with_its_next_start() -> None:
+def test_such_a_job_gets_its_own_configuration_with_its_next_start() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         made_by_the_version_before(world)
@@ -159,13 +163,13 @@ def test_such_a_job_gets_a_configuration_of_its_own_with_its_next_start() -> Non
         assert name != FORMER
         await world.run(11 * 60)
         assert list(configs(world)) == [name]
-        assert "Repaired" not in told(world)
+        assert "Repaired" not in reported(world)
 
     played(scenario)
 
 
 @pytest.mark.parametrize("role", ["master", "worker"])
-def test_what_is_made_again_of_such_a_job_finds_what_it_needs(role: str) -> None:
+def test_recreated_objects_of_such_a_job_are_complete(role: str) -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         made_by_the_version_before(world)
@@ -182,7 +186,7 @@ def test_what_is_made_again_of_such_a_job_finds_what_it_needs(role: str) -> None
     played(scenario)
 
 
-def test_a_live_rescale_leaves_the_configuration_and_a_restarted_master_finds_the_number() -> None:
+def test_a_live_rescale_keeps_the_configuration_and_a_restarted_master_reads_the_number() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         before = configs(world)
@@ -198,7 +202,7 @@ def test_a_live_rescale_leaves_the_configuration_and_a_restarted_master_finds_th
     played(scenario)
 
 
-def test_nobody_changes_a_configuration_and_one_that_is_deleted_is_made_again() -> None:
+def test_a_configuration_is_immutable_and_a_deleted_one_is_recreated() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         ((name, before),) = configs(world).items()
@@ -214,7 +218,7 @@ def test_nobody_changes_a_configuration_and_one_that_is_deleted_is_made_again() 
     played(scenario)
 
 
-def test_a_rollback_starts_with_the_configuration_of_the_revision_it_goes_back_to() -> None:
+def test_a_rollback_starts_with_the_configuration_of_the_former_revision() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.images["job:bad"] = Image(starts=False)
@@ -226,8 +230,8 @@ def test_a_rollback_starts_with_the_configuration_of_the_revision_it_goes_back_t
     played(scenario)
 
 
-def test_an_edit_that_is_for_the_operator_alone_waits_for_the_next_start_as_well() -> None:
-    """`storage.savepoints` is in the configuration; a running job is not touched for it."""
+def test_an_edit_that_only_the_operator_uses_also_waits_for_the_next_start() -> None:
+    """`storage.savepoints` is in the configuration. A running job is not changed for it."""
 
     async def scenario(world: World) -> None:
         await deployed(world)
@@ -240,7 +244,7 @@ def test_an_edit_that_is_for_the_operator_alone_waits_for_the_next_start_as_well
     played(scenario)
 
 
-def test_a_start_that_dies_half_way_leaves_no_configuration_behind() -> None:
+def test_an_interrupted_start_leaves_no_configuration() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, flinkjob())
         stray = next(iter(configs(world).values()))

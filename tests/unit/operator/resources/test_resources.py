@@ -1,4 +1,4 @@
-"""What a job looks like in Kubernetes: golden files, and the promises of restricted pods."""
+"""The Kubernetes objects of a job: golden files, and the guarantees of restricted pods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock_operator.api.pod_template import check_pod_template
-from penstock_operator.api.status import Restore
+from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.reconcile.decide.decision import Event
 from penstock_operator.reconcile.observe.difference import difference
 from penstock_operator.reconcile.observe.manifests import drift
@@ -31,7 +31,7 @@ from penstock_operator.resources.deployments import (
 from penstock_operator.resources.incarnation import Incarnation
 from penstock_operator.resources.names import Owner
 from penstock_operator.resources.pods import merge
-from penstock_operator.resources.probes import ask_worker
+from penstock_operator.resources.probes import worker_probe_command
 from penstock_operator.resources.records import controller_revision, flink_snapshot
 from tests.unit.operator.contexts import NOW, SAVEPOINT, make_spec
 
@@ -88,8 +88,8 @@ def everything(spec: FlinkJobSpec) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "changes"), [("plain", {}), ("full", FULL)])
-def test_golden(name: str, changes: dict[str, Any]) -> None:
-    """After a wanted change: UPDATE_GOLDEN=1 pytest tests/unit/operator/test_resources.py, and read the difference."""
+def test_objects_match_the_golden_files(name: str, changes: dict[str, Any]) -> None:
+    """Run UPDATE_GOLDEN=1 pytest tests/unit/operator/resources/test_resources.py after an intended change, and review the difference."""
     text = yaml.safe_dump_all(everything(make_spec(**changes)), sort_keys=False, width=110)
     path = GOLDEN / f"{name}.yaml"
     if os.environ.get("UPDATE_GOLDEN"):
@@ -108,7 +108,7 @@ def pods(spec: FlinkJobSpec) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("changes", [{}, FULL], ids=["plain", "full"])
-def test_pods_are_restricted_whatever_the_template_says(changes: dict[str, Any]) -> None:
+def test_pods_are_restricted_for_any_template(changes: dict[str, Any]) -> None:
     for pod in pods(make_spec(**changes)):
         spec = pod["spec"]
         assert spec["securityContext"]["runAsNonRoot"] is True
@@ -126,7 +126,7 @@ def test_no_pod_gets_a_token_for_the_api() -> None:
     assert [p["spec"]["automountServiceAccountToken"] for p in pods(make_spec())] == [False, False, False]
 
 
-def test_secrets_reach_pods_only_as_files() -> None:
+def test_secrets_are_passed_to_pods_only_as_files() -> None:
     for pod in pods(make_spec()):
         container = pod["spec"]["containers"][0]
         assert "envFrom" not in container
@@ -143,7 +143,7 @@ def test_secrets_reach_pods_only_as_files() -> None:
         (Restore(kind="Latest", path="s3://b/c"), ["--restore-latest"]),
     ],
 )
-def test_the_master_is_told_exactly_one_way_to_start(restore: Restore, option: list[str]) -> None:
+def test_the_master_gets_exactly_one_way_to_start(restore: Restore, option: list[str]) -> None:
     assert restore_option(restore) == option
     template = master_deployment(OWNER, incarnation(make_spec(), restore), LOST)["spec"]["template"]
     args = template["spec"]["containers"][0]["args"]
@@ -151,7 +151,7 @@ def test_the_master_is_told_exactly_one_way_to_start(restore: Restore, option: l
     assert args[args.index("--job-id") + 1] == "c" * 32
 
 
-def test_what_the_operator_sets_wins_over_the_users_keys() -> None:
+def test_settings_of_the_operator_override_the_users_keys() -> None:
     spec = make_spec().model_copy(update={"configuration": {"rest.port": 99, "state.backend.type": "rocksdb"}})
     keys = configuration(spec)
     assert keys["rest.port"] == 8081
@@ -159,14 +159,14 @@ def test_what_the_operator_sets_wins_over_the_users_keys() -> None:
     assert keys["execution.checkpointing.interval"] == "30s"
 
 
-def test_a_rescale_changes_neither_pod_nor_configuration_but_one_number() -> None:
+def test_a_rescale_changes_neither_pod_nor_configuration_except_for_one_number() -> None:
     before, after = incarnation(make_spec()), incarnation(make_spec(job={"parallelism": 9}))
     assert master_deployment(OWNER, before, LOST) == master_deployment(OWNER, after, LOST)
     assert config_map(OWNER, before) == config_map(OWNER, after)
     assert parallelism_map(OWNER, before.parallelism) != parallelism_map(OWNER, after.parallelism)
 
 
-def test_a_configuration_is_its_incarnations_own_and_cannot_be_changed() -> None:
+def test_each_incarnation_has_its_own_immutable_configuration() -> None:
     one = incarnation(make_spec())
     assert config_map(OWNER, one)["immutable"] is True
     others = [replace(one, job_id="d" * 32), replace(one, revision="weather-9876543210")]
@@ -181,7 +181,7 @@ def test_a_configuration_is_its_incarnations_own_and_cannot_be_changed() -> None
         assert mounted == {config_map(OWNER, other)["metadata"]["name"]}
 
 
-def test_templates_merge_by_name() -> None:
+def test_templates_are_merged_by_name() -> None:
     base = {"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}], "tolerations": [{"key": "t"}]}
     over = {
         "containers": [{"name": "b"}, {"name": "a", "env": [{"name": "Y"}]}],
@@ -198,7 +198,7 @@ odd = st.sampled_from([None, 0, True, "x", [], ["x"], [None], [{"name": []}], [{
 
 
 def mostly(good: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """What is as it must be, and now and then something else, which is refused or must be taken in good part."""
+    """Return a strategy that mostly yields valid values, and sometimes others, which must be refused or accepted."""
     return st.integers(0, 24).flatmap(lambda n: odd if n == 24 else good)
 
 
@@ -227,12 +227,12 @@ templates = fields(
 
 
 @given(templates, templates)
-def test_pods_can_be_built_from_every_template_that_is_taken(job: dict[str, Any], master: dict[str, Any]) -> None:
+def test_pods_can_be_built_from_every_accepted_template(job: dict[str, Any], master: dict[str, Any]) -> None:
     if not [*check_pod_template(job, "t"), *check_pod_template(master, "t")]:
         pods(make_spec(podTemplate=job, master={"podTemplate": master}, imagePullSecrets=[{"name": "a"}]))
 
 
-def test_null_takes_nothing_away_that_pods_cannot_do_without() -> None:
+def test_null_removes_no_field_that_pods_need() -> None:
     main = {"name": "penstock", "env": None, "volumeMounts": None}
     first = {"name": "wait", "image": "x", "securityContext": None}
     template = {
@@ -260,7 +260,7 @@ def main_container(pod: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_no_pod_is_best_effort(given: dict[str, Any], requests: dict[str, Any] | None) -> None:
-    """Where there is a limit and no request, Kubernetes requests the limit."""
+    """Kubernetes sets a missing request to the limit."""
     for pod in pods(make_spec()):
         assert main_container(pod)["resources"]["requests"].keys() == {"cpu", "memory"}
     worker = pods(make_spec(worker={"resources": given}))[1]
@@ -268,12 +268,12 @@ def test_no_pod_is_best_effort(given: dict[str, Any], requests: dict[str, Any] |
     assert main_container(worker)["resources"].get("limits") == given.get("limits")
 
 
-def test_slots_are_counted_in_what_is_requested() -> None:
+def test_slots_follow_the_requested_resources() -> None:
     worker = pods(make_spec(worker={"slots": 4}))[1]
     assert main_container(worker)["resources"] == {"requests": {"cpu": "450m", "memory": "912Mi"}}
 
 
-def test_the_engine_is_told_the_limits_of_its_containers() -> None:
+def test_the_engine_knows_the_limits_of_its_containers() -> None:
     keys = configuration(
         make_spec(worker={"resources": {"limits": {"memory": "1.5Gi"}}}, master={"resources": {"limits": {"cpu": 1}}})
     )
@@ -287,25 +287,25 @@ def test_the_engine_is_told_the_limits_of_its_containers() -> None:
 
 
 @pytest.mark.parametrize("limit", ["0", "0Mi", 0])
-def test_a_limit_of_zero_is_no_limit(limit: str | int) -> None:
+def test_a_limit_of_zero_means_no_limit(limit: str | int) -> None:
     resources = {"resources": {"limits": {"memory": limit}}}
     keys = configuration(make_spec(worker=resources, master=resources))
     assert not [key for key in keys if key.endswith("memory.process.size")]
 
 
-def test_a_budget_does_not_hold_a_node_for_pods_that_do_not_run() -> None:
+def test_a_disruption_budget_does_not_block_a_node_for_pods_that_do_not_run() -> None:
     (budget,) = [m for m in everything(make_spec()) if m["kind"] == "PodDisruptionBudget"]
     assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
-def test_pods_run_under_an_account_that_is_there() -> None:
+def test_pods_run_under_an_existing_account() -> None:
     spec = make_spec(serviceAccount={"name": "weather-cloud"})
     assert [pod["spec"]["serviceAccountName"] for pod in pods(spec)] == ["weather-cloud"] * 3
     assert not [pod for pod in pods(spec) if pod["spec"]["automountServiceAccountToken"]]
     assert not [m for m in everything(spec) if m["kind"] == "ServiceAccount"]
 
 
-def test_probes_can_be_made_more_patient_or_taken_away() -> None:
+def test_probes_can_be_relaxed_or_removed() -> None:
     patient = {"name": "penstock", "startupProbe": {"failureThreshold": 900}, "livenessProbe": None}
     template = {"spec": {"containers": [patient]}}
     assert not [*check_pod_template(template, "t")]
@@ -315,8 +315,8 @@ def test_probes_can_be_made_more_patient_or_taken_away() -> None:
         assert "livenessProbe" not in probes
     assert master["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "rest"}
     assert master["readinessProbe"]["httpGet"]["path"] == "/readyz"
-    assert worker["startupProbe"]["exec"]["command"] == ask_worker(8082, "/healthz")
-    assert worker["readinessProbe"]["exec"]["command"] == ask_worker(8082, "/readyz")
+    assert worker["startupProbe"]["exec"]["command"] == worker_probe_command(8082, "/healthz")
+    assert worker["readinessProbe"]["exec"]["command"] == worker_probe_command(8082, "/readyz")
 
 
 @pytest.mark.parametrize(
@@ -324,18 +324,18 @@ def test_probes_can_be_made_more_patient_or_taken_away() -> None:
     [
         (
             {"exec": {"command": ["true"]}},
-            "livenessProbe.exec: not allowed: of the main container's probes only the timing",
+            "livenessProbe.exec: not allowed: a job can change only the timing",
         ),
         ({"periodSeconds": "10"}, "livenessProbe.periodSeconds: it must be a whole number, not '10'"),
     ],
 )
-def test_what_a_probe_asks_is_not_to_be_changed(probe: dict[str, Any], words: str) -> None:
+def test_the_request_of_a_probe_cannot_be_changed(probe: dict[str, Any], words: str) -> None:
     template = {"spec": {"containers": [{"name": "penstock", "livenessProbe": probe}]}}
     (problem,) = check_pod_template(template, "t")
     assert words in str(problem)
 
 
-def test_an_ingress_below_a_path() -> None:
+def test_an_ingress_below_a_path_is_created() -> None:
     wish = {"host": "jobs.example.com", "path": "/weather(/|$)(.*)", "pathType": "ImplementationSpecific"}
     (found,) = [m for m in everything(make_spec(ingress=wish)) if m["kind"] == "Ingress"]
     (path,) = found["spec"]["rules"][0]["http"]["paths"]
@@ -359,9 +359,9 @@ def test_a_pod_monitor_has_the_token_of_its_job() -> None:
     assert "PodMonitor" not in kinds
 
 
-def test_pods_that_stand_by_are_those_that_run_afterwards_and_replace_none_until_then() -> None:
+def test_standby_pods_are_those_that_run_afterwards_and_replace_none_before() -> None:
     spec = make_spec()
-    warm = replace(incarnation(spec), warm=True, door="-2")
+    warm = replace(incarnation(spec), warm=True, service_suffix="-2")
     for build in (lambda i: master_deployment(OWNER, i, LOST), lambda i: worker_deployment(OWNER, i, 2, LOST)):
         ordinary = build(warm)
         beside = standing_by(ordinary, "a" * 32)
@@ -373,26 +373,26 @@ def test_pods_that_stand_by_are_those_that_run_afterwards_and_replace_none_until
         assert "penstock.dev/standby-beside" not in ordinary["metadata"]["annotations"]
 
 
-def test_two_incarnations_at_a_time_do_not_find_each_others_master() -> None:
+def test_two_concurrent_incarnations_do_not_find_each_others_master() -> None:
     spec = make_spec()
-    before = replace(incarnation(spec), door="-1")
-    after = replace(before, job_id="d" * 32, warm=True, door="-2")
+    before = replace(incarnation(spec), service_suffix="-1")
+    after = replace(before, job_id="d" * 32, warm=True, service_suffix="-2")
     for one in (before, after):
         master, worker = master_deployment(OWNER, one, LOST), worker_deployment(OWNER, one, 2, LOST)
         made = children(OWNER, spec, OperatorIdentity(), one)
-        door = next(m for m in made if m["metadata"]["name"] == OWNER.door(one.door))
+        service_suffix = next(m for m in made if m["metadata"]["name"] == OWNER.master_service(one.service_suffix))
         args = main_container(worker["spec"]["template"])["args"]
-        assert args[args.index("--master") + 1] == f"{door['metadata']['name']}.default.svc:7077"
+        assert args[args.index("--master") + 1] == f"{service_suffix['metadata']['name']}.default.svc:7077"
         for other in (before, after):
             labels = master_deployment(OWNER, other, LOST)["spec"]["template"]["metadata"]["labels"]
-            assert (door["spec"]["selector"].items() <= labels.items()) == (other is one)
+            assert (service_suffix["spec"]["selector"].items() <= labels.items()) == (other is one)
         assert ("--when-released" in main_container(master["spec"]["template"])["args"]) == one.warm
 
 
-@pytest.mark.parametrize(("door", "address"), [("-1", None), ("-2", None), ("", "None"), ("-b", "None")])
-def test_the_masters_name_is_known_before_the_master_is_there(door: str, address: str | None) -> None:
-    """With an address of its own. What former operators have made stays as it is: it cannot get one."""
-    made = services(OWNER, replace(incarnation(make_spec()), door=door))[0]
+@pytest.mark.parametrize(("service_suffix", "address"), [("-1", None), ("-2", None), ("", "None"), ("-b", "None")])
+def test_the_masters_name_resolves_before_the_master_exists(service_suffix: str, address: str | None) -> None:
+    """The Service has a cluster IP. A Service of a former operator has none, and cannot get one later."""
+    made = services(OWNER, replace(incarnation(make_spec()), service_suffix=service_suffix))[0]
     assert made["spec"].get("clusterIP") == address
     assert made["spec"]["publishNotReadyAddresses"]
 
@@ -404,7 +404,7 @@ def volumes(pod: dict[str, Any]) -> dict[str, Any]:
     return {volume.pop("name"): volume for volume in pod["spec"]["volumes"]}
 
 
-def test_a_volume_of_the_template_takes_the_place_of_the_operators() -> None:
+def test_a_volume_of_the_template_replaces_that_of_the_operator() -> None:
     ssd = {"name": "work", "ephemeral": {"volumeClaimTemplate": CLAIM}}
     shared = {"name": "tmp", "persistentVolumeClaim": {"claimName": "scratch"}}
     master, worker, check = pods(
@@ -428,7 +428,7 @@ def test_a_volume_of_the_same_kind_is_changed() -> None:
     assert volumes(worker)["tmp"] == {"emptyDir": {"sizeLimit": "1Gi", "medium": "Memory"}}
 
 
-def test_the_volume_with_the_configuration_stays_what_it_is() -> None:
+def test_the_volume_with_the_configuration_cannot_be_changed() -> None:
     template = {"spec": {"volumes": [{"name": "config", "emptyDir": {}}]}}
     (problem,) = check_pod_template(template, "t")
     assert str(problem).startswith("t.spec.volumes[0].emptyDir: not allowed: this volume holds the job's configuration")
@@ -446,7 +446,7 @@ def test_null_removes_a_default() -> None:
     assert worker["spec"]["nodeSelector"] == {"zone": "a"}
 
 
-def test_what_the_api_server_adds_is_no_difference() -> None:
+def test_fields_that_the_api_server_adds_are_no_difference() -> None:
     wanted = {"ports": [{"port": 1}], "limits": {"cpu": "1000m"}, "empty": {}, "none": None}
     live = {"ports": [{"port": 1, "protocol": "TCP"}], "limits": {"cpu": "1"}, "more": 1}
     assert difference(wanted, live) is None
@@ -454,7 +454,7 @@ def test_what_the_api_server_adds_is_no_difference() -> None:
     assert difference({"ports": []}, live) == "ports"
 
 
-def test_drift_is_judged_only_by_the_version_that_made_it() -> None:
+def test_drift_is_checked_only_by_the_version_that_created_the_object() -> None:
     wanted = master_deployment(OWNER, incarnation(make_spec()), LOST)
     live = yaml.safe_load(yaml.safe_dump(wanted))
     assert not drift(wanted, live)
@@ -464,9 +464,28 @@ def test_drift_is_judged_only_by_the_version_that_made_it() -> None:
     assert not drift(wanted, live)
 
 
-def test_one_event_however_often_it_is_told() -> None:
+def test_repeated_reports_are_one_event() -> None:
     event = Event("Suspended", "text", key="k")
     names = {
         kube_event("FlinkJob", OWNER, event, NOW + timedelta(seconds=i), "o")["metadata"]["name"] for i in range(3)
     }
     assert len(names) == 1
+
+
+def test_a_master_with_tls_has_certificate_probes_and_monitor_of_its_secret() -> None:
+    on = {"rest.ssl.enabled": "true", "rest.ssl.secret-name": "weather-tls"}
+    spec = make_spec(configuration=on, ingress={"host": "jobs.example.com"})
+    made = children(OWNER, spec, OperatorIdentity(monitors=Monitors()), incarnation(spec))
+    master, worker = pods(spec)[:2]
+    container = main_container(master)
+    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
+        assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+    assert "weather-tls" in str(master["spec"]["volumes"])
+    assert "weather-tls" not in str(worker["spec"]["volumes"])
+    (service,) = [m for m in made if m["kind"] == "Service" and m["metadata"]["name"].endswith("-rest")]
+    assert service["spec"]["ports"][0]["appProtocol"] == "https"
+    (found,) = [m for m in made if m["kind"] == "Ingress"]
+    assert found["metadata"]["annotations"]["nginx.ingress.kubernetes.io/backend-protocol"] == "HTTPS"
+    (endpoint,) = made[-1]["spec"]["podMetricsEndpoints"]
+    assert endpoint["scheme"] == "https"
+    assert endpoint["tlsConfig"]["ca"]["secret"]["name"] == "weather-tls"

@@ -1,4 +1,4 @@
-"""FlinkSnapshots: by hand, by nonce, by the clock, after an upgrade; retry, verification, disposal, retention."""
+"""FlinkSnapshots: created manually, by nonce, by schedule or after an upgrade; retry, verification, disposal, retention."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def state(world: World, name: str) -> str:
     return str(world.snapshots().get(name, {}).get("state"))
 
 
-def test_a_savepoint_by_hand_is_taken_and_verified() -> None:
+def test_a_manual_savepoint_is_taken_and_verified() -> None:
     async def scenario(world: World) -> None:
         await started(world)
         world.apply(flinksnapshot("before-release"))
@@ -45,7 +45,7 @@ def test_a_savepoint_by_hand_is_taken_and_verified() -> None:
     run(scenario)
 
 
-def test_a_checkpoint_by_hand() -> None:
+def test_a_manual_checkpoint_is_taken() -> None:
     async def scenario(world: World) -> None:
         await started(world)
         world.apply(flinksnapshot("now", checkpoint={}))
@@ -55,19 +55,19 @@ def test_a_checkpoint_by_hand() -> None:
     run(scenario)
 
 
-def test_it_waits_for_a_job_that_is_not_running() -> None:
+def test_a_snapshot_waits_for_a_job_that_is_not_running() -> None:
     async def scenario(world: World) -> None:
         world.apply(flinksnapshot("early"))
         await world.run(10)
         assert state(world, "early") == "Pending"
-        assert "there is no FlinkJob" in world.snapshots()["early"]["message"]
+        assert "does not exist" in world.snapshots()["early"]["message"]
         await started(world)
         await world.until(lambda: state(world, "early") == "Completed")
 
     run(scenario)
 
 
-def test_failures_are_retried_with_growing_pauses_and_then_given_up() -> None:
+def test_failures_are_retried_with_growing_pauses_up_to_a_limit() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(savepoints=False)
         await started(world)
@@ -109,7 +109,7 @@ def test_an_existing_savepoint_is_verified_and_never_disposed_of() -> None:
     run(scenario)
 
 
-def test_a_missing_savepoint_is_failed_with_its_path() -> None:
+def test_a_missing_savepoint_fails_with_its_path() -> None:
     async def scenario(world: World) -> None:
         await started(world)
         world.apply(flinksnapshot("wrong", savepoint={"path": "s3://bucket/nowhere"}))
@@ -135,7 +135,7 @@ def test_disposal_needs_no_running_job_and_not_even_a_flinkjob() -> None:
     run(scenario)
 
 
-def test_what_a_restore_still_needs_is_kept_until_it_does_not() -> None:
+def test_a_snapshot_that_a_restore_needs_is_kept_until_then() -> None:
     async def scenario(world: World) -> None:
         await started(world)
         world.edit(job={"state": "suspended"})
@@ -159,7 +159,7 @@ OTHER = "copy"
 
 
 async def taken(world: World) -> str:
-    """The path of a savepoint whose FlinkSnapshot `s` exists."""
+    """Create the FlinkSnapshot `s` and return the path of its savepoint."""
     await started(world)
     world.apply(flinksnapshot("s"))
     await world.until(lambda: state(world, "s") == "Completed")
@@ -167,19 +167,19 @@ async def taken(world: World) -> str:
 
 
 async def kept(world: World, path: str, *, why: str = OTHER) -> None:
-    """Remove the FlinkSnapshot `s`, and see that it and its files stay."""
+    """Delete the FlinkSnapshot `s`, and check that it and its files remain."""
     world.cluster.remove("FlinkSnapshot", "default", "s")
     await world.run(90)
     assert path in world.storage.found, world.describe()
     assert f"a restore of FlinkJob {why} may need it" in world.snapshots()["s"]["message"]
 
 
-async def let_go(world: World, path: str) -> None:
+async def release_standby(world: World, path: str) -> None:
     await world.until(lambda: "s" not in world.snapshots())
     assert path not in world.storage.found
 
 
-def test_what_another_flinkjob_is_to_start_from_is_kept_until_it_runs() -> None:
+def test_the_origin_of_another_flinkjob_is_kept_until_that_job_runs() -> None:
     async def scenario(world: World) -> None:
         path = await taken(world)
         world.images["job:slow"] = Image(pulls=False)
@@ -192,24 +192,24 @@ def test_what_another_flinkjob_is_to_start_from_is_kept_until_it_runs() -> None:
         world.images["job:slow"] = Image()
         await world.until(lambda: world.status(OTHER).get("running", {}).get("stable") is True)
         assert world.status(OTHER)["running"]["restoredFrom"]["path"] == path
-        await let_go(world, path)
+        await release_standby(world, path)
         assert world.job(OTHER)["spec"]["job"]["initialSavepointPath"] == path, "it may stay in the manifest"
 
     run(scenario)
 
 
-def test_a_suspended_flinkjob_keeps_what_it_is_to_start_from_and_a_deleted_one_does_not() -> None:
+def test_a_suspended_flinkjob_keeps_its_origin_and_a_deleted_one_does_not() -> None:
     async def scenario(world: World) -> None:
         path = await taken(world)
         world.apply(flinkjob(OTHER, initialSavepointPath=path, state="suspended"))
         await kept(world, path)
         world.delete(OTHER)
-        await let_go(world, path)
+        await release_standby(world, path)
 
     run(scenario)
 
 
-def test_what_another_flinkjob_goes_back_to_is_kept() -> None:
+def test_the_rollback_target_of_another_flinkjob_is_kept() -> None:
     async def scenario(world: World) -> None:
         path = await taken(world)
         world.apply(flinkjob(OTHER, image="job:dumb", initialSavepointPath=path))
@@ -221,23 +221,23 @@ def test_what_another_flinkjob_goes_back_to_is_kept() -> None:
         job = world.leading(OTHER)
         assert job is not None
         job.image = Image()
-        await let_go(world, path)
+        await release_standby(world, path)
 
     run(scenario)
 
 
-def test_a_manifest_that_is_not_valid_keeps_its_savepoint() -> None:
+def test_an_invalid_manifest_keeps_its_savepoint() -> None:
     async def scenario(world: World) -> None:
         path = await taken(world)
         world.apply(flinkjob(OTHER, parallelism="many", initialSavepointPath=path))
         await kept(world, path)
         world.edit(OTHER, job={"initialSavepointPath": "s3://bucket/savepoints/another"})
-        await let_go(world, path)
+        await release_standby(world, path)
 
     run(scenario)
 
 
-def test_what_is_named_for_a_redeploy_is_kept_until_it_is_done() -> None:
+def test_the_savepoint_of_a_redeploy_is_kept_until_the_redeploy_is_done() -> None:
     async def scenario(world: World) -> None:
         path = await taken(world)
         world.apply(flinkjob(OTHER, upgradeMode="stateless"))
@@ -246,14 +246,14 @@ def test_what_is_named_for_a_redeploy_is_kept_until_it_is_done() -> None:
         world.edit(OTHER, image="job:slow", job={"initialSavepointPath": path, "savepointRedeployNonce": 1})
         await kept(world, path)
         world.images["job:slow"] = Image()
-        await let_go(world, path)
+        await release_standby(world, path)
         assert world.status(OTHER)["running"]["restoredFrom"]["path"] == path
 
     run(scenario)
 
 
-def test_a_flinkjob_of_another_namespace_holds_nothing_back() -> None:
-    """Otherwise anybody could keep the objects of others from going."""
+def test_a_flinkjob_of_another_namespace_blocks_no_deletion() -> None:
+    """Otherwise a user could block the deletion of other users' objects."""
 
     async def scenario(world: World) -> None:
         path = await taken(world)
@@ -268,7 +268,7 @@ def test_a_flinkjob_of_another_namespace_holds_nothing_back() -> None:
     run(scenario)
 
 
-def test_nonces_take_one_snapshot_each() -> None:
+def test_each_nonce_takes_one_snapshot() -> None:
     async def scenario(world: World) -> None:
         await started(world)
         world.edit(job={"savepointTriggerNonce": 1, "checkpointTriggerNonce": 5})
@@ -282,7 +282,7 @@ def test_nonces_take_one_snapshot_each() -> None:
     run(scenario)
 
 
-def test_nonces_of_the_first_manifest_ask_for_nothing() -> None:
+def test_nonces_of_the_first_manifest_take_no_snapshot() -> None:
     async def scenario(world: World) -> None:
         world.apply(flinkjob(savepointTriggerNonce=7, savepointRedeployNonce=3, initialSavepointPath=FOREIGN))
         with_foreign_savepoint(world)
@@ -294,7 +294,7 @@ def test_nonces_of_the_first_manifest_ask_for_nothing() -> None:
     run(scenario)
 
 
-def test_the_clock_takes_savepoints_and_retention_removes_the_oldest() -> None:
+def test_the_schedule_takes_savepoints_and_retention_removes_the_oldest() -> None:
     async def scenario(world: World) -> None:
         await started(world, periodic={"interval": "60s", "type": "savepoint"}, retention={"count": 3})
         await world.run(600)
@@ -302,6 +302,49 @@ def test_the_clock_takes_savepoints_and_retention_removes_the_oldest() -> None:
         assert len(world.savepoints) in (9, 10)
         assert sorted(kept) == sorted(world.savepoints[-3:])
         assert sorted(p for p in world.storage.found if "savepoint-" in p) == sorted(kept)
+
+    run(scenario)
+
+
+def test_periodic_checkpoints_displace_no_savepoint() -> None:
+    async def scenario(world: World) -> None:
+        await started(world, periodic={"interval": "30s", "type": "checkpoint"}, retention={"count": 3})
+        world.edit(job={"savepointTriggerNonce": 1})
+        await world.until(lambda: bool(world.snapshots(trigger="nonce")))
+        await world.run(300)
+        [savepoint] = world.snapshots(trigger="nonce").values()
+        assert savepoint["path"] in world.storage.found
+        paths = [s["path"] for s in world.snapshots(trigger="periodic").values() if s["state"] == "Completed"]
+        assert len(paths) <= 2, "the others name checkpoints that the engine has removed"
+
+    run(scenario)
+
+
+def test_failed_snapshots_do_not_accumulate() -> None:
+    async def scenario(world: World) -> None:
+        world.images["job:1"] = Image(savepoints=False)
+        await started(world, periodic={"interval": "30s"}, retention={"failed": 2})
+        for name in [f"weather-periodic-{i}" for i in range(6)]:
+            manifest = flinksnapshot(name, backoffLimit=0)
+            manifest["metadata"]["labels"] = {"penstock.dev/trigger": "periodic", "penstock.dev/job": "weather"}
+            world.apply(manifest)
+        world.apply(flinksnapshot("by-hand", backoffLimit=0))
+        await world.run(120)
+        failed = [name for name, found in world.snapshots().items() if found.get("state") == "Failed"]
+        assert len([name for name in failed if name != "by-hand"]) == 2
+        assert "by-hand" in failed
+
+    run(scenario)
+
+
+def test_a_repeated_nonce_takes_another_savepoint() -> None:
+    async def scenario(world: World) -> None:
+        await started(world)
+        for number, nonce in enumerate((1, 2, 1, 2, 1), start=1):
+            world.edit(job={"savepointTriggerNonce": nonce})
+            await world.until(lambda number=number: len(world.savepoints) == number, within=60)  # type: ignore[misc]
+        await world.run(60)
+        assert len(world.savepoints) == 5
 
     run(scenario)
 
@@ -320,7 +363,7 @@ def test_a_cron_expression_takes_savepoints_on_the_minute() -> None:
     run(scenario)
 
 
-def test_retention_by_age_goes_on_while_the_job_is_suspended_and_keeps_the_newest() -> None:
+def test_retention_by_age_continues_during_a_suspension_and_keeps_the_newest() -> None:
     async def scenario(world: World) -> None:
         await started(world, periodic={"interval": "60s"}, retention={"count": 100, "age": "5m"})
         await world.run(200)
@@ -334,7 +377,7 @@ def test_retention_by_age_goes_on_while_the_job_is_suspended_and_keeps_the_newes
     run(scenario)
 
 
-def test_savepoints_made_by_hand_are_never_removed_by_retention() -> None:
+def test_manual_savepoints_are_never_removed_by_retention() -> None:
     async def scenario(world: World) -> None:
         await started(world, periodic={"interval": "30s"}, retention={"count": 1, "age": "1m"})
         world.apply(flinksnapshot("mine"))
@@ -345,7 +388,7 @@ def test_savepoints_made_by_hand_are_never_removed_by_retention() -> None:
     run(scenario)
 
 
-def test_a_replaced_job_does_not_leave_a_snapshot_hanging() -> None:
+def test_a_replaced_job_does_not_leave_a_hanging_snapshot() -> None:
     async def scenario(world: World) -> None:
         await started(world)
         world.apply(flinksnapshot("unlucky"))
@@ -382,8 +425,8 @@ def test_the_operator_may_die_or_fail_at_any_call(mode: Any) -> None:
         run(taken_and_removed, World(Fault(at=at, mode=mode)))
 
 
-def test_a_snapshot_is_protected_from_the_moment_it_is_made() -> None:
-    """Deleted before the operator has looked at it once, its savepoint would be nobody's."""
+def test_a_snapshot_is_protected_from_its_creation() -> None:
+    """If it were deleted before the operator has read it once, its savepoint would have no owner."""
     from penstock_operator.resources.names import FINALIZER, Owner
     from penstock_operator.resources.records import flink_snapshot
 

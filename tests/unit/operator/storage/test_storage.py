@@ -18,10 +18,12 @@ from penstock.checkpoint.recovery.takeover import take_over
 from penstock.checkpoint.savepoint.savepoints import write_savepoint
 from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import Fenced
+from penstock.jobmanager.job.job_result import RESULT
 from penstock_operator.api.own_identity import OwnIdentity
 from penstock_operator.errors import NotLeader, StorageError
 from penstock_operator.storage import penstock as storage_module
 from penstock_operator.storage.penstock import IDLE, OPEN, PenstockStorage, PenstockStorages, driver_options
+from penstock_operator.storage.snapshots import Beginning
 from tests.unit.operator.contexts import make_spec
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ def stage(tmp_path: Path) -> Stage:
     return Stage(tmp_path)
 
 
-def test_the_newest_checkpoint(stage: Stage) -> None:
+def test_the_newest_checkpoint_is_found(stage: Stage) -> None:
     assert asyncio.run(stage.storage.newest_complete(stage.root, JOB)) is None
     stage.checkpoint(1)
     stage.checkpoint(2)
@@ -89,11 +91,11 @@ def test_the_newest_checkpoint(stage: Stage) -> None:
     assert found.time is not None
 
 
-def test_a_job_that_never_had_any(stage: Stage) -> None:
+def test_a_job_without_checkpoints_has_none(stage: Stage) -> None:
     assert asyncio.run(stage.storage.newest_complete(stage.root, "e" * 32)) is None
 
 
-def test_a_torn_newest_one_is_reported_with_the_one_before(stage: Stage) -> None:
+def test_a_torn_newest_checkpoint_is_reported_with_the_one_before(stage: Stage) -> None:
     stage.checkpoint(1)
     stage.checkpoint(2)
     (stage.folder / "checkpoints" / JOB / "chk-2" / "_metadata").write_bytes(b'{"half')
@@ -102,6 +104,34 @@ def test_a_torn_newest_one_is_reported_with_the_one_before(stage: Stage) -> None
     assert found.torn
     assert found.older is not None
     assert found.older.endswith("chk-1")
+
+
+def test_the_start_of_an_incarnation_is_read_from_its_leader_files(tmp_path: Path) -> None:
+    first = Stage(tmp_path)
+    first.checkpoint(1)
+    path = f"{first.root}/{JOB}/chk-1/"  # as a person writes it
+
+    async def beginning(of: str) -> Beginning:
+        return await first.storage.beginning(first.root, of)
+
+    unknown = CheckpointStorage(first.root, "e" * 32)
+    assert asyncio.run(beginning("e" * 32)) == Beginning(unknown.url)
+    asyncio.run(first.storage.fence(first.root, "e" * 32))
+    assert not asyncio.run(beginning("e" * 32)).led, "a claim of the operator begins nothing"
+    take_over(unknown, restore_path=path).begin()
+    take_over(unknown, restore_path=path).begin()
+    assert asyncio.run(beginning("e" * 32)) == Beginning(unknown.url, led=True, path=path)
+    take_over(unknown).begin()  # a master that is started with --restore-latest
+    assert asyncio.run(beginning("e" * 32)).path == path
+    empty = asyncio.run(beginning(JOB))
+    assert (empty.led, empty.path, empty.completed) == (True, None, False)
+    take_over(first.job).begin()
+    assert asyncio.run(beginning(JOB)).completed, "its second leader has gone on from a checkpoint of its own"
+    asyncio.run(first.storage.release(first.root, "f" * 32, path))
+    CheckpointStorage(first.root, "f" * 32).put("latest", b"chk-1")
+    CheckpointStorage(first.root, "f" * 32).put(RESULT, b"{}")
+    released = asyncio.run(beginning("f" * 32))
+    assert (released.led, released.released, released.completed, released.ended) == (False, path, True, True)
 
 
 def test_savepoints_are_listed_verified_and_disposed_of(stage: Stage) -> None:
@@ -140,10 +170,10 @@ def test_all_checkpoints_of_a_job_are_removed(stage: Stage) -> None:
     assert asyncio.run(stage.storage.verify(savepoint)).ok
 
 
-def test_who_does_not_lead_changes_nothing_and_stops_in_the_middle(stage: Stage) -> None:
+def test_an_operator_without_leadership_changes_nothing_and_stops_in_the_middle(stage: Stage) -> None:
     stage.checkpoint(1)
     savepoint, objects = stage.savepoint(2), len(list(stage.job.list_objects()))
-    allowed = 1  # the manifests, but not what is deleted after them
+    allowed = 1  # the manifests, but not the files that are deleted after them
 
     def fence() -> None:
         nonlocal allowed
@@ -166,7 +196,7 @@ def test_a_scheme_without_a_driver_is_an_error_and_not_an_absence(stage: Stage) 
         asyncio.run(stage.storage.newest_complete("nosuchscheme://bucket/x", JOB))
 
 
-def test_driver_options() -> None:
+def test_driver_options_are_passed() -> None:
     spec = make_spec(configuration={"s3.endpoint": "http://s3:9000", "s3.endpoint.region": "eu-1"})
     found = driver_options(spec, {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key", "AWS_SESSION_TOKEN": "t"})
     assert found == {
@@ -179,7 +209,7 @@ def test_driver_options() -> None:
     assert driver_options(make_spec(), {}) == {}
 
 
-def test_a_fenced_incarnation_completes_no_checkpoint_any_more(stage: Stage) -> None:
+def test_a_fenced_incarnation_completes_no_more_checkpoints(stage: Stage) -> None:
     stage.checkpoint(1)
     asyncio.run(stage.storage.fence(stage.root, JOB))
     with pytest.raises(Fenced):
@@ -200,7 +230,7 @@ FOLDER = "default/weather-"
 
 
 class Namesake(Stage):
-    """An incarnation of a FlinkJob called weather, and the folder of its savepoints."""
+    """An incarnation of a FlinkJob named weather, and the folder of its savepoints."""
 
     def __init__(self, folder: Path, job_id: str, uid: str) -> None:
         self.job_id = job_id
@@ -213,7 +243,9 @@ class Namesake(Stage):
         return made
 
 
-def test_what_a_name_has_left_is_found_and_nothing_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_remaining_snapshots_of_a_name_are_found_and_none_of_other_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def namesake(job_id: str, uid: str) -> Namesake:
         monkeypatch.setattr("tests.unit.operator.storage.test_storage.JOB", job_id)
         return Namesake(tmp_path, job_id, uid)
@@ -247,7 +279,7 @@ def test_what_a_name_has_left_is_found_and_nothing_of_others(tmp_path: Path, mon
     asyncio.run(ask())
 
 
-def test_clients_of_many_tenants_are_bounded() -> None:
+def test_the_number_of_clients_of_many_tenants_is_bounded() -> None:
     now = 0.0
     storages = PenstockStorages(clock=lambda: now)
     spec = make_spec()
@@ -271,7 +303,7 @@ def test_clients_of_many_tenants_are_bounded() -> None:
     storages.close()
 
 
-def test_a_client_that_is_given_up_answers_whoever_has_it_and_is_closed_then(stage: Stage) -> None:
+def test_an_evicted_client_answers_its_current_users_and_is_then_closed(stage: Stage) -> None:
     storages = PenstockStorages(own_identity=LOCAL)
     held = storages(make_spec(), {})
     asyncio.run(held.savepoints(stage.savepoints))
@@ -287,8 +319,8 @@ def test_a_client_that_is_given_up_answers_whoever_has_it_and_is_closed_then(sta
     storages.close()
 
 
-def test_what_a_name_has_left_is_found_however_often_it_was_used(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each incarnation takes requests, so all of them together take longer than one call may."""
+def test_remaining_snapshots_of_a_frequently_used_name_are_found(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each incarnation takes several requests, so all of them together take longer than the timeout of one call."""
     ids = [f"abcdef{number:026x}" for number in range(40)]
     for job_id in ids:
         (stage.folder / "checkpoints" / job_id).mkdir()
@@ -304,7 +336,9 @@ def test_what_a_name_has_left_is_found_however_often_it_was_used(stage: Stage, m
     assert sorted(left.incarnations) == ids == sorted(asked)
 
 
-def test_one_incarnation_that_does_not_answer_leaves_all_unknown(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_incarnation_that_does_not_answer_makes_the_result_unknown(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (stage.folder / "checkpoints" / ("abcdef" + "1" * 26)).mkdir()
 
     def hangs(self: PenstockStorage, root: str, job_id: str) -> None:
@@ -312,5 +346,5 @@ def test_one_incarnation_that_does_not_answer_leaves_all_unknown(stage: Stage, m
 
     monkeypatch.setattr(PenstockStorage, "_newest", hangs)
     monkeypatch.setattr(storage_module, "CALL_TIMEOUT", 0.1)
-    with pytest.raises(StorageError, match="did not answer"):
+    with pytest.raises(StorageError, match="did not respond"):
         asyncio.run(stage.storage.left_by(stage.root, "abcdef", stage.savepoints, "default/weather-"))

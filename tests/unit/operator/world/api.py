@@ -1,4 +1,4 @@
-"""The API server over HTTP, for several processes at once: which of them asked is told by its token."""
+"""The API server over HTTP for several processes. The token of a request identifies the process."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ ANYTHING = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 
 @dataclass
 class FakeApi:
-    """`answer` is what an `httpx.MockTransport` needs."""
+    """A fake API server. `answer` has the signature that `httpx.MockTransport` requires."""
 
     cluster: FakeCluster
     hangs: set[str] = field(default_factory=set)
-    """Who gets no answer."""
+    """The processes that get no answer."""
     kinds: bool = True
-    """The CRDs are installed."""
+    """Whether the CRDs are installed."""
     writes: list[tuple[str, str, str]] = field(default_factory=list)
-    """Who wrote, what, and who held the Lease then; without writes of the Lease itself."""
+    """Every write except those of the Lease: the process, the object, and the holder of the Lease at that time."""
 
     def holder(self) -> str:
         leases = self.cluster.select("Lease", None, {})

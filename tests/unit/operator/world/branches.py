@@ -1,9 +1,12 @@
-"""One world, gone on from many times: what came before is played once.
+"""One world that continues many times from the same state, so that the common start is played once.
 
-A flow is played again for each of its calls, hundreds of times in all, and half of each time is the same deployment, half of
-the rest what comes before that call. So each case goes on in a forked process, which has the world as it was and cannot
-touch that of another case (`each`); and the processes of the calls of one flow branch off one that plays the flow
-undisturbed, each as it comes to its call (`at_calls`). On a machine with several cores some run at once.
+A sweep plays a flow again for each of its calls, hundreds of times in total. Half of that time is the same deployment,
+and half of the rest is the part before the call. Each case therefore continues in a forked process (`each`). It has a
+copy of the world and cannot affect other cases.
+
+`at_calls` sweeps over the calls of one flow. One process plays the flow without a fault. At each call it forks a
+process, in which the
+fault occurs. Some processes run concurrently on a machine with several cores.
 """
 
 from __future__ import annotations
@@ -15,8 +18,8 @@ import pickle
 import random
 import select
 import signal
+import sys
 import traceback
-from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,17 +34,20 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Answer = tuple[bool, Any]
-"""Whether a case went well, and what it returned, or what is to be told of it."""
+"""Whether a case succeeded, and its result or the text of its failure."""
 
 
-def some(calls: int) -> range:
-    """Numbers of the calls that are struck: all from 1 to `calls`, or every so many from a random one on."""
+def some(calls: int = sys.maxsize - 1) -> range:
+    """Return the numbers of the calls that get a fault: all from 1 to `calls`, or every n-th one from a random start.
+
+    Without `calls`, the range has no practical end. The flow itself shows how many calls it has.
+    """
     stride = int(os.environ.get("PENSTOCK_FAULTS_STRIDE", "1"))
     return range(random.randint(1, min(stride, calls)), calls + 1, stride)
 
 
 def each(cases: Iterable[T], go_on: Callable[[T], R]) -> list[R]:
-    """What `go_on` returns for every case, in their order; AssertionError with what failed, and for which cases."""
+    """Return the result of `go_on` for every case in order. Raise AssertionError with the failures and their cases."""
     processes = Processes()
     try:
         for number, case in enumerate(cases):
@@ -55,13 +61,22 @@ def each(cases: Iterable[T], go_on: Callable[[T], R]) -> list[R]:
     return _values(processes.answers)
 
 
-def at_calls(numbers: Iterable[int], fault: Fault, play: Callable[[], Awaitable[R]]) -> list[R]:
-    """What `play` returns when the fault strikes at each of these calls, as far as it comes to them; errors as from `each`."""
+def at_calls(numbers: range, fault: Fault, play: Callable[[], Awaitable[R]]) -> list[R]:
+    """Return the results of `play` with the fault at each of these calls that it reaches.
+
+    If a flow ends before the first of them, the calls from its first one on with the same stride get the fault.
+    It raises the errors of `each`.
+    """
+    results = _played(numbers, fault, play)
+    return results or _played(range(1, numbers.stop, numbers.step), fault, play)
+
+
+def _played(numbers: range, fault: Fault, play: Callable[[], Awaitable[R]]) -> list[R]:
     processes = Processes(lead=True)
     try:
         writing = processes.fork(0)
         if writing is not None:
-            trunk = _Trunk(writing, deque(sorted(numbers)))
+            trunk = _Trunk(writing, numbers)
             fault.branches = trunk.branches
             _answer(writing, _outcome(lambda: asyncio.run(trunk.play(play)), "before any call"))
         processes.collect()
@@ -74,22 +89,22 @@ def at_calls(numbers: Iterable[int], fault: Fault, play: Callable[[], Awaitable[
 
 
 class Processes:
-    """Forked processes, as many at once as there are cores, and what each has answered."""
+    """Forked processes, at most one per core at a time, and their answers."""
 
     def __init__(self, *, lead: bool = False) -> None:
-        """`lead`: each leads a group, and those it forks itself end with it."""
+        """Create the processes. Each process leads a group if `lead` is set, and its own forks end with it."""
         self._lead = lead
         self._running: dict[int, tuple[int, int]] = {}
-        """Pipe from which an answer can be read → process id, number."""
+        """The process id and the number by the pipe from which the answer can be read."""
         self._most = len(os.sched_getaffinity(0))
         self.answers: dict[int, Answer] = {}
 
     def fork(self, number: int) -> int | None:
-        """In the new process the pipe into which its answer goes, and None in the old one."""
+        """Fork, and return the pipe for the answer in the new process, and None in the old one."""
         reading, writing = os.pipe()
         pid = os.fork()
         if self._lead:
-            with suppress(OSError):  # the one of the two that comes second
+            with suppress(OSError):  # the second of the two
                 os.setpgid(pid, pid)
         if pid:
             os.close(writing)
@@ -100,7 +115,7 @@ class Processes:
         return writing
 
     def make_room(self) -> None:
-        """Wait until one more can run."""
+        """Wait until one more process can run."""
         while len(self._running) >= self._most:
             self._take()
 
@@ -110,7 +125,7 @@ class Processes:
             self._take()
 
     def kill(self) -> None:
-        """End those that still run."""
+        """Kill the processes that still run."""
         for pipe, (pid, _) in self._running.items():
             os.close(pipe)
             (os.killpg if self._lead else os.kill)(pid, signal.SIGKILL)
@@ -130,20 +145,19 @@ class Processes:
 
 @dataclass
 class _Trunk:
-    """The process that plays undisturbed, and in each branch what is left of it there."""
+    """The process that plays without a fault, and its copy in each branch."""
 
     writing: int
-    waiting: deque[int]
-    """Calls that it has not come to."""
+    numbers: range
+    """Calls at which it forks."""
     processes: Processes = field(default_factory=Processes)
     number: int = 0
-    """Of the call at which this process branched off; 0: it is the trunk."""
+    """The number of the call at which this process forked, or 0 in the trunk."""
 
     def branches(self, number: int) -> bool:
-        """Whether this is the process in which the fault strikes at this call."""
-        if self.number or not self.waiting or number != self.waiting[0]:
+        """Return whether this is the process that gets the fault at this call."""
+        if self.number or number not in self.numbers:
             return False
-        self.waiting.popleft()
         self.processes.make_room()
         loop = asyncio.get_running_loop()
         writing = self.processes.fork(number)
@@ -151,7 +165,7 @@ class _Trunk:
             asyncio._set_running_loop(loop)
             self.writing, self.number = writing, number
             return True
-        if not self.waiting:
+        if number == self.numbers[-1]:
             self._end()
         return False
 
@@ -186,7 +200,7 @@ def _story(what: str, error: BaseException) -> str:
 
 
 def _answer(writing: int, answer: Answer) -> NoReturn:
-    """The end of a process: nothing of what its origin would do at its end is done."""
+    """Send the answer and end the process, without the cleanup of the process that it was forked from."""
     try:
         with os.fdopen(writing, "wb") as pipe:
             pickle.dump(answer, pipe)

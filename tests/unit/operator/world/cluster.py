@@ -9,8 +9,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
-from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid, Unavailable
-from penstock_operator.kube.cluster import KINDS, Kind, Manifest
+from penstock_operator.errors import AlreadyExists, Conflict, Denied, Invalid, QuotaExceeded, Unavailable
+from penstock_operator.kube.cluster import KINDS, SECRET, Kind, Manifest
 from penstock_operator.kube.selector import parse_selector
 from tests.unit.operator.world.garbage_collector import FOREGROUND, GarbageCollector
 from tests.unit.operator.world.managed_fields import applied, clone
@@ -25,19 +25,19 @@ _GRACEFUL = {"Pod"}
 
 
 class FakeCluster:
-    """`Cluster`, plus what a test does to it behind the operator's back (methods without `async`)."""
+    """An implementation of `Cluster`, and methods without `async` with which a test changes it behind the operator's back."""
 
     def __init__(self, fault: Fault, now: Callable[[], str]) -> None:
         self.fault, self._now = fault, now
         self.objects: dict[Key, Manifest] = {}
-        """What is there. An object is never changed in place: what changes it puts another one there."""
+        """The existing objects. A change never modifies an object in place; it replaces the object."""
         self._kinds: dict[str, list[Key]] = defaultdict(list)
-        """Kind → keys of its objects, in their order."""
+        """The keys of objects by kind, in their order."""
         self._frozen: dict[Key, bytes] = {}
-        """Objects as they are copied for those who read them."""
+        """Pickled objects that are copied for readers."""
         self.logs: dict[str, str] = {}
         self.denied: dict[str, str] = {}
-        """Kind → why creating or applying one is forbidden."""
+        """The reason by kind why the creation or an apply is forbidden."""
         self.unreadable: set[str] = set()
         """Kinds that the operator has no right to read."""
         self.broken: set[str] = set()
@@ -45,17 +45,21 @@ class FakeCluster:
         self.undeletable: set[str] = set()
         """Kinds that the operator has no right to delete."""
         self.invalid: Callable[[str, Manifest], str | None] = lambda verb, manifest: None
-        """(create, apply or dry-run, object) → why it is not valid."""
+        """A function of (create, apply or dry-run, object) that returns the reason why the object is invalid."""
+        self.quotas: dict[str, int] = {}
+        """The maximum number of objects by kind."""
         self.admission: Callable[[Manifest], None] = lambda manifest: None
-        """A mutating admission webhook: changes what is created or applied."""
+        """A mutating admission webhook, which changes created and applied objects."""
         self._applied: dict[Key, Manifest] = {}
-        """What the operator has applied: its managed fields."""
+        """The objects as the operator applied them: its managed fields."""
         self.writes: list[str] = []
         self.reads = 0
+        self.secrets: set[tuple[str, str, str]] = set()
+        """The (verb, namespace, name) of every request of the operator for Secrets."""
         self.version = 0
-        """Grows with every change."""
+        """A number that grows with every change."""
         self.watcher: Callable[[Manifest, bool], None] = lambda manifest, gone: None
-        """Is told of every change, and whether the object is gone."""
+        """A callback for every change, with whether the object is gone."""
         self._uids = 0
         self.garbage = GarbageCollector(self)
 
@@ -63,15 +67,21 @@ class FakeCluster:
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
         self._read(kind)
+        self._note("get", kind.name, namespace, name)
         await asyncio.sleep(0)
         return self._copy((kind.name, namespace, name))
 
     async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | str = "") -> list[Manifest]:
         self._read(kind)
+        self._note("list", kind.name, namespace or "", "")
         await asyncio.sleep(0)
         found = self.select(kind.name, namespace, {} if isinstance(labels, str) else labels)
         selector = parse_selector(labels if isinstance(labels, str) else "")
         return [self._copy(self._key(m)) for m in found if selector.matches(m["metadata"].get("labels") or {})]
+
+    def _note(self, verb: str, kind: str, namespace: str, name: str) -> None:
+        if kind == SECRET.name:
+            self.secrets.add((verb, namespace, name))
 
     def _read(self, kind: Kind) -> None:
         self.reads += 1
@@ -125,6 +135,7 @@ class FakeCluster:
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Manifest) -> Manifest | None:
         key = (kind.name, namespace, name)
         call = f"merge {kind.name} {name}"
+        self._note("patch", kind.name, namespace, name)
         self.fault.before(call)
         self.writes.append(call)
         live = self.objects.get(key)
@@ -143,6 +154,7 @@ class FakeCluster:
         self, kind: Kind, namespace: str, name: str, *, force: bool = False, seen: Manifest | None = None
     ) -> None:
         call = f"delete {kind.name} {name}"
+        self._note("delete", kind.name, namespace, name)
         self.fault.before(call)
         self.writes.append(call)
         live = self.objects.get((kind.name, namespace, name))
@@ -166,11 +178,11 @@ class FakeCluster:
 
     @property
     def next_number(self) -> int:
-        """Of the next object that is made."""
+        """Return the number of the next created object."""
         return self._uids + 1
 
     def put(self, manifest: Manifest) -> Manifest:
-        """Create without faults."""
+        """Create an object without faults."""
         stored = clone(manifest)
         self._uids += 1
         meta = stored["metadata"]
@@ -187,19 +199,22 @@ class FakeCluster:
         return stored
 
     def edit(self, kind: str, namespace: str, name: str, change: Callable[[Manifest], Any]) -> None:
-        """Change an object in place, as a user or a controller would."""
+        """Change an object in place, as a user or a controller does."""
         key = (kind, namespace, name)
         changed = self._copy(key)
         change(changed)
         self._store(key, changed)
 
     def change(self, key: Key, how: Callable[[Manifest], Any]) -> None:
-        """Change metadata, and let the object go if that was the last thing that held it."""
+        """Change metadata, and remove the object if nothing holds it any more."""
         self.edit(*key, how)
         self._finish_deletion(key)
 
     def remove(self, kind: str, namespace: str, name: str, *, foreground: bool = False) -> None:
-        """Ask for deletion; in the foreground the object stays until the garbage collector has removed what it owns."""
+        """Request deletion.
+
+        A foreground deletion keeps the object until the garbage collector has removed its dependents.
+        """
         key = (kind, namespace, name)
         live = self.objects.get(key)
         if live is None or "deletionTimestamp" in live["metadata"]:
@@ -213,7 +228,7 @@ class FakeCluster:
             self._finish_deletion(key)
 
     def drop(self, kind: str, namespace: str, name: str) -> None:
-        """Remove for good; what it owns is the garbage collector's."""
+        """Remove an object immediately. The garbage collector removes its dependents."""
         key = (kind, namespace, name)
         gone = self.objects.pop(key, None)
         if gone is not None:
@@ -233,6 +248,7 @@ class FakeCluster:
 
     def _before(self, verb: str, manifest: Manifest) -> str:
         call = f"{verb} {manifest['kind']} {manifest['metadata']['name']}"
+        self._note(verb, manifest["kind"], manifest["metadata"]["namespace"], manifest["metadata"]["name"])
         self.fault.before(call)
         if verb != "dry-run":
             self.writes.append(call)
@@ -240,6 +256,9 @@ class FakeCluster:
             raise AssertionError(f"unknown kind {manifest['kind']}")
         if manifest["kind"] in self.denied and not verb.startswith("replace"):
             raise Denied(self.denied[manifest["kind"]], status=403)
+        quota, kind = self.quotas.get(manifest["kind"]), manifest["kind"]
+        if quota is not None and self._key(manifest) not in self.objects and len(self._kinds[kind]) >= quota:
+            raise QuotaExceeded(f"{call}: exceeded quota: small, limited: count/{kind}={quota}", status=403)
         why = self.invalid(verb, manifest)
         if why is not None:
             raise Invalid(why, status=422)
@@ -262,7 +281,7 @@ class FakeCluster:
             and manifest["kind"] == "ControllerRevision"
             and not manifest["metadata"].get("deletionTimestamp")
         ):
-            raise Invalid(f"{key}: data: field is immutable", status=422)  # the order of its keys is
+            raise Invalid(f"{key}: data: field is immutable", status=422)  # the order of its keys is significant
         if live is not None and live.get("immutable") and live.get("data") != manifest.get("data"):
             raise Invalid(f"{key}: field is immutable when `immutable` is set", status=422)
         if bump and live is not None and live.get("spec") != manifest.get("spec"):
@@ -280,7 +299,7 @@ class FakeCluster:
         self._frozen.pop(key, None)
 
     def _copy(self, key: Key) -> Any:
-        """What somebody may change who has read it; None if there is none."""
+        """Return a copy that the reader may change, or None if the object does not exist."""
         live = self.objects.get(key)
         if live is None:
             return None

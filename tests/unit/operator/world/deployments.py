@@ -1,9 +1,10 @@
-"""Kubernetes' controllers of Deployments and ReplicaSets: which pods there are, and which go.
+"""Kubernetes' controllers of Deployments and ReplicaSets, which create and remove pods.
 
-The rules are those of `pkg/controller/deployment` (`sync.go`, `recreate.go`, `rolling.go`). A number of replicas that has changed
-is dealt with before anything else, and only that: with one ReplicaSet that has pods this gets the new number, *also if its
-template is the old one*; with two, a rolling Deployment shares the number out among them, and one that recreates **does nothing, for
-ever**. Pods of a rolling Deployment here are never available (`minReadySeconds` of longer than a test), so none that is there goes.
+The rules are those of `pkg/controller/deployment` (`sync.go`, `recreate.go`, `rolling.go`). A changed number of
+replicas is handled before anything else, and nothing else is handled then. If one ReplicaSet has pods, it gets the new
+number, *also if its template is the old one*. If two have pods, a rolling Deployment divides the number among them. A
+Deployment of the type Recreate then **does nothing, forever**. Pods of a rolling Deployment are never available here,
+because `minReadySeconds` is longer than a test. No existing pod is therefore removed.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 
 @dataclass
 class ReplicaSet:
-    """Those of a Deployment's pods that have one template."""
+    """The pods of a Deployment that have the same template."""
 
     replicas: int
     desired: int
-    """What the Deployment asked for when this was scaled last."""
+    """The number of replicas of the Deployment when this was last scaled."""
 
 
 class Deployments:
@@ -35,18 +36,18 @@ class Deployments:
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
         self._sets: dict[str, dict[str, ReplicaSet]] = {}
-        """Uid of a Deployment → template → its ReplicaSet."""
+        """The ReplicaSets by the uid of their Deployment and by template."""
         self._templates: dict[str, tuple[str, str]] = {}
-        """Uid of a Deployment → its resourceVersion, and its template then."""
+        """The resourceVersion of a Deployment and its template at that version, by uid."""
         self.quota: int | None = None
-        """How many pods of one role there may be; None: any number."""
+        """The maximum number of pods of one role, or None for no maximum."""
 
     def forget(self) -> None:
-        """Somebody has changed templates of Deployments and pods alike: what there is was always so."""
+        """Forget the history, because a test has changed the templates of Deployments and pods alike."""
         self._sets.clear()
 
     def control(self, deployment: Manifest) -> None:
-        """One look at a Deployment."""
+        """Reconcile a Deployment once."""
         meta, spec = deployment["metadata"], deployment["spec"]
         if "deletionTimestamp" in meta:
             return
@@ -61,7 +62,7 @@ class Deployments:
             self._cluster.edit("Deployment", "default", meta["name"], lambda m: m.update(status=refused))
 
     def _template(self, deployment: Manifest) -> str:
-        """As text: two are the same if that is."""
+        """Return the template as text. Equal templates have equal texts."""
         meta = deployment["metadata"]
         version, text = self._templates.get(meta["uid"], ("", ""))
         if version != meta["resourceVersion"]:
@@ -94,7 +95,7 @@ class Deployments:
             sets[template] = ReplicaSet(replicas, replicas)
 
     def _fill(self, deployment: Manifest, pods: list[Manifest], template: str, one: ReplicaSet) -> dict[str, Any]:
-        """Make or remove pods; the Deployment's status if that is refused."""
+        """Create or remove pods. Return the Deployment's status if that is refused."""
         mine = [p for p in pods if p["x-template"] == template and "deletionTimestamp" not in p["metadata"]]
         for pod in mine[one.replicas :]:
             self._cluster.remove("Pod", "default", pod["metadata"]["name"])

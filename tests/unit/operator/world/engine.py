@@ -1,14 +1,16 @@
-"""The job in a master's pod: reads, checkpoints, commits, takes savepoints, rescales; and its REST API."""
+"""The job in a master's pod, which reads, takes checkpoints and savepoints, commits and rescales, and its REST API."""
 
 from __future__ import annotations
 
+import base64
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.engine.account import Checkpoints, Progress, Request, Rescaled
-from penstock_operator.engine.client import Glance, JobView, RequestKind
+from penstock_operator.engine.client import JobOverview, JobView, MasterTls, RequestKind
 from penstock_operator.errors import EngineError, EngineUnreachable
+from penstock_operator.resources.names import JOB, ROLE
 from tests.unit.operator.world.storage import Stored
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ RATE = 10
 INTERVAL = 10.0
 ACTION_TIME = 1.0
 RESCALE_TOOK = timedelta(milliseconds=700)
-"""By the engine's account."""
+"""The duration that the engine reports for a rescale."""
 
 
 @dataclass
@@ -54,7 +56,7 @@ class FakeJob:
     next_checkpoint: float = INTERVAL
     next_restart: float = 0.0
     suspended: float = 0.0
-    """Seconds."""
+    """The time in seconds since the suspension."""
     requests: dict[str, Request] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
     failure: str = ""
@@ -62,10 +64,13 @@ class FakeJob:
     rescaled: Rescaled | None = None
 
     def take_over(self) -> bool:
-        """Start as the engine does: the newest own checkpoint, else what the arguments name. False: it refuses."""
+        """Start from the newest own checkpoint, or from the path in the arguments, as the engine does.
+
+        Return False if it refuses.
+        """
         storage = self.world.storage
         if storage.lost:
-            self.state, self.failure = "FAILED", f"StorageError: {storage.lost}"
+            self.state, self.failure = "FAILED", f"[STORAGE] {storage.lost}"
             return True
         self.epoch = storage.leaders[self.job_id] = storage.leaders.get(self.job_id, 0) + 1
         if self.job_id in storage.ended:
@@ -76,11 +81,13 @@ class FakeJob:
         if own:
             return self._restore_from(own[-1])
         if self.restore == "--fresh":
+            storage.begun.setdefault(self.job_id, "")
             self.world.sink.started_empty(self.name, self.job_id)
             return True
         found = storage.found.get(self.restore)
         if self.restore == "--restore-latest" or found is None or found.path in storage.torn:
             return False
+        storage.begun.setdefault(self.job_id, found.path)
         return self._restore_from(found)
 
     def _restore_from(self, snapshot: Stored) -> bool:
@@ -114,7 +121,7 @@ class FakeJob:
             self._run(seconds)
 
     def _restart_again(self, seconds: float) -> None:
-        """It is restarted as soon as it runs, again and again, and never comes to a checkpoint."""
+        """Restart the job whenever it runs, so that it never completes a checkpoint."""
         self.ran += seconds
         if self.ran >= self.next_restart:
             self.next_restart = self.ran + self.image.restarts_every
@@ -142,7 +149,7 @@ class FakeJob:
             self._end("FINISHED")
             return
         if self.image.fails_after is not None and self.ran >= self.image.fails_after:
-            self.failure = "ValueError: a record makes the job fail"
+            self.failure = self.image.failure
             self._end("FAILED")
             return
         if self.image.checkpoints and self.ran >= self.next_checkpoint:
@@ -154,7 +161,7 @@ class FakeJob:
 
     def checkpoint(self) -> None:
         if self.world.storage.lost:
-            self.state, self.failure = "RESTARTING", f"StorageError: {self.world.storage.lost}"
+            self.state, self.failure = "RESTARTING", f"[STORAGE] {self.world.storage.lost}"
             return
         self.checkpoint_id += 1
         self.completed += 1
@@ -166,6 +173,7 @@ class FakeJob:
     def _write(self, path: str) -> None:
         now = self.world.now()
         self.world.storage.put(Stored(path, self.checkpoint_id, self.job_id, self.position, now))
+        self.world.storage.completed.add(self.job_id)
         self.world.sink.commit(self.name, self.committed, self.position)
         self.committed = self.position
 
@@ -221,16 +229,31 @@ class FakeJob:
 class FakeEngineClient:
     """The REST Service of one FlinkJob."""
 
-    def __init__(self, world: World, name: str) -> None:
-        self.world, self.name = world, name
+    def __init__(self, world: World, name: str, tls: MasterTls | None = None) -> None:
+        self.world, self.name, self.tls = world, name, tls
 
     def _job(self) -> FakeJob:
         job = self.world.leading(self.name)
+        if job is not None and self._ca() != (None if self.tls is None else self.tls.ca):
+            self.world.misaddressed += 1
+            raise EngineUnreachable("the protocol or the CA is not the master's")
         if job is None or self.world.rest_down:
             raise EngineUnreachable("nobody answers")
         return job
 
-    async def glance(self, job_id: str) -> Glance | None:
+    def _ca(self) -> str | None:
+        """Return the CA of the certificate that the master serves, or None if it serves plain HTTP."""
+        pods = self.world.cluster.select("Pod", None, {JOB: self.name, ROLE: "master"})
+        pod = next(pod for pod in pods if self.world.jobs.get(pod["metadata"]["uid"]) is self.world.leading(self.name))
+        (volume,) = (v for v in pod["spec"]["volumes"] if v["name"] == "config")
+        sources = [source["secret"] for source in volume["projected"]["sources"] if "secret" in source]
+        named = [one["name"] for one in sources if any(item["key"] == "tls.crt" for item in one["items"])]
+        if not named:
+            return None
+        found = self.world.cluster.one("Secret", named[0])
+        return base64.b64decode(found["data"]["ca.crt"]).decode() if found else ""
+
+    async def overview(self, job_id: str) -> JobOverview | None:
         self.world.polls += 1
         job = self._job()
         if not self.world.summaries or job.job_id != job_id:
@@ -238,7 +261,7 @@ class FakeEngineClient:
         exception = await self.exception(job_id) if job.state != "RUNNING" else ""
         progress = await self.progress(job_id)
         points = await self.checkpoints(job_id)
-        return Glance(JobView(job_id, job.state), points, progress, exception, end_of_input=job.end_of_input)
+        return JobOverview(JobView(job_id, job.state), points, progress, exception, end_of_input=job.end_of_input)
 
     async def jobs(self) -> list[JobView]:
         job = self._job()

@@ -1,4 +1,4 @@
-"""Where the operator dies, or a call fails."""
+"""Faults at calls of the operator: its death, or a failure of the call."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ Mode = Literal["die-before", "die-after", "fail-after", "fail-before", "meanwhil
 
 
 class Killed(BaseException):
-    """The operator's process is gone. A BaseException, so that nothing in it can hold it up."""
+    """The death of the operator's process. It is a BaseException, so that no handler in the operator catches it."""
 
 
 @dataclass
 class Fault:
-    """What happens at the n-th changing call: death before or after its effect, an error, or somebody else's change."""
+    """The fault at the n-th changing call: death before or after its effect, an error, or a change by another actor."""
 
     at: int = 0
     mode: Mode = "die-after"
     meanwhile: Callable[[], None] = lambda: None
-    """What somebody else does just then."""
+    """The change of the other actor."""
     branches: Callable[[int], bool] = lambda number: False
-    """Asked at every call: it goes wrong at this one, in this process (`world.branches`)."""
+    """A function that is called at every call, and returns whether the fault occurs at this one (`world.branches`)."""
     calls: list[str] = field(default_factory=list)
     struck: str = ""
 
     def is_over(self) -> None:
-        """Nothing goes wrong any more."""
+        """End the fault: later calls succeed."""
         self.at, self.branches = 0, lambda number: False
 
     def before(self, call: str) -> None:

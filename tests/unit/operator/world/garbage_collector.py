@@ -1,9 +1,13 @@
-"""Kubernetes' garbage collector: what happens to objects whose owners go, in the background or in the foreground.
+"""Kubernetes' garbage collector for objects whose owners are deleted, in the background or in the foreground.
 
-The rules are those of `attemptToDeleteItem` in Kubernetes' `pkg/controller/garbagecollector`. An owner is *solid* while it exists,
-also while it is being deleted; *dangling* when it does not; *waiting* while it is being deleted in the foreground. An object with
-a solid owner stays, and loses the others from its references; one without is deleted, in the foreground if its owner waits
-and it has dependents itself. `blockOwnerDeletion` decides only how long an owner waits: it keeps no dependent alive.
+The rules are those of `attemptToDeleteItem` in Kubernetes' `pkg/controller/garbagecollector`:
+
+- An owner is *solid* while it exists, also during its deletion. It is *dangling* when it does not exist. It is
+  *waiting* during
+  a foreground deletion.
+- An object with a solid owner remains, and loses its references to other owners.
+- An object without one is deleted. If its owner waits and it has dependents, the deletion is in the foreground.
+- `blockOwnerDeletion` only decides how long an owner waits. It keeps no dependent alive.
 """
 
 from __future__ import annotations
@@ -20,15 +24,15 @@ FOREGROUND = "foregroundDeletion"
 
 
 class GarbageCollector:
-    """That of one cluster; it is let run by `collect`."""
+    """The garbage collector of one cluster. `collect` runs it."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
         self._done = 0
-        """The cluster's version when there was nothing left to do."""
+        """The cluster's version after the last complete run."""
 
     def collect(self) -> None:
-        """Until there is nothing left to do."""
+        """Run until no object needs an action."""
         while self._done != self._cluster.version:
             self._done = self._cluster.version
             there = list(self._cluster.objects.items())
@@ -52,7 +56,7 @@ class GarbageCollector:
         if not references or len(solid) == len(references):
             return
         if solid and found["kind"] == "ControllerRevision":
-            return  # it tries for ever: the API server takes no patch of one
+            return  # it retries forever: the API server accepts no patch of one
         if solid:
             self._cluster.change(key, lambda m: m["metadata"].update(ownerReferences=solid))
             return
@@ -73,7 +77,10 @@ class GarbageCollector:
 
 
 def _may_be_due(found: Manifest, uids: Mapping[str, Manifest]) -> bool:
-    """It waits itself, or an owner of it does or is gone: of all others nothing is to be done, and they are most."""
+    """Return whether the object or one of its owners waits or is gone.
+
+    All other objects, which are most, need no action.
+    """
     meta = found["metadata"]
     if "deletionTimestamp" in meta:
         return _waits(found)
@@ -82,6 +89,6 @@ def _may_be_due(found: Manifest, uids: Mapping[str, Manifest]) -> bool:
 
 
 def _waits(owner: Manifest) -> bool:
-    """It is being deleted, and waits for its dependents to go first."""
+    """Return whether the owner is being deleted and waits for its dependents."""
     meta = owner["metadata"]
     return "deletionTimestamp" in meta and FOREGROUND in (meta.get("finalizers") or ())

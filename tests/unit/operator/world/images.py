@@ -1,4 +1,4 @@
-"""How jobs of an image behave."""
+"""The behavior of jobs by image."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ class Image:
 
     pulls: bool = True
     check: dict[str, Any] | None = None
-    """The report of `penstock check`; None: all is well."""
+    """The report of `penstock check`, or None if it finds no problem."""
     waits: tuple[str, str] | None = None
-    """Reason and message of a container that cannot be created."""
+    """The reason and message of a container that cannot be created."""
     check_crashes: bool = False
     check_hangs: bool = False
-    """True: `penstock check` does not end."""
+    """Whether `penstock check` never ends."""
     starts: bool = True
-    """False: the master's process ends at once, again and again."""
+    """Whether the master's process starts. If not, it ends immediately and repeatedly."""
     stands_by: bool = True
-    """False: its engine does not know how to wait until it is released, and ends."""
+    """Whether the engine can wait for its release. If not, it ends."""
     checkpoints: bool = True
-    """False: it runs, but no checkpoint completes."""
+    """Whether checkpoints complete while the job runs."""
     savepoints: bool = True
-    """False: savepoints fail."""
+    """Whether savepoints succeed."""
     restarts_every: float = 0.0
-    """Seconds after which the engine restarts it, again and again; 0: never."""
+    """The interval in seconds after which the engine restarts the job repeatedly, or 0 for never."""
     fails_after: float | None = None
-    """Seconds of RUNNING after which the engine gives the job up."""
+    """The time of RUNNING in seconds after which the engine fails the job permanently."""
+    failure: str = "ValueError: a record makes the job fail"
+    """The exception with which the engine fails the job."""
     ends_at: int | None = None
-    """Records after which a bounded job is FINISHED."""
+    """The number of records after which a bounded job is FINISHED."""
     without: str = ""
-    """uid that has state in what it is restored from, and no operator in this image's graph."""
+    """A uid that has state in the restored snapshot and no operator in this image's graph."""

@@ -1,4 +1,4 @@
-"""Server-side apply, as far as it matters here: what one manager applies, and what others put beside it."""
+"""Server-side apply, as far as the tests need it: the fields that one manager applies, and the additions of others."""
 
 from __future__ import annotations
 
@@ -14,13 +14,17 @@ KEYS = {
     "imagePullSecrets": "name",
     "ownerReferences": "uid",
 }
-"""Lists whose items the API server tells apart by a key. The ports of containers and Services are told apart as well."""
+"""Lists whose items the API server distinguishes by a key.
+
+It also distinguishes the ports of containers and Services.
+"""
 
 
 def applied(live: Any, before: Any, wanted: Any, field: str = "") -> Any:
-    """What becomes of `live` when a manager that had applied `before` applies `wanted` by force.
+    """Return `live` after a manager that had applied `before` applies `wanted` by force.
 
-    What the manager no longer names goes, what it names is as it says, and what others have added stays.
+    Fields that the manager no longer names are removed. Fields that it names get its values. Additions of others
+    remain.
     """
     if isinstance(wanted, dict):
         mine, kept = before if isinstance(before, dict) else {}, dict(live) if isinstance(live, dict) else {}
@@ -60,5 +64,5 @@ def _key(field: str, items: Any) -> str | None:
 
 
 def clone(manifest: Any) -> Any:
-    """A deep copy of JSON, several times faster than `copy.deepcopy`."""
+    """Return a deep copy of JSON, several times faster than `copy.deepcopy`."""
     return pickle.loads(pickle.dumps(manifest, pickle.HIGHEST_PROTOCOL))

@@ -1,4 +1,4 @@
-"""What is seen of a pod: whether its container runs, and the status that the kubelet writes."""
+"""The visible state of a pod: whether its container runs, and the status that the kubelet writes."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 
 def drops(pod: Manifest, image: Image) -> bool:
-    """The engine refuses: it would drop state that nobody said may be dropped."""
+    """Return whether the engine refuses the start because it would drop state without permission."""
     args = pod["spec"]["containers"][0]["args"]
     restores = "--restore" in args or "--against" in args
     return bool(image.without) and restores and image.without not in args
 
 
 def is_up(pod: Manifest) -> bool:
-    """Its container runs."""
+    """Return whether its container runs."""
     states = [c["state"] for c in pod["status"].get("containerStatuses", ())]
     return pod["status"].get("phase") == "Running" and all("running" in state for state in states)
 
 
 def role_of(manifest: Manifest) -> str:
-    """Master or worker."""
+    """Return the role, master or worker."""
     return str(labels_of(manifest)[ROLE])
 
 
 def is_rolling(deployment: Manifest) -> bool:
-    """Its new pods come beside the old ones."""
+    """Return whether its new pods run beside the old ones."""
     return bool(deployment["spec"].get("strategy", {}).get("type") == "RollingUpdate")
 
 

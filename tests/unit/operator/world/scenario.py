@@ -1,4 +1,4 @@
-"""What a flow is told in: how it begins, what the user does, when it has ended, what must hold then; and how it is played."""
+"""The description of a flow: its start, the action of the user, its end and the final checks; and the code that plays it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FOREIGN = "s3://bucket/elsewhere/savepoint-abcdef-0123456789ab"
 
 @dataclass(frozen=True)
 class Scenario:
-    """`begin` is applied to a new world and waited for; `act` is the user's change; `ended` says when to stop."""
+    """A flow. `begin` is applied to a new world, `act` is the user's change, and `ended` says when to stop."""
 
     name: str
     act: Callable[[World], None]
@@ -29,22 +29,22 @@ class Scenario:
     images: dict[str, Image] = field(default_factory=dict)
     prepare: Callable[[World], None] = lambda world: None
     deployed: bool = True
-    """The job runs and is stable before `act`."""
+    """Whether the job runs and is stable before `act`."""
     settle_first: float = 25
-    """Seconds that it runs before `act`."""
+    """The time in seconds that it runs before `act`."""
     then: tuple[tuple[Callable[[World], bool], Callable[[World], None]], ...] = ()
-    """What the user does next, each as soon as something is so (an operation has come to a step, say)."""
+    """Later actions of the user, each with the condition that triggers it, such as a step of the operation."""
     savepoints: int = 0
-    """How many savepoints there are at the end: never more."""
+    """The exact number of savepoints at the end."""
     exact: bool = True
-    """No record is lost or repeated in the output."""
+    """Whether the output must contain each record exactly once."""
     empty_starts: int = 1
-    """How often the job was started without state."""
+    """The number of starts without state."""
     check: Callable[[World], None] = lambda world: None
 
 
 def running(world: World, **expected: Any) -> bool:
-    """Settled, and what runs is as expected."""
+    """Return whether the world is settled and the running job is as expected."""
     if not world.settled() or world.status()["phase"] != "Running":
         return False
     actual = world.status().get("running", {})
@@ -52,7 +52,7 @@ def running(world: World, **expected: Any) -> bool:
 
 
 def at(step: str, **fields: Any) -> Callable[[World], bool]:
-    """The operation has come to this step (or went past it without being seen there)."""
+    """Return a condition: the operation has reached this step, or has passed it between two observations."""
 
     def reached(world: World) -> bool:
         op = world.status().get("operation") if not gone(world) else None
@@ -73,13 +73,13 @@ def gone(world: World) -> bool:
 
 
 def stalled(world: World, reason: str, words: str) -> bool:
-    """A person is told this, in these words among others."""
+    """Return whether `Stalled` has this reason and these words."""
     found = world.condition("Stalled")
     return found.get("status") == "True" and found["reason"] == reason and words in found["message"]
 
 
 def operations(world: World) -> list[str]:
-    """What has been done, newest first."""
+    """Return the operations of the history, newest first."""
     return [entry["kind"] for entry in world.status().get("history", ())]
 
 
@@ -88,7 +88,7 @@ def rejected(world: World) -> bool:
 
 
 def snapshotted(trigger: str, number: int = 1) -> Callable[[World], bool]:
-    """So many snapshots of this trigger exist, all complete."""
+    """Return a condition: this number of snapshots with this trigger exists, and all are complete."""
 
     def reached(world: World) -> bool:
         found = world.snapshots(trigger=trigger)
@@ -129,41 +129,41 @@ def equal(actual: object, expected: object) -> None:
 
 
 async def deployed(world: World, manifest: dict[str, Any] | None = None) -> str:
-    """The job has run for a while. Its id."""
+    """Run the job for a while and return its id."""
     world.apply(manifest or flinkjob())
     await world.until(lambda: running(world))
     await world.run(25)
     return str(world.status()["jobId"])
 
 
-def played(story: Callable[[W], Awaitable[None]], world: W | None = None, *, begun_anew: bool = False) -> W:
-    """Tell a story in a world (a new one); however it went, nothing was lost, and nothing came again unless the story says so.
+def played(story: Callable[[W], Awaitable[None]], world: W | None = None, *, may_repeat: bool = False) -> W:
+    """Run a story in a world, and check that no record was lost, and none repeated unless the story allows it.
 
     Args:
-        story: what happens, and what must hold meanwhile.
-        world: where; the default is a new `World`.
-        begun_anew: somebody in the story has begun again from further back.
+        story: the events, and the checks during them.
+        world: the world, by default a new `World`.
+        may_repeat: whether a person in the story restarts the job from an older position.
     """
     place: Any = World() if world is None else world
 
-    async def told() -> None:
+    async def main() -> None:
         await story(place)
 
-    asyncio.run(told())
-    exactly_once(place, begun_anew=begun_anew)
+    asyncio.run(main())
+    exactly_once(place, may_repeat=may_repeat)
     return place
 
 
-def exactly_once(world: World, *, begun_anew: bool = False) -> None:
-    """No record is missing or comes again, the job was started empty once at the most, and never two of it ran."""
+def exactly_once(world: World, *, may_repeat: bool = False) -> None:
+    """Check that no record is missing or repeated, that at most one start was empty, and that two jobs never ran together."""
     assert not world.two_masters, f"{world.two_masters[:3]}\n{world.describe()}"
     assert not world.sink.lost, f"{world.sink.lost}\n{world.describe()}"
-    assert begun_anew or not world.sink.repeated, f"{world.sink.repeated}\n{world.describe()}"
-    assert begun_anew or len(world.sink.empty_starts) <= 1, f"{world.sink.empty_starts}\n{world.describe()}"
+    assert may_repeat or not world.sink.repeated, f"{world.sink.repeated}\n{world.describe()}"
+    assert may_repeat or len(world.sink.empty_starts) <= 1, f"{world.sink.empty_starts}\n{world.describe()}"
 
 
 async def play(scenario: Scenario, world: World) -> None:
-    """Run a scenario to its end and check what must hold. Faults count from the user's change on."""
+    """Run a scenario to its end and check the result. Faults count from the user's change."""
     fault_at, world.fault.at = world.fault.at, 0
     await begin(scenario, world)
     world.fault.at = fault_at
@@ -171,7 +171,7 @@ async def play(scenario: Scenario, world: World) -> None:
 
 
 async def begin(scenario: Scenario, world: World) -> None:
-    """Up to the moment before the user's change; what comes until then is the same whatever goes wrong after it."""
+    """Run up to the moment before the user's change. This part is the same for all faults after it."""
     world.images.update(scenario.images)
     scenario.prepare(world)
     if scenario.deployed:
@@ -182,7 +182,7 @@ async def begin(scenario: Scenario, world: World) -> None:
 
 
 async def go_on(scenario: Scenario, world: World) -> None:
-    """The user's change, and everything that follows."""
+    """Make the user's change, and run everything that follows."""
     scenario.act(world)
     for when, act in scenario.then:
         await world.until(lambda when=when: when(world))  # type: ignore[misc]
@@ -195,7 +195,7 @@ async def go_on(scenario: Scenario, world: World) -> None:
 
 
 def judge(scenario: Scenario, world: World) -> None:
-    """What must hold at the end of every scenario, whatever went wrong on the way."""
+    """Check the conditions that hold at the end of every scenario, with any fault."""
     story = world.describe()
     assert len(world.savepoints) <= scenario.savepoints, f"{world.savepoints}\n{story}"
     assert len(world.sink.empty_starts) <= scenario.empty_starts, f"{world.sink.empty_starts}\n{story}"
@@ -216,7 +216,7 @@ def judge(scenario: Scenario, world: World) -> None:
 
 
 def pods_fit(world: World) -> None:
-    """As many workers as the parallelism asks for."""
+    """Check that the number of workers fits the parallelism."""
     workers = world.cluster.select("Pod", None, {"penstock.dev/role": "worker"})
     wanted = world.status()["parallelism"]
     assert len(workers) == wanted, f"{len(workers)} workers for parallelism {wanted}"

@@ -1,7 +1,8 @@
 """The flows of a FlinkJob's life.
 
-They are run once as they are (`test_flows`), and once more for every call the operator makes in them, with the operator
-dying or the call failing just there (`test_crashes`).
+`test_flows` runs each of them once. `test_crashes` runs each once more for every call of the operator, with the death
+of the
+operator or a failure at that call.
 """
 
 from __future__ import annotations
@@ -347,6 +348,7 @@ SCENARIOS = [
         "upgrade-with-a-lost-node",
         lambda w: (w.lose_node(), w.edit(image="job:2"))[-1],
         lambda w: running(w, image="job:2"),
+        savepoints=1,
     ),
     Scenario("delete", lambda w: w.delete(), gone),
     Scenario(

@@ -1,4 +1,4 @@
-"""The job's output: every committed range of records must begin where the last one ended."""
+"""The job's output: every committed range of records must start where the last one ended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Sink:
-    """Exactly-once, seen from outside."""
+    """An external observer of exactly-once output."""
 
     ends: dict[str, int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
@@ -19,7 +19,7 @@ class Sink:
     empty_starts: list[str] = field(default_factory=list)
     restores: list[str] = field(default_factory=list)
     drained: list[tuple[str, int]] = field(default_factory=list)
-    """Savepoints before which all windows have fired, and how far the job was."""
+    """The savepoints before which all windows have fired, and the position of the job."""
 
     def commit(self, job: str, start: int, end: int) -> None:
         at = self.ends.get(job, 0)

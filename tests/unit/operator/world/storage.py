@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from penstock_operator.errors import StorageError
-from penstock_operator.storage.snapshots import Left, StoredSnapshot, Verdict
+from penstock_operator.storage.snapshots import Beginning, Left, StoredSnapshot, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,39 +29,47 @@ class Stored:
 
 @dataclass
 class FakeStorage:
-    """Both the store itself (for the fake engine) and the operator's view of it."""
+    """The store of the fake engine and the operator's view of it."""
 
     fault: Fault
     root: str = "s3://bucket/checkpoints"
     down: str = ""
     lost: str = ""
-    """Why nobody reaches it, the engine neither; `down` is why the operator does not."""
+    """The reason why neither the operator nor the engine reaches it. `down` only affects the operator."""
+    crashes: bool = False
+    """Whether masters without storage end at their start, instead of reporting that their job is FAILED."""
+    unusable: str = ""
+    """The reason why masters cannot use storage, although the operator can."""
     disposable: bool = True
-    """Whether it may be deleted from."""
+    """Whether the operator may delete from it."""
     found: dict[str, Stored] = field(default_factory=dict)
     torn: set[str] = field(default_factory=set)
     disposed: list[str] = field(default_factory=list)
     listings: int = 0
-    """How often it was asked what a name has left."""
+    """The number of requests for the remaining snapshots of a name."""
     leaders: dict[str, int] = field(default_factory=dict)
+    begun: dict[str, str] = field(default_factory=dict)
+    """The path that the first master restored by job id, or an empty text for none."""
+    completed: set[str] = field(default_factory=set)
+    """Ids of jobs that have completed a checkpoint."""
     released: dict[str, str] = field(default_factory=dict)
-    """Job id → path that the one that stood by was told to start from."""
+    """The path with which a standby job was released, by job id."""
     ended: dict[str, str] = field(default_factory=dict)
-    """Job ids that came to a terminal state."""
+    """Ids of jobs that have reached a terminal state."""
     input_read: set[str] = field(default_factory=set)
-    """Those of them that ended because all of their input was read."""
+    """Ids of the jobs among them that have read all of their input."""
     opened: Callable[[FlinkJobSpec, Mapping[str, str]], FakeStorage | None] = lambda spec, secret: None
-    """What the operator gets with these settings, if not this one."""
+    """The store that the operator opens with these settings, or None for this one."""
 
     def put(self, snapshot: Stored) -> None:
         self.found[snapshot.path] = snapshot
 
     def of_job(self, job_id: str) -> list[Stored]:
-        """Checkpoints (not savepoints) of an incarnation, oldest first."""
+        """Return the checkpoints (not savepoints) of an incarnation, oldest first."""
         mine = [s for s in self.found.values() if s.path.startswith(f"{self.root}/{job_id}/chk-")]
         return sorted(mine, key=lambda s: s.id)
 
-    def __call__(self, spec: FlinkJobSpec, secret: Mapping[str, str]) -> FakeStorage:
+    def __call__(self, spec: FlinkJobSpec, secret: Mapping[str, str], tenant: str = "") -> FakeStorage:
         return self.opened(spec, secret) or self
 
     def _check(self, *, delete: bool = False) -> None:
@@ -82,11 +90,22 @@ class FakeStorage:
             newest.path, newest.id, job_id, newest.time, torn=torn, older=whole[-1] if whole else None
         )
 
+    async def beginning(self, root: str, job_id: str) -> Beginning:
+        self._check()
+        return Beginning(
+            f"{root}/{job_id}",
+            led=job_id in self.begun,
+            path=self.begun.get(job_id) or None,
+            released=self.released.get(job_id),
+            completed=job_id in self.completed,
+            ended=job_id in self.ended,
+        )
+
     async def verify(self, path: str) -> Verdict:
         self._check()
         snapshot = self.found.get(path)
         if snapshot is None:
-            return Verdict(path, ok=False, reason="there is nothing at that path")
+            return Verdict(path, ok=False, reason="no object is at that path")
         if path in self.torn:
             return Verdict(path, ok=False, reason="files are missing")
         return Verdict(path, ok=True, checkpoint_id=snapshot.id, time=snapshot.time)

@@ -1,4 +1,4 @@
-"""Upgrades whose new pods stand by before the old ones go, undisturbed and with every kind of edit in between."""
+"""Upgrades with standby pods that start before the old ones end, without edits and with every kind of edit in between."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.operator.world.world import World
 
 
 def _warm(world: World) -> None:
-    """What runs has stood by before, unless a crash or a failure came between, and nothing of what ran is left."""
+    """Check that the running pods were on standby, except after a crash or failure, and that no old pods remain."""
     disturbed = world.crashes > 0 or (world.fault.struck and world.fault.mode.startswith("fail"))
     equal(bool(world.status()["running"].get("warm", False) or disturbed), True)
     equal({p["metadata"]["labels"]["penstock.dev/incarnation"] for p in _pods(world)}, {world.status()["jobId"]})
@@ -35,7 +35,7 @@ def _nothing_stands_by(world: World) -> None:
 
 
 def _given_up(world: World) -> bool:
-    """What stood by has gone although the upgrade goes on; an event of it may be lost."""
+    """Return whether the standby pods are gone although the upgrade continues. Their event may be lost."""
     op = world.status().get("operation") or {}
     return op.get("step") == "Stop" and op.get("attempt", 0) > 1 and "standby" not in op and len(_pods(world)) == 3
 
@@ -53,7 +53,7 @@ PREPARING = at("Prepare", standby=True)
 
 
 def _upgrade(name: str, ends: Callable[[World], Any], **more: Any) -> Scenario:
-    """To the second image; `ends` tells when it is over."""
+    """Return an upgrade to the second image. `ends` says when it is over."""
     return Scenario(f"warm-{name}", edit(image="job:2"), ends, manifest=spec(upgrade=WARM), **more)
 
 

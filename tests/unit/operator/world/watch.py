@@ -1,4 +1,4 @@
-"""The watch streams between the API server and the operator: they are late, they break, and they begin anew."""
+"""The watch streams between the API server and the operator, which can be late, break, and restart."""
 
 from __future__ import annotations
 
@@ -20,66 +20,69 @@ _WATCHED = {kind.name for kind in WATCHED}
 
 
 class Watch:
-    """Feeds the operator's copy with what changes in a cluster."""
+    """A watch that updates the operator's cache with the changes of a cluster."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.lag = timedelta(0)
-        """How late events are."""
+        """The delay of events."""
         self.behind = 0
-        """How many of the newest events are held back, however old they are."""
+        """The number of newest events that are held back regardless of their age."""
         self.broken = False
-        """What happens meanwhile is never told."""
-        self.heard = 0
-        """Grows with every event that has come."""
+        """Whether events are lost."""
+        self.event_count = 0
+        """A number that grows with every received event."""
         self.listed_at = world.time
         self._waiting: list[tuple[datetime, Manifest, bool]] = []
         world.cluster.watcher = self.note
 
-    def note(self, manifest: Manifest, gone: bool) -> None:
+    def note(self, manifest: Manifest, deleted: bool) -> None:
         if self.broken:
             return
         if manifest["kind"] in _WATCHED:
-            self._waiting.append((self.world.time, manifest, gone))
+            self._waiting.append((self.world.time, manifest, deleted))
         else:
-            self.heard += 1
+            self.event_count += 1
         self.deliver()
 
     def deliver(self) -> None:
-        """What is due."""
+        """Deliver the events that are due."""
         while len(self._waiting) > self.behind and self.world.time - self._waiting[0][0] >= self.lag:
-            _, manifest, gone = self._waiting.pop(0)
-            self.world.tell(KINDS[manifest["kind"]], manifest, gone=gone)
-            self.heard += 1
+            _, manifest, deleted = self._waiting.pop(0)
+            self.world.deliver_event(KINDS[manifest["kind"]], manifest, deleted=deleted)
+            self.event_count += 1
 
     def break_off(self) -> None:
-        """And what has not come yet never comes."""
+        """Break the stream and drop the events that have not arrived."""
         self.broken = True
         self._waiting.clear()
 
-    async def begin_anew(self) -> None:
-        """A list of what there is now: of what is gone it says nothing. The operator lists everything itself, if it notices."""
+    async def restart(self) -> None:
+        """Restart with a list of the existing objects, which omits deleted ones.
+
+        The operator lists all objects itself if it detects the restart.
+        """
         self.broken, controller = False, self.world.controller
         for kind in WATCHED:
             for manifest in self.world.cluster.select(kind.name, None, {}):
-                self.world.tell(kind, manifest, listed=True)
-        if controller.doubt.is_set():
-            controller.doubt.clear()
+                self.world.deliver_event(kind, manifest, listed=True)
+        if controller.relist_due.is_set():
+            controller.relist_due.clear()
             await controller.resync()
-            await controller.correct()
-        self.heard += 1
+            await controller.correct_copy()
+        self.event_count += 1
 
     async def resync(self) -> None:
-        """As `Controller.resync` does every minute; where nothing can have been missed there is no need."""
+        """List as `Controller.resync` does every minute, unless no event can have been missed."""
         missed = bool(self._waiting) or self.broken
         if missed and self.world.time - self.listed_at >= timedelta(seconds=60):
             self.listed_at = self.world.time
             await self.world.controller.resync()
-            self.heard += 1
+            self.event_count += 1
 
 
-class Hearing(Controller):
-    """The operator's ear: what it is told goes into the copy; the world itself runs the loops."""
+class EventReceiver(Controller):
+    """The controller that receives events. It updates the cache, and the world itself runs the loops."""
 
-    def wake(self, kind: ObjectKind, namespace: str, name: str, *, closer: bool = False) -> None:
-        """Whoever is to be woken looks when `Watch.heard` has grown."""
+    def wake(self, kind: ObjectKind, namespace: str, name: str, *, read_all: bool = False) -> None:
+        """Do nothing. The loops check whether `Watch.event_count` has grown."""

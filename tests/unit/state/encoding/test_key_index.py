@@ -25,7 +25,7 @@ def packed(keys: list[Any]) -> PackedKeys:
 
 
 @given(keys=keys_of_a_kind.filter(bool), start=st.integers(0, 5), large=st.booleans())
-def test_packed_keys_come_back(keys: list[Any], start: int, large: bool) -> None:
+def test_packed_keys_are_restored(keys: list[Any], start: int, large: bool) -> None:
     assert packed(keys).to_list() == keys
     kind = (pa.large_string() if large else pa.string()) if isinstance(keys[0], str) else pa.int64()
     column = pa.array([*keys[:1] * start, *keys, *keys[:1]], kind)[start:-1]
@@ -39,7 +39,7 @@ def test_packed_keys_come_back(keys: list[Any], start: int, large: bool) -> None
 @pytest.mark.parametrize(
     "keys", [["a\0"], ["a", None], [1, True], [1, "a"], [2**63], [1.0], ["x" * (LONGEST + 1)], ["\ud800"], [b"a"], []]
 )
-def test_what_is_not_packed(keys: list[Any]) -> None:
+def test_other_keys_are_not_packed(keys: list[Any]) -> None:
     assert PackedKeys.of_list(keys) is None
 
 
@@ -48,13 +48,13 @@ def test_what_is_not_packed(keys: list[Any]) -> None:
     [pa.array([1], pa.uint64()), pa.array([1.0]), pa.array([True]), pa.array(["a", None]), pa.array([b"a"])],
     ids=lambda column: str(column.type),
 )
-def test_columns_that_are_not_packed(column: pa.Array) -> None:
+def test_other_columns_are_not_packed(column: pa.Array) -> None:
     assert PackedKeys.of_column(column) is None
 
 
 @given(st.data())
 @settings(max_examples=50, deadline=None)
-def test_an_index_finds_what_a_dictionary_finds(data: st.DataObject) -> None:
+def test_an_index_finds_the_same_keys_as_a_dictionary(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from([texts, longs]))
     index, rows = KeyIndex(), dict[Any, int]()
     for _ in range(4):
@@ -77,7 +77,7 @@ def test_an_index_grows(of: Any) -> None:
     assert index.find(packed([of(20_000)])).tolist() == [-1]
 
 
-def test_an_index_holds_keys_of_one_kind() -> None:
+def test_an_index_contains_keys_of_one_kind() -> None:
     index = KeyIndex()
     assert index.accepts(packed(["a"]))
     index.add(packed([1]))
@@ -85,7 +85,7 @@ def test_an_index_holds_keys_of_one_kind() -> None:
     assert not index.accepts(packed(["a"]))
 
 
-def test_keys_that_were_taken_out_do_not_change_when_others_come() -> None:
+def test_removed_keys_do_not_change_when_others_arrive() -> None:
     index = KeyIndex()
     index.add(packed(["a", "b"]))
     before = index.keys()

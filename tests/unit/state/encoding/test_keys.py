@@ -1,4 +1,4 @@
-"""Keys as bytes: the same for equal keys, and back."""
+"""Keys as bytes: equal keys have equal bytes, and keys are restored from their bytes."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ untyped = KeyCodec(None, "keys")
 
 
 @given(keys)
-def test_a_key_comes_back_equal(key: Any) -> None:
+def test_a_restored_key_is_equal(key: Any) -> None:
     back = untyped.decode(untyped.encode(key))
     assert back == key
     assert hash(back) == hash(key)
@@ -61,7 +61,7 @@ def test_a_key_comes_back_equal(key: Any) -> None:
 
 
 @given(keys, keys)
-def test_bytes_are_equal_exactly_if_keys_are(a: Any, b: Any) -> None:
+def test_bytes_are_equal_if_and_only_if_keys_are(a: Any, b: Any) -> None:
     assert (untyped.encode(a) == untyped.encode(b)) == (a == b)
 
 
@@ -87,7 +87,7 @@ def test_equal_keys_have_equal_bytes(a: Any, b: Any) -> None:
     ],
     ids=repr,
 )  # fmt: skip
-def test_with_a_declared_type_the_key_is_of_that_type(key_type: Any, key: Any) -> None:
+def test_a_key_of_a_declared_type_is_restored_with_that_type(key_type: Any, key: Any) -> None:
     codec = KeyCodec(key_type, "keys")
     back = codec.decode(codec.encode(key))
     assert repr(back) == repr(key)
@@ -97,7 +97,7 @@ def test_with_a_declared_type_the_key_is_of_that_type(key_type: Any, key: Any) -
 @pytest.mark.parametrize(
     "key", [Place(1, 2), Station("de", Place(1, 2)), Colour.RED, (1, Place(1, 2)), Model(a=1)], ids=repr
 )
-def test_without_a_declared_type_structures_are_refused(key: Any) -> None:
+def test_structured_keys_without_a_declared_type_are_refused(key: Any) -> None:
     with pytest.raises(StateTypeError, match="one of the keys is a") as caught:
         KeyCodec(None, "keys", operator="sum").encode(key)
     assert "key_type" in caught.value.remedy
@@ -105,6 +105,6 @@ def test_without_a_declared_type_structures_are_refused(key: Any) -> None:
 
 
 @pytest.mark.parametrize("key", [[1], {1}, object(), "\ud800", dt.time(1, tzinfo=dt.UTC)])
-def test_what_is_no_key_is_refused(key: Any) -> None:
+def test_an_invalid_key_is_refused(key: Any) -> None:
     with pytest.raises(StateTypeError):
         untyped.encode(key)

@@ -1,4 +1,4 @@
-"""Avro values and Protobuf messages as state: they come back, and come back into programs whose schema has changed."""
+"""Avro values and Protobuf messages as state: they are restored, also by programs whose schema has changed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ _KINDS = {
 def message(
     *fields: tuple[Any, ...], name: str = "Reading", package: str = "weather", values: tuple[int, ...] = (0, 1)
 ) -> Any:
-    """A class as protoc generates it: fields of number, name, kind, and "repeated" or "required"."""
+    """Return a class as protoc generates it. A field has a number, a name, a kind, and optionally "repeated" or
+    "required"."""
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
     enum = file.enum_type.add(name="Kind")
     for number in values:
@@ -101,7 +102,7 @@ AVRO = (
 
 
 def known(value: Any) -> Any:
-    """Messages without fields that were removed, which Protobuf keeps as unknown ones."""
+    """Return messages without removed fields, which Protobuf keeps as unknown fields."""
     for one in value if isinstance(value, list) else value.values() if isinstance(value, dict) else [value]:
         if isinstance(one, New):
             one.DiscardUnknownFields()
@@ -142,7 +143,7 @@ def test_a_newer_schema_reads_old_values(backends: Backends, old: Any, value: An
         changed.get_state(ValueStateDescriptor("x", str))
 
 
-def test_what_is_stored_cannot_change_with_the_value() -> None:
+def test_stored_bytes_do_not_change_with_the_value() -> None:
     for kind, value in ((Types.AVRO(V1), {"id": "a", "n": 1, "gone": False}), (Old, old_message())):
         codec = codec_for(kind, state="s")
         frozen = codec.freeze([value, None])
@@ -155,7 +156,7 @@ def test_what_is_stored_cannot_change_with_the_value() -> None:
         assert second is None
 
 
-def test_logical_types_come_back_as_python_has_them() -> None:
+def test_logical_types_are_restored_as_python_values() -> None:
     fields = [
         ("at", {"type": "long", "logicalType": "timestamp-micros"}),
         ("day", {"type": "int", "logicalType": "date"}),
@@ -221,7 +222,7 @@ INNER = {"type": "record", "name": "Inner", "fields": [{"name": "d", "type": DAT
         (INNER, {}, {"d": datetime.date(1970, 1, 2)}),
     ],
 )
-def test_the_default_of_a_new_field_is_a_value_that_can_be_stored_again(kind: Any, told: Any, expected: Any) -> None:
+def test_the_default_of_a_new_field_can_be_stored_again(kind: Any, told: Any, expected: Any) -> None:
     old = codec_for(Types.AVRO(record(("a", "int"))), state="s")
     new = codec_for(Types.AVRO(record(("a", "int"), ("b", kind, default(told)))), state="s")
     found = new.reader_of(old.schema).decode(old.encode({"a": 1}))
@@ -230,7 +231,7 @@ def test_the_default_of_a_new_field_is_a_value_that_can_be_stored_again(kind: An
     assert new.decode(new.encode(found)) == new.decode(new.encode({"a": 1})) == found
 
 
-def test_each_old_value_has_the_default_of_a_new_field_for_itself() -> None:
+def test_each_old_value_has_a_separate_default_of_a_new_field() -> None:
     old = codec_for(Types.AVRO(record(("a", "int"))), state="s")
     reader = codec_for(
         Types.AVRO(record(("a", "int"), ("b", {"type": "array", "items": "int"}, default([])))), state="s"
@@ -240,12 +241,12 @@ def test_each_old_value_has_the_default_of_a_new_field_for_itself() -> None:
     assert reader.decode(old.encode({"a": 2})) == {"a": 2, "b": []}
 
 
-def test_a_default_that_is_no_value_of_its_type_is_refused() -> None:
+def test_a_default_of_another_type_is_refused() -> None:
     with pytest.raises(InvalidJob, match="field 'b' of an Avro schema has the default 'x'"):
         codec_for(Types.AVRO(record(("b", UUID, default("x")))), state="s")
 
 
-def test_what_is_no_schema_is_refused() -> None:
+def test_an_invalid_schema_is_refused() -> None:
     with pytest.raises(InvalidJob, match="not an Avro schema"):
         Types.AVRO('{"type": "rekord"}')
     with pytest.raises(StateTypeError, match="cannot be encoded"):
@@ -310,7 +311,7 @@ ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
         ),
     ],
 )
-def test_avro_schemas_are_resolved_by_avros_rules(old: Any, new: Any, why: str) -> None:
+def test_avro_schemas_are_resolved_by_the_rules_of_avro(old: Any, new: Any, why: str) -> None:
     old, new = (
         schema if isinstance(schema, dict) or schema.startswith("{") else json.dumps(schema) for schema in (old, new)
     )
@@ -342,19 +343,19 @@ def test_protobuf_messages_are_compared_by_their_numbers(old: Any, new: Any, why
     assert re.search(why, found) if why else not found, found
 
 
-def test_numbers_of_an_enumeration_that_have_gone_are_told() -> None:
+def test_removed_numbers_of_an_enumeration_are_reported() -> None:
     old, new = (describe_message(message((1, "k", "enum"), values=values).DESCRIPTOR) for values in ((0, 1, 2), (0, 2)))
     assert incompatibility(new, old) == ""
     assert incompatibility(old, new) == "field 1 ('k') of the value can no longer be 1"
 
 
-def test_a_message_may_be_declared_by_its_class_alone() -> None:
+def test_a_message_may_be_declared_only_by_its_class() -> None:
     codec = codec_for(timestamp_pb2.Timestamp, state="s")
     assert codec.decode(codec.encode(timestamp_pb2.Timestamp(seconds=5))) == timestamp_pb2.Timestamp(seconds=5)
     assert codec.schema["messages"]["google.protobuf.Timestamp"][0] == {"number": 1, "name": "seconds", "kind": "int64"}
 
 
-def test_stored_values_are_shown_without_the_programs_classes() -> None:
+def test_stored_values_are_shown_without_the_classes_of_the_program() -> None:
     for kind, value, shown in (
         (Types.AVRO(V1), {"id": "a", "n": 7, "gone": True}, {"id": "a", "n": 7, "gone": True}),
         (Old, old_message(), {"id": "a", "n": 7, "gone": True, "inner": {"x": 3}}),

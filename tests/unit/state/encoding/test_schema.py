@@ -1,4 +1,4 @@
-"""Which changes of a state's type a restore accepts, and that accepted ones read the old values right."""
+"""The changes of a state's type that a restore accepts, and the right values after an accepted change."""
 
 from __future__ import annotations
 
@@ -111,7 +111,8 @@ def record(*fields: Any) -> Any:
 
 
 def migrate(old: Any, new: Any, values: Sequence[Any]) -> list[Any]:
-    """Write as `old`, read as `new`, alone and by column; the schema passes through JSON as in a manifest."""
+    """Write values as `old` and read them as `new`, singly and by column. The schema passes through JSON as in a
+    manifest."""
     writer = codec_for(old, state="s")
     reader = codec_for(new, state="s").reader_of(json.loads(json.dumps(writer.schema)))
     columns = reader.decode_column(*writer.encode_column(writer.freeze(list(values))))
@@ -188,9 +189,9 @@ def test_other_changes_are_refused_with_both_schemas(old: Any, new: Any, says: s
     assert caught.value.remedy
 
 
-def test_records_as_keys_beside_fields_that_moved_are_refused() -> None:
+def test_records_as_keys_with_moved_fields_are_refused() -> None:
     writer, reader = codec_for(ByRecordV1, state="totals"), codec_for(ByRecordV2, state="totals", operator="sum")
-    with pytest.raises(StateSchemaIncompatible, match="dictionary whose keys are dataclasses") as caught:
+    with pytest.raises(StateSchemaIncompatible, match="dictionary with dataclasses") as caught:
         reader.reader_of(writer.schema)
     assert caught.value.operator == "sum"
     assert caught.value.remedy

@@ -1,4 +1,4 @@
-"""Values survive the way to bytes and back, with their types, or are refused with a remedy."""
+"""Values are converted to bytes and back with their types, or are refused with a remedy."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from penstock.state.encoding.serializers import codec_for
 @dataclass
 class Acc:
     count: int = 0
-    seen: list = field(default_factory=list)  # type: ignore[type-arg] # a bare list is what is tested
+    seen: list = field(default_factory=list)  # type: ignore[type-arg] # the test needs a bare list
 
 
 class Pair(NamedTuple):
@@ -92,7 +92,7 @@ TYPED = [
 
 
 def round_trips(type_info: Any, value: Any) -> list[Any]:
-    """The value after every way it can take: alone, in a column, and split out of a column."""
+    """Return the value after each form of storage: single, in a column, and split out of a column."""
     codec = codec_for(type_info, state="s", operator="op")
     code, column = codec.encode_column(codec.freeze([value, value]))
     return [
@@ -103,16 +103,16 @@ def round_trips(type_info: Any, value: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("value", UNTYPED, ids=repr)
-def test_builtin_values_come_back_with_their_types(value: Any) -> None:
+def test_builtin_values_are_restored_with_their_types(value: Any) -> None:
     assert {repr(v) for v in round_trips(None, value)} == {repr(value)}
 
 
-def test_what_makes_the_values_of_a_defaultdict_is_no_code() -> None:
+def test_a_default_factory_that_is_code_is_refused() -> None:
     with pytest.raises(StateTypeError, match="its default_factory is code: take a builtin type"):
         codec_for(None, state="s").encode(defaultdict(lambda: 1))
 
 
-def test_a_time_of_pandas_says_what_to_store() -> None:
+def test_a_pandas_time_is_refused_with_the_type_to_store() -> None:
     class Timestamp(dt.datetime):
         def to_pydatetime(self) -> dt.datetime: ...
 
@@ -121,18 +121,18 @@ def test_a_time_of_pandas_says_what_to_store() -> None:
 
 
 @pytest.mark.parametrize(("type_info", "value"), TYPED, ids=repr)
-def test_typed_values_come_back(type_info: Any, value: Any) -> None:
+def test_typed_values_are_restored(type_info: Any, value: Any) -> None:
     assert {repr(v) for v in round_trips(type_info, value)} == {repr(value)}
 
 
-def test_numpy_values_become_what_is_declared_and_stay_without() -> None:
+def test_numpy_values_become_the_declared_type_and_keep_theirs_without_one() -> None:
     assert {type(value) for value in round_trips(None, np.int32(5))} == {np.int32}
     assert round_trips(float, np.float32(1.5)) == [1.5] * 5
     assert round_trips(tuple[float, int], (np.float64(1.5), np.int8(2)))[0] == (1.5, 2)
     back = round_trips(None, np.array([[1, 2], [3, 4]], np.int16))[0]
     assert back.dtype == np.int16
     assert back.tolist() == [[1, 2], [3, 4]]
-    back[0, 0] = 7  # the array is the value's own, not a view of the file
+    back[0, 0] = 7  # the value has a separate array, not a view of the file
 
 
 def test_an_int_in_a_float_state_becomes_a_float() -> None:
@@ -151,18 +151,18 @@ values = st.recursive(
 
 
 @given(st.lists(values, max_size=6))
-def test_columns_of_any_values_come_back(column: list[Any]) -> None:
+def test_columns_of_any_values_are_restored(column: list[Any]) -> None:
     codec = codec_for(None, state="s")
     code, data = codec.encode_column(codec.freeze(column))
     assert repr(codec.decode_column(code, data)) == repr(column)
     assert repr([codec.decode(one) for one in split_column(code, data)]) == repr(column)
 
 
-def test_tuples_of_scalars_take_the_fast_way() -> None:
+def test_tuples_of_scalars_are_encoded_later() -> None:
     codec = codec_for(None, state="s")
     column = [("a", 1), ("b", None)]
     frozen = codec.freeze(column)
-    assert frozen is column, "what nobody can change is not encoded while processing stands still"
+    assert frozen is column, "immutable values are not encoded while processing is blocked"
     assert codec.encode_column(frozen)[0] == TUPLES
 
 
@@ -186,9 +186,7 @@ class HalfFrozen:
     ],
     ids=repr,
 )  # fmt: skip
-def test_only_what_can_change_is_encoded_while_processing_stands_still(
-    type_info: Any, value: Any, at_once: bool
-) -> None:
+def test_only_mutable_values_are_encoded_while_processing_is_blocked(type_info: Any, value: Any, at_once: bool) -> None:
     codec = codec_for(type_info, state="s")
     frozen = codec.freeze([value])
     assert (type(frozen[0]) is msgspec.Raw) == at_once
@@ -196,7 +194,7 @@ def test_only_what_can_change_is_encoded_while_processing_stands_still(
 
 
 @pytest.mark.parametrize(("type_info", "value"), [(None, [1]), (Acc, Acc(1)), (list[int], [1]), (dict, {})], ids=repr)
-def test_what_changes_after_the_freeze_does_not_show(type_info: Any, value: Any) -> None:
+def test_changes_after_the_freeze_are_not_visible(type_info: Any, value: Any) -> None:
     codec = codec_for(type_info, state="s")
     before = repr(value)
     frozen = codec.freeze([value])
@@ -235,7 +233,7 @@ class Plain:
         (Point, Point("x"), "Expected `float`"),  # type: ignore[arg-type]
     ],
 )
-def test_what_would_not_come_back_is_refused_by_name(type_info: Any, value: Any, says: str) -> None:
+def test_a_value_that_would_change_is_refused_by_name(type_info: Any, value: Any, says: str) -> None:
     codec = codec_for(type_info, state="totals", operator="sum")
     with pytest.raises(StateTypeError, match=says) as alone:
         codec.encode(value)
@@ -246,7 +244,7 @@ def test_what_would_not_come_back_is_refused_by_name(type_info: Any, value: Any,
     assert alone.value.remedy
 
 
-def test_one_bad_value_in_a_column_is_the_one_shown() -> None:
+def test_the_error_shows_the_one_bad_value_of_a_column() -> None:
     codec = codec_for(tuple[int, str], state="s")
     with pytest.raises(StateTypeError, match=r"\(7, 8\)"):
         codec.encode_column(codec.freeze([(1, "a"), (7, 8), (2, "b")]))

@@ -1,4 +1,5 @@
-"""No value changes in state: it comes back equal and of the same type at every depth, or is refused with state and type."""
+"""Values do not change in state: they are restored equal and of the same type at every depth, or refused with state and
+type."""
 
 from __future__ import annotations
 
@@ -23,7 +24,6 @@ from penstock.state.encoding.serializers import codec_for
 from penstock.state.encoding.tagged import Unencodable
 from penstock.state.encoding.typed_tags import compile_tagger
 from penstock.state.operator_state import OperatorStateStore
-from tests.sameness import difference
 from tests.strategies import (
     DATETIMES,
     HASHABLE,
@@ -52,13 +52,14 @@ from tests.strategies import (
     Unit,
 )
 from tests.unit.state.support import KINDS, Backends, at, plain
+from tests.value_difference import difference
 
 
 def stored(declared: Any, value: Any) -> list[Any]:
-    """The value after both ways through its codec: by itself, and in a column.
+    """Return the value after both ways through its codec: single, and in a column.
 
     Raises:
-        StateTypeError: both ways refuse it.
+        StateTypeError: both ways refuse the value.
     """
     codec = codec_for(declared, state="seen", operator="count")
     try:
@@ -87,7 +88,7 @@ def unchanged_or_refused(declared: Any, value: Any) -> None:
 
 
 @given(VALUES)
-def test_values_of_no_declared_type(value: Any) -> None:
+def test_values_without_a_declared_type_are_unchanged_or_refused(value: Any) -> None:
     unchanged_or_refused(None, value)
 
 
@@ -119,7 +120,7 @@ HOLDERS: dict[str, tuple[Any, Any]] = {
 
 
 @given(st.lists(LEAVES | RECORDS, max_size=2).map(tuple) | LEAVES | RECORDS)
-def test_values_at_an_any_of_a_declared_type(value: Any) -> None:
+def test_values_at_an_any_of_a_declared_type_are_unchanged_or_refused(value: Any) -> None:
     for declared, holding in HOLDERS.values():
         unchanged_or_refused(declared, holding(value))
 
@@ -135,7 +136,7 @@ KEYED: dict[str, tuple[Any, Any]] = {
 
 
 @given(HASHABLE)
-def test_keys_at_an_any_of_a_declared_dict(key: Any) -> None:
+def test_keys_at_an_any_of_a_declared_dict_are_unchanged_or_refused(key: Any) -> None:
     for declared, holding in KEYED.values():
         unchanged_or_refused(declared, holding(key))
 
@@ -180,13 +181,13 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("declared", "value"), WRONG.values(), ids=WRONG)
-def test_what_would_become_something_else_is_refused(declared: Any, value: Any) -> None:
+def test_a_value_that_would_change_is_refused(declared: Any, value: Any) -> None:
     with pytest.raises(StateTypeError, match="'seen'"):
         stored(declared, value)
 
 
 class Winter(tzinfo):
-    """As the zones of other libraries are."""
+    """A time zone like those of other libraries."""
 
     def utcoffset(self, moment: datetime | None) -> timedelta:
         return timedelta(hours=1)
@@ -207,12 +208,12 @@ def test_zones_of_other_libraries_are_refused(value: Any) -> None:
 @pytest.mark.parametrize(
     "value", [5, datetime(2026, 1, 1, tzinfo=UTC), time(1, tzinfo=timezone(timedelta(hours=1)))], ids=repr
 )
-def test_fixed_offsets_come_back(value: Any) -> None:
+def test_fixed_offsets_are_restored(value: Any) -> None:
     unchanged_or_refused(None, value)
 
 
 class Last:
-    """An aggregate function whose accumulator is what was added last."""
+    """An aggregate function whose accumulator is the value that was last added."""
 
     def create_accumulator(self) -> Any:
         return ()
@@ -238,7 +239,7 @@ EXPECTED: list[Any] = [lambda v: v, lambda v: [v, v], lambda v: {"k": v}, lambda
 
 
 def fill(backend: Any, value: Any) -> None:
-    """Two writes where there is more than one way to write."""
+    """Write the value twice, if the state has more than one way to write."""
     single, several, entries, reducing, aggregating = (backend.get_state(descriptor) for descriptor in DESCRIPTORS)
     single.update(value)
     several.add(value)
@@ -251,7 +252,9 @@ def fill(backend: Any, value: Any) -> None:
 @pytest.mark.parametrize("restored_by", KINDS)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(value=VALUES)
-def test_every_kind_of_state_before_and_after_a_restore(backends: Backends, restored_by: str, value: Any) -> None:
+def test_every_kind_of_state_is_unchanged_before_and_after_a_restore(
+    backends: Backends, restored_by: str, value: Any
+) -> None:
     assume(value is not None)
     backend = backends.create()
     at(backend, "key")
@@ -268,7 +271,7 @@ def test_every_kind_of_state_before_and_after_a_restore(backends: Backends, rest
 
 
 @given(value=VALUES)
-def test_operator_state_and_broadcast_state(value: Any) -> None:
+def test_operator_state_and_broadcast_state_are_unchanged(value: Any) -> None:
     def states(store: OperatorStateStore) -> list[Any]:
         described = MapStateDescriptor("rules")
         return [store.get_list_state("own"), store.get_union_list_state("all"), store.get_broadcast_state(described)]
@@ -289,8 +292,8 @@ def test_operator_state_and_broadcast_state(value: Any) -> None:
         assert difference(value, got) is None
 
 
-def test_a_declared_datetime_with_an_odd_offset_is_refused_as_it_is_written() -> None:
-    """The text of its offset could not be read again, and the checkpoint with it."""
+def test_a_declared_datetime_with_an_odd_offset_is_refused_when_it_is_written() -> None:
+    """A restore could not parse the text of the offset, so the checkpoint would be lost."""
     odd = timezone(timedelta(hours=5, minutes=53, seconds=28))
     tagger = compile_tagger(type_info(datetime))
     assert tagger is not None

@@ -1,4 +1,4 @@
-"""Accumulators that are objects and columns in turn: random programs with snapshots that are confirmed or given up."""
+"""Accumulators that alternate between objects and columns: random programs with confirmed and aborted snapshots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KEYS = [f"t{i}" for i in range(8)] + ["a longer key"]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Accumulators (n, 2 * n)."""
+    """Accumulators of the form (n, 2 * n)."""
 
     name: str = ""
     fresh: ClassVar[tuple[int]] = (0,)
@@ -43,7 +43,7 @@ SHAPE = Pairs()
 
 
 class Program:
-    """One state of one backend, and what it should hold."""
+    """One state of one backend, and its expected content."""
 
     def __init__(self, backends: Backends) -> None:
         self.backends = backends
@@ -106,7 +106,7 @@ class Program:
             self.backend.raw_table(TOTALS)
 
     def check(self, parallelism: int, kind: str) -> None:
-        """What is confirmed, as a new run sees it."""
+        """Check the confirmed content in a new run."""
         handles, model = self.confirmed
         restored = self.backends.restored(handles, parallelism, kind=kind)
         assert content(restored, TOTALS) == {(None, key): value for key, value in model.items()}
@@ -130,7 +130,7 @@ steps = st.one_of(
 
 @pytest.fixture(autouse=True)
 def columns_at_once(small_sizes: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that rounds occur with few keys, too, and columns come back at once."""
+    """Use small sizes, so that rounds occur with few keys and objects become columns again immediately."""
     monkeypatch.setattr(chain, "FAST_SHARE", 0.9)
     monkeypatch.setattr(accumulator_table, "_PATIENCE", 0)
     monkeypatch.setattr(accumulator_table, "_FEW", 1)
@@ -171,7 +171,7 @@ def changed_run(tmp_path: Path) -> Program:
     return run
 
 
-def test_a_table_in_columns_writes_what_changed(tmp_path: Path) -> None:
+def test_a_table_in_columns_writes_only_changes(tmp_path: Path) -> None:
     run = changed_run(tmp_path)
     run.add_in_columns(KEYS[:1], 1)
     run.confirm()
@@ -179,7 +179,7 @@ def test_a_table_in_columns_writes_what_changed(tmp_path: Path) -> None:
     run.check(1, "hashmap")
 
 
-def test_what_someone_holds_on_to_stays_objects(tmp_path: Path) -> None:
+def test_a_dictionary_that_is_still_referenced_remains_objects(tmp_path: Path) -> None:
     run = changed_run(tmp_path)
     state = run.backend.get_state(TOTALS)
     run.add_in_columns(KEYS[:1], 1)
@@ -188,7 +188,7 @@ def test_what_someone_holds_on_to_stays_objects(tmp_path: Path) -> None:
     assert run.times_in_columns == 1
 
 
-def test_a_table_that_became_objects_waits_before_it_is_columns_again(
+def test_a_table_that_became_objects_waits_before_it_becomes_columns_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accumulator_table, "_PATIENCE", 4)
@@ -204,7 +204,7 @@ def test_a_table_that_became_objects_waits_before_it_is_columns_again(
     assert spells == [4, 8, 16]
 
 
-def test_few_keys_at_once_stay_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_of_few_keys_remains_objects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accumulator_table, "_FEW", len(KEYS) + 1)
     assert not changed_run(tmp_path).times_in_columns
 

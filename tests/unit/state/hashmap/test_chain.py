@@ -1,4 +1,4 @@
-"""What a checkpoint writes: the plan, and its effect over many checkpoints."""
+"""The files that a checkpoint writes: the plan, and its effect over many checkpoints."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from penstock.state.backend import FileRef, KeyGroupRange
+from penstock.state.files import FileRef
 from penstock.state.hashmap import segment_chain as chain
 from penstock.state.hashmap.segment_chain import Chain, StateFile, merges, plan
 from penstock.state.hashmap.slices import Round
+from penstock.state.key_groups import KeyGroupRange
 from tests.unit.state.support import VALUE, Backends, at, content
 
 MB = 1 << 20
@@ -41,7 +42,7 @@ BASE = file(20 * MB, 1_000_000)
     ],
     ids=["first", "first of much", "small state", "most changed", "all gone"],
 )
-def test_everything_is_written_when_that_is_cheapest_or_the_only_way(
+def test_everything_is_written_if_it_is_the_cheapest_or_only_option(
     confirmed: Chain | None, changed: int, total: int
 ) -> None:
     assert plan(confirmed, changed, total).full
@@ -52,7 +53,7 @@ def test_an_unchanged_state_writes_nothing_new() -> None:
     assert (decided.full, decided.merge, decided.slice_entries, decided.start_round) == (False, 0, 0, False)
 
 
-def test_a_round_begins_when_the_logs_have_the_size_of_the_base() -> None:
+def test_a_round_starts_when_the_logs_have_the_size_of_the_base() -> None:
     half = Chain((BASE,), (file(10 * MB, 500_000, role="log"),))
     whole = Chain((BASE,), (file(20 * MB, 1_000_000, role="log"),))
     assert not plan(half, 10_000, 1_000_000).start_round
@@ -62,8 +63,8 @@ def test_a_round_begins_when_the_logs_have_the_size_of_the_base() -> None:
     assert not plan(half, 300_000, 1_000_000).full
 
 
-def test_a_round_begins_when_there_are_many_logs_although_they_are_small() -> None:
-    many = Chain((BASE,), tuple(log(10, level=None) for _ in range(chain.MOST_LOGS + 1)))
+def test_a_round_starts_when_many_small_logs_exist() -> None:
+    many = Chain((BASE,), tuple(log(10, level=None) for _ in range(chain.MAX_LOGS + 1)))
     assert plan(many, 10, 1_000_000).start_round
 
 
@@ -108,7 +109,7 @@ def hashmap(tmp_path: Path) -> Iterator[Backends]:
 
 
 def run(backends: Backends, entries: int, changes: int, checkpoints: int) -> tuple[list[int], list[int], Any]:
-    """Uploaded bytes and number of files of each checkpoint; some entries change before each."""
+    """Return the uploaded bytes and the number of files of each checkpoint. Some entries change before each checkpoint."""
     backend = backends.create()
     state = backend.get_state(VALUE)
     chosen = random.Random(5)
@@ -127,11 +128,15 @@ def run(backends: Backends, entries: int, changes: int, checkpoints: int) -> tup
     return uploaded, files, backend
 
 
-def test_no_checkpoint_of_a_large_state_stands_out(hashmap: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain, "MERGE_ENTRIES", 0)  # as in a state so large that its share counts
+def test_no_checkpoint_of_a_large_state_is_much_larger_than_others(
+    hashmap: Backends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain, "MERGE_ENTRIES", 0)  # as in a state that is large enough to use its share
     uploaded, files, _ = run(hashmap, 20_000, 200, 350)
     full, later = uploaded[0], uploaded[1:]
-    assert max(later) < full * 0.06, "one percent changed: log and slice stay far below a full checkpoint"
+    assert max(later) < full * 0.06, (
+        "after a change of one percent, log and slice must be far smaller than a full checkpoint"
+    )
     assert sum(later) / len(later) < full * 0.035, "each change is written about twice"
     assert max(files) < 300
     assert sum(later[200:]) / len(later[200:]) > full * 0.015, "rounds do run"
@@ -143,7 +148,7 @@ def test_many_checkpoints_of_few_changes_leave_few_files(hashmap: Backends) -> N
     assert max(uploaded[1:]) < uploaded[0] * 0.05
 
 
-def test_old_files_are_let_go(hashmap: Backends) -> None:
+def test_old_files_are_released(hashmap: Backends) -> None:
     _, _, _backend = run(hashmap, 5_000, 250, 120)
     referred = {f["path"] for f in hashmap.storage_of_checkpoint(120)}
     first = {f["path"] for f in hashmap.storage_of_checkpoint(1)}

@@ -1,4 +1,4 @@
-"""What only the RocksDB backend does: shared SST files, local directories, options."""
+"""Features of the RocksDB backend only: shared SST files, local directories and options."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 from rocksdict import Options, Rdict
 
-from penstock.common.errors import InvalidJob, StateTypeError, StorageError
+from penstock.common.errors import InvalidJob, LocalDiskError, StateTypeError
 from penstock.datastream.state import ListStateDescriptor, ValueStateDescriptor
-from penstock.state.backend import KeyGroupRange
+from penstock.state.key_groups import KeyGroupRange
 from penstock.state.rocksdb.database import Database, scan
+from penstock.state.rocksdb.export import exported_blocks
 from penstock.state.rocksdb.memory import SlotMemory
 from penstock.state.rocksdb.options import MEMORY, WRITES, read_options
 from penstock.state.rocksdb.rows import Addresses, after, decode_namespace, space_prefix, split_row
@@ -30,7 +31,7 @@ def backends(tmp_path: Path) -> Iterator[Backends]:
 
 
 def tables(handle: dict[str, Any]) -> dict[str, str]:
-    """SST files of a handle: name -> path in the storage."""
+    """Return the SST files of a handle: name -> path in the storage."""
     return {file["name"]: file["path"] for file in handle["files"] if file["name"].endswith(".sst")}
 
 
@@ -41,7 +42,7 @@ def put(backend: Any, keys: Any) -> None:
         state.update(f"value of {key}" * 20)
 
 
-def test_only_new_files_are_uploaded_and_only_those_of_confirmed_checkpoints_referred_to(backends: Backends) -> None:
+def test_only_new_files_are_uploaded_and_only_files_of_confirmed_checkpoints_are_referenced(backends: Backends) -> None:
     backend = backends.create()
     put(backend, range(500))
     first = backends.snapshot(backend, 1)
@@ -53,7 +54,9 @@ def test_only_new_files_are_uploaded_and_only_those_of_confirmed_checkpoints_ref
     third = backends.snapshot(backend, 3, confirm=False)
     own_of_second = tables(second).items() - tables(first).items()
     assert own_of_second
-    assert not {path for _, path in own_of_second} & set(tables(third).values()), "the second is not confirmed"
+    assert not {path for _, path in own_of_second} & set(tables(third).values()), (
+        "the second checkpoint is not confirmed"
+    )
     assert tables(first).items() <= tables(third).items()
     backend.notify_checkpoint_aborted(2)
     backend.notify_checkpoint_complete(3)
@@ -62,7 +65,7 @@ def test_only_new_files_are_uploaded_and_only_those_of_confirmed_checkpoints_ref
     assert len(content(backends.restored([fourth]), VALUE)) == 540
 
 
-def test_local_directories_come_and_go(backends: Backends) -> None:
+def test_local_directories_are_created_and_removed(backends: Backends) -> None:
     backend = backends.create()
     put(backend, range(10))
     work_dir = backends.work_dir / "b0"
@@ -83,24 +86,24 @@ def test_a_failed_upload_leaves_no_directory(backends: Backends) -> None:
 
     class Broken:
         def write(self, content: bytes) -> Any:
-            raise OSError("the storage is away")
+            raise OSError("the storage is not available")
 
         upload = write
 
-    with pytest.raises(OSError, match="away"):
+    with pytest.raises(OSError, match="not available"):
         upload.run(Broken())
     assert [p.name for p in (backends.work_dir / "b0").iterdir()] == ["db"]
     backend.notify_checkpoint_aborted(1)
     assert len(content(backends.restored([backends.snapshot(backend, 2)]), VALUE)) == 10
 
 
-def test_what_a_dead_process_left_is_cleared(backends: Backends) -> None:
+def test_files_of_a_dead_process_are_removed(backends: Backends) -> None:
     (backends.work_dir / "b0" / "db").mkdir(parents=True)
     (backends.work_dir / "b0" / "db" / "CURRENT").write_text("rubbish")
     put(backends.create(), range(3))
 
 
-def test_restored_files_have_other_names_than_new_ones(backends: Backends) -> None:
+def test_restored_files_have_different_names_than_new_ones(backends: Backends) -> None:
     backend = backends.create()
     put(backend, range(100))
     handle = backends.snapshot(backend, 1)
@@ -114,7 +117,7 @@ def test_restored_files_have_other_names_than_new_ones(backends: Backends) -> No
     assert not set(tables(backends.snapshot(copied, 2)).values()) & set(tables(handle).values())
 
 
-def test_a_bad_value_is_refused_where_it_is_written(backends: Backends) -> None:
+def test_a_bad_value_is_refused_when_it_is_written(backends: Backends) -> None:
     backend = backends.create()
     at(backend, "a")
     number = backend.get_state(ValueStateDescriptor("n", int))
@@ -140,7 +143,7 @@ def test_list_order_survives_restores_and_merging_of_subtasks(backends: Backends
     assert content(subtasks, LIST) == {(None, key): [0, 1, 2, 3, 4, 5] for key in range(30)}
 
 
-def test_the_count_becomes_an_estimate_when_counting_would_take_long(
+def test_the_count_is_an_estimate_if_counting_would_be_slow(
     backends: Backends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = backends.create()
@@ -157,16 +160,16 @@ def test_the_count_becomes_an_estimate_when_counting_would_take_long(
         ({"thread.num": 0}, "thread.num is 0"),
         ({"predefined-options": "FAST"}, "predefined-options is 'FAST'"),
         ({"state.backend.rocksdb.writebuffer.size": "much"}, "writebuffer.size is 'much'"),
-        ({"state.backend.rocksdb.compression": "zip"}, "no compression 'zip'"),
+        ({"state.backend.rocksdb.compression": "zip"}, "the compression 'zip' does not exist"),
     ],
 )
-def test_options_that_make_no_sense_are_refused(backends: Backends, options: dict[str, Any], says: str) -> None:
+def test_invalid_options_are_refused(backends: Backends, options: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidJob, match=says) as caught:
         backends.create(options=options)
     assert caught.value.remedy
 
 
-def test_options_are_taken(backends: Backends) -> None:
+def test_options_are_applied(backends: Backends) -> None:
     backend = backends.create(
         options={
             "state.backend.rocksdb.writebuffer.size": "1mb",
@@ -175,7 +178,7 @@ def test_options_are_taken(backends: Backends) -> None:
         }
     )
     put(backend, range(10_000))
-    assert len(tables(backends.snapshot(backend))) > 1, "a small buffer is flushed often"
+    assert len(tables(backends.snapshot(backend))) > 1, "a small buffer must be flushed often"
 
 
 def test_rows_are_ordered_by_key_group_and_namespace() -> None:
@@ -189,7 +192,8 @@ def test_rows_are_ordered_by_key_group_and_namespace() -> None:
 
 
 def unflushed(folder: Path, options: dict[str, Any], until: int) -> int:
-    """Bytes of unflushed writes of all states together, after eight have taken 4 MiB each and the flushes had their time."""
+    """Return the bytes of unflushed writes of all states, after eight states have written 4 MiB each and had time to
+    flush."""
     database = Database(str(folder), read_options(options))
     families = [database.family(f"state-{n}") for n in range(8)]
 
@@ -202,20 +206,20 @@ def unflushed(folder: Path, options: dict[str, Any], until: int) -> int:
     deadline = time.monotonic() + 10
     while held() > until and time.monotonic() < deadline:
         time.sleep(0.02)
-        families[0][b"again"] = b"1"  # flushes are asked for by writes
+        families[0][b"again"] = b"1"  # writes trigger flushes
     assert all(family[(63).to_bytes(4, "big")] == bytes(64 * 1024) for family in families)
     found = held()
     database.close()
     return found
 
 
-def test_a_bound_on_the_memory_holds_for_all_states_together(tmp_path: Path) -> None:
+def test_a_memory_limit_applies_to_all_states_together(tmp_path: Path) -> None:
     assert unflushed(tmp_path / "free", {}, 64 * 2**20) > 30 * 2**20
     bounded = {MEMORY: 24 * 2**20, "memory.write-buffer-ratio": "0.5"}
     assert unflushed(tmp_path / "bounded", bounded, 12 * 2**20) <= 12 * 2**20
 
 
-def test_the_budget_is_stronger_than_a_cache_of_each_database() -> None:
+def test_the_budget_takes_precedence_over_a_cache_of_each_database() -> None:
     given = read_options({MEMORY: 24 * 2**20, "block.cache-size": "500mb", "writebuffer.size": "3mb"})
     assert (given["block.cache-size"], given[WRITES], given["writebuffer.size"]) == (20 * 2**20, 8 * 2**20, 3 * 2**20)
 
@@ -234,9 +238,9 @@ def test_operators_and_states_of_a_slot_have_one_budget(tmp_path: Path) -> None:
     for family in families:
         assert sum(len(value) for value in family.values()) == 200 * 64 * 1024
         assert family.property_int_value("rocksdb.block-cache-capacity") == 20 * 2**20
-        looks = range(500)  # compaction may change it between the two readings
+        looks = range(500)  # a compaction may change the value between the two reads
         assert any(family.property_int_value("rocksdb.block-cache-usage") == memory.usage for _ in looks), (
-            "a cache of its own"
+            "a separate cache"
         )
         most = max(most, memory.usage)
     assert 8 * 2**20 < most <= 24 * 2**20, "75 MB were written and read by three databases"
@@ -244,8 +248,8 @@ def test_operators_and_states_of_a_slot_have_one_budget(tmp_path: Path) -> None:
         database.close()
 
 
-def test_a_scan_that_cannot_be_read_to_its_end_is_an_error(tmp_path: Path) -> None:
-    """Else the rest of a list, a map or the timers would be gone without a word."""
+def test_an_incomplete_scan_is_an_error(tmp_path: Path) -> None:
+    """Otherwise, the rest of a list, of a map or of the timers would be lost silently."""
     path = tmp_path / "db"
     written = Rdict(str(path), Options(raw_mode=True))
     for number in range(20_000):
@@ -258,6 +262,24 @@ def test_a_scan_that_cannot_be_read_to_its_end_is_an_error(tmp_path: Path) -> No
     content[middle : middle + 100] = b"\xff" * 100
     file.write_bytes(content)
     database = Rdict(str(path), Options(raw_mode=True))
-    with pytest.raises(StorageError, match="RocksDB cannot read its files: Corruption"):
+    with pytest.raises(LocalDiskError, match="RocksDB cannot read its files: Corruption"):
         list(scan(database, b"", b"9"))
     assert len(list(scan(database, b"", b"00001000"))) == 1000
+
+
+def test_files_of_a_snapshot_reader_are_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers put the database into the temporary folder, which every user may read."""
+    backends = Backends("rocksdb", tmp_path / "work")
+    backend = backends.create()
+    at(backend, "k")
+    backend.get_state(VALUE).update(1)
+    handle = backends.snapshot(backend)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    rows = exported_blocks(handle, backend.key_group_range, backends.storage)
+    assert next(iter(rows))
+    folders = [path for path in (tmp_path / "tmp").rglob("*") if path.is_dir()]
+    assert folders
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o700}
+    list(rows)
+    backends.close()

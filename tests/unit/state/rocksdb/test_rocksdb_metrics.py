@@ -1,4 +1,4 @@
-"""RocksDB's numbers as metrics: off unless they are asked for, one group for each state."""
+"""RocksDB's numbers as metrics: disabled by default, with one group for each state."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import pytest
 from penstock.common.errors import InvalidJob
 from penstock.metrics.key import decode_key
 from penstock.metrics.task import TaskMetrics
-from penstock.state.backend import KeyContext, KeyGroupRange
 from penstock.state.factory import create_backend
+from penstock.state.key_context import KeyContext
+from penstock.state.key_groups import KeyGroupRange
 from penstock.state.rocksdb import metrics
 from penstock.state.rocksdb.database import Database
 from penstock.state.rocksdb.metrics import PROPERTIES, TICKERS, metrics_of
@@ -48,19 +49,19 @@ class Reported:
 
 @pytest.fixture
 def made() -> Iterator[list[Reported]]:
-    """What is in it is closed in the end."""
+    """A list of gauges that are closed at the end."""
     backends: list[Reported] = []
     yield backends
     for one in backends:
         one.backend.close()
 
 
-def test_nothing_is_reported_unless_it_is_asked_for(tmp_path: Path, made: list[Reported]) -> None:
+def test_no_number_is_reported_by_default(tmp_path: Path, made: list[Reported]) -> None:
     made.append(Reported(tmp_path / "db", block_cache_usage="false"))
     assert made[0].gauges() == {}
 
 
-def test_a_state_has_the_numbers_that_are_asked_for(tmp_path: Path, made: list[Reported]) -> None:
+def test_a_state_has_the_configured_numbers(tmp_path: Path, made: list[Reported]) -> None:
     made.append(
         Reported(tmp_path / "db", estimate_num_keys="true", num_files_at_level="true", block_cache_usage="TRUE")
     )
@@ -72,7 +73,7 @@ def test_a_state_has_the_numbers_that_are_asked_for(tmp_path: Path, made: list[R
     assert len(gauges) == 9
 
 
-def test_every_number_is_one_that_this_rocksdb_has(tmp_path: Path, made: list[Reported]) -> None:
+def test_every_number_exists_in_this_rocksdb(tmp_path: Path, made: list[Reported]) -> None:
     made.append(Reported(tmp_path / "db", **{name.replace("-", "_"): "true" for name in PROPERTIES}))
     gauges = made[0].gauges()
     assert {name for _, name in gauges} == PROPERTIES
@@ -82,16 +83,16 @@ def test_every_number_is_one_that_this_rocksdb_has(tmp_path: Path, made: list[Re
 ROCKSDB = (("rocksdb", None),)
 
 
-def test_tickers_count_what_the_operators_database_does(
+def test_tickers_count_the_operations_of_the_operators_database(
     tmp_path: Path, made: list[Reported], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "_KNOWN_S", 0.0)
+    monkeypatch.setattr(metrics, "_CACHE_S", 0.0)
     made.append(Reported(tmp_path / "db", **{name.replace("-", "_"): "true" for name in TICKERS}))
     backend, before = made[0].backend, made[0].gauges()
     assert {(group, name) for group, name in before} == {(ROCKSDB, name) for name in TICKERS}
     assert [name for (_, name), value in before.items() if not isinstance(value, int)] == []
     assert before[ROCKSDB, "bytes-written"] > 100 * len("value 1")
-    backend.snapshot(1).run(Storage())  # to files, so that what is read goes through the cache
+    backend.snapshot(1).run(Storage())  # flushes to files, so that reads use the cache
     state = backend.get_state(VALUE)
     for _ in range(2):
         for key in range(100):
@@ -103,15 +104,15 @@ def test_tickers_count_what_the_operators_database_does(
     assert after[ROCKSDB, "block-cache-miss"] > 0
 
 
-def test_a_database_counts_nothing_for_which_nobody_asks(tmp_path: Path, made: list[Reported]) -> None:
+def test_a_database_counts_nothing_by_default(tmp_path: Path, made: list[Reported]) -> None:
     made.append(Reported(tmp_path / "db", block_cache_usage="true"))
     assert made[0].backend._statistics() == ""
 
 
-def test_all_tickers_of_an_epoch_are_read_at_once(
+def test_all_tickers_of_an_epoch_are_read_together(
     tmp_path: Path, made: list[Reported], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metrics, "_KNOWN_S", 60.0)
+    monkeypatch.setattr(metrics, "_CACHE_S", 60.0)
     read = []
     statistics = Database.statistics
     monkeypatch.setattr(Database, "statistics", lambda self: read.append(1) or statistics(self))
@@ -120,7 +121,7 @@ def test_all_tickers_of_an_epoch_are_read_at_once(
     assert len(read) == 1
 
 
-def test_a_states_name_may_be_a_variable(tmp_path: Path, made: list[Reported]) -> None:
+def test_the_name_of_a_state_may_be_a_variable(tmp_path: Path, made: list[Reported]) -> None:
     made.append(Reported(tmp_path / "db", num_snapshots="true", column_family_as_variable="true"))
     assert list(made[0].gauges()) == [((("column_family", VALUE.name), ("rocksdb", None)), "num-snapshots")]
 

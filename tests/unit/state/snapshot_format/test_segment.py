@@ -1,4 +1,4 @@
-"""Segments: what is written is read, by key group, and damage is noticed."""
+"""Segments: rows are read as they were written, by key group, and damage is detected."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.common.errors import StateFormatUnsupported
-from penstock.state.backend import KeyGroupRange
 from penstock.state.encoding.codec import EncodedCodec
 from penstock.state.encoding.keys import UNTYPED_KEYS
 from penstock.state.encoding.serializers import codec_for
-from penstock.state.key_groups import key_group
+from penstock.state.key_groups import KeyGroupRange, key_group
 from penstock.state.snapshot_format import segment
 from penstock.state.snapshot_format.rows import DROP, PUT, Rows
 from penstock.state.snapshot_format.segment import SegmentWriter, StateInfo, read_segment
@@ -48,7 +47,7 @@ keys = st.lists(
 
 
 @given(keys, st.integers(0, 15), st.integers(0, 15))
-def test_a_range_of_key_groups_gives_exactly_its_rows(some: list[Any], a: int, b: int) -> None:
+def test_a_range_of_key_groups_returns_exactly_its_rows(some: list[Any], a: int, b: int) -> None:
     within = KeyGroupRange(min(a, b), max(a, b))
     rows = Rows(
         PUT, list(some), [(i % 3, 5) if i % 2 else None for i in range(len(some))], values=[{k: 1} for k in some]
@@ -65,7 +64,7 @@ def test_a_range_of_key_groups_gives_exactly_its_rows(some: list[Any], a: int, b
 
 
 @given(st.dictionaries(st.integers(), st.lists(st.text(max_size=3), max_size=20), max_size=20))
-def test_lists_stay_together(lists: dict[int, list[str]]) -> None:
+def test_lists_are_not_split(lists: dict[int, list[str]]) -> None:
     values = [item for items in lists.values() for item in items]
     rows = Rows(PUT, list(lists), counts=[len(items) for items in lists.values()], values=values)
     found: dict[int, list[str]] = {}
@@ -77,7 +76,7 @@ def test_lists_stay_together(lists: dict[int, list[str]]) -> None:
     assert found == {key: items for key, items in lists.items() if 3 <= key_group(key, 16) <= 11}
 
 
-def test_a_reader_of_few_key_groups_touches_few_blocks() -> None:
+def test_a_reader_of_few_key_groups_reads_few_blocks() -> None:
     content = write(Rows(PUT, list(range(1000)), values=list(range(1000))))
     blocks = list(read_segment(content, ALL, "file"))
     assert len(blocks) > 50
@@ -86,14 +85,14 @@ def test_a_reader_of_few_key_groups_touches_few_blocks() -> None:
     assert sum(block.block.rows for block in few) < 1000 / 8
 
 
-def test_values_can_pass_through_encoded() -> None:
+def test_values_can_be_copied_in_encoded_form() -> None:
     values = [(1, "a"), (2, None), (3, "c")]
     content = write(Rows(PUT, ["a", "b", "c"], values=values))
     encoded = [value for part in read(content, codec=EncodedCodec("x")) for value in part.values or []]
     assert sorted(CODEC.decode(value) for value in encoded) == values
 
 
-def test_carried_blocks_hold_only_what_their_reader_owned() -> None:
+def test_copied_blocks_contain_only_key_groups_of_their_reader() -> None:
     content = write(Rows(PUT, list(range(200)), values=list(range(200))))
     for owned in (KeyGroupRange(0, 6), KeyGroupRange(7, 15), KeyGroupRange(4, 4)):
         writer = SegmentWriter(16, owned)
@@ -107,7 +106,7 @@ def test_carried_blocks_hold_only_what_their_reader_owned() -> None:
         ]
 
 
-def test_dropped_namespaces_concern_the_writers_key_groups() -> None:
+def test_dropped_namespaces_apply_to_the_key_groups_of_the_writer() -> None:
     content = write(Rows(DROP, [], [(0, 5), None]), owned=KeyGroupRange(4, 9))
     (block,) = read_segment(content, ALL, "file")
     assert block.clip(ALL) == KeyGroupRange(4, 9)
@@ -120,7 +119,7 @@ def test_an_empty_segment_has_no_blocks() -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda c: c[:-3], lambda c: c[:10], lambda c: b"", lambda c: b"X" + c[1:]])
-def test_what_is_no_segment_is_refused_by_name(damage: Any) -> None:
+def test_an_invalid_segment_is_refused_by_name(damage: Any) -> None:
     content = write(Rows(PUT, [1], values=[1]))
     with pytest.raises(StateFormatUnsupported, match="state file 7"):
         list(read_segment(damage(content), ALL, "state file 7"))

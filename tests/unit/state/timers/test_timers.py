@@ -1,10 +1,11 @@
-"""Timers: once per key, namespace and time; in order; part of the state."""
+"""Timers: once per key, namespace and time, in order, and part of the state."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +16,7 @@ from tests.unit.state.support import MAX_PARALLELISM, Backends, at
 
 
 class Timers:
-    """A timer service that notes what fires."""
+    """A timer service that records the fired timers."""
 
     def __init__(self, backend: Any) -> None:
         self.backend = backend
@@ -63,14 +64,22 @@ def test_timers_fire_in_order_of_time_up_to_the_watermark(timers: Timers) -> Non
     assert timers.take() == []
 
 
-def test_a_timer_is_one_per_time_key_and_namespace(timers: Timers) -> None:
+def test_a_timer_is_unique_per_time_key_and_namespace(timers: Timers) -> None:
     timers.event("a", 10, 10, 10)
     timers.event("a", 10, namespace=(0, 5))
     timers.service.advance_watermark(10)
     assert [(ts, key, ns) for _, ts, key, ns in timers.fired] == [(10, "a", None), (10, "a", (0, 5))]
 
 
-def test_event_and_processing_time_are_apart(timers: Timers) -> None:
+def test_keys_that_cannot_be_compared_may_have_timers_of_the_same_time(timers: Timers) -> None:
+    """The comparison of a numpy number with a tuple returns an array."""
+    for key in (np.int64(5), (1, True), np.int64(5)):
+        timers.event(key, 10)
+    timers.service.advance_watermark(10)
+    assert [time for _, time, _, _ in timers.fired] == [10, 10]
+
+
+def test_event_and_processing_time_are_separate(timers: Timers) -> None:
     at(timers.backend, "a")
     timers.service.register_event_time_timer(10)
     timers.service.register_processing_time_timer(5)
@@ -94,7 +103,7 @@ def test_deleted_timers_do_not_fire(timers: Timers) -> None:
     assert timers.take() == [(10, "b"), (20, "a")]
 
 
-def test_timers_registered_while_firing_fire_if_they_are_due(timers: Timers) -> None:
+def test_timers_registered_by_timers_fire_if_they_are_due(timers: Timers) -> None:
     def then(timestamp: int, key: Any) -> None:
         if timestamp < 50:
             timers.service.register_event_time_timer(timestamp + 10)
@@ -108,7 +117,7 @@ def test_timers_registered_while_firing_fire_if_they_are_due(timers: Timers) -> 
     assert [t for t, _, _ in timers.service.event_time_timers()] == [40, 40]
 
 
-def test_an_earlier_timer_registered_while_firing_comes_first(timers: Timers) -> None:
+def test_an_earlier_timer_registered_by_a_timer_fires_next(timers: Timers) -> None:
     timers.then = lambda timestamp, key: timers.event("early", 5) if key == "a" else None
     timers.event("a", 10)
     timers.event("b", 10)
@@ -116,7 +125,7 @@ def test_an_earlier_timer_registered_while_firing_comes_first(timers: Timers) ->
     assert timers.take() == [(10, "a"), (5, "early"), (10, "b")]
 
 
-def test_a_timer_may_delete_others_of_its_time(timers: Timers) -> None:
+def test_a_timer_may_delete_others_of_the_same_time(timers: Timers) -> None:
     def then(timestamp: int, key: Any) -> None:
         if key == "a":
             timers.delete("b", 10)
@@ -142,7 +151,7 @@ def test_a_timer_may_register_itself_again(timers: Timers) -> None:
     assert timers.take() == [(10, "a")] * 3
 
 
-def test_timers_that_are_moved_again_and_again_do_not_pile_up(timers: Timers) -> None:
+def test_timers_that_move_repeatedly_do_not_accumulate(timers: Timers) -> None:
     for i in range(20_000):
         timers.event("a", 1_000_000 + i)
         timers.delete("a", 1_000_000 + i - 1)
@@ -151,7 +160,7 @@ def test_timers_that_are_moved_again_and_again_do_not_pile_up(timers: Timers) ->
     assert timers.take() == [(1_019_999, "a")]
 
 
-def test_without_snapshots_nothing_is_gathered(timers: Timers) -> None:
+def test_no_changes_are_collected_without_snapshots(timers: Timers) -> None:
     for i in range(1000):
         timers.event(i, i)
         timers.service.advance_watermark(i)
@@ -181,7 +190,7 @@ def test_timers_follow_their_keys(backends: Backends, parallelism: int) -> None:
             assert key_group(key, MAX_PARALLELISM) in other.backend.key_group_range
 
 
-def test_processing_time_timers_that_became_due_meanwhile_fire_at_once(backends: Backends) -> None:
+def test_processing_time_timers_that_became_due_before_a_restore_fire_immediately(backends: Backends) -> None:
     timers = Timers(backends.create())
     at(timers.backend, "a")
     timers.service.register_processing_time_timer(100)
@@ -192,7 +201,7 @@ def test_processing_time_timers_that_became_due_meanwhile_fire_at_once(backends:
     assert after.fired == [("processing", 100, "a", None)]
 
 
-def test_timers_that_came_and_went_between_snapshots_cost_nothing(tmp_path: Path) -> None:
+def test_timers_that_exist_only_between_snapshots_cost_nothing(tmp_path: Path) -> None:
     backends = Backends("hashmap", tmp_path)
     timers = Timers(backends.create())
     timers.event("a", 10)
@@ -206,7 +215,7 @@ def test_timers_that_came_and_went_between_snapshots_cost_nothing(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["hashmap", "rocksdb"])
-def test_a_timer_for_later_than_time_itself_fires_with_the_final_watermark(name: str, tmp_path: Path) -> None:
+def test_a_timer_later_than_the_end_of_time_fires_with_the_final_watermark(name: str, tmp_path: Path) -> None:
     timers = Timers(Backends(name, tmp_path).create())
     timers.event("a", 2**63 + 5)
     timers.event("b", 2**63 + 7)
@@ -230,8 +239,9 @@ acts = st.lists(
 
 @given(acts=acts, then=st.lists(st.tuples(st.sampled_from(["register", "delete"]), moments), max_size=8))
 @settings(max_examples=200, deadline=None)
-def test_the_earliest_timer_that_is_due_is_always_next(acts: list[Any], then: list[Any]) -> None:
-    """Against a set that is searched; every other timer that fires registers or deletes one of its key."""
+def test_the_earliest_due_timer_always_fires_next(acts: list[Any], then: list[Any]) -> None:
+    """The timers are compared with a set that is searched. Every second timer that fires registers or deletes one of
+    its key."""
     timers = Timers(Backends("hashmap", Path("/nowhere")).create())
     waiting: set[tuple[int, str]] = set()
     fired: list[tuple[int, str]] = []

@@ -25,7 +25,7 @@ from tests.unit.state.support import (
 TTL = timedelta(milliseconds=100)
 
 
-def test_values_expire_after_their_time(backends: Backends) -> None:
+def test_values_expire_after_their_time_to_live(backends: Backends) -> None:
     backend = backends.create()
     state = backend.get_state(ValueStateDescriptor("x", int, ttl=TTL, default=-1))
     total = backend.get_state(ReducingStateDescriptor("sum", max, int, ttl=TTL))
@@ -39,7 +39,7 @@ def test_values_expire_after_their_time(backends: Backends) -> None:
     assert backend.entry_count() == 0
 
 
-def test_reading_renews_only_if_asked_for(backends: Backends) -> None:
+def test_reads_renew_only_if_configured(backends: Backends) -> None:
     renewing = StateTtlConfig.new_builder(TTL).update_ttl_on_read_and_write().build()
     backend = backends.create()
     states = [
@@ -68,7 +68,7 @@ def test_reading_renews_only_if_asked_for(backends: Backends) -> None:
     assert (value.value(), elements.get()) == (None, [])
 
 
-def test_an_expired_value_may_be_seen_once_if_asked_for(backends: Backends) -> None:
+def test_an_expired_value_is_returned_once_if_configured(backends: Backends) -> None:
     seen = StateTtlConfig.new_builder(TTL).return_expired_if_not_cleaned_up().disable_cleanup_in_background().build()
     backend = backends.create()
     value = backend.get_state(ValueStateDescriptor("v", int, ttl=seen))
@@ -89,7 +89,7 @@ def test_an_expired_value_may_be_seen_once_if_asked_for(backends: Backends) -> N
     )
 
 
-def test_elements_and_entries_have_lives_of_their_own(backends: Backends) -> None:
+def test_elements_and_entries_expire_separately(backends: Backends) -> None:
     backend = backends.create()
     elements = backend.get_state(ListStateDescriptor("l", int, ttl=TTL))
     entries_of = backend.get_state(MapStateDescriptor("m", str, int, ttl=TTL, default=0))
@@ -108,7 +108,7 @@ def test_elements_and_entries_have_lives_of_their_own(backends: Backends) -> Non
     assert backend.entry_count() == 0
 
 
-def test_lives_survive_a_restore_and_time_goes_on_meanwhile(backends: Backends) -> None:
+def test_expiry_times_survive_a_restore_and_time_continues(backends: Backends) -> None:
     backend = backends.create()
     descriptors = [
         ValueStateDescriptor("v", int, ttl=TTL),
@@ -135,7 +135,7 @@ def test_lives_survive_a_restore_and_time_goes_on_meanwhile(backends: Backends) 
 
 
 @pytest.mark.parametrize("make", [ValueStateDescriptor, ListStateDescriptor, MapStateDescriptor])
-def test_a_time_to_live_can_be_given_and_taken_at_a_restore(backends: Backends, make: Any) -> None:
+def test_a_time_to_live_can_be_added_and_removed_at_a_restore(backends: Backends, make: Any) -> None:
     backend = backends.create()
     at(backend, "a")
     state = backend.get_state(make("x"))
@@ -158,7 +158,7 @@ def test_a_time_to_live_can_be_given_and_taken_at_a_restore(backends: Backends, 
     assert plain(again.get_state(make("x"))) == expected
 
 
-def test_expired_entries_leave_although_nobody_reads_them(backends: Backends) -> None:
+def test_expired_entries_are_removed_without_reads(backends: Backends) -> None:
     config = StateTtlConfig.new_builder(TTL).cleanup_incrementally(20, False).build()
     backend = backends.create()
     value = backend.get_state(ValueStateDescriptor("v", int, ttl=config))
@@ -184,7 +184,7 @@ def test_expired_entries_leave_although_nobody_reads_them(backends: Backends) ->
     assert (elements.get(), dict(entries_of.items())) == ([8], {"y": 8})
 
 
-def test_full_snapshots_leave_expired_entries_out_if_asked_for(tmp_path: Path) -> None:
+def test_full_snapshots_omit_expired_entries_if_configured(tmp_path: Path) -> None:
     backends = Backends("hashmap", tmp_path)
     config = StateTtlConfig.new_builder(TTL).cleanup_full_snapshot().disable_cleanup_in_background().build()
     backend = backends.create()

@@ -1,4 +1,4 @@
-"""What is sealed opens once, in order, in its direction, on its connection, and not otherwise."""
+"""A sealed frame opens only once, in order, in its direction, and on its connection."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def opened(opener: Opener, data: bytes) -> list[bytes]:
 
 
 @given(st.lists(st.binary(max_size=300), max_size=5), st.lists(st.integers(0, 2000), max_size=8))
-def test_frames_come_whole_however_they_are_cut(bodies: list[bytes], cuts: list[int]) -> None:
+def test_frames_arrive_whole_if_their_bytes_arrive_in_any_pieces(bodies: list[bytes], cuts: list[int]) -> None:
     sealer, opener = Sealer(KEY), Opener(KEY)
     sent = b"".join(sealer.seal(body) for body in bodies)
     assert [frame for piece in pieces(sent, cuts) for frame in opened(opener, piece)] == bodies
 
 
 @given(st.lists(st.binary(min_size=1, max_size=60), min_size=1, max_size=3), st.data())
-def test_a_changed_bit_is_noticed(bodies: list[bytes], data: st.DataObject) -> None:
+def test_a_changed_bit_is_detected(bodies: list[bytes], data: st.DataObject) -> None:
     sealer = Sealer(KEY)
     sent = bytearray(b"".join(sealer.seal(body) for body in bodies))
     bit = data.draw(st.integers(0, len(sent) * 8 - 1))
@@ -47,11 +47,11 @@ def test_a_changed_bit_is_noticed(bodies: list[bytes], data: st.DataObject) -> N
             got.append(frame)
     except NotAuthentic:
         pass
-    assert got == bodies[: len(got)], "a changed frame was taken"
+    assert got == bodies[: len(got)], "a changed frame was accepted"
     assert len(got) < len(bodies)
 
 
-def test_a_frame_is_not_taken_twice_nor_out_of_order() -> None:
+def test_a_frame_is_not_accepted_twice_or_out_of_order() -> None:
     sealer = Sealer(KEY)
     first, second = sealer.seal(b"one"), sealer.seal(b"two")
     again = Opener(KEY)
@@ -62,14 +62,14 @@ def test_a_frame_is_not_taken_twice_nor_out_of_order() -> None:
         opened(Opener(KEY), second)
 
 
-def test_every_connection_and_direction_has_a_key_of_its_own() -> None:
+def test_every_connection_and_direction_has_a_separate_key() -> None:
     here, there = b"s" * 32, b"c" * 32
     keys = {*derive_keys("t", here, there), *derive_keys("t", there, here), *derive_keys("u", here, there)}
     assert len(keys) == 6
     assert derive_keys("t", here, there) == derive_keys("t", here, there)
 
 
-def test_a_long_frame_is_refused_before_it_has_come() -> None:
+def test_a_long_frame_is_refused_before_all_its_bytes_arrive() -> None:
     opener = Opener(KEY, limit=100)
     with pytest.raises(NotAuthentic, match="101 bytes"):
         opened(opener, (101).to_bytes(4, "big"))

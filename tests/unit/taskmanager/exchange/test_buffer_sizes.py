@@ -1,4 +1,4 @@
-"""Buffers are bounded in bytes, whatever the size of records; large rows travel in segments."""
+"""Buffers have a limit in bytes for records of any size. Large rows are split into segments."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from penstock.connectors.formats.object_batch import ObjectBatch
 from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.exchange import writer as exchange_module
-from penstock.taskmanager.exchange.held_columns import ENOUGH_BYTES, ENOUGH_RECORDS
+from penstock.taskmanager.exchange.column_buffer import FULL_BYTES, FULL_RECORDS
 from penstock.taskmanager.exchange.rows import MARKER, Buffer, decode_buffer
-from penstock.taskmanager.exchange.segments import SEGMENT_BYTES, in_segments, put_together
+from penstock.taskmanager.exchange.segments import SEGMENT_BYTES, join_segments, split_into_segments
 from penstock.taskmanager.exchange.writer import BUFFER_BYTES, BUFFER_RECORDS, ExchangeWriter
 from penstock.taskmanager.exchange.writers import create_writer
 from tests.unit.taskmanager.support import exchange
@@ -70,10 +70,10 @@ def test_a_buffer_has_at_most_twice_its_bytes_or_one_record(of: str, size: int) 
 @given(
     sizes=st.lists(st.sampled_from([1, 10, 100, 5_000, 100_000, 400_000]), max_size=60), seed=st.integers(0, 1 << 20)
 )
-def test_records_of_any_sizes_arrive_once_in_order_and_behind_no_watermark_that_covers_them(
+def test_records_of_any_sizes_arrive_once_in_order_and_before_the_watermark_that_covers_them(
     sizes: list[int], seed: int
 ) -> None:
-    """Record n has event time n; the watermark after it says that nothing at or below n follows."""
+    """Record n has event time n. The watermark after it means that no record at or below n follows."""
     rng = random.Random(seed)
     sent: list[tuple[int, bytes]] = []
     writer = writer_to(sent)
@@ -93,21 +93,21 @@ def test_records_of_any_sizes_arrive_once_in_order_and_behind_no_watermark_that_
         for buffer in (decode_buffer(row) for _, row in rows):
             for number, content in values_of([buffer]):  # type: ignore[misc]
                 assert number > last
-                assert number > known, "a record behind a watermark that covers it"
+                assert number > known, "the record arrived after a watermark that covers it"
                 assert len(content) == sizes[number]
                 last = number
             known = max(known, buffer.watermark)
     assert sorted(n for n, _ in values_of(decode_buffer(row) for _, row in sent)) == list(range(len(sizes)))  # type: ignore[misc]
 
 
-def test_columns_are_cut_by_bytes_too() -> None:
+def test_columns_are_also_split_by_bytes() -> None:
     sent: list[tuple[int, bytes]] = []
     writer = writer_to(sent, "one-target")
     columns = pa.record_batch({"n": np.arange(1_000), "content": [bytes(8_000)] * 1_000})
     for _ in range(3):
         writer.write(ColumnBatch(columns, None, rows_of))
     buffers = [decode_buffer(row) for _, row in sent]
-    assert max(len(buffer.row) for buffer in buffers) <= 2 * ENOUGH_BYTES
+    assert max(len(buffer.row) for buffer in buffers) <= 2 * FULL_BYTES
     assert values_of(buffers) == list(range(1_000)) * 3
 
 
@@ -135,7 +135,7 @@ class ByFirst:
 
 
 def batch_in(form: str, begin: int, count: int) -> Batch:
-    """Records (key, n) from n = `begin` on, at the time n."""
+    """Return records (key, n), from n = `begin` on, at time n."""
     numbers = np.arange(begin, begin + count)
     times = None if form.startswith("timeless") else numbers
     if form == "objects":
@@ -162,7 +162,7 @@ def batch_in(form: str, begin: int, count: int) -> Batch:
     kind=st.sampled_from([Exchange.KEY_GROUP, Exchange.FORWARD, Exchange.BROADCAST]),
     targets=st.sampled_from([1, 3]),
 )
-def test_columns_wait_for_others_and_keep_their_order_times_and_watermarks(
+def test_waiting_columns_keep_their_order_times_and_watermarks(
     parts: list[tuple[str, int, str]], kind: Exchange, targets: int
 ) -> None:
     sent: list[tuple[int, Buffer]] = []
@@ -178,9 +178,9 @@ def test_columns_wait_for_others_and_keep_their_order_times_and_watermarks(
             writer.watermark(begin - 1)
         elif then == "flush":
             writer.flush()
-            assert not writer.holds_back
+            assert not writer.has_unflushed
     writer.flush()
-    assert not writer.holds_back
+    assert not writer.has_unflushed
     found = []
     for target in range(targets):
         known, numbers = MIN_TIMESTAMP, []
@@ -210,11 +210,11 @@ def test_small_batches_of_columns_share_a_buffer(form: str) -> None:
     sizes = [decode_buffer(row).size for _, row in sent]
     assert sum(sizes) == 30_000
     assert (
-        len(sizes) <= 30_000 / ENOUGH_RECORDS + 3 * TARGETS
-    )  # the first ones are small: nobody knows how large records are
+        len(sizes) <= 30_000 / FULL_RECORDS + 3 * TARGETS
+    )  # the first ones are small: the size of records is not known yet
 
 
-def test_a_record_that_is_too_large_for_any_buffer_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_is_too_large_for_a_buffer_is_refused_with_its_value(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange_module, "LARGEST_RECORD_BYTES", 1_000_000)
     writer = writer_to([])
     refusal = r"a bytes of 1,100,\d+ bytes cannot be sent to another subtask.*1,000,000"
@@ -228,26 +228,27 @@ def test_a_record_that_is_too_large_for_any_buffer_is_refused_by_name(monkeypatc
     ),
     seed=st.integers(0, 1 << 20),
 )
-def test_rows_of_several_senders_in_segments_are_put_together_again(lengths: list[tuple[int, int]], seed: int) -> None:
+def test_segments_of_rows_of_several_senders_are_joined(lengths: list[tuple[int, int]], seed: int) -> None:
     rng = random.Random(seed)
     rows = [(sender, bytes((1, sender)) + rng.randbytes(length)) for sender, length in lengths]
     waiting = {
-        sender: [part for _, part in in_segments([(7, row) for of, row in rows if of == sender], sender)]
+        sender: [part for _, part in split_into_segments([(7, row) for of, row in rows if of == sender], sender)]
         for sender in range(3)
     }
     mixed: list[bytes] = []
     while any(waiting.values()):
         mixed.append(waiting[rng.choice([sender for sender, parts in waiting.items() if parts])].pop(0))
     assert all(len(part) <= SEGMENT_BYTES for part in mixed)
-    received = list(put_together(mixed))
+    received = list(join_segments(mixed))
     for sender in range(3):
         assert [row for row in received if row[1] == sender] == [row for of, row in rows if of == sender]
 
 
-def test_the_last_segment_of_a_marker_can_be_told_from_others() -> None:
-    """The shuffle's reader aligns on it."""
+def test_the_last_segment_of_a_marker_is_recognizable() -> None:
+    """The shuffle's reader uses it for the alignment."""
     parts = [
-        part for _, part in in_segments([(0, bytes((MARKER,)) + bytes(100_000)), (0, b"\x01" + bytes(100_000))], 2)
+        part
+        for _, part in split_into_segments([(0, bytes((MARKER,)) + bytes(100_000)), (0, b"\x01" + bytes(100_000))], 2)
     ]
     assert [part[1] for part in parts] == [2, 2, 2, 3, 0, 0, 0, 1]
 
@@ -264,7 +265,7 @@ def sent_by_key(batches: Iterable[ColumnBatch]) -> list[object]:
     return values_of(decode_buffer(row) for _, row in sent)
 
 
-def test_dictionaries_that_do_not_fit_together_go_one_by_one() -> None:
+def test_dictionaries_that_cannot_be_joined_are_sent_one_by_one() -> None:
     def batch_of(begin: int) -> ColumnBatch:
         names = pa.array([f"n{n}" for n in range(begin, begin + 100)]).cast(pa.dictionary(pa.int8(), pa.string()))
         keys = np.arange(begin, begin + 100) % 7
@@ -276,9 +277,7 @@ def test_dictionaries_that_do_not_fit_together_go_one_by_one() -> None:
 
 @pytest.mark.parametrize("kind", [Exchange.KEY_GROUP, Exchange.FORWARD, Exchange.BROADCAST])
 @pytest.mark.parametrize("targets", [1, TARGETS])
-def test_memory_that_is_used_again_behind_a_batch_changes_nothing_that_was_written(
-    kind: Exchange, targets: int
-) -> None:
+def test_reused_memory_of_a_batch_does_not_change_written_records(kind: Exchange, targets: int) -> None:
     sent: list[Buffer] = []
     by_key = Partitioning(kind, ByFirst(), key_field="key") if kind is Exchange.KEY_GROUP else Partitioning(kind)
     spec = replace(exchange(by_key, targets), takes_columns=True)

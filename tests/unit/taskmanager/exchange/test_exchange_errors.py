@@ -1,4 +1,4 @@
-"""What a key selector, a key or a partitioner gets wrong at an exchange names the operator, the user's line and the record."""
+"""Errors of a key selector, a key or a partitioner at an exchange name the operator, the user's line and the record."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class HoldsAList:
 
 
 class Opaque:
-    """Nothing says how it could be stored."""
+    """A class without any encoding."""
 
 
 def only_at_three(wrong: Callable[[int], Any]) -> Callable[[dict[str, int]], Any]:
-    """A key selector that is right for every record but `{"id": 3}`."""
+    """Return a key selector that works for every record except `{"id": 3}`."""
     return lambda record: wrong(3) if record["id"] == 3 else record["id"]
 
 
@@ -77,7 +77,9 @@ PARTITIONERS = {
 
 
 @pytest.mark.parametrize(("selector", "code", "message", "remedy"), KEYS.values(), ids=KEYS)
-def test_a_wrong_key(tmp_path: Path, selector: Any, code: str, message: str, remedy: str) -> None:
+def test_a_wrong_key_is_refused_with_its_record(
+    tmp_path: Path, selector: Any, code: str, message: str, remedy: str
+) -> None:
     refusal = run(tmp_path, lambda stream: stream.key_by(selector).map(str))
     assert refusal.code == code
     assert message in refusal.message
@@ -88,7 +90,9 @@ def test_a_wrong_key(tmp_path: Path, selector: Any, code: str, message: str, rem
 
 
 @pytest.mark.parametrize(("partitioner", "message", "remedy"), PARTITIONERS.values(), ids=PARTITIONERS)
-def test_a_wrong_partitioner(tmp_path: Path, partitioner: Any, message: str, remedy: str) -> None:
+def test_a_wrong_partitioner_is_refused_with_its_record(
+    tmp_path: Path, partitioner: Any, message: str, remedy: str
+) -> None:
     refusal = run(tmp_path, lambda stream: stream.partition_custom(partitioner, "id").map(str))
     assert refusal.code == "USER_FUNCTION"
     assert message in refusal.message
@@ -98,7 +102,8 @@ def test_a_wrong_partitioner(tmp_path: Path, partitioner: Any, message: str, rem
 
 
 def run(folder: Path, build: Callable[[DataStream], DataStream]) -> Any:
-    """What the records are refused with on their way to two subtasks; the line is that of `build`, not of the operator."""
+    """Return the error for the records on their way to two subtasks. It has the line of `build`, not that of the
+    operator."""
     env = environment(folder, **{"restart-strategy.type": "none"}).set_parallelism(2)
     stream = env.from_collection(RECORDS).name("ids")
     built = build(stream)
@@ -109,12 +114,12 @@ def run(folder: Path, build: Callable[[DataStream], DataStream]) -> Any:
     return refusal
 
 
-def test_a_column_of_lists_as_key() -> None:
+def test_a_column_of_lists_is_refused_as_key() -> None:
     columns = ColumnBatch(pa.record_batch({"id": [[1], [2]]}), None, lambda batch: batch.to_pylist())
-    assert "a list cannot be a key, it can change: [1], the key of {'id': [1]}" in written(columns)
+    assert "a list cannot be a key, because it is mutable: [1], the key of {'id': [1]}" in written(columns)
 
 
-def test_what_fails_for_no_key_by_itself() -> None:
+def test_an_error_without_a_wrong_key_names_the_batch() -> None:
     class Uncertain(int):
         def __hash__(self) -> int:
             raise RuntimeError("not today")
@@ -124,7 +129,7 @@ def test_what_fails_for_no_key_by_itself() -> None:
 
 
 def written(batch: Batch) -> str:
-    """What the batch is refused with when it is sent by `id`."""
+    """Return the error for the batch when it is sent by `id`."""
     partitioning = Partitioning(Exchange.KEY_GROUP, lambda record: record["id"], "id")
     writer = create_writer(exchange(partitioning, 2), 0, lambda target, row: None)
     with pytest.raises(PenstockError) as caught:

@@ -1,4 +1,5 @@
-"""No record overtakes a watermark: what is emitted behind one is processed behind it, wherever buffers end."""
+"""A record never passes a watermark. If it was emitted after the watermark, it is processed after it, wherever buffers
+end."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def to_rows(batch: pa.RecordBatch) -> list[Any]:
 @pytest.mark.parametrize("make", [rows, columns])
 @pytest.mark.parametrize("parallelism", [1, 3, 12])
 @pytest.mark.parametrize("partitioning", PARTITIONINGS.values(), ids=PARTITIONINGS)
-def test_every_target_knows_the_watermark_before_what_follows_it(
+def test_every_target_gets_the_watermark_before_the_records_after_it(
     partitioning: Partitioning, parallelism: int, make: Any
 ) -> None:
     clock: dict[int, int] = {}
@@ -66,7 +67,7 @@ def test_every_target_knows_the_watermark_before_what_follows_it(
         batch = buffer.batch()
         for _, time in [] if batch is None else batch.rows().values:
             arrived += 1
-            assert clock.get(target, -1) == time - 1, "emitted behind this watermark and no other"
+            assert clock.get(target, -1) == time - 1, "the record was emitted after another watermark"
         clock[target] = max(buffer.watermark, -1)
 
     writer = create_writer(exchange(partitioning, parallelism), 0, emit)
@@ -79,7 +80,7 @@ def test_every_target_knows_the_watermark_before_what_follows_it(
 
 
 class Marked(WatermarkGenerator):
-    """Punctuated: the records say it."""
+    """A punctuated generator: the records contain the watermarks."""
 
     def on_event(self, value: Any, timestamp: int) -> int | None:
         return timestamp if value[2] else None
@@ -99,8 +100,8 @@ class Counted(ProcessWindowFunction):
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_late_records_behind_a_punctuated_watermark(parallelism: int) -> None:
-    """E38: all records are read at once, and are late nevertheless."""
+def test_records_after_a_punctuated_watermark_are_late(parallelism: int) -> None:
+    """All records are read at the same time. The records behind the watermark are late all the same."""
     late = OutputTag("late")
     strategy = WatermarkStrategy.for_generator(Marked).with_timestamp_assigner(lambda record: record[1])
     with JobHarness(parallelism) as harness:

@@ -18,18 +18,18 @@ def targets(parallelism: int) -> list[int]:
 
 
 @pytest.mark.parametrize("keys", [20, 3000, 10**6], ids="{} keys".format)
-def test_many_keys_go_where_each_goes_by_itself(keys: int) -> None:
-    rng = random.Random(keys)
-    together, one_by_one = KeyTargets(targets(3)), KeyGroupCache(MAX_PARALLELISM)
+def test_many_keys_have_the_same_targets_as_each_single_key(keys: int) -> None:
+    rng, of_groups = random.Random(keys), targets(3)
+    together, one_by_one = KeyTargets(of_groups), KeyGroupCache(MAX_PARALLELISM)
     for _ in range(80):
         batch = [f"s{rng.randrange(keys)}" for _ in range(2000)]
-        assert together.of(batch) == [targets(3)[one_by_one[key]] for key in batch]
+        assert together.of(batch) == [of_groups[one_by_one[key]] for key in batch]
 
 
-def test_keys_of_mixed_types() -> None:
+def test_keys_of_mixed_types_have_the_same_targets_as_each_single_key() -> None:
     keys = [1, "a", (1, "b"), None, 2.5, b"c"] * 400
-    groups = KeyGroupCache(MAX_PARALLELISM)
-    assert KeyTargets(targets(5)).of(keys) == [targets(5)[groups[key]] for key in keys]
+    groups, of_groups = KeyGroupCache(MAX_PARALLELISM), targets(5)
+    assert KeyTargets(of_groups).of(keys) == [of_groups[groups[key]] for key in keys]
 
 
 @pytest.mark.parametrize("parallelism", [2, 3, 8, 12])
@@ -50,8 +50,8 @@ def test_every_record_arrives_once_in_order_with_its_time_at_the_subtask_of_its_
         part = records[begin : begin + 5000]
         writer.write(RowBatch(part, [n for _, n in part]))
     writer.flush()
-    groups = KeyGroupCache(MAX_PARALLELISM)
+    groups, of_groups = KeyGroupCache(MAX_PARALLELISM), targets(parallelism)
     expected: dict[int, list[tuple[tuple[str, int], int]]] = {}
     for record in records:
-        expected.setdefault(targets(parallelism)[groups[record[0]]], []).append((record, record[1]))
+        expected.setdefault(of_groups[groups[record[0]]], []).append((record, record[1]))
     assert sent == expected

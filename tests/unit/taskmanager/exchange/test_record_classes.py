@@ -1,4 +1,5 @@
-"""Records of one class go as tuples of their fields where that is all they are; what arrives is the same as by pickle."""
+"""Records of one class travel as tuples of their fields if they consist only of fields. They arrive equal to pickled
+ones."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.taskmanager.exchange.records import FIELDS, OBJECTS, decode_records, encode_records
-from tests.sameness import difference
 from tests.strategies import PLAIN_VALUES
+from tests.value_difference import difference
 
 
 class Bid(msgspec.Struct):
@@ -30,7 +31,8 @@ class Open(msgspec.Struct, dict=True):
 
 
 class Halved(msgspec.Struct):
-    """Pickle makes Structs by a call, so this halves once more on its way, by either form."""
+    """A class that halves its value whenever it is created. Pickle creates Structs by a call, so both forms halve once
+    more."""
 
     price: float
 
@@ -89,7 +91,7 @@ def travel(values: list[Any]) -> tuple[int, list[Any]]:
 
 @pytest.mark.parametrize("cls", [Bid, Named, Plain])
 @given(rows=st.lists(st.tuples(PLAIN_VALUES, PLAIN_VALUES), min_size=1, max_size=4))
-def test_fields_of_any_plain_value(cls: Any, rows: list[tuple[Any, Any]]) -> None:
+def test_fields_with_any_plain_value_arrive_unchanged(cls: Any, rows: list[tuple[Any, Any]]) -> None:
     values = [cls(*row) for row in rows]
     form, got = travel(values)
     assert form == FIELDS
@@ -97,25 +99,25 @@ def test_fields_of_any_plain_value(cls: Any, rows: list[tuple[Any, Any]]) -> Non
 
 
 @pytest.mark.parametrize("value", [Frozen(1), Checked(1), Halved(4.0)], ids=repr)
-def test_made_as_pickle_makes_them(value: Any) -> None:
+def test_objects_are_created_in_the_same_way_as_by_pickle(value: Any) -> None:
     form, got = travel([value, value])
     assert form == FIELDS
     assert got == [Halved(2.0)] * 2 if isinstance(value, Halved) else difference([value, value], got) is None
 
 
 @pytest.mark.parametrize("value", [Keyed(auction=1), Restored(1), Bid(Bid(1)), Things(a=1), [Bid(1)]], ids=repr)
-def test_what_is_more_than_plain_fields_is_left_to_pickle(value: Any) -> None:
+def test_objects_with_more_than_plain_fields_are_pickled(value: Any) -> None:
     form, (got,) = travel([value])
     assert form == OBJECTS
     assert got == (Restored(("restored", 1)) if isinstance(value, Restored) else value)
 
 
-def test_records_of_several_classes_are_left_to_pickle() -> None:
+def test_records_of_several_classes_are_pickled() -> None:
     values = [Bid(1), Plain(1), None]
     assert travel(values) == (OBJECTS, values)
 
 
-def test_attributes_beside_the_fields_arrive() -> None:
+def test_attributes_in_addition_to_the_fields_arrive() -> None:
     extended, changed = Plain(1), WithDefault()
     extended.more = [1]  # type: ignore[attr-defined]
     del changed.a
@@ -127,7 +129,7 @@ def test_attributes_beside_the_fields_arrive() -> None:
     assert travel([Open(1)])[0] == OBJECTS
 
 
-def test_a_class_of_the_script_goes_once_per_buffer_and_comes_back_as_itself() -> None:
+def test_a_class_of_the_script_is_sent_once_per_buffer_and_restored() -> None:
     class Local(msgspec.Struct):
         a: int
 
@@ -137,7 +139,7 @@ def test_a_class_of_the_script_goes_once_per_buffer_and_comes_back_as_itself() -
         assert got == [Local(1), Local(2)]
 
 
-def test_a_way_of_pickling_that_the_program_registered_counts() -> None:
+def test_a_registered_pickle_function_is_used() -> None:
     @dataclass
     class Registered:
         a: int

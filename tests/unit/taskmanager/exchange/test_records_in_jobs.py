@@ -1,4 +1,4 @@
-"""No record changes on its way through a job, and what users give in place of numbers, truths and times is taken or refused."""
+"""Records do not change in a job. Values that users pass as numbers, truths and times are accepted or refused."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from penstock.datastream.data_stream import DataStream
 from penstock.datastream.functions import KeyedProcessFunction, MapFunction, ProcessFunction
 from penstock.functions import accumulators as acc
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.session import Session
-from tests import travels
+from penstock.jobmanager.process.session.session import Session
+from tests import round_trips
 from tests.in_process import InProcess, environment
 from tests.integration.engine.refusals import Refused, refused
-from tests.sameness import difference
 from tests.strategies import SAMPLES, Color, Level, Reading
+from tests.value_difference import difference
 
 NO_RESTART = {"restart-strategy.type": "none"}
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_every_record_at_every_stop(tmp_path: Path, backend: str, parallelism: int) -> None:
+def test_every_record_is_unchanged_in_every_operator(tmp_path: Path, backend: str, parallelism: int) -> None:
     env = environment(tmp_path, **NO_RESTART, **{"state.backend.type": backend})
-    travels.run(env, Session(InProcess()), SAMPLES, parallelism)
+    round_trips.run(env, Session(InProcess()), SAMPLES, parallelism)
 
 
 def collected(
@@ -45,7 +45,7 @@ def collected(
 
 
 def refused_with(folder: Path, build: Callable[[DataStream], Any], values: list[Any], parallelism: int = 1) -> Refused:
-    """It names the line of this file that `build` is on."""
+    """Return the refusal, which names the line of this file that calls `build`."""
     env = environment(folder, **NO_RESTART).set_parallelism(parallelism)
     stream = build(env.from_collection(values))
     if isinstance(stream, DataStream):
@@ -58,7 +58,7 @@ def refused_with(folder: Path, build: Callable[[DataStream], Any], values: list[
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_sums_of_numpy_numbers_behind_an_exchange(tmp_path: Path, parallelism: int) -> None:
+def test_numpy_numbers_after_an_exchange_have_the_right_sums(tmp_path: Path, parallelism: int) -> None:
     def sums(stream: DataStream) -> DataStream:
         return stream.rebalance().key_by(lambda r: r[0]).reduce(lambda a, b: (a[0], a[1] + b[1]))
 
@@ -81,7 +81,7 @@ ALIKE = [
 
 @pytest.mark.parametrize("record", ALIKE, ids=repr)
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_records_of_one_type_in_state_whose_type_is_inferred(tmp_path: Path, backend: str, record: Any) -> None:
+def test_records_of_one_type_keep_it_in_state_with_an_inferred_type(tmp_path: Path, backend: str, record: Any) -> None:
     env = environment(tmp_path, **NO_RESTART, **{"state.backend.type": backend})
     kept = env.from_collection([record, record]).key_by(lambda r: 0).reduce(lambda old, new: old)
     with executing_on(Session(InProcess())), kept.execute_and_collect() as results:
@@ -89,19 +89,19 @@ def test_records_of_one_type_in_state_whose_type_is_inferred(tmp_path: Path, bac
 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
-def test_numpy_truths_behind_an_exchange(tmp_path: Path, parallelism: int) -> None:
+def test_numpy_truths_after_an_exchange_are_accepted(tmp_path: Path, parallelism: int) -> None:
     records = [(1, np.bool_(False)), (2, np.bool_(True))]
     got = collected(tmp_path, lambda stream: stream.rebalance().filter(lambda r: r[1]), records, parallelism)
     assert got == [(2, np.True_)]
 
 
-def test_an_answer_of_a_filter_that_is_neither_true_nor_false(tmp_path: Path) -> None:
+def test_a_filter_result_that_is_neither_true_nor_false_is_refused(tmp_path: Path) -> None:
     refusal = refused_with(tmp_path, lambda s: s.filter(lambda v: np.array([v > 1, v > 0]) if v == 2 else True), [1, 2])
-    assert "answered array([ True,  True]) for 2" in refusal.message
+    assert "returned array([ True,  True]) for 2" in refusal.message
     assert "any() or all()" in refusal.remedy
 
 
-def test_a_view_of_bytes_in_a_collection(tmp_path: Path) -> None:
+def test_a_memoryview_in_a_collection_is_refused(tmp_path: Path) -> None:
     env = environment(tmp_path, **NO_RESTART)
     env.from_collection([memoryview(b"x")]).print()
     refusal = refused(env)
@@ -110,7 +110,7 @@ def test_a_view_of_bytes_in_a_collection(tmp_path: Path) -> None:
 
 
 class Fails:
-    """Comes back from what pickle writes of it with an error."""
+    """A class whose pickled objects raise an error when they are loaded."""
 
     def __reduce__(self) -> Any:
         return _no_more, ()
@@ -120,14 +120,14 @@ def _no_more() -> None:
     raise ValueError("no more")
 
 
-def test_an_object_that_cannot_be_made_again(tmp_path: Path) -> None:
+def test_an_object_that_cannot_be_created_again_is_refused(tmp_path: Path) -> None:
     refusal = refused_with(tmp_path, lambda stream: stream.map(lambda v: Fails()).rebalance().map(str), [1])
-    assert "cannot be made again" in refusal.message
+    assert "cannot be created there" in refusal.message
     assert "ValueError: no more" in refusal.message
 
 
 class NotATime(datetime):
-    """As pandas' NaT: a datetime with which nothing gives a number."""
+    """A datetime whose arithmetic gives no number, as pandas' NaT."""
 
     def __sub__(self, other: Any) -> Any:
         return self
@@ -147,15 +147,15 @@ def stamped(time: Any) -> Callable[[DataStream], DataStream]:
 
 
 @pytest.mark.parametrize("time", [np.int64(5), np.uint8(5), datetime(1970, 1, 1, 0, 0, 0, 5000)], ids=repr)
-def test_what_is_a_time_of_a_record(tmp_path: Path, time: Any) -> None:
+def test_a_valid_time_of_a_record_is_accepted(tmp_path: Path, time: Any) -> None:
     assert difference([5], collected(tmp_path, stamped(time), [1])) is None
 
 
 @pytest.mark.parametrize(
     "time", [5.0, np.float64(5), True, np.True_, "5", NotATime(2026, 1, 1), np.uint64(2**63), Decimal(5)], ids=repr
 )
-def test_what_is_none(tmp_path: Path, time: Any) -> None:
-    assert "is no point of time" in refused_with(tmp_path, stamped(time), [1]).message
+def test_an_invalid_time_of_a_record_is_refused(tmp_path: Path, time: Any) -> None:
+    assert "is not a point of time" in refused_with(tmp_path, stamped(time), [1]).message
 
 
 class Alarms(KeyedProcessFunction):
@@ -173,7 +173,7 @@ class Alarms(KeyedProcessFunction):
 
 
 @pytest.mark.parametrize("time", [7, np.int32(7), Level.LOW + 6], ids=repr)
-def test_what_is_a_time_of_a_timer(tmp_path: Path, time: Any) -> None:
+def test_a_valid_time_of_a_timer_is_accepted(tmp_path: Path, time: Any) -> None:
     got = collected(tmp_path, lambda stream: stream.key_by(lambda v: v).process(Alarms(time)), ["k"])
     assert difference([(7, "k")], got) is None
 
@@ -181,9 +181,9 @@ def test_what_is_a_time_of_a_timer(tmp_path: Path, time: Any) -> None:
 @pytest.mark.parametrize(
     "time", [7.0, math.nan, True, None, "7", datetime(2026, 1, 1), timedelta(1), np.True_], ids=repr
 )
-def test_what_is_no_time_of_a_timer(tmp_path: Path, time: Any) -> None:
+def test_an_invalid_time_of_a_timer_is_refused(tmp_path: Path, time: Any) -> None:
     refusal = refused_with(tmp_path, lambda stream: stream.key_by(lambda v: v).process(Alarms(time)), ["k"])
-    assert "is no time" in refusal.message
+    assert "is not a time" in refusal.message
 
 
 NANS = [math.nan, np.float32("nan"), Decimal("nan"), ("a", math.nan), ("a", (1, np.float64("nan")))]
@@ -191,7 +191,7 @@ NANS = [math.nan, np.float32("nan"), Decimal("nan"), ("a", math.nan), ("a", (1, 
 
 @pytest.mark.parametrize("parallelism", [1, 2])
 @pytest.mark.parametrize("key", NANS, ids=repr)
-def test_nan_is_no_key(tmp_path: Path, key: Any, parallelism: int) -> None:
+def test_nan_is_refused_as_key(tmp_path: Path, key: Any, parallelism: int) -> None:
     def by_key(stream: DataStream) -> DataStream:
         like_it = ("a", 1.5) if isinstance(key, tuple) else 1.5
         return stream.key_by(lambda record: key if record == 3 else like_it).map(str)
@@ -239,7 +239,7 @@ LISTED = [(1, 2), {"a": (1,)}, b"x", {1}, 2**70, None, np.float32(0.1), Decimal(
         (acc.Histogram, [np.int64(1), 1], {1: 2}),
     ],
 )
-def test_accumulators(tmp_path: Path, accumulator: Any, values: list[Any], result: Any) -> None:
+def test_accumulators_return_their_results(tmp_path: Path, accumulator: Any, values: list[Any], result: Any) -> None:
     env = environment(tmp_path, **NO_RESTART)
     env.from_collection(values).map(Adds(accumulator())).print()
     with executing_on(Session(InProcess())):
@@ -249,6 +249,6 @@ def test_accumulators(tmp_path: Path, accumulator: Any, values: list[Any], resul
 
 
 @pytest.mark.parametrize("value", [Color.RED, Fraction(1, 3)], ids=repr)
-def test_what_an_accumulator_cannot_bring(tmp_path: Path, value: Any) -> None:
+def test_an_unsupported_accumulator_value_is_refused(tmp_path: Path, value: Any) -> None:
     refusal = refused_with(tmp_path, lambda stream: stream.map(Adds(acc.ListAccumulator())), [value])
     assert "the accumulator 'all' holds a" in refusal.message

@@ -1,4 +1,4 @@
-"""No record changes on an exchange: it arrives equal and of the same type at every depth, or is refused by name."""
+"""Records do not change on an exchange. They arrive equal and of the same type at every depth, or are refused by name."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.batch import RowBatch
 from penstock.taskmanager.exchange.rows import decode_buffer
 from penstock.taskmanager.exchange.writers import create_writer
-from tests.sameness import difference
 from tests.strategies import PLAIN_VALUES, VALUES, Color, Octets, Open, Plain, Reading, Text
 from tests.unit.taskmanager.support import exchange
+from tests.value_difference import difference
 
 TARGETS = 3
 
@@ -39,7 +39,7 @@ def partitioning(kind: Exchange) -> Partitioning:
 
 
 def sent(records: list[Any], kind: Exchange, targets: int = TARGETS) -> list[Any]:
-    """What the receivers get, sorted by number."""
+    """Return the records of the receivers, sorted by number."""
     rows: list[bytes] = []
     spec = replace(exchange(partitioning(kind), targets), name="readings", user_location="job.py:7")
     writer = create_writer(spec, 0, lambda target, row: rows.append(row))
@@ -57,7 +57,7 @@ def unchanged(records: list[Any], got: list[Any]) -> None:
 @pytest.mark.parametrize("kind", Exchange, ids=lambda kind: kind.name)
 @settings(max_examples=40)
 @given(values=st.lists(VALUES, min_size=1, max_size=4))
-def test_whatever_is_sent_arrives_as_it_was(kind: Exchange, values: list[Any]) -> None:
+def test_every_sent_value_arrives_unchanged(kind: Exchange, values: list[Any]) -> None:
     records = list(enumerate(values))
     try:
         got = sent(records, kind)
@@ -75,7 +75,7 @@ def test_builtin_values_are_never_refused(values: list[Any]) -> None:
 
 
 @given(values=st.lists(VALUES, min_size=1, max_size=4))
-def test_records_that_are_no_tuples(values: list[Any]) -> None:
+def test_records_that_are_not_tuples_arrive_unchanged(values: list[Any]) -> None:
     try:
         got = sent(values, Exchange.GLOBAL)
     except StateTypeError as refusal:
@@ -107,7 +107,7 @@ ALTERED_BY_FAST_FORMATS = [
 
 @pytest.mark.parametrize("value", ALTERED_BY_FAST_FORMATS, ids=lambda value: f"{type(value).__name__} {value}")
 @pytest.mark.parametrize("beside", [None, "text", b"bytes", 1.5], ids=repr)
-def test_a_value_among_plain_ones(value: Any, beside: Any) -> None:
+def test_a_value_among_plain_ones_arrives_unchanged(value: Any, beside: Any) -> None:
     records = [(0, beside), (1, value), (2, beside)]
     assert difference(records, sent(records, Exchange.FORWARD)) is None
     unchanged(records, sent(records, Exchange.KEY_GROUP))
@@ -123,7 +123,7 @@ def test_a_value_among_plain_ones(value: Any, beside: Any) -> None:
     [lambda: memoryview(b"x"), lambda: sys.__stderr__, lambda: (n for n in ()), Lock],
     ids=["view", "file", "generator", "lock"],
 )
-def test_what_cannot_be_sent_is_named(make: Callable[[], Any], inside: Callable[[Any], Any]) -> None:
+def test_a_value_that_cannot_be_sent_is_named(make: Callable[[], Any], inside: Callable[[Any], Any]) -> None:
     value = make()
     with pytest.raises(StateTypeError) as caught:
         sent([(0, "good"), (1, inside(value))], Exchange.KEY_GROUP)
@@ -132,21 +132,21 @@ def test_what_cannot_be_sent_is_named(make: Callable[[], Any], inside: Callable[
     assert caught.value.remedy
 
 
-def test_records_that_share_an_object_get_each_its_own() -> None:
+def test_records_that_share_an_object_get_separate_copies() -> None:
     shared = [1]
     first, second = sent([("a", shared), ("b", shared)], Exchange.FORWARD)
     first[1].append(2)
     assert second == ("b", [1])
 
 
-def test_a_record_that_contains_itself() -> None:
+def test_a_record_that_contains_itself_arrives() -> None:
     loop: list[Any] = [1]
     loop.append(loop)
     ((_, got),) = sent([(0, loop)], Exchange.FORWARD)
     assert got[1] is got
 
 
-def test_a_class_that_only_this_process_knows() -> None:
+def test_a_class_that_only_this_process_has_arrives() -> None:
     @dataclass(frozen=True)
     class Local:
         value: Any

@@ -1,4 +1,4 @@
-"""A task sleeps until rows come or its patience ends, and reads nothing that is Spark's."""
+"""A task sleeps until rows arrive or its patience ends, and it reads no bytes that belong to Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pipe() -> Iterator[tuple[BinaryIO, BinaryIO]]:
         yield reader, writer
 
 
-def test_rows_come_in_order_and_what_is_behind_them_is_left() -> None:
+def test_rows_arrive_in_order_and_the_bytes_after_them_remain() -> None:
     with pipe() as (reader, writer):
         writer.write(framed(b"a", b"", b"ccc") + END + b"of Spark")
         assert list(ArrivingRows(reader)) == [b"a", b"", b"ccc"]
@@ -37,7 +37,7 @@ def test_rows_come_in_order_and_what_is_behind_them_is_left() -> None:
 
 
 @pytest.mark.parametrize("size", [65_531, 65_532, 65_533, 65_536, 65_537, 300_000])
-def test_a_row_may_cross_the_streams_buffer(size: int) -> None:
+def test_a_row_may_be_larger_than_the_streams_buffer(size: int) -> None:
     rows = [b"x" * size, b"y", bytes(size), b"z"]
     with pipe() as (reader, writer):
         sender = threading.Thread(target=lambda: [writer.write(part) for part in (framed(*rows), END, b"!")])
@@ -47,7 +47,7 @@ def test_a_row_may_cross_the_streams_buffer(size: int) -> None:
         sender.join()
 
 
-def test_a_row_whose_bytes_come_one_by_one_is_one_row() -> None:
+def test_a_row_whose_bytes_arrive_one_by_one_is_one_row() -> None:
     with pipe() as (reader, writer):
 
         def send() -> None:
@@ -61,7 +61,7 @@ def test_a_row_whose_bytes_come_one_by_one_is_one_row() -> None:
         sender.join()
 
 
-def test_there_is_a_tick_when_no_row_comes_in_time() -> None:
+def test_a_tick_occurs_if_no_row_arrives_in_time() -> None:
     with pipe() as (reader, writer):
         rows = ArrivingRows(reader)
         rows.patience = lambda: 0.05
@@ -74,15 +74,15 @@ def test_there_is_a_tick_when_no_row_comes_in_time() -> None:
         assert next(rows) == b"c"
 
 
-def test_rows_that_wait_in_the_streams_buffer_are_not_waited_for() -> None:
+def test_rows_in_the_streams_buffer_are_returned_without_waiting() -> None:
     with pipe() as (reader, writer):
         rows = ArrivingRows(reader)
-        rows.patience = lambda: pytest.fail("there are rows")  # type: ignore[return-value]
+        rows.patience = lambda: pytest.fail("rows are available")  # type: ignore[return-value]
         writer.write(framed(*(b"row" for _ in range(1000))))
         assert [next(rows) for _ in range(1000)] == [b"row"] * 1000
 
 
-def test_without_an_end_of_patience_a_row_is_waited_for() -> None:
+def test_the_task_waits_for_a_row_if_its_patience_is_unlimited() -> None:
     with pipe() as (reader, writer):
         rows = ArrivingRows(reader)
         writer.write(framed(b"a"))
@@ -93,7 +93,7 @@ def test_without_an_end_of_patience_a_row_is_waited_for() -> None:
         sender.join()
 
 
-def test_the_end_of_the_connection_is_no_row() -> None:
+def test_the_end_of_the_connection_is_not_a_row() -> None:
     with pipe() as (reader, writer):
         rows = ArrivingRows(reader)
         writer.write(framed(b"a"))
@@ -103,7 +103,7 @@ def test_the_end_of_the_connection_is_no_row() -> None:
             next(rows)
 
 
-def test_rows_that_are_made_together_leave_by_one_write() -> None:
+def test_rows_that_are_made_together_are_sent_with_one_write() -> None:
     """Each write wakes up a thread of the executor."""
     written: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""Copies of state files beside a TaskManager's slots: which are kept, found, refused, and when they go."""
+"""Copies of state files on a TaskManager's disk: which ones are kept, found or refused, and when they are removed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from pyspark import cloudpickle
 from penstock.checkpoint.files.state_files import StateFileReader, StateFileWriter
 from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import SnapshotTorn
-from penstock.state.backend import FileRef, KeyContext, KeyGroupRange
+from penstock.state.files import FileRef
+from penstock.state.key_context import KeyContext
+from penstock.state.key_groups import KeyGroupRange
 from penstock.state.rocksdb.backend import RocksDBStateBackend
 from penstock.taskmanager.local_state.files import FORGET_S, LocalFilesSweeper, LocalStateFiles, sweep_local_files
 from penstock.taskmanager.local_state.folders import sweep_state
@@ -27,7 +29,7 @@ ALL = KeyGroupRange(0, 15)
 
 
 class TaskManager:
-    """A disk, and a job's storage."""
+    """A TaskManager with a disk, and a job's storage."""
 
     def __init__(self, folder: Path, disk: str = "disk") -> None:
         self.disk = folder / disk
@@ -80,7 +82,7 @@ def snapshot(manager: TaskManager, backend: Any, local: LocalStateFiles, number:
 
 
 def killed(manager: TaskManager) -> tuple[dict[str, Any], dict[Any, Any]]:
-    """A checkpoint of a task whose process is gone, and what it held."""
+    """Return a checkpoint of a killed task, and its state."""
     backend, local = manager.backend(), manager.local()
     put(backend, range(500))
     handle = snapshot(manager, backend, local, 1)
@@ -106,7 +108,7 @@ def test_a_restore_reads_no_large_file_from_storage(manager: TaskManager) -> Non
     backend.close()
 
 
-def test_a_part_of_the_key_groups_is_here_as_well(manager: TaskManager) -> None:
+def test_a_part_of_the_key_groups_is_restored_from_copies(manager: TaskManager) -> None:
     handle, values = killed(manager)
     for path in manager.stored():
         path.unlink()
@@ -137,9 +139,7 @@ def _swap_for_a_folder(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [_cut, _change, Path.unlink, _swap_for_a_folder])
-def test_a_copy_that_is_not_what_was_written_is_fetched_from_storage(
-    manager: TaskManager, harm: Callable[[Path], None]
-) -> None:
+def test_a_changed_copy_is_fetched_from_storage(manager: TaskManager, harm: Callable[[Path], None]) -> None:
     handle, values = killed(manager)
     for path in manager.copies():
         harm(path)
@@ -149,15 +149,15 @@ def test_a_copy_that_is_not_what_was_written_is_fetched_from_storage(
     backend.close()
 
 
-def test_a_file_that_is_nowhere_is_missed(manager: TaskManager) -> None:
+def test_a_file_that_exists_nowhere_is_an_error(manager: TaskManager) -> None:
     handle, _ = killed(manager)
     for path in [*manager.copies(), *manager.stored()]:
         path.unlink()
-    with pytest.raises(SnapshotTorn, match="is gone"):
+    with pytest.raises(SnapshotTorn, match="does not exist"):
         restored(manager, handle)
 
 
-def test_another_disk_fetches_and_keeps_what_it_fetched(manager: TaskManager, tmp_path: Path) -> None:
+def test_another_disk_fetches_files_and_keeps_copies(manager: TaskManager, tmp_path: Path) -> None:
     handle, values = killed(manager)
     other = TaskManager(tmp_path, "other-disk")
     backend, local = restored(other, handle)
@@ -172,7 +172,7 @@ def test_another_disk_fetches_and_keeps_what_it_fetched(manager: TaskManager, tm
     backend.close()
 
 
-def test_copies_are_those_of_the_newest_complete_checkpoint_and_later_ones(manager: TaskManager) -> None:
+def test_copies_of_the_newest_complete_checkpoint_and_later_ones_are_kept(manager: TaskManager) -> None:
     backend, local = manager.backend(), manager.local()
     for number in range(1, 12):
         put(backend, range(0, 500, number), f"round {number}")
@@ -184,14 +184,14 @@ def test_copies_are_those_of_the_newest_complete_checkpoint_and_later_ones(manag
     local.note(12, abandoned)
     assert len(manager.copies()) > len(named)
     local.completed(11)
-    assert len(manager.copies()) > len(named), "12 may still become complete"
+    assert len(manager.copies()) > len(named), "checkpoint 12 may still complete"
     local.aborted(12)
     local.completed(11)
     assert {path.name for path in manager.copies()} == named
     backend.close()
 
 
-def test_copies_of_the_attempt_before_go_with_the_first_checkpoint(manager: TaskManager) -> None:
+def test_copies_of_the_previous_attempt_are_removed_with_the_first_checkpoint(manager: TaskManager) -> None:
     handle, _ = killed(manager)
     backend, local = restored(manager, handle)
     folders = list(manager.disk.glob("penstock-local-*/*"))
@@ -201,7 +201,7 @@ def test_copies_of_the_attempt_before_go_with_the_first_checkpoint(manager: Task
     backend.close()
 
 
-def test_who_outlives_a_killed_task_leaves_its_copies(manager: TaskManager) -> None:
+def test_a_process_that_outlives_a_killed_task_keeps_its_copies(manager: TaskManager) -> None:
     beside = manager.local(task="0-1")
     handle, values = killed(manager)
     beside.completed(1)
@@ -220,7 +220,7 @@ def grow_old(manager: TaskManager) -> None:
         os.utime(folder, (long_ago, long_ago))
 
 
-def test_other_jobs_keep_theirs_for_a_while(manager: TaskManager) -> None:
+def test_copies_of_other_jobs_are_kept_for_some_time(manager: TaskManager) -> None:
     killed(manager)
     sweep_local_files(str(manager.disk))
     assert manager.copies()
@@ -233,7 +233,7 @@ def test_other_jobs_keep_theirs_for_a_while(manager: TaskManager) -> None:
     assert not list(manager.disk.glob("penstock-local-*"))
 
 
-def test_the_next_attempt_finds_copies_however_long_they_have_not_changed(manager: TaskManager) -> None:
+def test_the_next_attempt_finds_copies_of_any_age(manager: TaskManager) -> None:
     handle, values = killed(manager)
     grow_old(manager)
     settings = TaskSettings(
@@ -247,7 +247,7 @@ def test_the_next_attempt_finds_copies_however_long_they_have_not_changed(manage
     slot.close()
 
 
-def test_copies_are_kept_from_when_a_task_was_last_seen(manager: TaskManager) -> None:
+def test_the_age_of_copies_starts_when_their_task_was_last_active(manager: TaskManager) -> None:
     backend, local = manager.backend(), manager.local()
     put(backend, range(100))
     snapshot(manager, backend, local, 1)
@@ -255,12 +255,12 @@ def test_copies_are_kept_from_when_a_task_was_last_seen(manager: TaskManager) ->
     grow_old(manager)
     sweep_local_files(str(manager.disk))
     assert local._folder is not None
-    local._folder.let_go()  # as its process is killed
+    local._folder.release_lock()  # as if its process is killed
     sweep_local_files(str(manager.disk))
     assert manager.copies()
 
 
-def test_a_task_that_ends_in_order_keeps_its_copies_for_a_while(manager: TaskManager) -> None:
+def test_copies_of_a_task_that_ends_normally_are_kept_for_some_time(manager: TaskManager) -> None:
     killed(manager)
     local = manager.local(2)
     grow_old(manager)
@@ -269,7 +269,7 @@ def test_a_task_that_ends_in_order_keeps_its_copies_for_a_while(manager: TaskMan
     assert manager.copies()
 
 
-def test_copies_of_the_last_job_go_though_no_slot_begins(manager: TaskManager) -> None:
+def test_copies_of_the_last_job_are_removed_even_if_no_slot_starts(manager: TaskManager) -> None:
     killed(manager)
     sweeper = LocalFilesSweeper([str(manager.disk)], every_s=0.01, older_than_s=0.0).start()
     deadline = time.monotonic() + 20
@@ -279,7 +279,7 @@ def test_copies_of_the_last_job_go_though_no_slot_begins(manager: TaskManager) -
     sweeper.stop()
 
 
-def test_folders_that_are_gone_fail_nothing(manager: TaskManager, tmp_path: Path) -> None:
+def test_removed_folders_cause_no_failure(manager: TaskManager, tmp_path: Path) -> None:
     local = manager.local()
     (tmp_path / "a").write_bytes(b"first")
     shutil.rmtree(manager.disk)
@@ -288,7 +288,7 @@ def test_folders_that_are_gone_fail_nothing(manager: TaskManager, tmp_path: Path
     local.close()
 
 
-def test_a_disk_on_which_no_folder_can_be_made_keeps_nothing(manager: TaskManager, tmp_path: Path) -> None:
+def test_a_disk_without_write_access_keeps_no_copies(manager: TaskManager, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"first")
     manager.disk.write_bytes(b"a file")
     local = manager.local()
@@ -299,7 +299,7 @@ def test_a_disk_on_which_no_folder_can_be_made_keeps_nothing(manager: TaskManage
     local.close()
 
 
-def test_a_folder_is_made_though_another_slot_removes_its_parent(
+def test_a_folder_is_created_even_if_another_slot_removes_its_parent(
     manager: TaskManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mkdtemp = tempfile.mkdtemp
@@ -317,19 +317,19 @@ def test_a_folder_is_made_though_another_slot_removes_its_parent(
     assert os.path.isdir(local._folder.path)
 
 
-def test_a_full_disk_keeps_nothing(manager: TaskManager, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_keeps_no_copies(manager: TaskManager, monkeypatch: pytest.MonkeyPatch) -> None:
     backend, local = manager.backend(), manager.local()
     put(backend, range(100))
     snapshot(manager, backend, local, 1)
     assert manager.copies()
-    monkeypatch.setattr("penstock.taskmanager.local_state.files._LEAST_FREE", 2.0)
+    monkeypatch.setattr("penstock.taskmanager.local_state.files._MIN_FREE", 2.0)
     put(backend, range(100, 200))
     snapshot(manager, backend, local, 2)
     assert not manager.copies()
     backend.close()
 
 
-def test_a_small_file_within_an_object_has_a_name_of_its_own(manager: TaskManager, tmp_path: Path) -> None:
+def test_a_small_file_within_an_object_has_a_separate_name(manager: TaskManager, tmp_path: Path) -> None:
     local = manager.local()
     (tmp_path / "a").write_bytes(b"first")
     first = FileRef("shared/x", 5, "crc32:7f3aeb7d", offset=0)

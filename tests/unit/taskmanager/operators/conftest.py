@@ -1,4 +1,4 @@
-"""What the tests of operators are given."""
+"""Fixtures of the tests of operators."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(params=["auto", "never"])
 def grouping(request: pytest.FixtureRequest) -> str:
-    """Both ways a window operator may go."""
+    """The values of a window operator's `grouping`."""
     return str(request.param)

@@ -1,4 +1,5 @@
-"""Async I/O goes on beside its task: marks keep their place, checkpoints have what waits for an answer, and no batch is held up."""
+"""Async I/O does not block its task: marks keep their position, and checkpoints contain the inputs that wait for an
+answer."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ MODES = [ORDERED, UNORDERED]
 
 
 class Held(AsyncFunction):
-    """Answers a value when the test opens its gate; values above 100 at once."""
+    """A function that answers a value when the test opens its gate, and values above 100 immediately."""
 
     gates: dict[int, threading.Event] = {}
     asked: list[int] = []
@@ -73,7 +74,7 @@ def taken(answers: Answers, *done: Request) -> list[Any]:
     return [item.value if isinstance(item, Request) else item.watermark for item in answers.take(iter(done))]
 
 
-def test_ordered_answers_wait_for_those_before_them() -> None:
+def test_ordered_answers_wait_for_earlier_ones() -> None:
     answers, (a, b, c) = OrderedAnswers(), [Request(name, None) for name in "abc"]
     for item in (a, b, Mark(7), c):
         answers.mark(item) if isinstance(item, Mark) else answers.put(item)
@@ -95,7 +96,7 @@ def test_unordered_answers_pass_each_other_but_no_mark() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_result_overtakes_a_watermark_and_none_is_overtaken(mode: Any) -> None:
+def test_results_and_watermarks_do_not_pass_each_other(mode: Any) -> None:
     run = OperatorRun(operator(mode))
     run.push(1, at=10).watermark(20).push(2, at=30)
     answer(2)
@@ -106,7 +107,7 @@ def test_no_result_overtakes_a_watermark_and_none_is_overtaken(mode: Any) -> Non
     assert run.watermark(40).events[-1] == ("watermark", 40)
 
 
-# --- nothing is held up ------------------------------------------------------------------------------------------
+# --- the task is not blocked ------------------------------------------------------------------------------------
 
 
 def test_a_batch_does_not_wait_for_its_answers() -> None:
@@ -120,10 +121,10 @@ def test_a_batch_does_not_wait_for_its_answers() -> None:
     assert not run.operator.is_full
 
 
-def test_the_task_is_woken_by_an_answer() -> None:
+def test_an_answer_wakes_the_task() -> None:
     woken = threading.Event()
     run = OperatorRun(operator())
-    run.operator.context.wake = woken.set  # taken by the next `open`
+    run.operator.context.wake = woken.set  # used by the next `open`
     run.operator.close()
     run.operator.open()
     run.push(1)
@@ -140,7 +141,7 @@ def test_the_end_of_bounded_input_waits_for_all_answers() -> None:
     assert run.events == [(1, None), (2, None), ("watermark", MAX_TIMESTAMP)]
 
 
-def test_what_fails_is_told_though_others_before_it_wait() -> None:
+def test_a_failure_is_reported_even_if_earlier_requests_are_pending() -> None:
     class Fails(Held):
         async def async_invoke(self, value: int) -> list[int]:
             if value == 101:
@@ -152,7 +153,7 @@ def test_what_fails_is_told_though_others_before_it_wait() -> None:
         run.push(1, 101).settle()
 
 
-def test_what_fails_just_behind_a_look_is_not_taken_for_no_results(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_just_after_a_check_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     class Fails(Held):
         async def async_invoke(self, value: int) -> list[int]:
             await super().async_invoke(value)
@@ -169,7 +170,7 @@ def test_what_fails_just_behind_a_look_is_not_taken_for_no_results(monkeypatch: 
 
     monkeypatch.setattr(RequestLoop, "take_done", meddle)
     run.operator.take_finished()
-    assert len(run.operator._answers) == 1, "a checkpoint of now would not have it"
+    assert len(run.operator._answers) == 1, "a checkpoint at this time would not contain it"
     monkeypatch.undo()
     with pytest.raises(UserFunctionError, match="on 1 raised ValueError: bad"):
         run.operator.finish()
@@ -181,16 +182,16 @@ class Plain(AsyncFunction):
 
 
 @pytest.mark.parametrize("strategy", [AsyncRetryStrategy.no_restart(), AsyncRetryStrategy.fixed_delay(2, 1)])
-def test_a_function_that_is_not_async_is_told_to_be(strategy: Any) -> None:
+def test_a_function_that_is_not_async_is_refused_with_a_remedy(strategy: Any) -> None:
     descriptor = AsyncFunctionDescriptor(Plain(), 60_000, 1, strategy, ORDERED)
     run = OperatorRun(AsyncWaitOperator(descriptor, None, to_type_info(int)))
     with pytest.raises(
         RecordFormatError, match=r"async_invoke returned \[1\], which cannot be awaited(.|\n)*async def"
     ):
-        run.push(1).operator.finish()  # it may have been asked by the end of the batch
+        run.push(1).operator.finish()  # the request may already be answered at the end of the batch
 
 
-def test_leaving_the_interpreter_in_a_request_is_an_error_of_the_function() -> None:
+def test_system_exit_in_a_request_is_an_error_of_the_function() -> None:
     async def leave(value: int) -> list[int]:
         raise SystemExit(3)
 
@@ -199,7 +200,7 @@ def test_leaving_the_interpreter_in_a_request_is_an_error_of_the_function() -> N
 
 
 class Meddling(threading.Event):
-    """An answer comes just when it is cleared."""
+    """An event during whose `clear` an answer arrives."""
 
     meddle: Any = staticmethod(lambda: None)
 
@@ -208,12 +209,12 @@ class Meddling(threading.Event):
         super().clear()
 
 
-def test_an_answer_that_comes_during_a_look_keeps_no_later_one_from_being_told() -> None:
+def test_an_answer_during_a_check_does_not_prevent_later_notifications() -> None:
     descriptor = AsyncFunctionDescriptor(Held(), 60_000, 10, AsyncRetryStrategy.no_restart(), ORDERED)
     loop = RequestLoop(descriptor, None, lambda: None)
     loop._answered = Meddling()
     loop.start(lambda: None)
-    loop.ask([Request(1, None), Request(2, None)])
+    loop.submit([Request(1, None), Request(2, None)])
 
     def meddle() -> None:
         answer(1)
@@ -228,7 +229,7 @@ def test_an_answer_that_comes_during_a_look_keeps_no_later_one_from_being_told()
 
 
 class Slow(AsyncFunction):
-    """Even values take a minute, odd ones are answered at once; who takes a minute is given up after so long."""
+    """A function that answers odd values immediately. Even values take one minute, and time out."""
 
     def __init__(self) -> None:
         self.given_up: list[int] = []
@@ -254,58 +255,58 @@ def slow_loop(function: Slow, capacity: int, timeout_ms: int) -> RequestLoop:
 def answers_of(loop: RequestLoop, count: int) -> list[Request]:
     found: list[Request] = []
 
-    def have_come() -> bool:
+    def have_arrived() -> bool:
         found.extend(loop.take_done())
         return len(found) >= count
 
-    until(have_come)
+    until(have_arrived)
     return found
 
 
-def test_each_request_has_its_own_time_whatever_was_answered_before_it() -> None:
+def test_each_request_has_a_separate_timeout() -> None:
     function = Slow()
     loop = slow_loop(function, 100, 150)
     began = time.monotonic()
-    loop.ask([Request(value, None) for value in range(1, 6)])
+    loop.submit([Request(value, None) for value in range(1, 6)])
     time.sleep(0.1)
-    loop.ask([Request(6, None)])
+    loop.submit([Request(6, None)])
     found = {request.value: request.results for request in answers_of(loop, 5)}
     assert found == {1: [1], 3: [3], 5: [5], 2: [-2], 4: [-4]}
     [late] = answers_of(loop, 1)
     assert late.results == [-6]
     assert time.monotonic() - began >= 0.25
-    loop.ask([Request(8, None)])  # nothing was under way meanwhile
+    loop.submit([Request(8, None)])  # no request was pending before
     [late] = answers_of(loop, 1)
     assert (late.results, function.given_up) == ([-8], [2, 4, 6, 8])
     loop.close(lambda: None)
 
 
-def test_a_request_whose_time_is_over_before_its_first_step_is_late_and_not_cancelled() -> None:
+def test_a_request_whose_timeout_ends_before_its_first_step_is_late_and_not_cancelled() -> None:
     function = Slow()
     loop = slow_loop(function, 10, 100)
 
-    def one_round_of_a_loop_that_was_held_up() -> None:
+    def one_round_of_a_delayed_loop() -> None:
         loop._accept([Request(2, None), Request(4, None)])
         time.sleep(0.15)
         loop._on_deadline()
 
-    loop.call(one_round_of_a_loop_that_was_held_up)
+    loop.call(one_round_of_a_delayed_loop)
     assert [(late.results, late.error) for late in answers_of(loop, 2)] == [([-2], None), ([-4], None)]
     assert function.given_up == [2, 4]
     loop.close(lambda: None)
 
 
-def test_a_slow_request_keeps_no_answered_ones_in_memory() -> None:
+def test_a_slow_request_does_not_keep_answered_ones_in_memory() -> None:
     loop = slow_loop(Slow(), 10, 60_000)
-    loop.ask([Request(2, None)])
+    loop.submit([Request(2, None)])
     for _ in range(50):
-        loop.ask([Request(1, None)] * 10)
+        loop.submit([Request(1, None)] * 10)
         answers_of(loop, 10)
     assert len(loop._deadlines) <= 50
     loop.close(lambda: None)
 
 
-def test_a_function_that_could_not_be_opened_is_closed() -> None:
+def test_a_function_that_failed_to_open_is_closed() -> None:
     closed = []
 
     class Unopened(Held):
@@ -328,7 +329,7 @@ def test_a_function_that_could_not_be_opened_is_closed() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_inputs_without_results_are_in_the_checkpoint_and_asked_for_again(mode: Any) -> None:
+def test_inputs_without_results_are_in_the_checkpoint_and_requested_again(mode: Any) -> None:
     old = OperatorRun(operator(mode))
     old.push(1, 2, 3, at=[10, 20, 30])
     answer(1)
@@ -340,7 +341,7 @@ def test_inputs_without_results_are_in_the_checkpoint_and_asked_for_again(mode: 
     assert new.restart().settle().values == []
 
 
-def test_inputs_without_results_are_spread_by_a_rescale() -> None:
+def test_inputs_without_results_are_distributed_by_a_rescale() -> None:
     old = OperatorRun(operator())
     old.push(1, 2, 3, at=[10, 20, 30])
     news = OperatorRun.rescale([old], 2)
@@ -354,7 +355,7 @@ class Reading:
     degrees: float
 
 
-def test_inputs_of_the_users_classes_come_back_as_they_were() -> None:
+def test_inputs_of_user_classes_are_restored_unchanged() -> None:
     async def never(value: Reading) -> list[Reading]:
         if Held.asked:
             return [value]
@@ -370,13 +371,13 @@ def test_inputs_of_the_users_classes_come_back_as_they_were() -> None:
     assert new.settle().values == [Reading("hall", 20.5)]
 
 
-def test_an_input_that_no_checkpoint_could_hold_is_refused_at_once() -> None:
+def test_an_input_that_a_checkpoint_cannot_store_is_refused_immediately() -> None:
     with pytest.raises(StateTypeError, match="async-in-flight"):
         OperatorRun(operator(element_type=None)).push(threading.Lock())
 
 
 class Counting(Held, CheckpointedFunction):
-    """All of the function runs on its loop, snapshots too."""
+    """A function that runs completely on its event loop, including its snapshots."""
 
     def initialize_state(self, context: Any) -> None:
         self.state = context.get_operator_state_store().get_list_state("asked", int)
@@ -398,7 +399,7 @@ def test_state_of_the_function_is_part_of_the_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("parallelism", [1, 3])
-def test_a_job_goes_on_after_a_crash_as_if_nothing_had_happened(parallelism: int) -> None:
+def test_a_job_continues_after_a_crash_without_lost_or_repeated_results(parallelism: int) -> None:
     from penstock.datastream import AsyncDataStream
 
     async def double(value: int) -> list[int]:

@@ -30,12 +30,12 @@ from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from penstock.graph.executor import executing_on
 from penstock.graph.stream_graph import JobGraphBuilder
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.session import Session
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP
 from tests.in_process import InProcess, environment, run
 
 DISORDERED = [("a", 30), ("b", 20), ("a", 10), ("a", 20), ("b", 5), ("a", 1)]
-"""Key and time in ms; with watermarks most of them would be late."""
+"""Key and time in ms. In streaming mode most of these records would be late."""
 
 
 @pytest.fixture(params=["hashmap", "rocksdb"])
@@ -60,8 +60,8 @@ def results(stream: DataStream) -> list[Any]:
         return list(stream.execute_and_collect())
 
 
-class Told(KeyedProcessFunction):
-    """Says what happens in which order, and what the clock shows."""
+class EmitCalls(KeyedProcessFunction):
+    """A function that emits its calls in order, with the clock."""
 
     def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
         timers = ctx.timer_service()
@@ -72,8 +72,8 @@ class Told(KeyedProcessFunction):
         yield ctx.get_current_key(), "timer", timestamp, ctx.timer_service().current_watermark()
 
 
-def test_a_key_comes_in_order_of_time_and_then_its_timers(env: StreamExecutionEnvironment) -> None:
-    found = results(timed(env.from_collection(DISORDERED)).key_by(first).process(Told()))
+def test_a_key_gets_its_records_in_order_of_time_and_then_its_timers(env: StreamExecutionEnvironment) -> None:
+    found = results(timed(env.from_collection(DISORDERED)).key_by(first).process(EmitCalls()))
     for key in "ab":
         times = sorted(t for k, t in DISORDERED if k == key)
         assert [told[1:] for told in found if told[0] == key] == [
@@ -81,11 +81,11 @@ def test_a_key_comes_in_order_of_time_and_then_its_timers(env: StreamExecutionEn
             *(("timer", t + 1000, MAX_TIMESTAMP) for t in times),
         ]
     keys = [told[0] for told in found]
-    assert keys in (sorted(keys), sorted(keys, reverse=True)), "one key after the other"
+    assert keys in (sorted(keys), sorted(keys, reverse=True)), "the keys are not processed one after the other"
 
 
 class Again(KeyedProcessFunction):
-    """Wants to be called every second."""
+    """A function that registers a timer for every second."""
 
     def process_element(self, value: Any, ctx: Any) -> None:
         ctx.timer_service().register_processing_time_timer(ctx.timer_service().current_processing_time() + 3_600_000)
@@ -95,13 +95,13 @@ class Again(KeyedProcessFunction):
         yield ctx.get_current_key()
 
 
-def test_timers_of_processing_time_fire_once_at_the_end(env: StreamExecutionEnvironment) -> None:
+def test_processing_time_timers_fire_once_at_the_end(env: StreamExecutionEnvironment) -> None:
     began = time.monotonic()
     assert sorted(results(env.from_collection([("a", 1), ("b", 1)]).key_by(first).process(Again()))) == ["a", "b"]
     assert time.monotonic() - began < 600
 
 
-def test_windows_of_processing_time_fire_when_the_input_ends(env: StreamExecutionEnvironment) -> None:
+def test_processing_time_windows_fire_when_the_input_ends(env: StreamExecutionEnvironment) -> None:
     days = TumblingProcessingTimeWindows.of(timedelta(days=1))
     sums = env.from_collection([("a", 1), ("a", 2), ("b", 5)]).key_by(first).window(days).reduce(add)
     assert sorted(results(sums)) == [("a", 3), ("b", 5)]
@@ -116,7 +116,7 @@ def test_no_record_is_late(env: StreamExecutionEnvironment) -> None:
     assert sorted(results(windows.reduce(add))) == [("a", 1), ("a", 10), ("a", 20), ("a", 30), ("b", 5), ("b", 20)]
 
 
-def test_windows_of_the_whole_stream_see_it_in_order_of_time(env: StreamExecutionEnvironment) -> None:
+def test_windows_of_the_whole_stream_get_it_in_order_of_time(env: StreamExecutionEnvironment) -> None:
     windows = timed(env.from_collection(DISORDERED)).window_all(TumblingEventTimeWindows.of(1000))
     assert results(windows.reduce(lambda a, b: (a[0] + b[0], b[1]))) == [("ababaa", 30)]
 
@@ -131,12 +131,12 @@ class Latest(MapFunction):
         return value[0], before, value[1]
 
 
-def test_keyed_state_of_a_map_function_sees_the_order_of_time(env: StreamExecutionEnvironment) -> None:
+def test_a_map_function_with_keyed_state_gets_records_in_order_of_time(env: StreamExecutionEnvironment) -> None:
     found = results(timed(env.from_collection(DISORDERED)).key_by(first).map(Latest()))
     assert [told for told in found if told[0] == "a"] == [("a", None, 1), ("a", 1, 10), ("a", 10, 20), ("a", 20, 30)]
 
 
-def test_a_reduce_goes_in_order_of_time_and_gives_the_last_result(env: StreamExecutionEnvironment) -> None:
+def test_a_reduce_processes_records_in_order_of_time_and_emits_the_last_result(env: StreamExecutionEnvironment) -> None:
     reduced = timed(env.from_collection(DISORDERED)).key_by(first).reduce(lambda a, b: (a[0] + b[0], b[1]))
     assert sorted(results(reduced)) == [("aaaa", 30), ("bb", 20)]
 
@@ -166,7 +166,7 @@ class Pairs(ProcessJoinFunction):
         yield left[0], left[1], right[1]
 
 
-def test_an_interval_join_finds_all_pairs_however_late(env: StreamExecutionEnvironment) -> None:
+def test_an_interval_join_finds_all_pairs_of_any_delay(env: StreamExecutionEnvironment) -> None:
     left = timed(env.from_collection([("a", 1000), ("a", 10)])).key_by(first)
     right = timed(env.from_collection([("a", 1001), ("a", 11), ("b", 10)])).key_by(first)
     joined = left.interval_join(right).between(timedelta(milliseconds=-5), timedelta(milliseconds=5)).process(Pairs())
@@ -191,7 +191,7 @@ class KeyedRuled(KeyedBroadcastProcessFunction):
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_what_is_broadcast_comes_first(env: StreamExecutionEnvironment, *, keyed: bool) -> None:
+def test_broadcast_records_are_processed_first(env: StreamExecutionEnvironment, *, keyed: bool) -> None:
     values: Any = env.from_collection(DISORDERED)
     rules = env.from_collection(list(range(20))).broadcast(RULES)
     if keyed:
@@ -207,20 +207,20 @@ class Reading:
     celsius: float
 
 
-def test_objects_of_a_class_are_held_by_their_type(env: StreamExecutionEnvironment) -> None:
+def test_objects_of_a_class_are_stored_by_their_type(env: StreamExecutionEnvironment) -> None:
     readings = env.from_collection([Reading("KJFK", 21.5), Reading("EDDB", 9.0)])
     found = results(readings.key_by(lambda reading: reading.station).process(Same()))
     assert sorted(found, key=lambda reading: reading.station) == [Reading("EDDB", 9.0), Reading("KJFK", 21.5)]
 
 
 class Plain:
-    """Has no encoding."""
+    """A class without an encoding."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
-def test_objects_that_cannot_be_held_are_refused_by_their_class(env: StreamExecutionEnvironment) -> None:
+def test_objects_that_cannot_be_stored_are_refused_with_their_class(env: StreamExecutionEnvironment) -> None:
     objects = env.from_collection([1]).map(Plain)
     with pytest.raises(StateTypeError, match=r"Plain has no encoding(.|\n)*operator: Keyed Process(.|\n)*dataclass"):
         results(objects.key_by(lambda value: value.number).process(Same()))
@@ -243,7 +243,7 @@ class FailsOnce(MapFunction):
         return value
 
 
-def test_what_is_held_is_part_of_checkpoints(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
+def test_stored_input_is_part_of_checkpoints(env: StreamExecutionEnvironment, tmp_path: Path) -> None:
     FAILURES.clear()
     env.configure(Configuration({"restart-strategy.type": "fixed-delay", "restart-strategy.fixed-delay.delay": "1 ms"}))
     env.set_parallelism(1)
@@ -266,7 +266,7 @@ class Keeps(SinkFunction):
 
 
 @pytest.mark.parametrize(("mode", "expected"), [("AUTOMATIC", [("a", 3)]), ("STREAMING", [("a", 1), ("a", 3)])])
-def test_bounded_programs_are_batches_where_that_is_left_open(
+def test_bounded_programs_run_in_batch_mode_if_the_mode_is_automatic(
     mode: str, expected: list[Any], env: StreamExecutionEnvironment
 ) -> None:
     env.set_runtime_mode(RuntimeExecutionMode[mode])
@@ -274,12 +274,12 @@ def test_bounded_programs_are_batches_where_that_is_left_open(
 
 
 @pytest.mark.parametrize("mode", ["BATCH", "AUTOMATIC", "STREAMING"])
-def test_the_plan_says_how_the_job_runs(mode: str, env: StreamExecutionEnvironment) -> None:
+def test_the_plan_contains_the_mode_of_the_job(mode: str, env: StreamExecutionEnvironment) -> None:
     env.from_collection([1]).print()
     plan = JobGraphBuilder(env.get_program().transformations, mode=mode).build().to_json()
     assert plan["type"] == ("STREAMING" if mode == "STREAMING" else "BATCH")
 
 
-def test_an_operator_without_keys_works_as_its_records_come(env: StreamExecutionEnvironment) -> None:
+def test_an_operator_without_keys_processes_records_as_they_arrive(env: StreamExecutionEnvironment) -> None:
     env.set_parallelism(1)
     assert results(env.from_collection([3, 1, 2], Types.INT()).map(str, Types.STRING())) == ["3", "1", "2"]

@@ -1,4 +1,5 @@
-"""Batch mode: barriers come in between while operators work off what they hold, so a job may be saved, moved, hurt and ended."""
+"""Batch mode: barriers pass while operators process their stored input, so a job can be saved, rescaled, killed and
+stopped."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.process.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from tests.in_process import InProcess, environment, started, until
 
@@ -35,13 +36,13 @@ GO = threading.Event()
 
 
 def work(value: Any) -> None:
-    """Slowly, so that checkpoints, and what a test does, meet it in its middle; until the test is done with that."""
+    """Work slowly, so that checkpoints and the actions of a test occur in the middle of the job."""
     SEEN.append(value)
     GO.wait(0.01 if len(SEEN) < 100 else 0.05)
 
 
 class Counts(KeyedProcessFunction):
-    """When a key's time ends, gives for each of its records how many there were, and whether they came in order."""
+    """A function that emits the number of its key's records for each of them, and whether they arrived in order."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.count = runtime_context.get_state(ValueStateDescriptor("count", int))
@@ -96,7 +97,7 @@ Job = tuple[JobMaster, list[Any]]
 
 @pytest.fixture(params=[("rocksdb", DATA), ("hashmap", ONE_KEY)], ids=["many keys", "one key"])
 def job(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
-    """In the middle of its work, with checkpoints of that; and what it works on."""
+    """A job in the middle of its work, with checkpoints, and its input."""
     backend, data = request.param
     master = started(program(tmp_path, data, backend))
     in_the_middle(master)
@@ -125,7 +126,7 @@ def finished(master: JobMaster) -> None:
     assert master.wait(60) is JobStatus.FINISHED, master.error
 
 
-def test_what_fails_goes_on_from_where_it_was(job: Job, tmp_path: Path) -> None:
+def test_a_failed_job_continues_from_its_position(job: Job, tmp_path: Path) -> None:
     master, data = job
     runner = master.runner
     assert isinstance(runner, InProcessRunner)
@@ -133,10 +134,10 @@ def test_what_fails_goes_on_from_where_it_was(job: Job, tmp_path: Path) -> None:
     until(lambda: master.history.restarts == 1, master)
     finished(master)
     assert found(tmp_path) == expected(data)
-    assert len(SEEN) < len(data) + 100, "what was done before the checkpoint is not done again"
+    assert len(SEEN) < len(data) + 100, "records before the checkpoint were processed again"
 
 
-def test_it_is_rescaled_and_stopped_and_goes_on(job: Job, tmp_path: Path) -> None:
+def test_a_job_continues_after_a_rescale_and_a_stop(job: Job, tmp_path: Path) -> None:
     master, data = job
     ask(master, "rescale", parallelism=3)
     in_the_middle(master)
@@ -149,14 +150,14 @@ def test_it_is_rescaled_and_stopped_and_goes_on(job: Job, tmp_path: Path) -> Non
     assert len(SEEN) == len(data)
 
 
-def test_it_is_cancelled_before_it_is_done(job: Job) -> None:
+def test_a_job_is_cancelled_before_its_end(job: Job) -> None:
     master, data = job
     ask(master, "cancel")
     assert master.wait(10) is JobStatus.CANCELED
     assert len(SEEN) < len(data)
 
 
-def test_a_drain_works_off_what_is_left(tmp_path: Path) -> None:
+def test_a_drain_processes_the_remaining_input(tmp_path: Path) -> None:
     in_order = sorted(DATA, key=lambda value: value[1])
     master = started(program(tmp_path, in_order))
     in_the_middle(master)
@@ -195,7 +196,7 @@ class Ruled(BroadcastProcessFunction):
         ctx.get_broadcast_state(RULES).put("factor", value)
 
 
-def test_records_that_waited_for_what_is_broadcast_are_worked_on_once(tmp_path: Path) -> None:
+def test_records_that_waited_for_the_broadcast_side_are_processed_once(tmp_path: Path) -> None:
     env = environment(tmp_path, **{"execution.checkpointing.interval": "20 ms", "penstock.epoch.target": "10 ms"})
     env.set_runtime_mode(RuntimeExecutionMode.BATCH).set_parallelism(2)
     values = env.from_collection(list(range(400))).rebalance()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.collection import CollectionSource
-from penstock.connectors.print import PrintSink
+from penstock.connectors.simple.collection import CollectionSource
+from penstock.connectors.simple.print import PrintSink
 from penstock.datastream import AsyncFunction, BroadcastProcessFunction, CoFlatMapFunction, CoMapFunction
 from penstock.datastream.columns import col
 from penstock.datastream.functions import CoProcessFunction
@@ -85,7 +85,7 @@ OPERATIONS: list[Operation] = [
 
 
 def kinds(base: type[Operation]) -> set[type[Operation]]:
-    """The classes below a base that are bases of nothing."""
+    """Return the subclasses of a base that have no subclasses."""
     below = base.__subclasses__()
     return {base} if not below else set().union(*map(kinds, below))
 
@@ -94,7 +94,7 @@ def name_of(operation: Operation) -> str:
     return f"{type(operation).__name__}{'-keyed' * operation.is_keyed}"
 
 
-def test_no_kind_of_operation_is_forgotten() -> None:
+def test_every_kind_of_operation_is_tested() -> None:
     assert {type(operation) for operation in OPERATIONS} == kinds(Operation)
 
 
@@ -105,7 +105,7 @@ def test_an_operation_has_an_operator_that_knows_its_keys(operation: Operation) 
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=name_of)
-def test_an_operation_travels(operation: Operation) -> None:
+def test_an_operation_can_be_pickled(operation: Operation) -> None:
     arrived = pickle.loads(pickle.dumps(operation))
     assert (type(arrived), vars(arrived).keys()) == (type(operation), vars(operation).keys())
 
@@ -115,6 +115,6 @@ def test_every_operator_is_a_new_one() -> None:
     assert create_operator(operation) is not create_operator(operation)
 
 
-def test_what_no_operator_carries_out_is_refused_by_name() -> None:
-    with pytest.raises(NotImplementedError, match="no operator carries out Operation"):
+def test_an_operation_without_operator_is_refused_by_name() -> None:
+    with pytest.raises(NotImplementedError, match="no operator exists for Operation"):
         create_operator(Operation())

@@ -30,7 +30,6 @@ class FreezingMonitor(ProcessFunction):
 
 
 def test_side_output_gets_alarms_and_the_main_output_every_reading() -> None:
-    """E32."""
     run = OperatorRun(ProcessOperator(FreezingMonitor())).push(("s1", 31.9), ("s2", 32.0), at=[1, 2])
     assert run.values == [("s1", 31.9), ("s2", 32.0)]
     assert run.output.sides == {"freezing-alarms": [("Freezing Alarm for s1", 1)]}
@@ -46,7 +45,7 @@ def test_pairs_with_an_output_tag_go_to_the_side_output() -> None:
 
 
 def test_numbers_are_split_by_side_outputs() -> None:
-    """E21: large, small, or both."""
+    """Numbers are large, small, or both."""
     large, small = OutputTag("large"), OutputTag("small")
 
     def split(value: tuple[int, str], ctx: Any) -> Any:
@@ -66,7 +65,7 @@ def test_plain_pairs_are_results() -> None:
 
 
 @pytest.mark.parametrize("result", [lambda v: None, lambda v: [], lambda v: (x for x in ())])
-def test_no_results_emit_nothing(result: Any) -> None:
+def test_a_function_without_results_emits_nothing(result: Any) -> None:
     assert OperatorRun(ProcessOperator(lambda v, ctx: result(v))).push(1, 2).output.batches == []
 
 
@@ -78,8 +77,7 @@ class LateSplitter(ProcessFunction):
             yield value
 
 
-def test_records_behind_the_watermark_are_told_apart_by_a_process_function() -> None:
-    """E38 (a)."""
+def test_a_process_function_recognizes_records_behind_the_watermark() -> None:
     run = OperatorRun(ProcessOperator(LateSplitter()))
     run.push("a", at=10).watermark(20).push("late", "on the mark", "b", at=[19, 20, 30])
     assert run.values == ["a", "on the mark", "b"]
@@ -128,7 +126,7 @@ def feed_temperatures(run: OperatorRun, temperatures: dict[int, float]) -> list[
 
 
 def test_steady_rise_alerts_every_second() -> None:
-    """E31: the first reading sets no timer, the second one does."""
+    """The first reading registers no timer, and the second one does."""
     run = OperatorRun(KeyedProcessOperator(TempRise(), by_id))
     alerts = feed_temperatures(run, {now: 20 + now / 100 for now in range(0, 2600, 100)})
     text = "Temperature of sensor 'sensor_x' monotonically increased for 1 second."
@@ -136,15 +134,14 @@ def test_steady_rise_alerts_every_second() -> None:
     assert run.results == []
 
 
-def test_drop_before_the_timer_silences_it_although_it_fires() -> None:
-    """E31: a drop at 0.9 s."""
+def test_a_drop_before_the_timer_prevents_the_alert() -> None:
+    """The temperature drops after 0.9 s. The timer fires without an alert."""
     rise = {now: 20 + now / 100 for now in range(0, 1000, 100)}
     run = OperatorRun(KeyedProcessOperator(TempRise(), by_id))
     assert feed_temperatures(run, {**rise, 900: 10.0}) == []
 
 
 def test_equal_temperature_changes_nothing() -> None:
-    """E31."""
     run = OperatorRun(KeyedProcessOperator(TempRise(), by_id))
     alerts = feed_temperatures(run, {0: 20.0, 100: 21.0, 500: 21.0})
     assert [now for now, _ in alerts] == [1100]
@@ -157,7 +154,7 @@ def test_results_of_processing_time_timers_have_no_timestamp() -> None:
 
 
 class EventTimers(KeyedProcessFunction):
-    """Registers a timer at the record's number for the record's key."""
+    """A function that registers a timer at the record's number for the record's key."""
 
     def process_element(self, value: Any, ctx: Any) -> None:
         ctx.timer_service().register_event_time_timer(value[1])
@@ -167,15 +164,15 @@ class EventTimers(KeyedProcessFunction):
         yield ctx.get_current_key(), timestamp
 
 
-def test_event_time_timers_fire_in_order_of_time_before_the_watermark_goes_on() -> None:
-    """T6, T22: one timer per key and timestamp; it fires when the watermark reaches it."""
+def test_event_time_timers_fire_in_order_of_time_before_the_watermark_is_emitted() -> None:
+    """Each key has one timer per timestamp. The timer fires when the watermark reaches it."""
     run = OperatorRun(KeyedProcessOperator(EventTimers(), by_id))
     run.push(("a", 30), ("b", 10), ("a", 10), ("b", 10), ("a", 20), at=1).watermark(20)
     assert sorted(run.events[:2]) == [(("a", 10), 10), (("b", 10), 10)]
     assert run.events[2:] == [(("a", 20), 20), (WATERMARK, 20)]
 
 
-def test_timers_registered_while_firing_fire_too_when_they_are_due() -> None:
+def test_timers_registered_by_timers_also_fire_when_they_are_due() -> None:
     class Chain(EventTimers):
         def on_timer(self, timestamp: int, ctx: Any) -> Any:
             ctx.timer_service().register_event_time_timer(timestamp + 10)
@@ -202,8 +199,7 @@ def test_deleted_timers_do_not_fire() -> None:
     assert run.values == ["b"]
 
 
-def test_overdue_processing_time_timers_fire_at_once_after_a_restore() -> None:
-    """T22, forgotten feature 1."""
+def test_overdue_processing_time_timers_fire_immediately_after_a_restore() -> None:
     run = OperatorRun(KeyedProcessOperator(TempRise(), by_id))
     run.push(("s", 1.0), ("s", 2.0))
     run.clock.now = 5000
@@ -225,8 +221,7 @@ class TemperatureAlert(KeyedProcessFunction):
         self.last.update(value[1])
 
 
-def test_temperature_alert_compares_with_the_keys_previous_value() -> None:
-    """E40."""
+def test_temperature_alert_compares_with_the_previous_value_of_the_key() -> None:
     run = OperatorRun(KeyedProcessOperator(TemperatureAlert(1.1), by_id))
     run.push(("s", 50.0), ("other", 1.0), ("s", 54.9), ("s", 61.0), at=1)
     assert run.values == [("s", 61.0, 54.9)]
@@ -250,7 +245,7 @@ class SelfCleaningAlert(TemperatureAlert):
 
 
 def test_self_cleaning_alert_forgets_a_silent_sensor() -> None:
-    """E44: silent for more than an hour -> no alert and no state; only the last timer clears."""
+    """A silence of more than one hour causes no alert and leaves no state. Only the last timer clears the state."""
     run = OperatorRun(KeyedProcessOperator(SelfCleaningAlert(1.1), by_id))
     run.push(("s", 10.0), at=0).watermark(0).push(("s", 20.0), at=1_800_000).watermark(3_600_000)
     assert run.take() == [("s", 20.0, 10.0)]
@@ -261,7 +256,7 @@ def test_self_cleaning_alert_forgets_a_silent_sensor() -> None:
 
 
 class HighTemperatures(ProcessFunction):
-    """Counts per subtask in operator list state, split into ten parts when a snapshot is taken."""
+    """A function that counts per subtask in operator list state, which it splits into ten parts at a snapshot."""
 
     def open(self, runtime_context: Any) -> None:
         self.subtask = runtime_context.get_index_of_this_subtask()
@@ -276,12 +271,12 @@ class HighTemperatures(ProcessFunction):
             yield self.subtask, self.count
 
 
-def test_operator_state_in_parts_keeps_the_total_through_rescaling() -> None:
-    """E41: 23 -> 3,3,3,2,2,2,2,2,2,2; the total survives 1 -> 4 -> 2."""
+def test_operator_state_in_parts_keeps_the_total_after_rescaling() -> None:
+    """The count 23 is stored as 3,3,3,2,2,2,2,2,2,2. The total is the same after the rescales 1 -> 4 -> 2."""
     run = OperatorRun(ProcessOperator(HighTemperatures()))
     run.push(*[("s", 121.0)] * 23, ("s", 120.0))
     assert run.values[-1] == (0, 23)
-    assert run.context.operator_state.get_list_state("highTempCnt", int) == [3, 3, 3] + [2] * 7
+    assert run.context.operator_state.for_functions().get_list_state("highTempCnt", int) == [3, 3, 3] + [2] * 7
     four = OperatorRun.rescale([run], 4)
     assert sum(r.operator.fn.count for r in four) == 23  # type: ignore[attr-defined]
     two = OperatorRun.rescale(four, 2)
@@ -304,14 +299,13 @@ class KeyedAndTaskCounts(KeyedProcessFunction):
 
 
 def test_keyed_and_operator_counts_are_both_restored() -> None:
-    """E43."""
     run = OperatorRun(KeyedProcessOperator(KeyedAndTaskCounts(), by_id))
     run.push(("a", 11.0), ("b", 12.0), ("a", 9.0), ("a", 13.0))
     assert run.values == [("a", 1, 1), ("b", 1, 2), ("a", 2, 3)]
     assert run.restart().push(("b", 20.0)).values == [("b", 2, 4)]
 
 
-def test_error_in_on_timer_names_the_timer_and_the_key() -> None:
+def test_an_error_in_on_timer_names_the_timer_and_the_key() -> None:
     class Fails(EventTimers):
         def on_timer(self, timestamp: int, ctx: Any) -> Any:
             raise ValueError("no")
@@ -321,12 +315,12 @@ def test_error_in_on_timer_names_the_timer_and_the_key() -> None:
         run.watermark(10)
 
 
-def test_results_that_are_no_iterable_are_an_error_of_the_function() -> None:
+def test_results_that_are_not_iterable_are_an_error_of_the_function() -> None:
     with pytest.raises(UserFunctionError, match="not iterable"):
         OperatorRun(ProcessOperator(lambda v, ctx: 5)).push(1)
 
 
-def test_the_clocks_work_without_a_key() -> None:
+def test_the_clocks_are_available_without_a_key() -> None:
     def clocks(value: int, ctx: Any) -> Any:
         yield ctx.timer_service().current_watermark(), ctx.timer_service().current_processing_time(), ctx.timestamp()
 

@@ -1,4 +1,4 @@
-"""In a worker's process each record gets its place in the job, whoever logs it, and no secret."""
+"""Each record in the log of a worker process has its place in the job and contains no secret."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.in_process import environment, run
 
 run_level = in_process.run_level
 def in_a_worker(*arguments, slots, clock, **more):
-    """As Spark calls it: the process's own slots, so its own log."""
+    """Run the level as Spark does: in the process's own slots, so with its own log."""
     return run_level(*arguments, **more)
 in_process.run_level = in_a_worker
 
@@ -49,7 +49,7 @@ run(env)
 
 @pytest.fixture
 def logged(tmp_path: Path, request: pytest.FixtureRequest) -> list[bytes]:
-    """Lines of a worker's log, with the settings of the test's parameter."""
+    """The lines of a worker's log, with the settings of the test's parameter."""
     root = Path(__file__).parents[3]
     told = subprocess.run(
         [sys.executable, "-c", WORKER, str(tmp_path), *getattr(request, "param", ())],
@@ -81,7 +81,7 @@ def test_every_line_of_a_record_belongs_to_the_log(logged: list[bytes]) -> None:
     [["penstock.log.format=json", "penstock.log.level=WARNING", "penstock.log.levels=told:INFO"]],
     indirect=True,
 )
-def test_form_and_levels_are_the_jobs(logged: list[bytes]) -> None:
+def test_format_and_levels_are_those_of_the_job(logged: list[bytes]) -> None:
     assert all(line.startswith(b"{") for line in logged)
     text = b"\n".join(logged).decode()
     assert '"operator": "Tell it", "uid": "tell"' in text
@@ -89,5 +89,5 @@ def test_form_and_levels_are_the_jobs(logged: list[bytes]) -> None:
     assert "not wanted" not in text
 
 
-def test_who_is_in_no_operator_has_no_place() -> None:
+def test_a_record_outside_of_operators_has_no_place() -> None:
     assert place_on_stack() is None

@@ -1,4 +1,4 @@
-"""A task that does not come back says where it is; one that may not take so long, that it has failed."""
+"""A task that hangs reports its place. A task that exceeds its time limit reports a failure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ORDERED = AsyncFunctionDescriptor.OutputMode.ORDERED
 
 
 class Listener:
-    """Takes what the watchdog tells, and lets the one who hangs go on."""
+    """A listener that stores the reports of the watchdog, and releases the hanging function."""
 
     def __init__(self) -> None:
         self.heard: list[Whereabouts | TaskFailure] = []
@@ -42,7 +42,7 @@ class Listener:
 
 @pytest.fixture
 def listener(monkeypatch: pytest.MonkeyPatch) -> Listener:
-    monkeypatch.setattr("penstock.taskmanager.watching.watchdog.LOOK_S", 0.01)
+    monkeypatch.setattr("penstock.taskmanager.watching.watchdog.CHECK_INTERVAL_S", 0.01)
     monkeypatch.setattr("penstock.taskmanager.watching.watchdog.SLOW_S", 0.05)
     return Listener()
 
@@ -54,7 +54,7 @@ def watchdog(listener: Listener) -> Iterator[Watchdog]:
     watchdog.close()
 
 
-def test_a_step_past_its_limit_is_a_failure_with_the_line(listener: Listener, watchdog: Watchdog) -> None:
+def test_a_step_beyond_its_limit_is_a_failure_with_the_line(listener: Listener, watchdog: Watchdog) -> None:
     listener.waits_for = TaskFailure
     with watchdog.step(OPENING, "lookup", "job.py:40"):
         listener.users_function_that_waits()
@@ -66,7 +66,7 @@ def test_a_step_past_its_limit_is_a_failure_with_the_line(listener: Listener, wa
     assert "penstock/taskmanager" not in failure.traceback
 
 
-def test_a_limit_of_0_is_none(listener: Listener) -> None:
+def test_a_limit_of_0_means_no_limit(listener: Listener) -> None:
     watchdog = Watchdog(listener, {OPENING: 0.0})
     listener.waits_for = TaskFailure
     with watchdog.step(OPENING):
@@ -75,7 +75,7 @@ def test_a_limit_of_0_is_none(listener: Listener) -> None:
     assert not [said for said in listener.heard if isinstance(said, TaskFailure)]
 
 
-def test_a_batch_that_takes_long_is_told_and_no_failure(listener: Listener, watchdog: Watchdog) -> None:
+def test_a_slow_batch_is_reported_and_is_not_a_failure(listener: Listener, watchdog: Watchdog) -> None:
     with watchdog.step("starts the watchdog"):
         pass
     watchdog.since = time.perf_counter()
@@ -87,8 +87,10 @@ def test_a_batch_that_takes_long_is_told_and_no_failure(listener: Listener, watc
     assert "users_function_that_waits" in where.line
 
 
-def test_who_waits_for_another_thread_is_where_that_one_is(listener: Listener, watchdog: Watchdog) -> None:
-    """An async function runs on a loop of its own; a barrier waits for what it does there."""
+def test_a_thread_that_waits_for_another_reports_the_place_of_that_thread(
+    listener: Listener, watchdog: Watchdog
+) -> None:
+    """An async function runs on a separate event loop, and a barrier waits for its work there."""
 
     async def never(value: int) -> list[int]:
         return [value]
@@ -114,7 +116,7 @@ def test_a_step_within_a_batch_leaves_the_batch_as_it_was(listener: Listener, wa
     assert (where.step, where.operator) == (PROCESSING, "")
 
 
-def test_nothing_is_said_of_what_comes_back_in_time(listener: Listener, watchdog: Watchdog) -> None:
+def test_a_step_that_ends_in_time_is_not_reported(listener: Listener, watchdog: Watchdog) -> None:
     with watchdog.step(OPENING):
         pass
     for _ in range(20):
@@ -124,8 +126,8 @@ def test_nothing_is_said_of_what_comes_back_in_time(listener: Listener, watchdog
     assert not listener.heard
 
 
-def test_code_that_keeps_the_interpreters_lock_is_ended_with_its_stack(tmp_path: Path) -> None:
-    """Nothing of Python's runs any more in such a process, its watchdog neither."""
+def test_code_that_holds_the_gil_is_ended_with_its_stack(tmp_path: Path) -> None:
+    """No Python code runs in such a process any more, and neither does its watchdog."""
     program = textwrap.dedent("""
         import ctypes
         from penstock.taskmanager.watching import watchdog
@@ -146,8 +148,8 @@ def test_code_that_keeps_the_interpreters_lock_is_ended_with_its_stack(tmp_path:
     assert f'File "{script}", line 7' in dump
 
 
-def test_no_step_ever_stands_with_the_time_of_another(listener: Listener) -> None:
-    """A batch of a minute must not become, for a moment, a minute of opening functions."""
+def test_a_step_is_never_combined_with_the_time_of_another_one(listener: Listener) -> None:
+    """A batch of one minute must never appear as one minute of opening functions."""
     seen: list[tuple[str, float]] = []
 
     class Recorded(Watchdog):

@@ -1,4 +1,4 @@
-// Coredns is CoreDNS with the plugins that a cluster without an upstream needs: the full set pulls in the clients
+// Coredns is CoreDNS with the plugins that a cluster without an upstream needs. The full set needs the clients
 // of every cloud and would double the modules to download.
 package main
 

@@ -1,5 +1,5 @@
-// Pause is the process that holds a pod's namespaces open: the only image that the kubelet asks for by itself.
-// As the first process of a pod it also reaps what other containers leave behind.
+// Pause is the process that holds a pod's namespaces open. It is the only image that the kubelet requests by itself.
+// It is the first process of a pod, and also reaps orphans of other containers.
 package main
 
 import (

@@ -1,1 +1,3 @@
-"""How a job that nobody changes is doing: whether it gets anywhere, what has ended its containers, whether it is started again."""
+"""The health of a running job without an operation: its progress, the terminations of its containers, and its
+recovery.
+"""

@@ -1,18 +1,21 @@
-"""What has ended containers of the job: noted once each, counted, told, and shown as why the job does not run. Pure.
+"""The terminations of the job's containers: each is recorded once, counted, reported, and shown as the reason why the
+job does not run.
 
-Kubernetes shows how a container ended last for as long as its pod is there and does not end again; then it is lost, with
-the reason why the job restarts. So the ends of the incarnation that runs are noted in the status: `status.ends` says which
-have been counted, and `status.lastTermination` is shown in conditions while the job is not RUNNING and in what is said of a
-revision that is given up. An end that comes again and again is told in an event at the first, second, fourth, eighth, …
-time, so that hundreds of workers or days of restarts do not flood the events.
+Pure functions. Kubernetes shows the last termination of a container until its pod is gone or the container ends
+again. After that, the reason for a restart of the job would be lost. So the status records the terminations of the
+running incarnation. `status.ends` records which ones were counted. `status.lastTermination` is shown in conditions
+while the job is not RUNNING, and in the report on a failed revision. An event reports a repeated termination at the
+first, second, fourth and eighth time, and so on. So hundreds of workers or days of restarts do not flood the events.
 
-Ends are not seen in the order in which they happened. When a worker is killed, others that depended on it end a moment
-later, and a node in trouble (which is what kills) reports later than one that is well. So each container has a time of its own up to
-which its ends are counted, and what Kubernetes has killed is shown rather than what ended by itself at about the same time.
+Terminations are not observed in their order. When a worker is killed, other containers that depend on it end a moment
+later, and a broken node reports later than a healthy one. So each container has a separate time up to which its
+terminations were counted. A container that Kubernetes killed is shown in preference to one that exited at about the
+same time.
 
-Restarts are told by counters: of a container by its pod, of failovers by the master's process. Both begin anew with a new pod or
-process. So what each counter has told is noted beside the sums, and only what it has told since is added: the sums of an incarnation
-never fall, and what a pod had told is not lost with it. What a counter never told to anybody nobody knows.
+Restarts are reported by counters: the pod counts those of a container, and the master's process counts failovers.
+Each counter restarts at 0 with a new pod or process. So the last value of each counter is stored next to the sums,
+and only the increase is added. The sums of an incarnation never decrease, and the restarts of a deleted pod are not
+lost. Increases that the operator never observed are not included.
 """
 
 from __future__ import annotations
@@ -20,29 +23,32 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.status import Ends, EndSeries, Termination
+from penstock_operator.api.status.incarnation import Ends, EndSeries, Termination
 from penstock_operator.reconcile.observation import CONTAINER_FAILED
 
 if TYPE_CHECKING:
-    from penstock_operator.api.status import FlinkJobStatus, Running
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
+    from penstock_operator.api.status.incarnation import Running
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.observation import Terminated
 
 SERIES = timedelta(hours=1)
-"""The same end, no later than this after the last one, is counted with it."""
+"""Maximum time between two terminations of the same kind that are counted as one series."""
 FOLLOWS = timedelta(seconds=30)
-"""What ends by itself so soon after or before another container was killed did so because of that; clocks of nodes differ."""
+"""Maximum time between a killed container and the end of another one that it caused. It allows for different clocks
+of nodes.
+"""
 PODS_GONE = 64
-"""So many pods that are not seen any more are remembered: a copy that is late shows them once more."""
+"""Maximum number of remembered pods that no longer exist, because a stale copy may show them again."""
 _FAILOVER = "failover"
 _START = "#"
-"""Between a pod and how often its container was restarted: names one process."""
+"""Separator between a pod and the restarts of its container. Together they identify one process."""
 _SLACK = timedelta(minutes=2)
-"""So long before the job is seen not to run may be what ended it."""
+"""Maximum time before the job stopped running at which a termination may be its cause."""
 
 
-def noted(ctx: Context) -> Context:
-    """The same context with what has ended since the last look in the status, and told."""
+def with_terminations(ctx: Context) -> Context:
+    """Return the same context with new terminations in the status, and with events for them."""
     running = ctx.status.running
     if running is None:
         return ctx
@@ -53,23 +59,26 @@ def noted(ctx: Context) -> Context:
         series = _counted(ends, ended, at)
         others = tuple(s for s in ends.series if _series(s) != _series(series))
         ends = ends.model_copy(update={"counted": {**ends.counted, _key(ended): at}, "series": (*others, series)})
-        ctx = _told(ctx, ended, at, series, running.job_id)
-    return _kept(ctx, _pruned(_with_restarts(ctx, ends), {pod.name for pod in mine}))
+        ctx = _with_termination(ctx, ended, at, series, running.job_id)
+    return _with_ends(ctx, _pruned(_with_restarts(ctx, ends), {pod.name for pod in mine}))
 
 
 def restarts_of(ctx: Context, running: Running) -> int:
-    """Failovers and restarts of the master's container; a worker's container that is restarted makes a failover, unless the job
-    has not come so far."""
+    """Return the number of restarts: those of the master's container, plus the larger number of failovers and worker
+    restarts.
+
+    A restart of a worker's container causes a failover, unless the job was not running yet.
+    """
     sums = _with_restarts(ctx, _ends_of(ctx, running)).restarts
     return max(sums.get(_FAILOVER, 0), sums.get("worker", 0)) + sums.get("master", 0)
 
 
-def failovers_told(status: FlinkJobStatus) -> int:
-    """How many failovers of the master that leads are counted."""
+def counted_failovers(status: FlinkJobStatus) -> int:
+    """Return the number of counted failovers of the leading master."""
     ends, running = status.ends, status.running
     if ends is None or running is None or ends.job_id != running.job_id:
         return 0
-    return next((count for key, count in ends.told.items() if _START in key), 0)
+    return next((count for key, count in ends.counted_restarts.items() if _START in key), 0)
 
 
 def _ends_of(ctx: Context, running: Running) -> Ends:
@@ -77,32 +86,32 @@ def _ends_of(ctx: Context, running: Running) -> Ends:
     return ends if ends is not None and ends.job_id == running.job_id else Ends(job_id=running.job_id)
 
 
-def _kept(ctx: Context, ends: Ends) -> Context:
+def _with_ends(ctx: Context, ends: Ends) -> Context:
     nothing = ctx.status.ends is None and ends == Ends(job_id=ends.job_id)
     return ctx if nothing or ends == ctx.status.ends else ctx.with_status(ends=ends)
 
 
 def _with_restarts(ctx: Context, ends: Ends) -> Ends:
-    """With what the counters have told since the last look."""
-    sums, told = dict(ends.restarts), dict(ends.told)
+    """Return the record with the increases of the counters since the last pass."""
+    sums, counted = dict(ends.restarts), dict(ends.counted_restarts)
     pods = [pod for pod in ctx.seen.pods if pod.job_id == ends.job_id]
     for pod in pods:
-        _count(sums, pod.role, told, pod.name, pod.restarts)
+        _count(sums, pod.role, counted, pod.name, pod.restarts)
     masters = [pod for pod in pods if pod.role == "master" and not pod.over]
     engine, leader = ctx.seen.engine, max(masters, key=lambda pod: (pod.created or ctx.now, pod.name), default=None)
     if leader is not None and engine.reachable and engine.job_id == ends.job_id:
         start = f"{leader.name}{_START}{leader.restarts}"
-        told = {key: count for key, count in told.items() if _START not in key or key == start}
-        if engine.restarts < told.get(start, 0):  # another process answers than the one that the pod tells of
-            del told[start]
-        _count(sums, _FAILOVER, told, start, engine.restarts)
-    return ends.model_copy(update={"restarts": sums, "told": told})
+        counted = {key: count for key, count in counted.items() if _START not in key or key == start}
+        if engine.restarts < counted.get(start, 0):  # the response comes from a process that the pod does not show
+            del counted[start]
+        _count(sums, _FAILOVER, counted, start, engine.restarts)
+    return ends.model_copy(update={"restarts": sums, "counted_restarts": counted})
 
 
-def _count(sums: dict[str, int], kind: str, told: dict[str, int], counter: str, count: int) -> None:
-    new = count - told.get(counter, 0)
+def _count(sums: dict[str, int], kind: str, counted: dict[str, int], counter: str, count: int) -> None:
+    new = count - counted.get(counter, 0)
     if new > 0:
-        sums[kind], told[counter] = sums.get(kind, 0) + new, count
+        sums[kind], counted[counter] = sums.get(kind, 0) + new, count
 
 
 def _key(ended: Terminated) -> str:
@@ -110,7 +119,7 @@ def _key(ended: Terminated) -> str:
 
 
 def _is_new(ends: Ends, ended: Terminated) -> bool:
-    """A container whose end has no time has ended at most once as far as that can be told."""
+    """Return whether a termination was not counted yet. A container without a time of its end counts at most once."""
     counted = ends.counted.get(_key(ended))
     return counted is None or (ended.at is not None and ended.at > counted)
 
@@ -131,15 +140,15 @@ def _counted(ends: Ends, ended: Terminated, at: datetime) -> EndSeries:
 def _pruned(ends: Ends, pods: set[str]) -> Ends:
     gone = sorted((at, key) for key, at in ends.counted.items() if key.partition("/")[0] not in pods)
     dropped = {key for _, key in gone[:-PODS_GONE]}
-    left = sorted(name for name in ends.told if name not in pods and _START not in name)[PODS_GONE:]
+    left = sorted(name for name in ends.counted_restarts if name not in pods and _START not in name)[PODS_GONE:]
     changes = {
         "counted": {key: at for key, at in ends.counted.items() if key not in dropped},
-        "told": {name: count for name, count in ends.told.items() if name not in left},
+        "counted_restarts": {name: count for name, count in ends.counted_restarts.items() if name not in left},
     }
     return ends.model_copy(update=changes)
 
 
-def _told(ctx: Context, ended: Terminated, at: datetime, series: EndSeries, job_id: str) -> Context:
+def _with_termination(ctx: Context, ended: Terminated, at: datetime, series: EndSeries, job_id: str) -> Context:
     trouble = ended.trouble
     note = Termination(
         pod=ended.pod,
@@ -159,11 +168,11 @@ def _told(ctx: Context, ended: Terminated, at: datetime, series: EndSeries, job_
     if series.count & (series.count - 1):
         return ctx
     key = f"{job_id}/{at.isoformat()}/{ended.pod}/{ended.container}/{trouble.reason}/{series.count}"
-    return ctx.tell(trouble.reason, in_words(note), warning=True, key=key)
+    return ctx.with_event(trouble.reason, in_words(note), warning=True, key=key)
 
 
 def _shown(last: Termination | None, note: Termination) -> Termination:
-    """Which of two ends says more of why the job does not run: the cause of the other one, else the later one."""
+    """Return the more important of two terminations: the one that caused the other, otherwise the later one."""
     if last is None or _is_cause(note, last):
         return note
     if (last.role, last.container, last.reason) == (note.role, note.container, note.reason):
@@ -178,7 +187,7 @@ def _is_cause(one: Termination, other: Termination) -> bool:
 
 
 def in_words(note: Termination) -> str:
-    """What ended, how often, and what to do."""
+    """Describe what ended, how often, and the remedy."""
     often = f" ({note.count} times since {note.since:%H:%M:%S} UTC)" if note.count > 1 else f" ({_at(note.time)})"
     return f"{note.message}{often}. {note.remedy}"
 
@@ -188,13 +197,13 @@ def _at(time: datetime) -> str:
 
 
 def last_of_running(ctx: Context) -> Termination | None:
-    """What ended last of the incarnation that runs, or ran."""
+    """Return the last termination of the incarnation that runs, or ran last."""
     running, last = ctx.status.running, ctx.status.last_termination
     return last if last is not None and running is not None and last.job_id == running.job_id else None
 
 
 def cause(ctx: Context) -> str:
-    """Why the job does not run, as far as the end of a container says so; empty if none does."""
+    """Return the termination because of which the job does not run, or an empty string."""
     last, op = last_of_running(ctx), ctx.status.operation
     if last is None:
         return ""

@@ -1,19 +1,21 @@
-"""Whether a job that nobody is changing gets anywhere, and what is done if it does not. Pure.
+"""The health rules for a running job without an operation, and the reaction to a broken rule. Pure functions.
 
-    rule            broken when                                                     whole again when
+    rule            broken if                                                       fixed if
     ──────────────  ──────────────────────────────────────────────────────────────  ─────────────────────────────────────
-    RestartLoop     the engine has restarted the job `health.restarts` times        RUNNING, and none for half of that time
-                    within `health.window`
-    NoCheckpoint    none has completed for `health.checkpointIntervals` intervals,  one has completed
-                    whatever the state of the job
-    MasterSilent    the master's pod is there, and its REST API has not answered    it answers
+    RestartLoop     the engine has restarted the job `health.restarts` times        RUNNING, and no restart for half of
+                    within `health.window`                                          the window
+    NoCheckpoint    no checkpoint has completed for `health.checkpointIntervals`    a checkpoint has completed
+                    intervals, in any state of the job
+    MasterSilent    the master's pod exists, and its REST API has not responded     it responds
                     for `health.silence`
 
-A job that the engine has given up is not judged: whether it is started again is a question of `recovery`, which in turn has no say here.
-A broken rule is told once, by an event and `Stalled`, and once more when it is whole. With `health.restart` the pods are restarted from
-the newest checkpoint as well, which helps where a process is broken and not the job or what it depends on. As nobody knows which of them it
-is, the pauses between two such restarts double, from `health.window` to six hours, and are forgotten only after the job has been well for
-long.
+The rules do not apply to a job that the engine has given up. `recovery` decides whether that job is started again.
+
+A broken rule is reported once, by an event and `Stalled`, and a second event reports when it is fixed. If
+`health.restart` is set, the pods are also restarted from the newest checkpoint. This helps if a process is broken,
+but not if the job or one of its dependencies is broken. The operator cannot distinguish these cases. So the pauses
+between two such restarts double, from `health.window` to six hours. They are only reset after the job has been
+healthy for a long time.
 """
 
 from __future__ import annotations
@@ -21,47 +23,47 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.status import HealthStatus
+from penstock_operator.api.status.incarnation import HealthStatus
 from penstock_operator.api.types import format_duration
 from penstock_operator.reconcile.decide.health.causes import restarts_of
-from penstock_operator.reconcile.decide.health.pace import checkpoint_interval, checkpoint_window
+from penstock_operator.reconcile.decide.health.pace import checkpoint_patience
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from penstock_operator.api.flinkjob import FlinkJobSpec, Health
-    from penstock_operator.api.status import Running
+    from penstock_operator.api.status.incarnation import Running
     from penstock_operator.reconcile.decide.context import Context
 
 LONGEST_PAUSE = timedelta(hours=6)
 WELL = timedelta(hours=1)
-"""So long at least a job must have been well for former restarts of its pods to be forgotten."""
+"""Minimum time that a job must have been healthy before former restarts of its pods are forgotten."""
 
 
-def watched(ctx: Context) -> Context:
-    """The same context with what is known of the job's health brought up to date, and with events of what has changed."""
+def with_health(ctx: Context) -> Context:
+    """Return the same context with current health in its status, and with events for changes."""
     running, spec, before = ctx.status.running, ctx.effective_spec, ctx.status.health
     if running is None or spec is None or running.finished_at is not None or not spec.health.enabled:
         return ctx if before is None else ctx.with_status(health=None)
     health = _counted(ctx, running, before, spec.health)
-    if running.failed_at is not None:  # it is at its end, for which `recovery` has the words
+    if running.failed_at is not None:  # the job has failed, and `recovery` reports that
         ended = {"broken": None, "message": "", "since": ctx.now} if health.broken else {}
         return ctx.with_status(health=health.model_copy(update=ended))
     ctx = ctx.with_status(health=health)
-    if health.broken is not None and _stays(ctx, spec, health):
+    if health.broken is not None and _is_still_broken(ctx, spec, health):
         return ctx
     found = next((rule for rule, broken in _RULES.items() if broken(ctx, spec, health)), None)
     if found is not None and found != health.broken:
-        return _told(ctx, spec, health, found)
+        return _with_broken_rule(ctx, spec, health, found)
     if found is None and health.broken is not None:
         text = f"{health.broken} is over: the job is {ctx.seen.engine.state or 'answering'} again"
-        ctx = ctx.tell("HealthRecovered", text, key=f"well/{health.job_id}/{health.broken}/{health.since}")
+        ctx = ctx.with_event("HealthRecovered", text, key=f"well/{health.job_id}/{health.broken}/{health.since}")
         return ctx.with_status(health=health.model_copy(update={"broken": None, "message": "", "since": ctx.now}))
     return ctx
 
 
 def restart_due(ctx: Context) -> bool:
-    """The pods are to be restarted from the newest checkpoint now."""
+    """Return whether the pods must be restarted from the newest checkpoint now."""
     spec, health, running = ctx.effective_spec, ctx.status.health, ctx.status.running
     if spec is None or health is None or running is None or not (spec.health.enabled and spec.health.restart):
         return False
@@ -70,8 +72,8 @@ def restart_due(ctx: Context) -> bool:
     return health.restarted_at is None or ctx.now >= health.restarted_at + _pause(spec.health, health)
 
 
-def restarted(ctx: Context) -> Context:
-    """The same context with one more restart of the pods counted."""
+def with_pod_restart(ctx: Context) -> Context:
+    """Return the same context with one more counted restart of the pods."""
     health = ctx.status.health
     if health is None:
         return ctx
@@ -99,27 +101,27 @@ def _counted(ctx: Context, running: Running, before: HealthStatus | None, rules:
     return before.model_copy(update={"restarts": count, "restarts_at": recent})
 
 
-def _told(ctx: Context, spec: FlinkJobSpec, health: HealthStatus, rule: str) -> Context:
+def _with_broken_rule(ctx: Context, spec: FlinkJobSpec, health: HealthStatus, rule: str) -> Context:
     rules, engine = spec.health, ctx.seen.engine
     why = engine.exception or engine.checkpoints.failure or engine.error
     cause = f": {why}" if why else ""
     texts = {
         "RestartLoop": f"the engine has restarted the job {rules.restarts} times within {format_duration(rules.window)}{cause}. "
-        "Look at the job's exceptions; correct the job, or what it depends on",
-        "NoCheckpoint": f"no checkpoint has completed for {format_duration(_patience(ctx, spec) or timedelta(0))}; the job is "
-        f"{engine.state or 'without its master'}{cause}. Look at the job's exceptions and at its access to storage.checkpoints",
-        "MasterSilent": f"the master's REST API has not answered for {format_duration(rules.silence)}{cause}. Look at the master's log, "
-        "and at network policies",
+        "Check the job's exceptions. Correct the job, or the systems that it depends on",
+        "NoCheckpoint": f"no checkpoint has completed for {format_duration(checkpoint_patience(spec) or timedelta(0))}; the job is "
+        f"{engine.state or 'without its master'}{cause}. Check the job's exceptions and its access to storage.checkpoints",
+        "MasterSilent": f"the master's REST API has not responded for {format_duration(rules.silence)}{cause}. Check the master's log "
+        "and network policies",
     }
     then = (
-        "Its pods are restarted from the newest checkpoint"
+        "The operator restarts its pods from the newest checkpoint"
         if rules.restart
         else "health.restart would restart its pods"
     )
     text = ctx.clip(f"{texts[rule]}. {then}")
     well_for = ctx.now - health.since if health.since is not None and health.broken is None else timedelta(0)
     forgotten = {"pod_restarts": 0, "restarted_at": None} if well_for >= max(WELL, 2 * _pause(rules, health)) else {}
-    ctx = ctx.tell(rule, text, warning=True, key=f"broken/{health.job_id}/{rule}/{ctx.now}")
+    ctx = ctx.with_event(rule, text, warning=True, key=f"broken/{health.job_id}/{rule}/{ctx.now}")
     update = {"broken": rule, "message": text, "since": ctx.now, **forgotten}
     return ctx.with_status(health=health.model_copy(update=update))
 
@@ -129,23 +131,13 @@ def _restart_loop(ctx: Context, spec: FlinkJobSpec, health: HealthStatus) -> boo
 
 
 def _no_checkpoint(ctx: Context, spec: FlinkJobSpec, health: HealthStatus) -> bool:
-    """A master that does not answer may complete them all the same."""
-    running, engine, patience = ctx.status.running, ctx.seen.engine, _patience(ctx, spec)
-    if running is None or patience is None or not (engine.reachable or engine.absent):
+    """Return whether the rule is broken. Return False if the master does not respond, because it may still complete
+    checkpoints.
+    """
+    engine, patience = ctx.seen.engine, checkpoint_patience(spec)
+    if ctx.status.running is None or patience is None or not (engine.reachable or engine.absent):
         return False
-    points, newest = engine.checkpoints, ctx.status.last_checkpoint
-    known = [running.started_at]
-    if engine.job_id == running.job_id and points.latest_at is not None:
-        known.append(points.latest_at)
-    if newest is not None and newest.job_id == running.job_id and newest.time is not None:
-        known.append(newest.time)
-    return ctx.now - max(known) > patience
-
-
-def _patience(ctx: Context, spec: FlinkJobSpec) -> timedelta | None:
-    """Never less than what `CheckpointHealthy` allows."""
-    interval, window = checkpoint_interval(spec), checkpoint_window(spec)
-    return max(interval * spec.health.checkpoint_intervals, window) if interval and window else None
+    return engine.no_checkpoint_for >= patience
 
 
 def _master_silent(ctx: Context, spec: FlinkJobSpec, health: HealthStatus) -> bool:
@@ -160,8 +152,8 @@ _RULES: Mapping[str, Callable[[Context, FlinkJobSpec, HealthStatus], bool]] = {
 }
 
 
-def _stays(ctx: Context, spec: FlinkJobSpec, health: HealthStatus) -> bool:
-    """A broken rule is not whole yet."""
+def _is_still_broken(ctx: Context, spec: FlinkJobSpec, health: HealthStatus) -> bool:
+    """Return whether a broken rule is still broken."""
     engine, rules = ctx.seen.engine, spec.health
     if health.broken == "MasterSilent":
         return not engine.reachable

@@ -1,10 +1,10 @@
-"""The operations of the operator (Upgrade, Rescale, Suspend, …; all in `flows`): when one is begun and given up, and its steps.
+"""The operations of the operator, such as Upgrade, Rescale and Suspend. `flows` lists them all.
 
-`begin` says which one there is a reason for, `abandon` when one that goes on is out of date. The others are the steps that
-operations are made of: one pure function each, from a context to a decision.
+`begin` decides which operation is necessary, and `abandon` whether one in progress is out of date. The other modules
+contain the steps of operations. Each step is a pure function from a context to a decision.
 
-A step looks whether what it wants is already so (then `advance`), whether it can be done (then `act`), or what it
-waits for (then `wait`). It never assumes that its own last action worked: it looks.
+A step checks if its goal is already reached (then `advance`), if it can act (then `act`), or what it must wait for
+(then `wait`). It never assumes that its own last action worked, but uses the observation.
 """
 
 from __future__ import annotations
@@ -38,6 +38,6 @@ STEPS: Mapping[str, Callable[[Context], Decision]] = {
     "RemoveWorkers": remove_workers,
     "Dispose": dispose,
 }
-"""Name of a step → what it does."""
+"""Step functions by the name of the step."""
 
 __all__ = ["STEPS"]

@@ -1,7 +1,8 @@
-"""When an operation is given up because the spec asks for something else by now. Pure.
+"""The rule when an operation is given up because the spec now requests something else. Pure functions.
 
-Before its point of no return: until the engine has been asked for something that cannot be taken back, and while a new
-revision is only being watched. What waits for a person can be given up although the job was stopped.
+An operation can be given up before its point of no return, which is the first request to the engine that cannot be
+reverted. It can also be given up while a new revision is only being watched. An operation that waits for a user can
+be given up although the job was stopped.
 """
 
 from __future__ import annotations
@@ -9,43 +10,61 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.operations.begin import redeploy_wanted
-from penstock_operator.reconcile.decide.refusals import REFUSALS
+from penstock_operator.reconcile.decide.refusals import CANNOT_START
+from penstock_operator.reconcile.decide.restore.committed_end import FRESH_BY_WISH
 from penstock_operator.reconcile.decide.restore.predecessor import source_of
 
 if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.context import Context
 
-_PERSON_DECIDES = frozenset({("Teardown", "StateLost"), ("Seal", "SnapshotTorn")})
-"""Where an operation waits for a person although the job was stopped: what is decided then is another operation."""
+_PERSON_DECIDES = frozenset(
+    {
+        ("Teardown", "StateLost"),
+        ("Seal", "SnapshotTorn"),
+        ("Teardown", "StorageUnavailable"),
+        ("Seal", "StorageUnavailable"),
+    }
+)
+"""Steps and reasons with which an operation waits for a user although the job was stopped. The user's choice is
+another operation.
+"""
 
 
 def out_of_date(ctx: Context) -> bool:
-    """The operation is not what the spec asks for now, and can still be given up without harm."""
+    """Return whether the spec no longer requests the operation, and the operation can still be given up without harm."""
     op, spec = ctx.op, ctx.spec
     early = op.step in ("Verify", "Check", "Prepare", "AddWorkers") or (
         op.step in ("Stop", "Rescale") and op.trigger_id is None
     )
-    early = early or (op.step == "Start" and op.kind in ("Deploy", "Resume", "Redeploy") and op.blocked in REFUSALS)
+    early = early or (op.step == "Start" and op.kind in ("Deploy", "Resume", "Redeploy") and op.blocked in CANNOT_START)
     if _about_to_be_released(ctx):
         return False
     if spec is None:
         return op.step in ("Verify", "Check", "Prepare") and op.kind not in ("Recover", "Rollback")
     if (op.step, op.blocked) in _PERSON_DECIDES and op.kind != "Delete":
-        return not ctx.is_rejected and (redeploy_wanted(ctx) or spec.job.upgrade_mode == "stateless")
+        if op.kind == "Redeploy":  # the user has already decided; only another path is a new decision
+            same = op.restore is not None and op.restore.path == spec.job.initial_savepoint_path
+            return redeploy_wanted(ctx) and not same and not ctx.is_rejected
+        decided = op.restore is not None and op.restore.reason == FRESH_BY_WISH.reason
+        wish = redeploy_wanted(ctx) or spec.job.upgrade_mode == "stateless"
+        return wish and not decided and not ctx.is_rejected
     if op.kind == "Rescale":
+        early = early or (op.step == "RemoveWorkers" and op.blocked is not None)
         return early and (spec.job.state == "suspended" or _restart_wanted(ctx))
     if op.kind == "Suspend":
         return early and spec.job.state == "running"
     if op.kind in ("Recover", "Rollback", "Delete"):
         moved = spec.job.state == "suspended" or _restart_wanted(ctx)
-        return moved and (op.step == "Check" or (op.step == "Watch" and not ctx.is_rejected))
+        return moved and op.step in ("Check", "Watch") and op.kind != "Delete"
     if not (early or op.step == "Watch"):
         return False
     return spec.job.state == "suspended" or _target_moved(ctx)
 
 
 def _about_to_be_released(ctx: Context) -> bool:
-    """The job is stopped, and what stood by for it waits for a word: it must have that before anything else is begun."""
+    """Return whether the job is stopped and the incarnation on standby waits for its release. Nothing else may start
+    before the release.
+    """
     op, running = ctx.op, ctx.status.running
     return op.step == "Watch" and op.standby is not None and not op.released and running is not None and running.warm
 

@@ -1,36 +1,35 @@
-"""Which operation to start, if none is in progress. Pure; first match wins.
+"""The choice of the operation to start if none is in progress. Pure functions. The first row that matches applies:
 
     nothing has ever run    state running                       Deploy
     suspended               redeploy nonce changed              Redeploy
                             state running                       Resume
     running (or should be)  state suspended                     Suspend
                             redeploy nonce changed              Redeploy
-                            another revision is asked for       Upgrade
-                            the engine gave the job up          Recover, after a pause that grows; not if it
-                                                                is to stay Failed (`health.recovery`)
-                            it is CANCELLING or FAILING and
-                            does not end                        Recover
-                            it was adopted and has been stopped
-                            by what was lost with its status    Recover (`restore.stopping`)
-                            it gets nowhere, and health.restart
-                            is set                              Recover, after a pause that grows (`health.rules`),
-                                                                whatever `health.recovery` says of failed jobs
-                            the master's Deployment is gone     Recover, same incarnation, from its newest checkpoint
-                            another parallelism is asked for    Rescale
-    finished by itself      another revision is asked for       Upgrade
+                            spec has another revision           Upgrade
+                            engine has given up the job         Recover, after an increasing pause, unless the
+                                                                job must stay Failed (`health.recovery`)
+                            CANCELLING or FAILING for too long  Recover
+                            adopted, and stopped by an          Recover (`restore.stopping`)
+                            operation that was lost
+                            health rule is broken, and          Recover, after an increasing pause
+                            health.restart is set               (`health.rules`), whatever `health.recovery`
+                                                                decides about failed jobs
+                            master's Deployment is gone         Recover, same incarnation, from its newest checkpoint
+                            spec has another parallelism        Rescale
+    finished by itself      spec has another revision           Upgrade
 
-A spec that was rejected starts nothing until something in it changes; what runs is still recovered and rescaled.
-A spec that is invalid starts nothing, and what runs is still recovered.
+A rejected spec starts nothing until it changes, but the running job is still recovered and rescaled. An invalid spec
+starts nothing, but the running job is still recovered.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.status import Restore
+from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.reconcile.decide.health.causes import cause
-from penstock_operator.reconcile.decide.health.recovery import GIVEN_UP, stays_failed, why_not_recovered
-from penstock_operator.reconcile.decide.health.rules import restart_due, restarted
+from penstock_operator.reconcile.decide.health.recovery import GIVEN_UP, is_permanently_failed, why_not_recovered
+from penstock_operator.reconcile.decide.health.rules import restart_due, with_pod_restart
 from penstock_operator.reconcile.decide.restore.committed_end import (
     FRESH_BY_WISH,
     Lost,
@@ -39,19 +38,19 @@ from penstock_operator.reconcile.decide.restore.committed_end import (
     incarnation_restore,
 )
 from penstock_operator.reconcile.decide.restore.predecessor import source_of
-from penstock_operator.reconcile.decide.restore.stopping import end_overdue, is_down, stopped_unasked
+from penstock_operator.reconcile.decide.restore.stopping import end_overdue, is_down, stopped_without_request
 from penstock_operator.reconcile.decide.spec_diff import Effect, diff
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.api.status import Running
+    from penstock_operator.api.status.incarnation import Running
     from penstock_operator.reconcile.decide.context import Context
 
 
 def next_operation(ctx: Context) -> Context | None:
-    """The context with an operation in it, or None if there is nothing to start."""
+    """Return the context with a new operation, or None if nothing is to be started."""
     running = ctx.status.running
     if running is None:
         return _from_nothing(ctx)
@@ -61,7 +60,7 @@ def next_operation(ctx: Context) -> Context | None:
 
 
 def redeploy_wanted(ctx: Context) -> bool:
-    """The redeploy nonce has changed since it was last acted on."""
+    """Return whether the redeploy nonce has changed since it was last processed."""
     if ctx.spec is None:
         return False
     nonce = ctx.spec.job.savepoint_redeploy_nonce
@@ -69,7 +68,7 @@ def redeploy_wanted(ctx: Context) -> bool:
 
 
 def changes(ctx: Context, running: Running) -> str:
-    """What differs between the running revision and the spec, for people."""
+    """Describe the differences between the running revision and the spec, for users."""
     before = ctx.revision_spec(running.revision)
     if before is None or ctx.spec is None:
         return "the spec has changed"
@@ -155,6 +154,12 @@ def _after_finish(ctx: Context, running: Running) -> Context | None:
     return _upgrade(ctx, running) if ctx.desired_revision != running.revision else None
 
 
+def recovery(ctx: Context) -> Context | None:
+    """Return the context with the recovery of the running job, or None if the job needs none now."""
+    running = ctx.status.running
+    return None if running is None or running.finished_at is not None else _recover(ctx, running)
+
+
 def _recover(ctx: Context, running: Running) -> Context | None:
     spec, seen = ctx.effective_spec, ctx.seen
     if spec is None:
@@ -162,11 +167,11 @@ def _recover(ctx: Context, running: Running) -> Context | None:
     gone = seen.master is None or seen.master.replicas == 0
     if running.failed_at is not None:
         seen_so = gone or (seen.engine.job_id == running.job_id and seen.engine.state in GIVEN_UP)
-        return _recover_failed(ctx, running, running.failed_at) if seen_so and not stays_failed(ctx) else None
+        return _recover_failed(ctx, running, running.failed_at) if seen_so and not is_permanently_failed(ctx) else None
     if gone:
         return _recover_missing(ctx, running)
-    if stopped_unasked(ctx):
-        why = "the job was stopped by an operation that is not known any more, because the status was lost; it goes on"
+    if stopped_without_request(ctx):
+        why = "an operation stopped the job, but its record was lost with the status; the job is started again"
         return _recover_from_newest(ctx, running, why)
     if seen.engine.ending:
         if not end_overdue(ctx) or why_not_recovered(ctx, running) is not None:
@@ -175,7 +180,7 @@ def _recover(ctx: Context, running: Running) -> Context | None:
         return _recover_from_newest(ctx, _counted(running), why)
     if restart_due(ctx) and ctx.status.health is not None:
         why = f"health.restart, for {ctx.status.health.broken}: {ctx.status.health.message}"
-        return _recover_from_newest(restarted(ctx), running, why)
+        return _recover_from_newest(with_pod_restart(ctx), running, why)
     return None
 
 
@@ -183,9 +188,11 @@ def _recover_missing(ctx: Context, running: Running) -> Context | None:
     point = incarnation_restore(running, ctx.seen.storage)
     if isinstance(point, Unknown | Lost):
         return None
-    if point.kind == "Checkpoint":
+    newest = ctx.seen.storage.newest
+    # `Latest` needs a checkpoint of this incarnation. Without one, the master starts from the point that it began with.
+    if newest is not None and point.path == newest.path:
         point = point.model_copy(update={"kind": "Latest"})
-    reason = "the master's Deployment is gone; it is made again from the newest checkpoint"
+    reason = "the master's Deployment does not exist; it is created again from the newest checkpoint"
     return ctx.begin(
         "Recover", reason, step="Start", target_revision=running.revision, restore=point, job_id=running.job_id
     )
@@ -194,13 +201,13 @@ def _recover_missing(ctx: Context, running: Running) -> Context | None:
 def _recover_failed(ctx: Context, running: Running, since: datetime) -> Context | None:
     if ctx.now - since < ctx.settings.backoff(running.failures + 1):
         return None
-    said = ctx.seen.engine.exception or running.failure
-    why = f"the engine gave the job up: {said}{'; ' + cause(ctx) if cause(ctx) else ''}"
+    failure = ctx.seen.engine.exception or running.failure
+    why = f"the engine gave up the job: {failure}{'; ' + cause(ctx) if cause(ctx) else ''}"
     return _recover_from_newest(ctx, _counted(running), why)
 
 
 def _counted(running: Running) -> Running:
-    """With one more start after a failure."""
+    """Return the incarnation with one more counted start after a failure."""
     return running.model_copy(update={"failures": running.failures + 1})
 
 

@@ -1,12 +1,18 @@
-"""Deletion. It always ends: whatever it waits for has a deadline, after which it is said in an event and left. No pause, and no
-question that is not answered, goes beyond it (`time_left`).
+"""Deletion of a FlinkJob. It always ends, because every wait has a deadline. After a deadline, an event reports what is
+left, and the deletion continues. No pause and no request lasts longer than the remaining time (`time_left`).
 
-A savepoint is taken only if the spec asks for it and the job runs; one that is FINISHED needs none. The pods are waited for, because a new FlinkJob of
-the same name must not meet them. Then the object goes, and Kubernetes removes what it owned.
+If the spec requests a savepoint, the operator waits until the job is RUNNING and takes it. A job that restarts, or
+whose master does not respond, may be RUNNING again soon, so the operator waits until the timeout. A job that has read
+all of its input needs no savepoint. If no savepoint could be made and verified, the checkpoints are kept, whatever
+`deletion.storage` is, because they are the only copy of the state. `operation.saved` records whether they may be
+deleted.
 
-What is to be done is what the manifest says of it, also where something else in it is not valid; with whose settings, is
-said by the revisions that wrote what is there. Checkpoints of an earlier FlinkJob of the name stay, whose deletion has left
-them, if this one was started from them and has got no further: they are all that is left of the name.
+The operator waits until the pods are gone, because they must not run next to a new FlinkJob of the same name. Then it
+removes the finalizer, and Kubernetes deletes the owned objects.
+
+The field `deletion` of the manifest applies even if another part of the manifest is not valid. The operator takes the
+storage settings from the revisions that wrote the files. Checkpoints of an earlier FlinkJob of the same name are kept
+if this one was started from them and has completed no newer state. They are then the only state under this name.
 """
 
 from __future__ import annotations
@@ -16,26 +22,32 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.actions import DisposeJobStorage, RemoveFinalizer
-from penstock_operator.reconcile.decide.operations.stop import ask_for_savepoint, seal, stop, teardown
+from penstock_operator.reconcile.decide.operations.stop import request_savepoint, seal, stop, teardown
 from penstock_operator.reconcile.decide.refusals import explain
-from penstock_operator.reconcile.decide.savepoints.asked import is_made, pending, told_of_the_rest
+from penstock_operator.reconcile.decide.savepoints.requested import (
+    has_complete_savepoint,
+    pending,
+    with_leftovers_event,
+)
 from penstock_operator.reconcile.decide.savepoints.retention import disposable
 from penstock_operator.reconcile.decide.storage_settings import disposal_specs
 
 if TYPE_CHECKING:
-    from penstock_operator.api.status import Superseded
+    from penstock_operator.api.status.snapshots import Superseded
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.decide.decision import Decision
 
 RECORD_TIMEOUT = timedelta(seconds=30)
-"""For the FlinkSnapshot of a savepoint, also when the time of the deletion is over."""
+"""Time to wait for the FlinkSnapshot of a savepoint, even after the timeout of the deletion."""
 DELETING = "deleting checkpoints"
 NAMED = 3
-"""So many folders are named in an event."""
+"""Maximum number of folders that an event names."""
 
 
 def time_left(ctx: Context) -> timedelta | None:
-    """Until what deletion does now is given up, never negative; None if nothing is being deleted."""
+    """Return the time after which the current work of a deletion is given up. It is never negative. Return None
+    without a deletion.
+    """
     op = ctx.status.operation
     if op is None or op.kind != "Delete":
         return None
@@ -43,14 +55,16 @@ def time_left(ctx: Context) -> timedelta | None:
     return max((until or op.started_at + ctx.deletion_policy.timeout) - ctx.now, timedelta(0))
 
 
-def longest_answer(ctx: Context) -> float | None:
-    """Seconds that an answer may take: what deletion has left, but so much that there can be one."""
+def storage_timeout(ctx: Context) -> float | None:
+    """Return how long to wait for a response, in seconds: the remaining time of the deletion, but at least 1 s."""
     left = time_left(ctx)
     return None if left is None else max(left.total_seconds(), 1.0)
 
 
 def delete(ctx: Context) -> Decision:
-    """One pass over a FlinkJob that is being deleted; the next one is not after the time there is."""
+    """Return the decision about a FlinkJob that is being deleted. The next pass comes before the remaining time is
+    over.
+    """
     decision, left = _delete(ctx), time_left(ctx)
     if decision.requeue is None or not left:
         return decision
@@ -61,73 +75,119 @@ def _delete(ctx: Context) -> Decision:
     op = ctx.op
     overdue = ctx.now - op.started_at >= ctx.deletion_policy.timeout
     if op.step in ("Stop", "Seal") and overdue:
-        ctx = ctx.tell("DeletedWithoutSavepoint", f"no savepoint in time: {op.message}; deletion goes on", warning=True)
-        return ctx.advance("Teardown")
+        return _without_savepoint(ctx, f"no savepoint in time: {op.message}")
     if op.step == "Stop" and op.trigger_id is None and (op.retry_at is None or ctx.now >= op.retry_at):
-        if ctx.seen.engine.running:
-            return ask_for_savepoint(ctx)
-        if ctx.seen.engine.terminal and ctx.seen.engine.state == "FINISHED":
-            return ctx.advance("Teardown")
-        ctx = ctx.tell("DeletedWithoutSavepoint", "the job is not RUNNING, so no savepoint can be taken", warning=True)
-        return ctx.advance("Teardown")
+        return _take_savepoint(ctx)
     refused = ctx.failed_action("ScaleDown")
     if op.step == "Teardown" and overdue and (ctx.seen.replicas == 0 or refused is not None):
         if refused is not None:
             text = f"the pods could not be stopped: {explain(refused)}. Kubernetes removes them with the FlinkJob"
-            ctx = ctx.tell("PodsAbandoned", text, warning=True)
+            ctx = ctx.with_event("PodsAbandoned", text, warning=True)
         elif ctx.seen.left:
-            ctx = ctx.tell(
-                "PodsAbandoned", f"{len(ctx.seen.left)} pods did not go in time; deletion goes on", warning=True
+            ctx = ctx.with_event(
+                "PodsAbandoned", f"{len(ctx.seen.left)} pods did not end in time; the deletion continues", warning=True
             )
         return ctx.advance()
     steps = {"Stop": stop, "Seal": seal, "Teardown": teardown}
     return steps.get(op.step, dispose)(ctx)
 
 
+def is_saved(ctx: Context) -> bool:
+    """Return whether the job can continue without its checkpoints: it has read all input, or has a savepoint or no state."""
+    running, end = ctx.status.running, ctx.status.next_restore
+    if running is not None and running.finished_at is not None and running.end_of_input:
+        return True
+    return end is None or end.kind in ("Savepoint", "Fresh")
+
+
+def _take_savepoint(ctx: Context) -> Decision:
+    """Request the savepoint as soon as the job is RUNNING. Skip it if the job has ended, or if no pod is left that
+    could run the job.
+    """
+    engine = ctx.seen.engine
+    if engine.running:
+        return request_savepoint(ctx)
+    state = engine.state if engine.reachable and engine.state else "not reachable"
+    gone = ctx.seen.replicas == 0 and not ctx.seen.left
+    if not engine.terminal and not gone:
+        until = ctx.op.started_at + ctx.deletion_policy.timeout
+        text = f"a savepoint needs a RUNNING job, this one is {state}; the operator waits until {until:%H:%M:%S} UTC"
+        return ctx.pending(text)
+    read_to_the_end = engine.state == "FINISHED" and engine.end_of_input
+    if read_to_the_end or _is_stopped_with_savepoint(ctx):
+        return ctx.advance("Teardown", saved=True)
+    if engine.state == "FINISHED":
+        return ctx.advance("Teardown")
+    return _without_savepoint(
+        ctx, f"{'no pod of the job exists' if gone else f'the job is {state}'}, so no savepoint can be taken"
+    )
+
+
+def _is_stopped_with_savepoint(ctx: Context) -> bool:
+    """Return whether an earlier operation has stopped the running job with a verified savepoint."""
+    running, last, end = ctx.status.running, ctx.status.last_savepoint, ctx.status.next_restore
+    if running is None or last is None or end is None:
+        return False
+    return last.job_id == running.job_id and end.path == last.path
+
+
+def _without_savepoint(ctx: Context, why: str) -> Decision:
+    text = f"{why}; the deletion continues, and the checkpoints stay"
+    return ctx.with_event("DeletedWithoutSavepoint", text, warning=True).advance("Teardown")
+
+
 def dispose(ctx: Context) -> Decision:
-    """Delete the checkpoints if that is wished; then let the object go, whatever happened."""
-    if ctx.deletion_policy.storage != "Delete":
-        return _let_go(ctx)
+    """Delete the checkpoints if the spec requests it. Then let the object be deleted in any case."""
+    policy = ctx.deletion_policy
+    if policy.storage != "Delete":
+        return _remove_finalizer(ctx)
+    if policy.savepoint and not ctx.op.saved:
+        text = (
+            "the checkpoints stay although deletion.storage is Delete: deletion.savepoint requires a savepoint, but no "
+            "verified savepoint exists. The checkpoints are the only copy of the job's state"
+        )
+        return _remove_finalizer(ctx.with_event("StorageKept", text, warning=True))
     if ctx.op.deadline is None:
-        ctx = _begun(ctx)
+        ctx = _with_dispose_deadline(ctx)
     left, failure = _left(ctx)
     kept = tuple(former for former in ctx.status.superseded if former not in disposable(ctx.status))
     ctx = ctx.with_status(superseded=(*left, *kept), running=None)
     if not left:
-        return _let_go(ctx)
+        return _remove_finalizer(ctx)
     if ctx.past_deadline:
         why = failure or ctx.op.message.removeprefix(DELETING).removeprefix(": ") or "it took too long"
-        ctx = ctx.tell("StorageKept", f"{_where(ctx, left)} could not be deleted and stay: {why}", warning=True)
-        return _let_go(ctx)
+        ctx = ctx.with_event("StorageKept", f"{_folders(ctx, left)} could not be deleted: {why}", warning=True)
+        return _remove_finalizer(ctx)
     if failure:
         untried = left[0].failures == 0
         return ctx.wait(f"{DELETING}: {failure}", after=None if untried else ctx.settings.backoff_first)
     return ctx.act(DisposeJobStorage(left[0].job_id, left[0].revision), ctx.op.message or DELETING)
 
 
-def _let_go(ctx: Context) -> Decision:
-    """Once its savepoints are accounted for, or the time for that is over."""
+def _remove_finalizer(ctx: Context) -> Decision:
+    """Remove the finalizer when the savepoints have their FlinkSnapshots, or when the time for that is up."""
     waiting = pending(ctx)
     if waiting and ctx.op.deadline is None:
         until = max(ctx.op.started_at + ctx.deletion_policy.timeout, ctx.now)
         longest = ctx.now + RECORD_TIMEOUT
-        ctx = ctx.with_op(deadline=longest if is_made(ctx) else min(until, longest))
+        ctx = ctx.with_op(deadline=longest if has_complete_savepoint(ctx) else min(until, longest))
     if waiting and not ctx.past_deadline:
         return ctx.wait(waiting)
-    return told_of_the_rest(ctx).act(RemoveFinalizer(), "letting the FlinkJob go")
+    return with_leftovers_event(ctx).act(RemoveFinalizer(), "removing the finalizer")
 
 
-def _begun(ctx: Context) -> Context:
-    """With a deadline, and fresh attempts also for what could not be removed before."""
+def _with_dispose_deadline(ctx: Context) -> Context:
+    """Return the context with a deadline, and with new attempts for checkpoints that could not be deleted before."""
     ctx = ctx.retire()
     fresh = tuple(former.model_copy(update={"failures": 0, "retry_at": None}) for former in ctx.status.superseded)
     return ctx.with_status(superseded=fresh).with_op(deadline=ctx.now + ctx.settings.dispose_timeout)
 
 
 def _left(ctx: Context) -> tuple[tuple[Superseded, ...], str]:
-    """Incarnations whose checkpoints are still there, in the order to try them, and why the last attempt failed, if it did.
+    """Return the incarnations with remaining checkpoints in the order to try them, and the reason why the last
+    attempt failed.
 
-    One that could not be removed goes to the end: the next one may be in a store that answers.
+    A failed incarnation moves to the end, because the next one may be in a store that responds.
     """
     left, last = disposable(ctx.status), ctx.seen.last
     if not left or last is None or last.action != "DisposeJobStorage":
@@ -138,7 +198,7 @@ def _left(ctx: Context) -> tuple[tuple[Superseded, ...], str]:
     return tuple(sorted((*left[1:], failed), key=lambda former: former.failures)), last.message or last.code
 
 
-def _where(ctx: Context, left: tuple[Superseded, ...]) -> str:
+def _folders(ctx: Context, left: tuple[Superseded, ...]) -> str:
     def folder(former: Superseded) -> str:
         specs = disposal_specs(ctx, former.revision)
         return f"{specs[0].storage.checkpoints}/{former.job_id}" if specs else f"the folder {former.job_id}"

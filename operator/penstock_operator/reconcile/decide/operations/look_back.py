@@ -1,4 +1,4 @@
-"""The first start of a FlinkJob looks at what earlier ones of its name have left; see `decide.restore.predecessor`."""
+"""The search of a FlinkJob's first start for state of earlier ones of its name. See `decide.restore.predecessor`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.actions import FencePredecessors
 from penstock_operator.reconcile.decide.restore.committed_end import Lost, Unknown, origin
-from penstock_operator.reconcile.decide.restore.predecessor import EMPTY, LATEST, Words, newest_left, passed_over
+from penstock_operator.reconcile.decide.restore.predecessor import EMPTY, LATEST, UnusedState, newest_left, passed_over
 
 if TYPE_CHECKING:
-    from penstock_operator.api.status import Restore
+    from penstock_operator.api.status.snapshots import Restore
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.decide.decision import Decision
     from penstock_operator.storage.snapshots import Left, StoredSnapshot
@@ -18,7 +18,7 @@ _LOOKING = "looking for the state of earlier FlinkJobs of this name"
 
 
 def look_back(ctx: Context) -> Context | Decision:
-    """The context to go on with, or what is to be done or waited for first."""
+    """Return the context with the result of the search, or the decision that must come first."""
     op, left = ctx.op, ctx.seen.storage.left
     if op.kind != "Deploy" or op.looked_back:
         return ctx
@@ -37,11 +37,15 @@ def _warned(ctx: Context, left: Left) -> Context:
         return ctx
     start = op.restore.model_copy(update={"passed_over": passed_over(found)})
     ctx = ctx.with_op(restore=start)
-    return ctx.tell("StateLeft", str(Words(passed_over(found), start)), warning=True, key=f"{op.id}/StateLeft")
+    return ctx.with_event(
+        "StateLeft", str(UnusedState(passed_over(found), start)), warning=True, key=f"{op.id}/StateLeft"
+    )
 
 
 def _is_newer(ctx: Context, found: StoredSnapshot, start: Restore) -> bool:
-    """Than what the person has named; anything is newer than nothing."""
+    """Return whether the found snapshot is newer than the one that the user named. Without a named one, every
+    snapshot is newer.
+    """
     if start.path is None:
         return True
     verdict = ctx.seen.storage.verdict(start.path)
@@ -50,14 +54,15 @@ def _is_newer(ctx: Context, found: StoredSnapshot, start: Restore) -> bool:
 
 
 def _from_latest(ctx: Context) -> Context | Decision:
-    """Fence off whatever may still write, then look again and start from the newest."""
+    """Fence all incarnations that may still write. Then read storage again and start from the newest state."""
     op, storage, last = ctx.op, ctx.seen.storage, ctx.seen.last
     if storage.left is None:
         return ctx.wait_for_storage(_LOOKING)
     if storage.left.incarnations and not op.fenced:
         if last is None or last.action != "FencePredecessors":
             return ctx.act(
-                FencePredecessors(storage.left.incarnations), "making sure that earlier FlinkJobs write no more"
+                FencePredecessors(storage.left.incarnations),
+                "fencing off earlier FlinkJobs, so that they write nothing more",
             )
         if last.ok:
             return ctx.with_op(fenced=True).done()
@@ -70,8 +75,8 @@ def _from_latest(ctx: Context) -> Context | Decision:
         return ctx.wait(start.message, blocked="StateLost", after=ctx.settings.backoff_first)
     found = newest_left(storage.left.snapshots)
     if found is not None:
-        ctx = ctx.tell(
-            "StateTakenOver", f"going on from {start.path}, the newest state of earlier FlinkJobs of this name"
+        ctx = ctx.with_event(
+            "StateTakenOver", f"continuing from {start.path}, the newest state of earlier FlinkJobs of this name"
         )
     return ctx.with_op(
         restore=start, looked_back=True, stop_job_id=found.job_id if found else None, blocked=None
@@ -79,7 +84,7 @@ def _from_latest(ctx: Context) -> Context | Decision:
 
 
 def look_again(ctx: Context) -> Context:
-    """A job that was started without knowing what there is: storage may answer by now."""
+    """Return the context with the result of the search if the job was started without it and storage responds now."""
     op, running, left = ctx.op, ctx.status.running, ctx.seen.storage.left
     if op.kind != "Deploy" or op.looked_back or left is None or running is None or op.restore is None:
         return ctx
@@ -87,13 +92,15 @@ def look_again(ctx: Context) -> Context:
     return ctx.with_status(running=running.model_copy(update={"restored_from": ctx.op.restore}))
 
 
-def told_of_silence(ctx: Context) -> Context:
-    """It is stable, and nobody will look again."""
+def with_unanswered_search_event(ctx: Context) -> Context:
+    """Return the context with an event if storage has never responded. The job is stable, and the search is not
+    repeated.
+    """
     op = ctx.op
     if op.kind != "Deploy" or op.looked_back or op.source is None:
         return ctx
     text = (
-        f"storage has not answered the operator ({ctx.seen.storage.error or 'it was not asked'}), so it is not known whether earlier "
-        "FlinkJobs of this name have left state; this one was started without"
+        f"storage has not responded to the operator ({ctx.seen.storage.error or 'it was not read'}). Earlier FlinkJobs of this name may "
+        "have left state there. This FlinkJob was started without that state"
     )
-    return ctx.tell("StateUnknown", text, warning=True)
+    return ctx.with_event("StateUnknown", text, warning=True)

@@ -1,7 +1,8 @@
-"""Change the parallelism of a job that goes on running.
+"""Change of the parallelism of a running job.
 
-Up: workers first, then the job. Down: the job first, then the workers. So there are slots for the job at every
-moment, and an operator that dies in between leaves spare workers, never missing ones.
+To scale up, the operator adds workers first and then rescales the job. To scale down, it rescales the job first and
+then removes workers. So the job has enough slots at all times. If the operator crashes in between, spare workers
+remain, but none are missing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.actions import ApplyParallelism, Rescale, ScaleWorkers
-from penstock_operator.reconcile.decide.refusals import explain
+from penstock_operator.reconcile.decide.refusals import explain, lost_revision
 from penstock_operator.reconcile.decide.restore.stopping import is_down
 
 if TYPE_CHECKING:
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.decision import Decision
 
 BLIND_AFTER = timedelta(minutes=2)
-"""Spare workers of a job that does not run are let go after that, whichever they are."""
+"""Time after which spare workers of a job that does not run are removed, although it is not known which ones are
+idle.
+"""
 
 
 def add_workers(ctx: Context) -> Decision:
-    """Bring up the workers that the greater of both parallelisms needs, and wait for their slots."""
+    """Add the workers that the greater of both parallelisms needs, and wait for their slots."""
     if is_down(ctx):
         return _give_up(ctx)
     op, running, worker = ctx.op, ctx.status.running, ctx.seen.worker
@@ -40,9 +43,11 @@ def add_workers(ctx: Context) -> Decision:
 
 
 def _give_up(ctx: Context) -> Decision:
-    """First the job is brought back, and with the parallelism that is wished by then."""
-    why = f"the job is {ctx.seen.engine.state or 'without its master'}, so that nothing can be rescaled"
-    return ctx.tell("Abandoned", why).end("Abandoned", why).done()
+    """End the rescale, because the job must be recovered first. A new rescale then changes it to the parallelism of
+    the spec.
+    """
+    why = f"the job is {ctx.seen.engine.state or 'without its master'}, so it cannot be rescaled"
+    return ctx.with_event("Abandoned", why).end("Abandoned", why).done()
 
 
 def _short_of_slots(ctx: Context, target: int) -> Decision:
@@ -53,12 +58,12 @@ def _short_of_slots(ctx: Context, target: int) -> Decision:
     if trouble is None:
         return ctx.wait(message)
     running = ctx.status.running
-    now = f"The job goes on with parallelism {running.parallelism}" if running else ""
+    now = f"The job keeps parallelism {running.parallelism}" if running else ""
     return ctx.wait(f"{message}. {trouble} {now}", blocked=trouble.reason)
 
 
 def rescale(ctx: Context) -> Decision:
-    """Have the engine redistribute the job."""
+    """Request the rescale from the engine, and wait until it is complete."""
     if is_down(ctx):
         return _give_up(ctx)
     op, running, engine = ctx.op, ctx.status.running, ctx.seen.engine
@@ -72,11 +77,11 @@ def rescale(ctx: Context) -> Decision:
     if op.trigger_id is None:
         if not engine.running:
             return ctx.pending(f"a rescale needs a RUNNING job, this one is {engine.state or 'unreachable'}")
-        return _ask(ctx, running.job_id, target)
-    return _await(ctx, target)
+        return _request(ctx, running.job_id, target)
+    return _wait_for_rescale(ctx, target)
 
 
-def _ask(ctx: Context, job_id: str, target: int) -> Decision:
+def _request(ctx: Context, job_id: str, target: int) -> Decision:
     attempt = ctx.op.attempt + 1
     trigger = ctx.digest(ctx.op.id, "rescale", target, attempt)
     deadline = ctx.now + ctx.settings.rescale_timeout
@@ -84,7 +89,7 @@ def _ask(ctx: Context, job_id: str, target: int) -> Decision:
     return ctx.act(Rescale(job_id, target, trigger), f"rescaling to {target}")
 
 
-def _await(ctx: Context, target: int) -> Decision:
+def _wait_for_rescale(ctx: Context, target: int) -> Decision:
     op, engine, last = ctx.op, ctx.seen.engine, ctx.seen.last
     if last is not None and last.ok and last.request_id and last.request_id != op.request_id:
         return ctx.with_op(request_id=last.request_id).done()
@@ -97,7 +102,7 @@ def _await(ctx: Context, target: int) -> Decision:
     if request is not None and request.state == "Failed":
         return ctx.retry("RescaleFailed", _remedy(request.cause), trigger_id=None)
     if ctx.past_deadline:
-        return ctx.retry("RescaleTimeout", _remedy("not done in time"), trigger_id=None)
+        return ctx.retry("RescaleTimeout", _remedy("not complete in time"), trigger_id=None)
     lost = request is not None and request.state == "Unknown" and engine.running and failure is None
     if lost and op.request_id is None:
         return ctx.act(Rescale(ctx.status.running.job_id if ctx.status.running else "", target, op.trigger_id or ""))
@@ -109,33 +114,33 @@ def _await(ctx: Context, target: int) -> Decision:
 def _rescaled(ctx: Context, target: int) -> Decision:
     running = ctx.status.running
     if running is None:
-        return ctx.end("Abandoned", "the job is gone").done()
+        return ctx.end("Abandoned", "no incarnation runs").done()
     ctx = ctx.with_status(running=running.model_copy(update={"parallelism": target}))
-    return ctx.tell("Rescaled", f"the job runs with parallelism {target}").advance()
+    return ctx.with_event("Rescaled", f"the job runs with parallelism {target}").advance()
 
 
 def _remedy(cause: str) -> str:
-    return f"the rescale failed: {cause}. The job goes on with its former parallelism"
+    return f"the rescale failed: {cause}. The job keeps its former parallelism"
 
 
 def remove_workers(ctx: Context) -> Decision:
-    """Write the new parallelism down for a master that restarts, and let workers go that are not needed."""
+    """Store the new parallelism for a master that restarts, and remove workers that are not needed."""
     running, worker = ctx.status.running, ctx.seen.worker
     if running is None or worker is None:
-        return ctx.end("Abandoned", "the job is gone").done()
+        return ctx.end("Abandoned", "no incarnation runs").done()
     incarnation = ctx.running_incarnation
     if incarnation is None:
-        return ctx.wait(f"revision {running.revision} cannot be read", blocked="RevisionLost")
+        return ctx.end("Abandoned", lost_revision(running.revision)).done()
     needed = ctx.running_workers(running.parallelism)
     last = ctx.seen.last
     applied = last is not None and last.ok and last.action == "ApplyParallelism"
     if worker.replicas == needed and applied:
         return ctx.end("Succeeded", f"parallelism {running.parallelism}").done()
     if worker.replicas > needed and not ctx.seen.engine.running and ctx.now - ctx.op.step_since < BLIND_AFTER:
-        return ctx.wait("waiting for the job to run: only then it is known which workers are idle")
+        return ctx.wait("waiting for the job to run, because only a running job shows which workers are idle")
     failure = ctx.failed_action("ApplyParallelism")
     if failure is not None:
         return ctx.wait(explain(failure), blocked=failure.code, after=ctx.settings.backoff_first)
     return ctx.act(
-        ApplyParallelism(incarnation, needed, ctx.seen.engine.busy_workers), "settling the number of workers"
+        ApplyParallelism(incarnation, needed, ctx.seen.engine.busy_workers), "adjusting the number of workers"
     )

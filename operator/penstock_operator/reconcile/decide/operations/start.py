@@ -1,31 +1,48 @@
-"""Bring an incarnation up, and watch it until it has proved itself; or go back.
+"""The start of an incarnation. The operator watches it until it is stable, or rolls back.
 
-An incarnation is *stable* when it is RUNNING and has completed a checkpoint of its own. Until then nothing it wrote
-is committed (sinks commit with checkpoints), so that going back to the state before it repeats nothing and loses
-nothing. RUNNING alone proves little: a job that cannot write its state runs as well. Whether it has completed one is not
-always known here (its master does not answer, it completes one while its pods go): a rollback stops it, fences it
-off, and then asks storage what it starts from (`decide.restore.committed_end`).
+An incarnation is *stable* when it is RUNNING and has completed a checkpoint. Before that, none of its output is
+committed, because sinks commit with checkpoints. So a return to the earlier state repeats and loses nothing. RUNNING
+alone proves little, because a job that cannot write its state is RUNNING too. The operator does not always know
+whether a checkpoint was completed. The master may not respond, or may complete one while its pods end. So a rollback
+stops the incarnation, fences it, and then reads from storage where to start (`decide.restore.committed_end`).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.status import Running, Superseded
+from penstock_operator.api.flinkjob import rest_tls_secret
+from penstock_operator.api.status.incarnation import Running
+from penstock_operator.api.status.snapshots import Superseded
 from penstock_operator.reconcile.decide.actions import ApplyPods, RecordRevision, ScaleDown, TriggerCheckpoint
 from penstock_operator.reconcile.decide.health.causes import cause
-from penstock_operator.reconcile.decide.operations.look_back import look_again, told_of_silence
-from penstock_operator.reconcile.decide.operations.prepare import let_go, pods_there
-from penstock_operator.reconcile.decide.refusals import REFUSALS, explain
-from penstock_operator.reconcile.decide.restore.stopping import restart_master, stopped_unasked, suspended_overdue
+from penstock_operator.reconcile.decide.operations.look_back import look_again, with_unanswered_search_event
+from penstock_operator.reconcile.decide.operations.outage import waited_out
+from penstock_operator.reconcile.decide.operations.prepare import release_standby, requested_workers
+from penstock_operator.reconcile.decide.refusals import (
+    CANNOT_START,
+    PODS_STUCK,
+    REFUSALS,
+    REVISION_LOST,
+    explain,
+    lost_revision,
+    stuck_pods,
+)
+from penstock_operator.reconcile.decide.restore.stopping import (
+    restart_master,
+    stopped_without_request,
+    suspended_overdue,
+)
 from penstock_operator.reconcile.decide.spec_diff import args_hash
-from penstock_operator.resources.incarnation import DOORS, Incarnation, other_door, worker_count
+from penstock_operator.resources.incarnation import SERVICE_SUFFIXES, Incarnation, other_service_suffix, worker_count
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.decide.decision import Decision
-    from penstock_operator.reconcile.observation import ActionResult
+    from penstock_operator.reconcile.observation import ActionResult, Pod
 
 
 def start(ctx: Context) -> Decision:
@@ -39,19 +56,25 @@ def start(ctx: Context) -> Decision:
     op = ctx.op
     spec = ctx.revision_spec(op.target_revision)
     if spec is None or op.restore is None:
-        return ctx.wait(f"revision {op.target_revision} cannot be read", blocked="RevisionLost")
+        return ctx.wait(lost_revision(op.target_revision), blocked=REVISION_LOST)
     if op.job_id is None:
         same = op.kind == "Recover" and op.restore.kind == "Latest"
         current = ctx.status.running.job_id if same and ctx.status.running else None
-        ctx = ctx.with_op(job_id=current or ctx.new_job_id(op.id))
+        restore = op.restore
+        if current is None and restore.kind == "Latest" and restore.path is not None:
+            # The path is in the folder of a former incarnation, where the master of the new one does not look.
+            restore = restore.model_copy(update={"kind": "Checkpoint"})
+        ctx = ctx.with_op(job_id=current or ctx.new_job_id(op.id), restore=restore)
         op = ctx.op
     if op.standby is not None:
         return _start_warm(ctx, _incarnation(ctx, spec))
     strangers = [p for p in ctx.seen.left if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
     if strangers and _left_behind(ctx):
         return ctx.act(ScaleDown(), "removing pods that an earlier start has left")
+    if strangers and ctx.now - op.step_since > ctx.settings.stuck_pods_timeout:
+        return ctx.wait(stuck_pods([p.name for p in strangers]), blocked=PODS_STUCK)
     if strangers:
-        return ctx.wait(f"waiting for pods of the former incarnation to go: {strangers[0].name}")
+        return ctx.wait(f"waiting for pods of the former incarnation to end: {strangers[0].name}")
     incarnation = _incarnation(ctx, spec)
     if _deployed(ctx):
         return _started(ctx, incarnation)
@@ -65,9 +88,11 @@ def start(ctx: Context) -> Decision:
 
 
 def _start_warm(ctx: Context, incarnation: Incarnation) -> Decision:
-    """The pods are there; the Deployments are applied as ever, and those of the former incarnation go.
+    """Start the incarnation on standby. Its pods exist, and the Deployments are applied normally, which removes the
+    former pods.
 
-    They are fenced off, so they are not waited for. As many pods as stand by: see `prepare`.
+    The former pods are fenced, so the operator does not wait for them. The number of pods is that of the standby
+    pods. See `prepare`.
     """
     if _deployed(ctx):
         return _started(ctx, incarnation)
@@ -75,35 +100,46 @@ def _start_warm(ctx: Context, incarnation: Incarnation) -> Decision:
     if failure is not None:
         return _refused(ctx, failure)
     desired = ctx.spec or incarnation.spec
-    workers = pods_there(ctx) or worker_count(incarnation.spec, desired, incarnation.parallelism)
-    return ctx.act(ApplyPods(incarnation, desired, workers), "handing over to the pods that stand by")
+    workers = requested_workers(ctx) or worker_count(incarnation.spec, desired, incarnation.parallelism)
+    return ctx.act(ApplyPods(incarnation, desired, workers), "handing over to the standby pods")
 
 
 def _refused(ctx: Context, failure: ActionResult) -> Decision:
-    """The pods cannot be made. What is wrong with the objects themselves stays wrong: go back, if there is a way."""
+    """Return the decision if the API server refuses the objects and nothing runs. Roll back if possible.
+
+    Invalid objects stay invalid. A quota may still count pods that have just ended, and a policy or a name conflict
+    may be fixed soon. So the other refusals only lead to a rollback after `refusal_patience`.
+    """
     op, why = ctx.op, explain(failure)
-    if failure.code == "InvalidObject" and _may_go_back(ctx) and op.fallback_revision != op.target_revision:
+    lasting = failure.code == "InvalidObject" or (
+        failure.code in REFUSALS and ctx.now - op.step_since >= ctx.settings.refusal_patience
+    )
+    if lasting and _can_roll_back(ctx) and op.fallback_revision != op.target_revision:
         return _roll_back(ctx, why)
     return ctx.wait(why, blocked=failure.code, after=ctx.settings.backoff_first)
 
 
 def _stuck(ctx: Context) -> bool:
-    """The API server refuses the pods of an operation that has stopped the job: the next edit is taken at once.
+    """Return whether an operation has stopped the job but cannot create its pods. The next edit then takes effect
+    immediately.
 
-    Operations that have stopped nothing are abandoned for it (`decide.next_step`); this one holds what the job goes on from.
+    Operations that have stopped nothing are abandoned instead (`decide.next_step`). This one knows the state from
+    which the job continues.
     """
-    return ctx.op.kind in ("Upgrade", "Recover", "Rollback") and ctx.op.blocked in REFUSALS
+    return ctx.op.kind in ("Upgrade", "Recover", "Rollback") and ctx.op.blocked in CANNOT_START
 
 
 def _suspend_instead(ctx: Context) -> Decision:
     restore, revision = ctx.op.restore, ctx.op.target_revision
-    ctx = ctx.end("Abandoned", "the job is to be suspended")
+    ctx = ctx.end("Abandoned", "job.state is suspended")
     ctx = ctx.begin("Suspend", "job.state is suspended", step="Teardown", target_revision=revision, restore=restore)
     return ctx.done()
 
 
 def _unrecorded_target(ctx: Context) -> RecordRevision | None:
-    """A revision that is not stored could not be told any more after another edit."""
+    """Return the action that stores the current revision. Without it, the revision could not be read after another
+    edit.
+    """
     desired = ctx.desired_revision
     if not _stuck(ctx) or ctx.spec is None or desired is None or desired in ctx.seen.revisions or ctx.is_rejected:
         return None
@@ -111,8 +147,11 @@ def _unrecorded_target(ctx: Context) -> RecordRevision | None:
 
 
 def _left_behind(ctx: Context) -> bool:
-    """Deployments of an earlier Deploy or Resume, which was given up when only one of them could be made; or of an upgrade whose
-    standby was given up after the former incarnation had been fenced off."""
+    """Return whether Deployments of an earlier attempt exist that must be scaled down.
+
+    They belong to a Deploy or Resume that was given up when only one of them could be created. Or they belong to an
+    upgrade whose standby was given up after the former incarnation had been fenced.
+    """
     op = ctx.op
     found = [d for d in (ctx.seen.master, ctx.seen.worker) if d is not None and d.replicas > 0]
     half_made = op.kind in ("Deploy", "Resume") and any(d.job_id != op.job_id for d in found)
@@ -120,20 +159,23 @@ def _left_behind(ctx: Context) -> bool:
 
 
 def _retarget(ctx: Context) -> Context:
-    """If the edit was taken back while the job stopped, go back to what ran; any other edit comes after this one, unless
-    this one cannot go on."""
+    """Change the target if the edit was reverted while the job stopped, or if the operation is stuck. Other edits
+    follow as the next operation.
+    """
     op, desired, running = ctx.op, ctx.desired_revision, ctx.status.running
     if desired == op.target_revision:
         return ctx
     if _stuck(ctx) and desired in ctx.seen.revisions and not ctx.is_rejected:
         changes = {"target_revision": desired, "target_generation": ctx.subject.generation, "standby": None}
         ctx = ctx.with_op(blocked=None, **changes)
-        return ctx.tell("Retargeted", f"{op.target_revision} cannot be started; the spec has changed to {desired}")
+        return ctx.with_event(
+            "Retargeted", f"{op.target_revision} cannot be started; the spec has changed to {desired}"
+        )
     if op.kind != "Upgrade" or op.job_id is not None or op.standby is not None:
         return ctx
     if running is not None and desired == running.revision and running.stable:
         ctx = ctx.with_op(target_revision=desired, target_generation=ctx.subject.generation)
-        return ctx.tell("UpgradeReverted", f"the edit was taken back; {desired} is started again")
+        return ctx.with_event("UpgradeReverted", f"the edit was reverted; {desired} is started again")
     return ctx
 
 
@@ -142,14 +184,19 @@ def _incarnation(ctx: Context, spec: FlinkJobSpec) -> Incarnation:
     current = ctx.spec or spec
     wished = op.target_parallelism if op.kind == "Rollback" and op.target_parallelism else current.job.parallelism
     warm, before = op.standby == op.job_id, ctx.status.running
+    if op.kind == "Recover" and before is not None:  # a later rescale adds workers, if the cluster has capacity
+        wished = min(wished, before.parallelism)
     takes_over = warm and before is not None and before.job_id != op.job_id
     parallelism = before.parallelism if takes_over and before else min(wished, spec.job.max_parallelism)
     if op.job_id is None or op.restore is None or op.target_revision is None:
         msg = "an incarnation needs job id, restore point and revision"
         raise AssertionError(msg)
-    allowed = current.job.allow_non_restored_state
-    door = other_door(before.door) if takes_over and before else DOORS[0]
-    return Incarnation(op.target_revision, spec, op.job_id, op.restore, parallelism, allowed, warm=warm, door=door)
+    again = op.kind == "Recover"
+    allowed = ctx.allowed_to_drop(op.target_revision, spec) if again else current.job.allow_non_restored_state
+    service_suffix = other_service_suffix(before.service_suffix) if takes_over and before else SERVICE_SUFFIXES[0]
+    return Incarnation(
+        op.target_revision, spec, op.job_id, op.restore, parallelism, allowed, warm=warm, service_suffix=service_suffix
+    )
 
 
 def _deployed(ctx: Context) -> bool:
@@ -178,7 +225,8 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
         started_at=ctx.now,
         restored_from=incarnation.restore,
         warm=incarnation.warm,
-        door=incarnation.door,
+        service_suffix=incarnation.service_suffix,
+        rest_tls=rest_tls_secret(spec),
         had_checkpoint=incarnation.restore.kind == "Latest",
         adopted_at=before.adopted_at if before and before.job_id == incarnation.job_id else None,
         failures=before.failures if before and op.kind == "Recover" else 0,
@@ -198,15 +246,21 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
     same = before is not None and before.job_id == running.job_id
     restarts = ctx.status.restarts if same else 0
     ctx = ctx.with_status(running=running, nonces=nonces, next_restore=incarnation.restore, restarts=restarts)
-    ctx = ctx.tell("Started", f"{running.revision} starts with parallelism {running.parallelism} from {source}")
-    patience = (ctx.spec or spec).rollback.after
-    if op.kind == "Rollback":
-        patience = max(patience, ctx.settings.rollback_patience)
-    return ctx.advance(deadline=ctx.now + patience, job_id=op.job_id, restore=op.restore)
+    ctx = ctx.with_event("Started", f"{running.revision} starts with parallelism {running.parallelism} from {source}")
+    return ctx.advance(deadline=ctx.now + _patience(ctx, spec), job_id=op.job_id, restore=op.restore)
+
+
+def _patience(ctx: Context, target: FlinkJobSpec | None = None) -> timedelta:
+    """Return how long an incarnation has to become stable."""
+    spec = ctx.spec or target or ctx.effective_spec
+    patience = spec.rollback.after if spec is not None else ctx.settings.rollback_patience
+    return max(patience, ctx.settings.rollback_patience) if ctx.op.kind == "Rollback" else patience
 
 
 def _retire_predecessor(ctx: Context) -> Context:
-    """The incarnation of an earlier FlinkJob that this one goes on from is its own as soon as it has got further than that."""
+    """Record the earlier FlinkJob's incarnation from which this one continues. Its checkpoints are deleted when this
+    job has newer state.
+    """
     op = ctx.op
     if op.kind != "Deploy" or op.stop_job_id is None:
         return ctx
@@ -215,8 +269,8 @@ def _retire_predecessor(ctx: Context) -> Context:
 
 
 def watch(ctx: Context) -> Decision:
-    """Wait until the incarnation is stable; if it does not become so in time, go back."""
-    released = let_go(ctx)
+    """Wait until the incarnation is stable. If it does not become stable in time, roll back."""
+    released = release_standby(ctx)
     if released is not None:
         return released
     ctx = look_again(ctx)
@@ -225,33 +279,41 @@ def watch(ctx: Context) -> Decision:
         return ctx.end("Abandoned", "what was watched is gone").done()
     ours = engine.reachable and engine.job_id == running.job_id
     stored = ctx.seen.storage.newest
-    if stopped_unasked(ctx):
+    if stopped_without_request(ctx):
         return ctx.end("Abandoned", "what was watched has been stopped").done()
     completed = (ours and engine.checkpoints.completed > 0) or (stored is not None and stored.job_id == running.job_id)
     if ours and (engine.state == "FINISHED" or (engine.running and completed)):
         return _stable(ctx, running)
-    if ours and engine.state in ("FAILED", "CANCELED"):
+    if ours and ctx.seen.storage.error:  # the state of the job now says nothing about the revision
+        ctx = ctx.with_op(deadline=ctx.now + _patience(ctx), step_since=ctx.now)
+        return ctx.wait_for_storage("waiting for the first checkpoint")
+    outage = waited_out(ctx, _patience(ctx))
+    if outage is not None:
+        return outage
+    if ours and engine.state == "CANCELED":
+        return ctx.end("Abandoned", "a user canceled the job over its REST API").done()
+    if ours and engine.state == "FAILED":
         said = engine.exception or "no exception was reported"
-        return _unstable(ctx, _because(ctx, f"the job is {engine.state}: {said}"))
-    mine = (p for p in ctx.seen.pods_of("master") if p.job_id == running.job_id)
-    crash = next((p for p in mine if p.restarts >= ctx.settings.crash_restarts and not p.ready), None)
+        return _unstable(ctx, _with_cause_first(ctx, f"the job is {engine.state}: {said}"))
+    mine = [p for p in ctx.seen.pods_of("master") if p.job_id == running.job_id]
+    crash = next((p for p in mine if p.restarts >= ctx.settings.crash_restarts and not _is_up(p)), None)
     if crash is not None:
         why = (
             str(crash.trouble)
             if crash.trouble
             else f"its container was restarted {crash.restarts} times{crash.last_end and f' (last: {crash.last_end})'}"
         )
-        return _unstable(ctx, _because(ctx, f"the master does not stay up: {why}"))
+        return _unstable(ctx, _with_cause_first(ctx, f"the master ends repeatedly: {why}"))
     if suspended_overdue(ctx) and ctx.failed_action("RestartMaster") is None:
         return restart_master(ctx)
     if ctx.past_deadline:
-        state = engine.state if ours else "without an answer from its master"
+        state = engine.state if ours else "without a response from its master"
         checkpoint = _checkpoints(ctx, completed=completed)
         known = ctx.status.last_termination.reason if cause(ctx) and ctx.status.last_termination else None
         troubles = "; ".join(str(t) for t in ctx.seen.troubles if t.reason != known)
         raised = engine.exception if ours else ""
         said = "; ".join(filter(None, (f"not stable in time: the job is {state}, {checkpoint}", raised, troubles)))
-        return _unstable(ctx, _because(ctx, said))
+        return _unstable(ctx, _with_cause_first(ctx, said))
     if (
         ours
         and engine.running
@@ -266,8 +328,17 @@ def watch(ctx: Context) -> Decision:
     return ctx.wait(_waiting_for(ctx), blocked=op.blocked if op.blocked == f"{op.kind}Failed" else None)
 
 
-def _because(ctx: Context, why: str) -> str:
-    """What ended its containers comes first: the rest follows from it, and a long text is cut at its end."""
+def _is_up(master: Pod) -> bool:
+    """Return whether the master may still become ready. Restarts during a storage outage that is over do not count
+    against it.
+    """
+    return master.ready or (master.storage_failed and master.running_since is not None)
+
+
+def _with_cause_first(ctx: Context, why: str) -> str:
+    """Return the reason with the termination of a container first. It causes the rest, and a long text is cut at its
+    end.
+    """
     return f"{cause(ctx)}; {why}" if cause(ctx) else why
 
 
@@ -287,12 +358,12 @@ def _waiting_for(ctx: Context) -> str:
     if not engine.reachable:
         return "waiting for the master"
     if engine.state is None:
-        return "waiting for the master to know the job"
+        return "waiting until the master has the job"
     return "waiting for the first checkpoint" if engine.running else f"the job is {engine.state}"
 
 
 def _stable(ctx: Context, running: Running) -> Decision:
-    ctx = told_of_silence(ctx)
+    ctx = with_unanswered_search_event(ctx)
     op = ctx.op
     finished = ctx.now if ctx.seen.engine.state == "FINISHED" else None
     proved = {"stable": True, "had_checkpoint": True, "finished_at": finished}
@@ -300,25 +371,25 @@ def _stable(ctx: Context, running: Running) -> Decision:
         update={**proved, "end_of_input": finished is not None and ctx.seen.engine.end_of_input}
     )
     seconds = round((ctx.now - op.started_at).total_seconds())
-    ctx = ctx.tell(f"{op.kind}Succeeded", f"{running.revision} is stable after {seconds} s")
+    ctx = ctx.with_event(f"{op.kind}Succeeded", f"{running.revision} is stable after {seconds} s")
     ctx = ctx.end("Succeeded", f"{running.revision} is stable after {seconds} s")
     kept = ctx.status.rejected if op.kind in ("Rollback", "Recover") else None
     return ctx.with_status(running=stable, stable_revision=running.revision, rejected=kept, error=None).done()
 
 
 def _unstable(ctx: Context, why: str) -> Decision:
-    """Go back if there is a way back; otherwise say what a person has to do and keep looking."""
+    """Roll back if possible. Otherwise report what a user must do, and continue to watch."""
     op = ctx.op
-    if _may_go_back(ctx):
+    if _can_roll_back(ctx):
         return _roll_back(ctx, why)
     if ctx.seen.engine.terminal:
-        ctx = ctx.failed(f"{op.kind}Failed", why).tell(f"{op.kind}Failed", why, warning=True)
+        ctx = ctx.failed(f"{op.kind}Failed", why).with_event(f"{op.kind}Failed", why, warning=True)
         return ctx.end("Failed", why).done()
-    remedy = "It is left as it is and watched. Correct the spec, or what the message names"
+    remedy = "The operator does not change it and watches it. Correct the cause, or the spec"
     return ctx.wait(f"{why}. {remedy}", blocked=f"{op.kind}Failed")
 
 
-def _may_go_back(ctx: Context) -> bool:
+def _can_roll_back(ctx: Context) -> bool:
     op = ctx.op
     spec = ctx.spec or ctx.revision_spec(op.target_revision)
     known = op.kind in ("Upgrade", "Redeploy", "Resume") and op.fallback_revision and op.fallback_restore
@@ -326,9 +397,13 @@ def _may_go_back(ctx: Context) -> bool:
 
 
 def _has_never_started(ctx: Context) -> bool:
-    """Its Secret or image is missing, or no node takes it: then storage need not be asked, which may need that Secret, too."""
+    """Return whether no container has ever run, because a Secret, an image or a node is missing. Storage then need
+    not be read.
+
+    Reading storage may need the same missing Secret.
+    """
     running, masters = ctx.status.running, [p for p in ctx.seen.pods if p.role == "master"]
-    if running is None or running.had_checkpoint or not (masters or ctx.seen.refusal):
+    if running is None or running.may_have_checkpoint or not (masters or ctx.seen.refusal):
         return False
     return not any(p.started for p in ctx.seen.pods)
 
@@ -341,7 +416,7 @@ def _roll_back(ctx: Context, why: str) -> Decision:
     ctx = ctx.failed("NotStable", why).end("Failed", why).with_status(rejected=rejected)
     source = op.fallback_restore.path if op.fallback_restore and op.fallback_restore.path else "empty state"
     where = f"{source}, or from a checkpoint that {op.target_revision} may have completed"
-    reason = f"{op.target_revision} is given up ({why}); back to {op.fallback_revision} from {where}"
+    reason = f"{op.target_revision} failed ({why}); back to {op.fallback_revision} from {where}"
     ctx = ctx.begin(
         "Rollback",
         reason,

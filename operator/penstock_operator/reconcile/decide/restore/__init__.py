@@ -1,1 +1,1 @@
-"""Where a start gets its state from, and where the incarnation before it has ended."""
+"""The source of the state of a start, and the end of the incarnation before it."""

@@ -1,33 +1,40 @@
-"""Where the next incarnation of a job gets its state from: the one function that every start passes (`origin`).
+"""The source of the state of a job's next incarnation. Every start uses the function `origin`.
 
-Sinks commit with checkpoints. So what a job has committed ends where the newest checkpoint of its last incarnation is, and
-whoever starts the job from anywhere before that repeats output. Two invariants: *a stateful job is never started empty by
-accident*, and *never from behind its committed end, unless a person names the place*. "No checkpoint yet" and "the
-checkpoint is lost" are different facts, and "storage does not answer" is a third: unknown is never absent.
+Sinks commit with checkpoints. So the committed output of a job ends at the newest checkpoint of its last incarnation.
+A start from an earlier state repeats output. Two invariants apply:
 
-    what starts                      the incarnation before it                      it starts from
+- A stateful job is never started empty by accident.
+- A job is never started from a state before its committed end, unless a user names that state.
+
+"No checkpoint yet", "the checkpoint is lost" and "storage does not respond" are three different facts. An unknown
+checkpoint never counts as an absent one.
+
+    operation                        previous incarnation                           source of the state
     ───────────────────────────────  ─────────────────────────────────────────────  ─────────────────────────────────────
     Deploy, job.startFrom            of earlier FlinkJobs of this name (see `predecessor`)
-    latest-of-name                     storage does not answer                      wait
-                                       the newest of the last incarnation, whole    that
-                                       the same, torn                               blocked: a person decides
-                                       nothing                                      empty state
-    Redeploy                         whatever it has done                           what the person has named
-    with upgradeMode stateless       whatever it has done                           empty state, as the person has said
-    Deploy, Resume                   none, or stopped and settled before            what is pinned
-    Upgrade, Recover, Suspend,       storage does not answer                        wait
-    Rollback                         its newest checkpoint, complete                that, or the savepoint that ended it,
-                                                                                    whichever is later
-                                     the newest one is torn                         blocked: a person decides, since sinks
-                                                                                    have committed what came after an
-                                                                                    older one; unless the savepoint that
-                                                                                    ended it is later and whole
-                                     none, but one was seen before                  blocked: a person decides
-                                     none, and none was ever seen                   what is pinned, or what it started from
+    latest-of-name                     storage does not respond                     wait
+                                       newest state of the last one, complete       that state
+                                       the same, torn                               blocked: a user decides
+                                       no state                                     empty state
+    Redeploy                         any                                            the state that the user named
+    with upgradeMode stateless       any                                            empty state, as the user requested
+    Deploy, Resume                   none, or stopped and settled before            the pinned state
+    Upgrade, Recover, Suspend,       storage does not respond                       wait
+    Rollback                         its newest checkpoint, complete                the later one of this checkpoint and the
+                                                                                    savepoint that ended the incarnation
+                                     the newest one is torn                         blocked: a user decides, because sinks
+                                                                                    have committed output after the older
+                                                                                    ones; unless the savepoint that ended
+                                                                                    the incarnation is later and complete
+                                     none, but one was seen before                  blocked: a user decides
+                                     none, adopted, of unknown origin               blocked: a user decides (`beginning`)
+                                     none, and none was ever seen                   the pinned state, or the state from
+                                                                                    which it was started
 
-It is asked when nothing can write any more: the pods are gone and the incarnation is fenced off. A rollback that has to go on
-from a checkpoint of the revision that failed proves first that the old graph takes it (`operations.prove`). The checkpoints
-are read from storage, never asked of the engine: a job that is failing or gone is no obstacle.
+The function is called when nothing can write any more: the pods are gone and the incarnation is fenced. A rollback
+may have to continue from a checkpoint of the failed revision. The operator first checks that the old graph accepts
+that checkpoint (`operations.prove`). Checkpoints are read from storage and never requested from the engine. So a job
+that fails or is gone is not an obstacle.
 """
 
 from __future__ import annotations
@@ -35,28 +42,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.status import Restore
+from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.reconcile.decide.restore.predecessor import newest_left
 
 if TYPE_CHECKING:
-    from penstock_operator.api.status import Running
+    from penstock_operator.api.status.incarnation import Running
     from penstock_operator.reconcile.observation import Storage
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """Storage has not answered; nothing may be concluded."""
+    """Result if storage has not responded. Nothing may be concluded from it."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Lost:
-    """There was state and it cannot be found; only a person can decide to go on without it."""
+    """Result if state existed and cannot be found. Only a user can decide to continue without it."""
 
     message: str
     checkpoint_id: int | None = None
-    """Of the newest checkpoint, if that is there and torn."""
+    """Number of the newest checkpoint, if it exists and is torn."""
 
 
 _BY_HAND = "Restore the files, or set job.initialSavepointPath to a snapshot and change job.savepointRedeployNonce"
@@ -65,12 +72,16 @@ Choice = Restore | Unknown | Lost
 
 
 def incarnation_restore(running: Running, storage: Storage) -> Choice:
-    """The newest state of one incarnation."""
-    if not storage.asked or storage.error:
+    """Return the newest state of one incarnation."""
+    if not storage.was_read or storage.error:
         return Unknown(storage.error or "checkpoint storage has not been read yet")
     newest = storage.newest
     if newest is not None and newest.torn:
-        other = f"The next older one is {newest.older}; what came after it would be repeated. " if newest.older else ""
+        other = (
+            f"The next older one is {newest.older}; the job would repeat the records since then. "
+            if newest.older
+            else ""
+        )
         text = f"the newest checkpoint cannot be used: {newest.torn}. {other}{_BY_HAND}"
         return Lost(text, newest.checkpoint_id)
     if newest is not None and newest.job_id in (None, running.job_id):
@@ -81,6 +92,8 @@ def incarnation_restore(running: Running, storage: Storage) -> Choice:
             time=newest.time,
             reason="newest complete checkpoint",
         )
+    if running.origin_unknown:
+        return _of_unknown_origin(running, storage)
     if running.had_checkpoint:
         return Lost(
             f"job {running.job_id} has completed checkpoints, but none that is complete can be read; it is not started "
@@ -91,8 +104,21 @@ def incarnation_restore(running: Running, storage: Storage) -> Choice:
     )
 
 
+def _of_unknown_origin(running: Running, storage: Storage) -> Choice:
+    found, restored_from = storage.beginning, running.restored_from
+    if found is None:
+        return Unknown(f"the records of the start of incarnation {running.job_id} have not been read yet")
+    start_arguments = {"Fresh": "; its master was started with --fresh", "Latest": ""}
+    args = start_arguments.get(restored_from.kind, f"; its master was started with --restore {restored_from.path}")
+    return Lost(
+        f"the status was lost, and {found.folder} does not prove from which state incarnation {running.job_id} continues{args}. "
+        f"Find the newest snapshot there and in the savepoint folder (penstock savepoint verify PATH checks one). {_BY_HAND}, or "
+        "set job.upgradeMode to stateless and change job.restartNonce to give up its state"
+    )
+
+
 def from_savepoint(path: str, reason: str, checkpoint_id: int | None = None) -> Restore:
-    """A restore point that was named or made as a savepoint."""
+    """Return the restore point of a savepoint."""
     return Restore(kind="Savepoint", path=path, checkpoint_id=checkpoint_id, reason=reason)
 
 
@@ -105,22 +131,22 @@ def origin(
     storage: Storage,
     of_name: bool = False,
 ) -> Choice:
-    """What an operation starts its incarnation from; see the table.
+    """Return the source of the state of an operation's incarnation, as the table in the module's docstring defines.
 
     Args:
-        pinned: what was settled on before the pods were stopped.
-        named: a person has named the place, or that there is none.
-        own: `pinned` is the savepoint that ended `running`, and shares its numbers.
-        running: the incarnation that has just been stopped.
-        storage: what was read after it was fenced off.
-        of_name: go on from where the last incarnation of an earlier FlinkJob of the name has ended; `pinned` if there was none.
+        pinned: the restore point that was chosen before the pods were stopped.
+        named: whether a user has named the state, or requested empty state.
+        own: whether `pinned` is the savepoint that ended `running`. It then shares the checkpoint numbers of `running`.
+        running: the incarnation that was just stopped.
+        storage: the result of reading storage after the incarnation was fenced.
+        of_name: continue from the end of the last incarnation of an earlier FlinkJob of the name, or from `pinned` if none existed.
     """
     if of_name:
         return _end_of_name(pinned, storage)
     if pinned is not None and (named or running is None):
         return pinned
     if running is None:
-        return Lost(f"nothing says where the job is to start from. {_BY_HAND}")
+        return Lost(f"the state to start from is unknown. {_BY_HAND}")
     end = incarnation_restore(running, storage)
     if pinned is None or isinstance(end, Unknown):
         return end
@@ -136,9 +162,13 @@ def _end_of_name(pinned: Restore | None, storage: Storage) -> Choice:
         return Unknown(storage.error or "storage has not been read yet")
     newest = newest_left(storage.left.snapshots)
     if newest is None:
-        return pinned or Restore(kind="Fresh", reason="earlier FlinkJobs of this name have left nothing")
+        return pinned or Restore(kind="Fresh", reason="earlier FlinkJobs of this name have left no state")
     if newest.torn:
-        other = f"The next older one is {newest.older}; what came after it would be repeated. " if newest.older else ""
+        other = (
+            f"The next older one is {newest.older}; the job would repeat the records since then. "
+            if newest.older
+            else ""
+        )
         text = (
             f"the newest state of earlier FlinkJobs of this name cannot be used: {newest.path}: {newest.torn}. {other}"
         )
@@ -155,7 +185,9 @@ def _end_of_name(pinned: Restore | None, storage: Storage) -> Choice:
 
 
 def _reaches(savepoint: Restore, checkpoint: int | None) -> bool:
-    """The savepoint that ended an incarnation is not before a checkpoint of it; with no number to compare it is the end."""
+    """Return whether the savepoint that ended an incarnation is not older than its checkpoint. Without numbers, the
+    savepoint is the end.
+    """
     return checkpoint is None or savepoint.checkpoint_id is None or savepoint.checkpoint_id >= checkpoint
 
 

@@ -1,27 +1,29 @@
-"""What earlier FlinkJobs of the same name have left in storage, and what the first start of a new one does about it. Pure.
+"""State that earlier FlinkJobs of the same name have left in storage, and how the first start of a new one uses it.
+Pure functions.
 
-Delete and apply again (GitOps, `kubectl replace --force`, a restored cluster) makes a new FlinkJob, with a new uid and without a
-status: nothing in the cluster says that there was one before. Storage does. Job ids of one name share a prefix
-(`resources.names.incarnation_prefix`), savepoints lie in folders of the name, and FlinkSnapshots outlive their FlinkJob.
+Deleting and applying again creates a new FlinkJob with a new uid and without a status. GitOps, `kubectl replace
+--force` and a restored cluster do this. Nothing in the cluster shows that an earlier FlinkJob existed, but storage
+does. Job ids of one name share a prefix (`resources.names.incarnation_prefix`), savepoints are in folders with the
+name, and FlinkSnapshots outlive their FlinkJob.
 
-    job.startFrom       storage                        the first start
+    job.startFrom       storage                        first start
     ──────────────────  ─────────────────────────────  ──────────────────────────────────────────────────────────────
-    (any)               initialSavepointPath is named  from there; a warning if the name has left something newer
-    empty               is not asked                   empty
-    not set             has nothing of the name        empty
-    not set             has something                  empty, with a warning: an event, and the message of `Ready`
-    not set             does not answer                empty; it is asked again until the job is stable, and then warned
-    latest-of-name      does not answer                waits
-    latest-of-name      has something                  every incarnation that is found is fenced off; then storage is read
-                                                       again, and `committed_end.origin` takes the newest, or is blocked if it is torn
-    latest-of-name      has nothing of the name        empty
+    (any)               initialSavepointPath is set    from that path; a warning if newer state of the name exists
+    empty               is not read                    empty
+    not set             has no state of the name       empty
+    not set             has state                      empty, with a warning: an event, and the message of `Ready`
+    not set             does not respond               empty; read again until the job is stable, then warn
+    latest-of-name      does not respond               wait
+    latest-of-name      has state                      fence every incarnation found, and read storage again; then
+                                                       `committed_end.origin` uses the newest, or is blocked if it is torn
+    latest-of-name      has no state of the name       empty
 
-Without a word of the person a new FlinkJob starts empty: state of a program that may have been another one is not taken over
-because of a name, what an empty start does can be taken back (what was left stays where it is, and is named), while
-a start from the wrong state commits output that cannot.
+Without a setting, a new FlinkJob starts empty. The name alone is no reason to restore state that may belong to
+another program. An empty start can be reverted, because the earlier state remains and the warning names it. A start
+from the wrong state commits output that cannot be reverted.
 
-What is fenced off are all incarnations of namespace and name below `storage.checkpoints`. Two clusters that share that folder, and run FlinkJobs
-of one name, would take them from each other; each cluster needs a folder of its own.
+Fencing affects all incarnations of this namespace and name below `storage.checkpoints`. Two clusters that share that
+folder and run FlinkJobs of the same name would take over each other's jobs. So each cluster needs a separate folder.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from penstock_operator.api.status import Checkpoint, Restore
+from penstock_operator.api.status.snapshots import Checkpoint, Restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,12 +43,14 @@ if TYPE_CHECKING:
 LATEST = "latest-of-name"
 EMPTY = "empty"
 ASKED = ""
-"""Nothing is said: empty, with a warning."""
+"""Value if the spec sets no source: start empty, with a warning."""
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def source_of(spec: FlinkJobSpec) -> str:
-    """What a spec says of where the first start gets its state from: a path, `empty`, `latest-of-name` or nothing."""
+    """Return the source of the first start's state in the spec: a path, `empty`, `latest-of-name`, or an empty
+    string.
+    """
     job = spec.job
     if job.initial_savepoint_path is not None:
         return job.initial_savepoint_path
@@ -56,11 +60,12 @@ def source_of(spec: FlinkJobSpec) -> str:
 
 
 def newest_left(snapshots: Iterable[StoredSnapshot]) -> StoredSnapshot | None:
-    """The newest snapshot of the incarnation that came last.
+    """Return the newest snapshot of the last incarnation.
 
-    Within an incarnation numbers decide, since its clock may have been set back; a savepoint goes before the checkpoint that it
-    is a copy of, and what is whole before what is torn. Between incarnations only the time is left; one that cannot
-    be read, so that nobody knows its time, may be the newest, and counts as that.
+    Within an incarnation the checkpoint number decides, because its clock may have been set back. A savepoint takes
+    precedence over the checkpoint of which it is a copy, and a complete snapshot over a torn one. Between
+    incarnations only the time can decide. A snapshot of unknown time, which cannot be read, may be the newest. So it
+    counts as the newest.
     """
     last: dict[str, StoredSnapshot] = {}
     times: dict[str, datetime] = {}
@@ -79,13 +84,13 @@ def _rank(found: StoredSnapshot) -> tuple[int, bool, bool, datetime]:
 
 
 def passed_over(found: StoredSnapshot) -> Checkpoint:
-    """As it is kept in the status of a job that was not started from it."""
+    """Return the entry for the status of a job that was not started from this snapshot."""
     return Checkpoint(path=found.path, id=found.checkpoint_id, job_id=found.job_id, time=found.time)
 
 
 @dataclass(frozen=True)
-class Words:
-    """What is said of state that was not taken."""
+class UnusedState:
+    """Message about state that was not used."""
 
     left: Checkpoint
     start: Restore
@@ -95,7 +100,7 @@ class Words:
         when = f", of {self.left.time:%Y-%m-%d %H:%M:%S} UTC," if self.left.time else ""
         newer = "newer state of an" if self.start.path else "state of an"
         return (
-            f"it was started {taken}, although {newer} earlier FlinkJob of this name lies in storage: {self.left.path}{when} is the "
-            f"newest. To go on from it, set job.initialSavepointPath to {self.left.path} and change "
-            f"job.savepointRedeployNonce; job.startFrom ({EMPTY} or {LATEST}) decides it before the next first start"
+            f"it was started {taken}, although {newer} earlier FlinkJob of this name exists in storage: {self.left.path}{when} is the "
+            f"newest. To continue from it, set job.initialSavepointPath to {self.left.path} and change "
+            f"job.savepointRedeployNonce; job.startFrom ({EMPTY} or {LATEST}) decides this before the next first start"
         )

@@ -1,37 +1,38 @@
-"""How a job is stopped when it has to be, and what its successor is restored from. Pure; first match wins.
+"""The way to stop a job, and the state for its successor. Pure functions. The first row that matches applies:
 
-    job as observed                         mode        decision
+    state of the job                        mode        decision
     ──────────────────────────────────────  ──────────  ─────────────────────────────────────────────────────────────
-    anything                                stateless   stop now; the successor starts empty, because the user said so
-    ended (FINISHED, CANCELED, FAILED)      stateful    nothing to stop; its newest complete checkpoint
-    CANCELLING, FAILING                     stateful    wait; it ends by itself in a moment
-    the same, for too long                  stateful    stop the pods; the newest complete checkpoint
+    any                                     stateless   stop now; the successor starts empty, as the user requested
+    ended (FINISHED, CANCELED, FAILED)      stateful    nothing to stop; use its newest complete checkpoint
+    CANCELLING, FAILING                     stateful    wait, because it ends soon
+    the same, for too long                  stateful    stop the pods; use the newest complete checkpoint
     RUNNING                                 savepoint   stop with a savepoint
-    RUNNING, no checkpoint completed yet    last-state  stop with a savepoint: there is no last state
+    RUNNING, no checkpoint completed yet    last-state  stop with a savepoint, because no last state exists
     RUNNING, newest checkpoint too old      last-state  stop with a savepoint
-    RUNNING                                 last-state  prove that a checkpoint is readable, stop, then take the newest
-    not RUNNING, never had a pod running    stateful    nothing to lose: what it was to be restored from itself
-    not RUNNING (restarting, unreachable)   savepoint   wait for RUNNING for a while; then, unless the user forbade it, as
-                                                        last-state
-    not RUNNING                             last-state  stop; the newest complete checkpoint
-    Deployment gone                         stateful    nothing to stop; the newest complete checkpoint
-    storage does not answer                 stateful    wait: unknown is not absent
-    checkpoints lost                        stateful    blocked: a person decides
+    RUNNING                                 last-state  check that a checkpoint is readable, stop, then use the newest
+    not RUNNING, never had a pod running    stateful    nothing to lose: use the state that it was to restore
+    not RUNNING (restarting, unreachable)   savepoint   wait for RUNNING for some time; then treat it as last-state,
+                                                        unless the user forbids that
+    not RUNNING                             last-state  stop; use the newest complete checkpoint
+    Deployment gone                         stateful    nothing to stop; use the newest complete checkpoint
+    storage does not respond                stateful    wait, because unknown is not absent
+    checkpoints lost                        stateful    blocked: a user decides
 
-Last state needs no engine: checkpoints are read from storage. What other operators need half a dozen rows for
-(metadata in the cluster, a job manager that must answer) does not exist here.
+The mode last-state needs no engine, because checkpoints are read from storage. Other operators need more rows here,
+for metadata in the cluster and for a job manager that must respond.
 
-A job that is CANCELLING or FAILING ends by itself in a moment; the engine gives its tasks a time and then ends them. What it cannot
-end, such as a master that hangs in a call that never returns, is ended with its pods: the job goes on from the newest
-complete checkpoint, and nothing that came after that was committed.
+A job that is CANCELLING or FAILING usually ends soon. The engine gives its tasks some time, and then ends them. The
+engine cannot end some tasks, such as a master that hangs in a call that never returns. The operator then deletes the
+pods. The job continues from the newest complete checkpoint, and no output after it was committed.
 
-A master is SUSPENDED when another one has taken the job over from it. It ends by itself after a minute (exit code 75), its container
-is started again, and takes over in turn if nobody stands in its way. If it does not end, its pod is deleted. The incarnation stays
-the same, so that its folder on storage still decides between it and whoever fenced it off.
+A master is SUSPENDED when another master has taken over the job. It ends after a minute (exit code 75). Its container
+restarts, and takes over again if no other master prevents it. If the master does not end, its pod is deleted. The
+incarnation stays the same. So its folder in storage still decides between this master and the other one.
 
-A job that is FINISHED with input left was stopped: by the operator, which knows of it, or by a person, which is the end of the job. But
-one that was adopted (`adoption`) may be stopped by an operation that was lost with its status. That was asked for before, and the engine
-is done with a savepoint long before `UNASKED_WITHIN`; such a job has not come to its end.
+A job that is FINISHED before the end of its input was stopped. The operator has stopped it and recorded that, or a
+user has stopped it, which ends the job. But an adopted job (`adoption`) may have been stopped by an operation that
+was lost with its status. The stop was then requested before the adoption, and the engine completes a savepoint well
+within `REQUEST_BEFORE_ADOPTION`. Such a job has not reached its end.
 """
 
 from __future__ import annotations
@@ -48,29 +49,30 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.api.status import Restore, Running
+    from penstock_operator.api.status.incarnation import Running
+    from penstock_operator.api.status.snapshots import Restore
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.decide.decision import Decision
     from penstock_operator.reconcile.observation import Observation
 
 
 FENCED = (
-    "another JobManager has taken the job over from its master, which ends and is started again. Only one may run under a job id: "
-    "if this comes again and again, look for the other one"
+    "another JobManager has taken the job over from its master, which ends and is started again. Only one JobManager may run "
+    "under a job id: if this repeats, find the other one"
 )
 
 
 @dataclass(frozen=True)
 class WithSavepoint:
-    """Ask the engine to stop with a savepoint."""
+    """Decision to request a stop with a savepoint from the engine."""
 
 
 @dataclass(frozen=True)
-class AtOnce:
-    """Take the pods away; the successor is restored from `restore`.
+class StopNow:
+    """Decision to remove the pods. The successor is restored from `restore`.
 
-    With `newest` the restore point is only the proof that there is a way back: a checkpoint that completes until the
-    pods are gone is taken instead.
+    If `newest` is set, the restore point only proves that a way back exists. A checkpoint that completes until the
+    pods are gone is used instead.
     """
 
     restore: Restore
@@ -79,20 +81,20 @@ class AtOnce:
 
 @dataclass(frozen=True)
 class Wait:
-    """Look again later."""
+    """Decision to wait."""
 
     message: str
 
 
 @dataclass(frozen=True)
 class Blocked:
-    """It cannot go on without a person."""
+    """Decision to wait for a user's action."""
 
     reason: str
     message: str
 
 
-Stop = WithSavepoint | AtOnce | Wait | Blocked
+Stop = WithSavepoint | StopNow | Wait | Blocked
 
 
 def choose_stop(
@@ -105,16 +107,18 @@ def choose_stop(
     patience: timedelta,
     ends_by: datetime,
 ) -> Stop:
-    """How to stop `running` so that a successor can go on.
+    """Return how to stop `running` so that a successor can continue.
 
-    `waited` is how long this has been tried; `ends_by` until when one that is ending is waited for.
+    Args:
+        waited: time since the first attempt.
+        ends_by: time until which to wait for a job that is ending.
     """
     mode = spec.job.upgrade_mode
     engine = seen.engine
     if mode == "stateless":
-        return AtOnce(FRESH_BY_WISH)
+        return StopNow(FRESH_BY_WISH)
     if engine.ending and now < ends_by:
-        otherwise = "its pods are stopped and the newest checkpoint is taken"
+        otherwise = "its pods are stopped and the newest checkpoint is used"
         return Wait(f"the job is {engine.state}; unless it has ended by {ends_by:%H:%M:%S} UTC, {otherwise}")
     if engine.ending:
         return _newest(running, seen)
@@ -134,7 +138,7 @@ def _last_state(spec: FlinkJobSpec, running: Running, seen: Observation, *, now:
     limit = spec.upgrade.max_checkpoint_age
     if limit is not None and (point.time is None or now - point.time > limit):
         return WithSavepoint()
-    return AtOnce(point, newest=True)
+    return StopNow(point, newest=True)
 
 
 def _not_running(
@@ -142,14 +146,14 @@ def _not_running(
 ) -> Stop:
     masters = seen.pods_of("master")
     gone = seen.engine.terminal or seen.master is None or (seen.master.replicas == 0 and not masters)
-    never_started = bool(masters) and not any(p.started for p in masters) and not running.had_checkpoint
+    never_started = bool(masters) and not any(p.started for p in masters) and not running.may_have_checkpoint
     if not gone and not never_started and spec.job.upgrade_mode == "savepoint":
         state = seen.engine.state if seen.engine.reachable else "unreachable"
         if not spec.upgrade.checkpoint_fallback:
             return Wait(f"a savepoint needs a RUNNING job, this one is {state}; upgrade.checkpointFallback is false")
         if waited < patience:
             return Wait(
-                f"a savepoint needs a RUNNING job, this one is {state}; the newest checkpoint is taken instead soon"
+                f"a savepoint needs a RUNNING job, this one is {state}; the newest checkpoint is used instead soon"
             )
     return _newest(running, seen)
 
@@ -160,65 +164,68 @@ def _newest(running: Running, seen: Observation) -> Stop:
         return Wait(point.message)
     if isinstance(point, Lost):
         return Blocked("StateLost", point.message)
-    return AtOnce(point, newest=True)
+    return StopNow(point, newest=True)
 
 
-UNASKED_WITHIN = timedelta(hours=1)
-"""A stop that ends no later than this after a job was adopted may have been asked for before."""
+REQUEST_BEFORE_ADOPTION = timedelta(hours=1)
+"""Maximum time after the adoption of a job at which a stop may still have been requested before it."""
 
 
 def is_down(ctx: Context) -> bool:
-    """Nothing runs that could be changed: the job has ended or does not come to its end, or its master is gone."""
+    """Return whether nothing runs that could be changed: the job has ended, hangs at its end, or has no master."""
     running, master, engine = ctx.status.running, ctx.seen.master, ctx.seen.engine
     if running is None or running.failed_at is not None or master is None or master.replicas == 0:
         return True
     return end_overdue(ctx) or suspended_overdue(ctx) or (engine.terminal and engine.job_id == running.job_id)
 
 
-def stopped_unasked(ctx: Context) -> bool:
-    """The job has been stopped by an operation that was lost with its status; what the spec wants is another matter."""
+def stopped_without_request(ctx: Context) -> bool:
+    """Return whether the job was stopped by an operation that was lost with its status. The spec may request
+    something else.
+    """
     running, engine = ctx.status.running, ctx.seen.engine
     if running is None or running.adopted_at is None or running.finished_at is not None:
         return False
     if engine.job_id != running.job_id or engine.state != "FINISHED" or engine.end_of_input:
         return False
-    return (engine.checkpoints.latest_at or ctx.now) - running.adopted_at <= UNASKED_WITHIN
+    ended = (ctx.status.job_state_since if ctx.status.job_state == engine.state else None) or ctx.now
+    return min(engine.checkpoints.latest_at or ended, ended) - running.adopted_at <= REQUEST_BEFORE_ADOPTION
 
 
 def end_deadline(ctx: Context) -> datetime:
-    """When it is waited for no longer; only for a job that is ending."""
+    """Return the time until which to wait for a job that is ending."""
     status, running = ctx.status, ctx.status.running
     since = status.job_state_since if status.job_state == ctx.seen.engine.state else None
-    begun = since or ctx.now
+    started = since or ctx.now
     if running is not None:
-        begun = max(begun, running.started_at)
-    return begun + ctx.settings.ending_timeout
+        started = max(started, running.started_at)
+    return started + ctx.settings.ending_timeout
 
 
 def end_overdue(ctx: Context) -> bool:
-    """The job that runs is ending, and has not ended in time."""
+    """Return whether the running job is ending and has not ended in time."""
     running, engine = ctx.status.running, ctx.seen.engine
     ours = running is not None and engine.job_id == running.job_id
     return ours and engine.ending and ctx.now >= end_deadline(ctx)
 
 
 def suspended_overdue(ctx: Context) -> bool:
-    """The master that runs has been fenced off, and has not ended in time; a pod that was just made has its time, too."""
+    """Return whether the running master was fenced and has not ended in time. A new pod gets the full time."""
     status, running, engine = ctx.status, ctx.status.running, ctx.seen.engine
     if running is None or not engine.suspended or engine.job_id != running.job_id or status.job_state != engine.state:
         return False
-    made = [p.created for p in ctx.seen.pods_of("master") if p.created is not None]
+    made = [p.created for p in ctx.seen.pods_of("master") if p.created is not None and p.created <= ctx.now]
     since = max([status.job_state_since or ctx.now, running.started_at, *made])
     return ctx.now - since >= ctx.settings.suspended_timeout
 
 
 def restart_master(ctx: Context) -> Decision:
-    """End a master that was fenced off and does not end."""
+    """Return the decision to delete a master that was fenced and does not end."""
     names = tuple(p.name for p in ctx.seen.pods_of("master") if not p.terminating)
     text = (
         f"the master has been SUSPENDED for {format_duration(ctx.settings.suspended_timeout)} and does not end; its pod is deleted, and "
-        "another one goes on from the newest checkpoint"
+        "another one continues from the newest checkpoint"
     )
-    return ctx.tell("MasterRestarted", text, warning=True, key=f"restarted/{'/'.join(names)}").done(
+    return ctx.with_event("MasterRestarted", text, warning=True, key=f"restarted/{'/'.join(names)}").done(
         RestartMaster(names)
     )

@@ -1,1 +1,3 @@
-"""The savepoints that the operator asks for: remembered until they have a FlinkSnapshot, taken by nonce and clock, deleted in time."""
+"""Savepoints of the operator: record each until it has a FlinkSnapshot, take them by nonce and on a schedule, delete
+expired ones.
+"""

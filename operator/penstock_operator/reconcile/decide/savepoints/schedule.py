@@ -1,4 +1,4 @@
-"""FlinkSnapshots that are made and deleted while no operation is in progress: by nonce, by the clock, for what a stop has made. Pure."""
+"""FlinkSnapshots that are created by nonce, on a schedule or for a stop, and those that are deleted. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.cron import due, upcoming
 from penstock_operator.reconcile.decide.actions import CreateSnapshot, DeleteSnapshot
-from penstock_operator.reconcile.decide.savepoints.retention import expired, protected_paths
+from penstock_operator.reconcile.decide.refusals import SNAPSHOT_REFUSED, explain
+from penstock_operator.reconcile.decide.savepoints.retention import (
+    expired,
+    protected_paths,
+    removed_checkpoints,
+    retained_checkpoints,
+)
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -17,8 +23,32 @@ if TYPE_CHECKING:
 
 
 def keep_up(ctx: Context) -> Decision | None:
-    """The most urgent thing to do about FlinkSnapshots, or None."""
-    return _by_nonce(ctx) or _by_clock(ctx) or _for_a_stop(ctx) or _surplus(ctx)
+    """Return the most urgent action on FlinkSnapshots, or None."""
+    return _refused(ctx) or _by_nonce(ctx) or _by_clock(ctx) or _for_a_stop(ctx) or _accepted(ctx) or _surplus(ctx)
+
+
+def _refused(ctx: Context) -> Decision | None:
+    """Report a FlinkSnapshot that cannot be created, once per reason. The creation is tried again, and other upkeep
+    continues.
+    """
+    failure, error = ctx.failed_action("CreateSnapshot"), ctx.status.error
+    if failure is None:
+        return None
+    text = explain(failure)
+    if error is not None and (error.reason, error.message) == (SNAPSHOT_REFUSED, ctx.clip(text)):
+        return None
+    key = f"{ctx.subject.generation}/{ctx.digest(text)}"
+    ctx = ctx.failed(SNAPSHOT_REFUSED, text).with_event(SNAPSHOT_REFUSED, text, warning=True, key=key)
+    return ctx.done(after=ctx.settings.backoff_first)
+
+
+def _accepted(ctx: Context) -> Decision | None:
+    """Remove the report when no FlinkSnapshot is left to be created."""
+    error = ctx.status.error
+    if error is None or error.reason != SNAPSHOT_REFUSED or ctx.failed_action("CreateSnapshot") is not None:
+        return None
+    due = any(entry.path for entry in ctx.status.requested_savepoints)
+    return None if due else ctx.with_status(error=None).done()
 
 
 def _by_nonce(ctx: Context) -> Decision | None:
@@ -29,12 +59,15 @@ def _by_nonce(ctx: Context) -> Decision | None:
         ("savepoint", job.savepoint_trigger_nonce, seen.savepoint_trigger),
         ("checkpoint", job.checkpoint_trigger_nonce, seen.checkpoint_trigger),
     )
+    count = seen.triggers or 0
     for kind, nonce, done in wanted:
         if nonce is None or nonce == done:
             continue
-        name = f"{ctx.subject.name}-{kind}-{nonce}-{ctx.digest(kind, nonce, length=5)}"
+        first = count == 0 and done is None
+        ident = ctx.digest(kind, nonce, length=5) if first else ctx.digest(kind, nonce, count, length=5)
+        name = f"{ctx.subject.name}-{kind}-{nonce}-{ident}"
         if any(s.name == name for s in ctx.seen.snapshots):
-            nonces = seen.model_copy(update={f"{kind}_trigger": nonce})
+            nonces = seen.model_copy(update={f"{kind}_trigger": nonce, "triggers": count + 1})
             return ctx.with_status(nonces=nonces).done(after=ctx.settings.progress)
         if ctx.failed_action("CreateSnapshot") is None:
             return ctx.done(CreateSnapshot(name, "nonce", kind))
@@ -64,7 +97,7 @@ def _one_is_pending(ctx: Context) -> bool:
 
 def _for_a_stop(ctx: Context) -> Decision | None:
     made = ctx.status.last_savepoint
-    accounted = made is not None and made.path in {entry.path for entry in ctx.status.asked_savepoints}
+    accounted = made is not None and made.path in {entry.path for entry in ctx.status.requested_savepoints}
     if made is None or accounted or made.snapshot is not None or ctx.failed_action("CreateSnapshot") is not None:
         return None
     name = f"{ctx.subject.name}-upgrade-{ctx.digest(made.path, length=10)}"
@@ -80,12 +113,17 @@ def _surplus(ctx: Context) -> Decision | None:
     if spec is None or ctx.failed_action("DeleteSnapshot") is not None:
         return None
     protected = protected_paths(ctx.status, spec.job.initial_savepoint_path)
-    spare = expired(ctx.seen.snapshots, spec.snapshots.retention, protected, ctx.now)
+    found, engine, running = ctx.seen.snapshots, ctx.seen.engine, ctx.status.running
+    known = running is not None and engine.job_id == running.job_id
+    latest = engine.checkpoints.latest_id if known else None
+    retained = retained_checkpoints(ctx.running_spec or spec)
+    removed = removed_checkpoints(found, ctx.status, latest=latest, retained=retained)
+    spare = expired(found, spec.snapshots.retention, protected, ctx.now, removed=removed)
     return ctx.done(DeleteSnapshot(spare[0])) if spare else None
 
 
 def next_due(ctx: Context) -> datetime | None:
-    """When the clock wants the next snapshot; so that the loop wakes up for it."""
+    """Return the time of the next scheduled snapshot, so that the loop wakes up for it."""
     periodic = ctx.spec.snapshots.periodic if ctx.spec is not None else None
     if periodic is None:
         return None

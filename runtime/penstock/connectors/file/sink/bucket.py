@@ -1,4 +1,4 @@
-"""Into which directory below the base path a record goes."""
+"""Bucket assigners: they choose the directory of a record below the base path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class BucketContext:
-    """What is known beside the record; times in ms. One object, valid during the call."""
+    """The context of a record; times in ms. It is one object, valid during the call."""
 
     processing_time: int = 0
     watermark: int = 0
@@ -26,19 +26,19 @@ class BucketContext:
 
 
 class BucketAssigner(ABC):
-    """Gives records their bucket: a relative path below the base path, "" for the base path itself. Picklable."""
+    """An assigner of records to buckets. A bucket is a relative path, or "" for the base path. Assigners are picklable."""
 
     ignores_records = False
-    """True: the bucket depends on nothing but processing time and watermark, so columns need not become rows."""
+    """Whether the bucket depends only on processing time and watermark. Column batches then need no conversion to rows."""
 
     @abstractmethod
     def get_bucket_id(self, element: Any, context: BucketContext) -> str: ...
 
     def assign(self, values: list[Any], timestamps: list[int] | None, context: BucketContext) -> str | list[str]:
-        """The bucket of all the records if it is one, else one for each.
+        """Return the bucket of all records if it is the same, else a list with the bucket of each record.
 
         Raises:
-            UserFunctionError: what the assigner gave is no bucket; names it and the record.
+            UserFunctionError: the assigner's result is not a bucket. The error names the result and the record.
         """
         get, buckets = self.get_bucket_id, []
         for value, timestamp in zip(values, repeat(None) if timestamps is None else timestamps, strict=False):
@@ -48,19 +48,18 @@ class BucketAssigner(ABC):
 
     @staticmethod
     def base_path_bucket_assigner() -> BucketAssigner:
-        """No buckets: everything into the base path."""
+        """Return an assigner that writes everything into the base path."""
         return BasePathBucketAssigner()
 
     @staticmethod
     def date_time_bucket_assigner(
         format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None, *, event_time: bool = False
     ) -> BucketAssigner:
-        """By time, as Java's DateTimeFormatter writes it; hourly unless given.
+        """Return an assigner by time, formatted as Java's DateTimeFormatter does it. The default is one bucket per hour.
 
         Args:
-            timezone_id: such as "Europe/Paris"; UTC unless given.
-            event_time: by the records' timestamps; else by processing time, as Flink does it.
-
+            timezone_id: such as "Europe/Paris"; UTC by default.
+            event_time: use the records' timestamps; the default is processing time, as in Flink.
         >>> assigner = BucketAssigner.date_time_bucket_assigner("yyyy-MM-dd/HHmm")
         >>> assigner.get_bucket_id("any record", BucketContext(processing_time=1_700_000_000_000))
         '2023-11-14/2213'
@@ -69,7 +68,7 @@ class BucketAssigner(ABC):
 
 
 class BasePathBucketAssigner(BucketAssigner):
-    """No buckets: all parts lie in the base path."""
+    """An assigner without buckets: all parts lie in the base path."""
 
     ignores_records = True
 
@@ -81,7 +80,7 @@ class BasePathBucketAssigner(BucketAssigner):
 
 
 class DateTimeBucketAssigner(BucketAssigner):
-    """A bucket for each value of a time pattern; see `BucketAssigner.date_time_bucket_assigner`."""
+    """An assigner with one bucket for each value of a time pattern; see `BucketAssigner.date_time_bucket_assigner`."""
 
     def __init__(self, pattern: str, timezone_id: str | None, *, event_time: bool) -> None:
         self._format = strftime_of(pattern)
@@ -111,7 +110,7 @@ class DateTimeBucketAssigner(BucketAssigner):
 
 
 class FunctionBucketAssigner(BucketAssigner):
-    """A function from a record to its bucket."""
+    """An assigner that calls a function from a record to its bucket."""
 
     def __init__(self, function: Callable[[Any], str]) -> None:
         self._function = function
@@ -130,8 +129,7 @@ _LETTERS = {
 
 
 def strftime_of(pattern: str) -> str:
-    """Python's spelling of a Java date pattern.
-
+    """Return Python's spelling of a Java date pattern.
     >>> strftime_of("yyyy-MM-dd'T'HH--'%'")
     '%Y-%m-%dT%H--%%'
     """
@@ -155,8 +153,13 @@ def _zone(name: str) -> tzinfo:
 
 
 def one_or_each(buckets: list[str], values: list[Any]) -> str | list[str]:
-    """The bucket of all values if there is one only; checked: each must be a path that stays below the base path and
-    that readers do not skip."""
+    """Return the bucket of all values if it is the same, else a list with the bucket of each value.
+
+    Each bucket must be a path below the base path without parts that readers skip.
+
+    Raises:
+        UserFunctionError: a bucket is no such path.
+    """
     try:
         different = set(buckets)
     except TypeError:

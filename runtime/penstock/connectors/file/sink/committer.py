@@ -1,22 +1,22 @@
-"""Makes the parts of a FileSink visible; runs in the JobManager."""
+"""The committer of a FileSink. It runs in the JobManager and makes parts visible."""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from penstock.connectors.core.sink import Committer
 from penstock.connectors.file.sink.part_file import owner_of
 from penstock.connectors.file.sink.recoverable import FINISHED, RecoverableStore
-from penstock.connectors.sink import Committer
 
 _THREADS = 8
 
 
 class FileCommitter(Committer):
-    """Commits and aborts parts side by side; every call may be repeated.
+    """A committer that commits and aborts parts in parallel. Every call may be repeated.
 
     Args:
-        owner: whose pieces may be removed; None: nobody's.
+        owner: the owner whose pieces may be removed; None: remove none.
     """
 
     def __init__(self, store: RecoverableStore, base_path: str, owner: str | None) -> None:
@@ -28,7 +28,7 @@ class FileCommitter(Committer):
         self._for_all(self._store.commit, committables)
 
     def abort(self, committables: list[Any]) -> None:
-        """Remove what was closed, but for parts that an earlier snapshot holds open: a restore goes on with them."""
+        """Remove closed parts, except parts that an earlier snapshot holds open: a restore continues them."""
         self._for_all(self._store.abort, [piece for piece in committables if not piece.get("persisted")])
 
     def discard_unreferenced(self, keep: list[Any], below_attempt: int | None = None) -> None:

@@ -1,8 +1,8 @@
 """Compaction: fewer, larger files than the rolling policy makes, under PyFlink's names.
 
-Flink writes the policy's files hidden, reads them again, and writes one visible file of several. Here a part simply goes on
-where the policy's file would have ended, with the delimiter in between, and ends when the strategy says so: the same bytes
-are visible at the same checkpoints, and nothing is written twice. Files of one subtask are merged, never those of several.
+Flink writes the policy's files hidden, reads them again, and writes one visible file of several. Penstock continues a part
+where the policy's file would have ended, with the delimiter in between. The strategy decides when the part ends. The same
+bytes become visible at the same checkpoints, and nothing is written twice. Only files of one subtask are merged.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from penstock.common.program.user_location import refusal
 
 @dataclass(frozen=True)
 class FileCompactStrategy:
-    """When the files that wait become one.
-
+    """The rule for when waiting files are merged into one.
     >>> FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).set_size_threshold(1024).build().is_due(1, 2000)
     True
     """
@@ -23,10 +22,10 @@ class FileCompactStrategy:
     num_checkpoints_before_compaction: int = -1
     size_threshold: int = -1
     num_compact_threads: int = 1
-    """No effect: nothing is read again."""
+    """Number of threads in Flink. It has no effect here, because no file is read again."""
 
     def is_due(self, checkpoints: int, size: int) -> bool:
-        """Whether files of `size` bytes that have seen so many checkpoints become one."""
+        """Return True if files of `size` bytes that have waited for `checkpoints` checkpoints are due to be merged."""
         after = self.num_checkpoints_before_compaction
         return 0 < after <= checkpoints or 0 < self.size_threshold <= size
 
@@ -35,7 +34,7 @@ class FileCompactStrategy:
         return FileCompactStrategy.Builder()
 
     class Builder:
-        """Collects a strategy."""
+        """A builder of a strategy."""
 
         def __init__(self) -> None:
             self._strategy = FileCompactStrategy()
@@ -43,7 +42,7 @@ class FileCompactStrategy:
         def enable_compaction_on_checkpoint(
             self, num_checkpoints_before_compaction: int
         ) -> FileCompactStrategy.Builder:
-            """Files become one after so many checkpoints."""
+            """Merge files after this number of checkpoints."""
             if num_checkpoints_before_compaction < 1:
                 raise refusal(
                     f"num_checkpoints_before_compaction must be positive, got {num_checkpoints_before_compaction}"
@@ -54,7 +53,7 @@ class FileCompactStrategy:
             return self
 
         def set_size_threshold(self, size_threshold: int) -> FileCompactStrategy.Builder:
-            """Files become one when they have so many bytes."""
+            """Merge files when they have this number of bytes."""
             self._strategy = replace(self._strategy, size_threshold=size_threshold)
             return self
 
@@ -63,9 +62,10 @@ class FileCompactStrategy:
             return self
 
         def build(self) -> FileCompactStrategy:
-            """
+            """Return the strategy.
+
             Raises:
-                InvalidJob: neither checkpoints nor a size are given, so files would never become one.
+                InvalidJob: neither checkpoints nor a size are given, so files would never be merged.
             """
             strategy = self._strategy
             if strategy.num_checkpoints_before_compaction <= 0 and strategy.size_threshold <= 0:
@@ -78,25 +78,25 @@ class FileCompactStrategy:
 
 @dataclass(frozen=True)
 class FileCompactor:
-    """How files become one."""
+    """The way in which files are merged."""
 
     concatenates: bool
     delimiter: bytes = b""
 
     @staticmethod
     def concat_file_compactor(file_delimiter: bytes | None = None) -> FileCompactor:
-        """One after the other, with the delimiter between two."""
+        """Return a compactor that concatenates files, with the delimiter between two files."""
         return FileCompactor(True, file_delimiter or b"")
 
     @staticmethod
     def identical_file_compactor() -> FileCompactor:
-        """Each file as it is: nothing is merged."""
+        """Return a compactor that keeps each file unchanged and merges nothing."""
         return FileCompactor(False)
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """What a writer needs to know."""
+    """The compaction settings of a writer."""
 
     strategy: FileCompactStrategy
     delimiter: bytes

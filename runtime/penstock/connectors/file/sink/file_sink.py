@@ -4,8 +4,8 @@
     FileSink.for_bulk_format("/data/means", ParquetWriterFactory(Mean))
         .with_bucket_assigner(lambda mean: f"station={mean.station}").build()
 
-Files lie in buckets (directories) and are cut by a rolling policy. A job without checkpoints makes nothing visible until
-it ends (K32).
+Files lie in buckets (directories), and a rolling policy ends them. A job without checkpoints makes nothing visible until it
+ends.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from penstock.common.errors import InvalidJob, SinkError
 from penstock.common.serialization import BulkWriterFactory, Encoder
 from penstock.common.time import TimeLike, as_millis
+from penstock.connectors.core.function import clock_of
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
 from penstock.connectors.file.sink.bucket import BucketAssigner, FunctionBucketAssigner
 from penstock.connectors.file.sink.committer import FileCommitter, committer_of
 from penstock.connectors.file.sink.compact import Compaction, FileCompactor, FileCompactStrategy
@@ -38,8 +40,6 @@ from penstock.connectors.file.storage import (
 )
 from penstock.connectors.formats.bulk import ColumnsWriterFactory
 from penstock.connectors.formats.encode import COMPRESSIONS, CompressedEncoder, FunctionEncoder, suffix_of
-from penstock.connectors.function import clock_of
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class FileSink(Sink):
-    """Writes records to files. Made by `for_row_format` or `for_bulk_format`."""
+    """A sink that writes records to files. `for_row_format` and `for_bulk_format` make it."""
 
     RowFormatBuilder: ClassVar[type[RowFileSinkBuilder]]
     BulkFormatBuilder: ClassVar[type[BulkFileSinkBuilder]]
@@ -77,16 +77,16 @@ class FileSink(Sink):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder | Callable[[Any], str | bytes]) -> RowFileSinkBuilder:
-        """A sink that writes records one after the other, by an encoder or a function from a record to its line."""
+        """Return a builder of a sink that writes records in sequence, by an encoder or a function from a record to its line."""
         return RowFileSinkBuilder(base_path, checked_encoder(encoder))
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> BulkFileSinkBuilder:
-        """A sink that writes files of a format such as Parquet."""
+        """Return a builder of a sink that writes files of a format such as Parquet."""
         return BulkFileSinkBuilder(base_path, checked_factory(writer_factory))
 
     def store(self, options: StorageOptions) -> RecoverableStore:
-        """How parts are made on the file system of the base path."""
+        """Return the store of parts for the file system of the base path."""
         merged = merge_options(options, self.storage_options)
         protocol = protocol_of(self.base_path)
         if is_local(self.base_path):
@@ -105,9 +105,17 @@ class FileSink(Sink):
             clock_of(context.operator),
             check_interval_ms=self.check_interval_ms,
             compaction=self.compaction,
+            monotonic_ms=None if context.operator is None else context.operator.clock.monotonic_ms,
         )
         writer.restore(restored, context.attempt)
         return writer
+
+    def state_meaning(self) -> dict[str, Any]:
+        is_s3 = protocol_of(self.base_path) in ("s3", "s3a", "s3n")
+        storage = "local files" if is_local(self.base_path) else "S3" if is_s3 else "an object store"
+        format = self.format
+        name = format.format_name() if isinstance(format, Encoder) else type(format).__qualname__
+        return {**super().state_meaning(), "storage": storage, "format": name}
 
     def _directory_of(self, bucket: str) -> str:
         return posixpath.join(self.base_path, bucket) if bucket else self.base_path
@@ -138,10 +146,11 @@ class FileSink(Sink):
         )
 
     def validate(self) -> None:
-        """
+        """Check the settings and the base path.
+
         Raises:
-            InvalidJob: files are to be merged where a part cannot stay open over a checkpoint.
-            SinkError: a local base path cannot be written to, or an object store does not answer or has no such bucket.
+            InvalidJob: compaction is enabled, but parts on this store cannot stay open over a checkpoint.
+            SinkError: a local base path is not writable, or an object store does not answer or has no such bucket.
         """
         is_s3 = protocol_of(self.base_path) in ("s3", "s3a", "s3n")
         if self.compaction is not None and not (is_s3 or is_local(self.base_path)):
@@ -165,12 +174,13 @@ class FileSink(Sink):
 
 
 def checked_encoder(encoder: Encoder | Callable[[Any], str | bytes]) -> Encoder:
-    """An encoder, also of a function from a record to its line."""
+    """Return an encoder. A function from a record to its line is wrapped in one."""
     return encoder if isinstance(encoder, Encoder) else FunctionEncoder(encoder)
 
 
 def checked_factory(writer_factory: BulkWriterFactory) -> ColumnsWriterFactory:
-    """
+    """Return the factory.
+
     Raises:
         InvalidJob: it does not make writers.
     """
@@ -183,7 +193,7 @@ def checked_factory(writer_factory: BulkWriterFactory) -> ColumnsWriterFactory:
 
 
 class BaseBuilder(ABC):
-    """Common to both of PyFlink's builders."""
+    """The common base class of PyFlink's two builders."""
 
     def __init__(self, base_path: str) -> None:
         self._base_path = base_path
@@ -195,18 +205,18 @@ class BaseBuilder(ABC):
 
     @abstractmethod
     def with_rolling_policy(self, rolling_policy: RollingPolicy) -> Any:
-        """When a part ends and the next begins."""
+        """Set the policy that ends a part and begins the next."""
 
     @abstractmethod
     def build(self) -> FileSink: ...
 
     def with_bucket_check_interval(self, interval: TimeLike) -> Any:
-        """How often parts are checked for their age (timedelta or ms); 1 s unless given."""
+        """Set how often the age of parts is checked (timedelta or ms); 1 s by default."""
         self._check_interval_ms = as_millis(interval, "bucket check interval")
         return self
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner | Callable[[Any], str]) -> Any:
-        """Directories by an assigner, or by a function from a record to a relative path; one for each hour unless given, as in Flink."""
+        """Set the assigner of directories, or a function from a record to a relative path. The default is one per hour, as in Flink."""
         if isinstance(bucket_assigner, BucketAssigner):
             self._assigner = bucket_assigner
         else:
@@ -218,17 +228,17 @@ class BaseBuilder(ABC):
         return self
 
     def with_storage_options(self, options: StorageOptions) -> Any:
-        """Arguments for the fsspec file system of the base path, over those of the job's configuration."""
+        """Set arguments for the fsspec file system of the base path. They override the job's configuration."""
         self._storage_options = options
         return self
 
     def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Any:
-        """Merge the files that the rolling policy makes: a part goes on until the strategy says so."""
+        """Merge the files that the rolling policy makes. The strategy decides when a part ends."""
         self._compaction = Compaction(strategy, compactor.delimiter) if compactor.concatenates else None
         return self
 
     def disable_compact(self) -> Any:
-        """Files are as the rolling policy makes them."""
+        """Keep the files as the rolling policy makes them."""
         self._compaction = None
         return self
 
@@ -274,7 +284,7 @@ class RowFileSinkBuilder(BaseBuilder):
 
 
 class BulkFileSinkBuilder(BaseBuilder):
-    """Files of a bulk format end at every checkpoint, and earlier if the rolling policy says so."""
+    """A builder for bulk formats. Their files end at every checkpoint, and earlier if the rolling policy requires it."""
 
     def __init__(self, base_path: str, factory: ColumnsWriterFactory) -> None:
         super().__init__(base_path)
@@ -286,9 +296,10 @@ class BulkFileSinkBuilder(BaseBuilder):
         return self
 
     def enable_compact(self, strategy: FileCompactStrategy, compactor: FileCompactor) -> Any:
-        """
+        """Accept only a compactor that merges nothing.
+
         Raises:
-            InvalidJob: files are to be merged.
+            InvalidJob: the compactor would merge files.
         """
         super().enable_compact(strategy, compactor)
         if self._compaction is not None:

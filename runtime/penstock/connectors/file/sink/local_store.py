@@ -1,8 +1,8 @@
-"""Parts on a local (or mounted) file system: hidden files, made visible by a hard link under the final name.
+"""Parts on a local (or mounted) file system: hidden files that a hard link under the final name makes visible.
 
-A link is made or it is not, and never replaces a file: that is what makes the commit atomic and a conflict visible. Where
-links do not exist the file is renamed. To go on with a part, its durable bytes are copied into a new file which then takes
-the place of the old one: a zombie that still has the old one open writes into nothing.
+The creation of a link is atomic, and it never replaces a file. So the commit is atomic, and a conflict becomes an error.
+Without support for links the file is renamed. To continue a part, the store copies its durable bytes into a new file, which
+then replaces the old one. A zombie that still has the old file open writes into a deleted file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 class LocalPart(PartStream):
-    """`mode`: "xb" for a new file, "ab" to go on with one of which `size` bytes with `checksum` are there."""
+    """A part in a local file. `mode` is "xb" for a new file, "ab" for a file with `size` bytes of checksum `checksum`."""
 
     def __init__(self, path: str, temp: str, mode: str = "xb", size: int = 0, checksum: int = 0) -> None:
         self._path = path
@@ -62,13 +62,13 @@ class LocalPart(PartStream):
 
 
 class LocalStore(RecoverableStore):
-    """The local file system."""
+    """A store on the local file system."""
 
     def open(self, directory: str, name: str) -> PartStream:
         directory = local_path(directory)
         return LocalPart(os.path.join(directory, name), os.path.join(directory, in_progress_name(name)))
 
-    def resume(self, state: dict[str, Any], attempt: int) -> PartStream | None:
+    def resume(self, state: dict[str, Any], failovers: int) -> PartStream | None:
         path, temp, size = state["path"], state["temp"], state["size"]
         if _size_of(path) >= size:
             return None
@@ -131,7 +131,7 @@ def _publish(temp: str, path: str) -> None:
 
 
 def _size_of(path: str) -> int:
-    """Bytes of a file, -1 if there is none."""
+    """Return the bytes of a file, or -1 if it does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:
@@ -139,7 +139,7 @@ def _size_of(path: str) -> int:
 
 
 def _copy_head(source: str, target: str, size: int) -> int:
-    """Copies the first bytes into a new, durable file; their CRC-32."""
+    """Copy the first bytes into a new, durable file. Return their CRC-32."""
     checksum = 0
     with open(source, "rb") as reader, open(target, "wb") as writer:
         while size:

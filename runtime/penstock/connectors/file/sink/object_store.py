@@ -1,7 +1,7 @@
-"""Parts on any other file system that fsspec reaches: written under a hidden name, moved when they are committed.
+"""Parts on any other file system that fsspec reaches. They have a hidden name until the commit moves them.
 
-Nothing is asked of the store but writing, moving and deleting, so a part cannot be continued after a crash and is closed
-at every checkpoint. Whether a reader can meet a part half moved depends on the store; object stores copy an object whole.
+The store needs only to write, move and delete. So a part cannot be continued after a crash, and is closed at every
+checkpoint. Whether a reader can see a half moved part depends on the store. Object stores copy an object as a whole.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ObjectPart(PartStream):
         self.size += len(data)
 
     def persist(self) -> dict[str, Any]:
-        """Never asked for: `resumable` is False, an object's first half cannot be made durable by itself."""
+        """Raise an error. `resumable` is False, because the first half of an object cannot be made durable."""
         raise NotImplementedError("parts of this store are closed at every checkpoint")
 
     def close_for_commit(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class ObjectPart(PartStream):
 
 
 class ObjectStore(RecoverableStore):
-    """A file system of fsspec."""
+    """A store on a file system of fsspec."""
 
     resumable = False
 
@@ -54,7 +54,7 @@ class ObjectStore(RecoverableStore):
     def open(self, directory: str, name: str) -> PartStream:
         return ObjectPart(self._fs, posixpath.join(directory, name), posixpath.join(directory, in_progress_name(name)))
 
-    def resume(self, state: dict[str, Any], attempt: int) -> PartStream | None:
+    def resume(self, state: dict[str, Any], failovers: int) -> PartStream | None:
         raise lost(state["path"], "this store cannot go on with parts")
 
     def commit(self, committable: dict[str, Any]) -> None:

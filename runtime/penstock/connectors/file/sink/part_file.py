@@ -3,9 +3,9 @@
     <prefix>-<subtask>-<counter>-<owner><attempt><random><suffix>    a finished part
     .<prefix>-…<suffix>.inprogress.<random>                           the same part before its commit (not on S3)
 
-`owner` tells job and sink, so that whoever cleans up touches nothing of another job that writes to the same directory;
-`attempt` is the leader epoch of the attempt that opened the part, so that a JobManager that was superseded while it cleaned
-up touches nothing of its successor; `random` is new for every subtask. Names that begin with a dot are skipped by readers.
+`owner` identifies the job and the sink, so that cleanup does not touch parts of another job in the same directory. `attempt`
+is the leader epoch of the attempt that opened the part. So a superseded JobManager that still cleans up does not touch parts
+of its successor. `random` is new for every subtask. Readers skip names that begin with a dot.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from penstock.common.errors import InvalidJob
 
 @dataclass(frozen=True)
 class OutputFileConfig:
-    """Prefix and suffix of part files.
-
+    """The prefix and suffix of part files.
     >>> OutputFileConfig.builder().with_part_prefix("day").with_part_suffix(".csv").build()
     OutputFileConfig(part_prefix='day', part_suffix='.csv')
     """
@@ -51,7 +50,7 @@ class OutputFileConfig:
 
 
 class PartNamesBuilder:
-    """PyFlink's builder."""
+    """PyFlink's builder of an `OutputFileConfig`."""
 
     def __init__(self) -> None:
         self._prefix = "part"
@@ -73,7 +72,7 @@ OutputFileConfig.OutputFileConfigBuilder = PartNamesBuilder
 
 
 def owner_of(job_id: str, uid: str) -> str:
-    """8 hex digits for a sink of a job."""
+    """Return 8 hex digits that identify a sink of a job."""
     return hashlib.blake2b(f"{job_id}/{uid}".encode(), digest_size=4).hexdigest()
 
 
@@ -81,7 +80,7 @@ _ATTEMPTS = 1 << 24
 
 
 class PartNames:
-    """Gives the parts of one subtask their names. `counter` goes on from the checkpoint."""
+    """The names of one subtask's parts. `counter` continues from the checkpoint."""
 
     def __init__(
         self, config: OutputFileConfig, owner: str, subtask: int, counter: int = 0, *, attempt: int = 0
@@ -91,6 +90,11 @@ class PartNames:
         self._subtask = subtask
         self.counter = counter
 
+    @property
+    def suffix(self) -> str:
+        """Return the end of the names."""
+        return self._config.part_suffix
+
     def next(self) -> str:
         name = f"{self._config.part_prefix}-{self._subtask}-{self.counter}-{self._unique}{self._config.part_suffix}"
         self.counter += 1
@@ -98,12 +102,12 @@ class PartNames:
 
 
 def in_progress_name(name: str) -> str:
-    """A name for a part that is being written; another one at every call."""
+    """Return a new name for a part that is being written. Every call returns a different name."""
     return f".{name}.inprogress.{secrets.token_hex(4)}"
 
 
 def in_progress_of(owner: str, below: int | None = None) -> Callable[[str], bool]:
-    """Recognises the names `in_progress_name` gives to parts of an owner, and what resuming them leaves behind.
+    """Return a function that recognizes the in-progress files of an owner, including files of a resumed part.
 
     Args:
         below: only parts that attempts before this one opened; None: of any attempt.
@@ -112,7 +116,7 @@ def in_progress_of(owner: str, below: int | None = None) -> Callable[[str], bool
 
 
 def finished_of(owner: str, below: int | None = None) -> Callable[[str], bool]:
-    """Recognises the names of parts of an owner; `below` as for `in_progress_of`."""
+    """Return a function that recognizes the names of an owner's parts; `below` as for `in_progress_of`."""
     return _older(rf".+-\d+-\d+-{owner}([0-9a-f]{{6}})[0-9a-f]{{6}}.*", below)
 
 

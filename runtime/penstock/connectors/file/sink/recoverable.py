@@ -1,19 +1,22 @@
-"""What a store offers so that parts survive a crash and become visible exactly once.
+"""The interface of stores in which parts survive a crash and become visible exactly once.
 
-A part is written as a stream. At a barrier it is either *persisted*: everything so far is durable, the state that is
-returned lets another process go on from exactly there, and the part stays open; or it is *closed*: the committable that is
-returned lets another process make it visible, once, whatever happens in between. A store that cannot go on with a
-half-written part (`resumable` False) has its parts closed at every checkpoint.
+A part is written as a stream. At a barrier the writer does one of two things:
 
-Three dangers shaped this:
+* It *persists* the part. Everything so far is durable, and the part remains open. The returned state lets another process
+  continue from exactly this point.
+* It *closes* the part. The returned committable lets another process make it visible, once, whatever fails in between.
 
-* **A zombie**, the writer of an attempt that was given up but still runs. What it writes after the checkpoint must not get
-  into the part its successor goes on with: a successor continues in a file (or with part numbers) of its own.
-* **An old snapshot** whose open part was finished by a later checkpoint. Its bytes are visible then; the part is left and
-  a new one begun (`resume` gives None).
-* **A part that is gone and was never finished**: its records are lost. That is an error, never a new file.
+A store that cannot continue a half-written part (`resumable` False) closes its parts at every checkpoint.
 
-States and committables are JSON-able (states may hold bytes) and free of credentials.
+The design protects against three dangers:
+
+* **A zombie** is the writer of an attempt that was given up but still runs. Its writes after the checkpoint must not get
+  into the part that its successor continues. So a successor continues in a separate file, or with separate part numbers.
+* **An old snapshot** may have an open part that a later checkpoint finished. The part's bytes are visible then. `resume`
+  returns None, and the writer begins a new part.
+* **A missing part that was never finished** means that its records are lost. This is an error, never a new file.
+
+States and committables can be encoded as JSON (states may hold bytes) and contain no credentials.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from typing import Any
 from penstock.common.errors import SinkError
 
 OPEN = "open"
-"""Kind of a committable that only says: this piece belongs to a part that is still open, keep it."""
+"""Kind of a committable for a piece of a part that is still open. It only keeps the piece from being removed."""
 FINISHED = "finished"
 
 
@@ -33,24 +36,29 @@ class PartStream(ABC):
 
     size: int = 0
 
+    @property
+    def is_full(self) -> bool:
+        """Return True if the store accepts little more data for this part. The writer then closes it despite the rolling policy."""
+        return False
+
     @abstractmethod
     def write(self, data: bytes) -> None: ...
 
     @abstractmethod
     def persist(self) -> dict[str, Any]:
-        """Make everything durable; the state from which `RecoverableStore.resume` goes on."""
+        """Make everything durable. Return the state from which `RecoverableStore.resume` continues."""
 
     @abstractmethod
     def close_for_commit(self) -> dict[str, Any]:
-        """Make everything durable, for good; the committable (`kind` FINISHED)."""
+        """Make everything durable and end the part. Return the committable (`kind` FINISHED)."""
 
     @abstractmethod
     def dispose(self) -> None:
-        """Free handles. What was written stays until `discard_unreferenced`."""
+        """Free handles. The written data remains until `discard_unreferenced`."""
 
 
 class RecoverableStore(ABC):
-    """Parts on one kind of file system."""
+    """A store of parts on one kind of file system."""
 
     resumable: bool = True
 
@@ -59,30 +67,34 @@ class RecoverableStore(ABC):
         """Begin a part that will be `directory/name`."""
 
     @abstractmethod
-    def resume(self, state: dict[str, Any], attempt: int) -> PartStream | None:
-        """Go on with a persisted part; None if it is visible already.
+    def resume(self, state: dict[str, Any], failovers: int) -> PartStream | None:
+        """Continue a persisted part. Return None if the part is already visible.
+
+        Args:
+            failovers: number of attempts that started since the part was persisted, including this one; from 1. Each may have a
+                writer that still runs.
 
         Raises:
-            SinkError: what was persisted is gone or is not what it was.
+            SinkError: the persisted data is gone or has changed.
         """
 
     @abstractmethod
     def commit(self, committable: dict[str, Any]) -> None:
-        """Make a closed part visible; nothing is done if it is.
+        """Make a closed part visible. Do nothing if it is already visible.
 
         Raises:
-            SinkError: it is gone, or something else has its name.
+            SinkError: the part is gone, or another file has its name.
         """
 
     @abstractmethod
     def abort(self, committable: dict[str, Any]) -> None:
-        """Remove a closed part that will not be committed; nothing is done if it is gone."""
+        """Remove a closed part that will not be committed. Do nothing if it is gone."""
 
     @abstractmethod
     def discard_unreferenced(
         self, base_path: str, owner: str, keep: list[dict[str, Any]], below: int | None = None
     ) -> None:
-        """Remove the invisible pieces of an owner below a path that none of the committables names.
+        """Remove the owner's invisible pieces below a path, except those that a committable in `keep` names.
 
         Args:
             below: only pieces of attempts before this one; None: of any.
@@ -90,14 +102,14 @@ class RecoverableStore(ABC):
 
 
 def open_marker(state: dict[str, Any]) -> dict[str, Any]:
-    """The committable that keeps the pieces of a persisted part."""
+    """Return the committable that keeps the pieces of a persisted part."""
     return {"kind": OPEN, **{key: state[key] for key in ("path", "temp", "upload") if key in state}}
 
 
 def lost(path: str, what: str) -> SinkError:
-    """The error for a part whose records are gone."""
+    """Return the error for a part whose records are lost."""
     return SinkError(
         f"the unfinished part {path!r} cannot be restored: {what}",
-        remedy="it was removed or overwritten outside the job, and its records since the last roll are lost; restore a "
+        remedy="it was removed or overwritten outside the job, so its records since the last roll are lost. Restore a "
         "newer checkpoint, or restore without this sink's state and write the records again",
     )

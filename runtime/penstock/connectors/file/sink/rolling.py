@@ -1,4 +1,4 @@
-"""When a part file ends: by size, age, idleness, or at every checkpoint."""
+"""Rolling policies: a part file ends by size, age, idleness, or at every checkpoint."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from penstock.common.time import TimeLike, as_millis
 
 @dataclass(frozen=True)
 class RollingPolicy:
-    """`part_size` in bytes; intervals in ms; 0 turns a limit off.
+    """A policy that ends part files. `part_size` is in bytes, the intervals are in ms, and 0 turns a limit off.
 
-    A part that rolled is finished by the next completed checkpoint and visible from then on.
+    The next completed checkpoint finishes a rolled part and makes it visible.
     """
 
     part_size: int = 128 << 20
@@ -24,7 +24,7 @@ class RollingPolicy:
     def default_rolling_policy(
         part_size: int = 128 << 20, rollover_interval: TimeLike = 60_000, inactivity_interval: TimeLike = 60_000
     ) -> RollingPolicy:
-        """A part ends at a size (bytes), an age, or after a time without records (timedelta or ms).
+        """Return a policy that ends a part at a size (bytes), at an age, or after a time without records (timedelta or ms).
 
         Raises:
             InvalidJob: a limit is not positive.
@@ -42,28 +42,27 @@ class RollingPolicy:
 
     @staticmethod
     def on_checkpoint_rolling_policy() -> RollingPolicy:
-        """A part ends at every checkpoint and at nothing else."""
+        """Return a policy that ends a part at every checkpoint and never before."""
         return OnCheckpointRollingPolicy(0, 0, 0, on_checkpoint=True)
 
     def is_full(self, size: int) -> bool:
         return 0 < self.part_size <= size
 
     def is_due(self, now: int, created: int, written: int) -> bool:
-        """Whether a part made at `created` and last written at `written` (ms) ends at `now`.
-
+        """Return True if a part made at `created` and last written at `written` (ms) ends at `now`.
         >>> RollingPolicy(rollover_ms=10, inactivity_ms=5).is_due(now=9, created=0, written=4)
         True
         """
         return 0 < self.rollover_ms <= now - created or 0 < self.inactivity_ms <= now - written
 
     def ending_at_checkpoints(self) -> RollingPolicy:
-        """The same limits, and every checkpoint."""
+        """Return a policy with the same limits that also ends parts at every checkpoint."""
         return RollingPolicy(self.part_size, self.rollover_ms, self.inactivity_ms, on_checkpoint=True)
 
 
 class DefaultRollingPolicy(RollingPolicy):
-    """PyFlink's name."""
+    """A rolling policy under PyFlink's name."""
 
 
 class OnCheckpointRollingPolicy(RollingPolicy):
-    """PyFlink's name."""
+    """A rolling policy under PyFlink's name."""

@@ -1,8 +1,12 @@
-"""Parts on S3: multipart uploads, which nobody sees until they are completed.
+"""Parts on S3: multipart uploads, which are invisible until they are completed.
 
-Records fill upload parts of at least 5 MiB. What is left of a part at a barrier is too small to be uploaded and not the
-last: it goes, compressed, into the checkpoint. A successor goes on with the same upload at part numbers well behind those
-a zombie may still write; the completion names every part by number and ETag, so what is not named does not count.
+Records fill upload parts of at least 5 MiB. S3 refuses a smaller part unless it is the last. So the rest of a part at a
+barrier goes, compressed, into the checkpoint. A successor continues the same upload at higher part numbers than a zombie may
+still write. The completion names every part by number and ETag, so parts that it does not name have no effect.
+
+S3 takes at most 10,000 part numbers per upload. A restore skips 64 of them for each attempt since the checkpoint. The writer
+closes a part that has used up its numbers, by its size or by failovers, and begins a new one. The last number always takes
+the rest of the data.
 """
 
 from __future__ import annotations
@@ -20,15 +24,31 @@ from penstock.connectors.file.storage import StorageOptions, explained, file_sys
 
 _PART_BYTES = 5 << 20
 _UPLOADS = 4
-"""Upload parts on their way at once, per subtask."""
+"""Maximum number of concurrent part uploads per subtask."""
 _GAP = 64
-"""Part numbers left free at a restore: a zombie cannot fill as many before it learns that it is one."""
+"""Part numbers left free for each zombie at a restore. A zombie detects that it is superseded before it can use so many."""
 _LAST_PART = 10_000
-_ATTEMPTS = 16
+_RESERVE = 16
+"""Number of remaining part numbers at which the writer closes the part."""
+_MOST_ZOMBIES = 16
+"""Maximum number of zombies of one checkpoint that may run at the same time."""
+
+
+def next_number(next: int, failovers: int) -> int:
+    """Return the number of the next upload part after a restore.
+
+    Args:
+        next: the next number when the part was persisted.
+        failovers: attempts since then.
+
+    >>> next_number(10, 1), next_number(10, 2), next_number(9_990, 1)
+    (74, 138, 10000)
+    """
+    return min(next + _GAP * (1 + (failovers - 1) % _MOST_ZOMBIES), _LAST_PART)
 
 
 class S3Client:
-    """The calls of S3's API that are needed, by s3fs; one object per process and endpoint."""
+    """The S3 API calls that the sink needs, through s3fs. One object exists per process and endpoint."""
 
     def __init__(self, options: StorageOptions) -> None:
         self._fs = file_system("s3://", options)
@@ -39,7 +59,7 @@ class S3Client:
         return dict(self._fs.call_s3(method, Bucket=bucket, Key=key, **arguments))
 
     def size_of(self, path: str) -> int:
-        """Bytes of an object, -1 if there is none."""
+        """Return the bytes of an object, or -1 if it does not exist."""
         try:
             return int(self.call("head_object", path)["ContentLength"])
         except FileNotFoundError:
@@ -54,7 +74,7 @@ class S3Client:
         return self._pool.submit(run)
 
     def uploads_below(self, base_path: str) -> list[tuple[str, str]]:
-        """(key, upload id) of all unfinished uploads below a path."""
+        """Return (key, upload id) of all unfinished uploads below a path."""
         bucket, prefix = split_url(base_path)
         found: list[tuple[str, str]] = []
         markers: dict[str, str] = {}
@@ -79,9 +99,13 @@ class S3Part(PartStream):
     def write(self, data: bytes) -> None:
         self._tail += data
         self.size += len(data)
-        while len(self._tail) >= _PART_BYTES:
+        while len(self._tail) >= _PART_BYTES and self._next < _LAST_PART:
             self._send(bytes(memoryview(self._tail)[:_PART_BYTES]))
             del self._tail[:_PART_BYTES]
+
+    @property
+    def is_full(self) -> bool:
+        return self._next > _LAST_PART - _RESERVE
 
     def _send(self, data: bytes) -> None:
         if self._upload is None:
@@ -89,8 +113,9 @@ class S3Part(PartStream):
                 self._upload = self._client.call("create_multipart_upload", self._path)["UploadId"]
         if self._next > _LAST_PART:
             raise SinkError(
-                f"{self._path!r} would have more than {_LAST_PART} upload parts",
-                remedy="set a smaller part_size in the rolling policy",
+                f"the last of the {_LAST_PART} upload parts that S3 takes for {self._path!r} is already used, and "
+                f"{len(data)} bytes are left",
+                remedy="restore an older checkpoint; the sink then ends the part before its numbers are used up",
             )
         while len(self._running) >= _UPLOADS:
             self._parts.append(self._running.pop(0).result())
@@ -113,12 +138,14 @@ class S3Part(PartStream):
             "tail_size": len(self._tail),
         }
 
-    def restore(self, state: dict[str, Any], attempt: int) -> None:
+    def restore(self, state: dict[str, Any], failovers: int) -> None:
         self._upload = state["upload"]
         self._parts = [list(part) for part in state["parts"]]
         self.size = state["size"]
         self._tail = bytearray(pa.decompress(state["tail"], state["tail_size"], "zstd", asbytes=True))
-        self._next = state["next"] + (_GAP * (1 + attempt % _ATTEMPTS) if self._parts else 0)
+        self._next = next_number(state["next"], failovers) if self._parts else state["next"]
+        if self._parts and self._parts[-1][0] >= self._next:  # a closed part of an earlier release used the last number
+            self._next = self._parts[-1][0] + 1
 
     def close_for_commit(self) -> dict[str, Any]:
         if self._tail or not (self._parts or self._running):
@@ -134,7 +161,7 @@ class S3Part(PartStream):
 
 
 class S3Store(RecoverableStore):
-    """Any store with S3's API."""
+    """A store with S3's API."""
 
     def __init__(self, options: StorageOptions) -> None:
         self._client = S3Client(options)
@@ -142,7 +169,7 @@ class S3Store(RecoverableStore):
     def open(self, directory: str, name: str) -> PartStream:
         return S3Part(self._client, posixpath.join(directory, name))
 
-    def resume(self, state: dict[str, Any], attempt: int) -> PartStream | None:
+    def resume(self, state: dict[str, Any], failovers: int) -> PartStream | None:
         path, upload = state["path"], state["upload"]
         with explained(path, "restore", SinkError):
             if self._client.size_of(path) >= state["size"]:
@@ -150,7 +177,7 @@ class S3Store(RecoverableStore):
             if upload is not None and not self._exists(path, upload):
                 raise lost(path, f"the upload {upload!r} was aborted or completed with fewer bytes")
         part = S3Part(self._client, path)
-        part.restore(state, attempt)
+        part.restore(state, failovers)
         return part
 
     def commit(self, committable: dict[str, Any]) -> None:
@@ -206,8 +233,7 @@ class S3Store(RecoverableStore):
 
 
 def split_url(path: str) -> tuple[str, str]:
-    """Bucket and key of a URL.
-
+    """Return the bucket and the key of a URL.
     >>> split_url("s3://lake/out/part-0")
     ('lake', 'out/part-0')
     """

@@ -1,4 +1,4 @@
-"""`StreamingFileSink`: the name by which older programs ask for a `FileSink`."""
+"""`StreamingFileSink`: the name of `FileSink` in older programs."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 class StreamingFileSink(FileSink):
-    """A `FileSink`, made by builders that call the policy `policy`."""
+    """A `FileSink` whose builders name the argument of the rolling policy `policy`."""
 
     class DefaultRowFormatBuilder(RowFileSinkBuilder):
-        """Of rows."""
+        """A builder for row formats."""
 
         def with_rolling_policy(self, policy: RollingPolicy) -> Any:
             return super().with_rolling_policy(policy)
 
     class DefaultBulkFormatBuilder(BulkFileSinkBuilder):
-        """Of bulk formats."""
+        """A builder for bulk formats."""
 
         def with_rolling_policy(self, policy: RollingPolicy) -> Any:
             return super().with_rolling_policy(policy)

@@ -1,26 +1,25 @@
 """The writer of a FileSink: buckets, each with at most one open part.
 
-write             records -> bucket -> encoder -> part; a part that is full is closed and a new one begun
-prepare_commit    parts that end here are closed; the others persisted. Returned are the committables of all parts that
-                  were closed since the last barrier, and a marker for each part that stays open
-snapshot_state    the open parts and the part counter
-restore           each open part goes on where the checkpoint left it; of two in one bucket (after a rescale) the
-                  second is closed at once
+write             records -> bucket -> encoder -> part; a full part is closed and a new one begins
+prepare_commit    closes the parts that end here and persists the others. Returns the committables of all parts closed since
+                  the last barrier, and a marker for each open part
+snapshot_state    returns the open parts and the part counter
+restore           continues each open part from the checkpoint. A rescale may give a subtask two parts of one bucket: the
+                  second is closed at once. After a change of the sink, a part of another format or directory is closed, too
 """
 
 from __future__ import annotations
 
+import posixpath
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from penstock.common.serialization import Encoder
+from penstock.connectors.core.sink import SinkWriter
 from penstock.connectors.file.sink.bucket import BucketAssigner, BucketContext
 from penstock.connectors.file.sink.recoverable import PartStream, RecoverableStore, open_marker
 from penstock.connectors.formats.bulk import BulkWriter, ColumnsWriterFactory
 from penstock.connectors.formats.encode import header_of
-from penstock.connectors.sink import SinkWriter
 from penstock.records.batch import Batch, ColumnBatch
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ _PART, _COUNTER = "part", "counter"
 
 
 class OpenPart:
-    """A part with what is written to it: rows through an encoder, or a bulk writer on top. Times in ms."""
+    """An open part with its encoder or bulk writer. Times are in ms of the monotonic clock."""
 
     def __init__(
         self, stream: PartStream, bulk: BulkWriter | None, created: int, written: int, *, persisted: bool = False
@@ -44,13 +43,13 @@ class OpenPart:
         self.created = created
         self.written = written
         self.persisted = persisted
-        """A snapshot may hold it open: it is needed even if what closes it is abandoned."""
+        """Whether a snapshot may hold the part open. The part is then needed even if the checkpoint that closes it is abandoned."""
         self.begun = 0
-        """Size at which the rolling policy's file begins that is being written; 0 unless files are merged."""
+        """Part size at which the current file of the rolling policy begins; 0 unless files are merged."""
         self.is_between = False
-        """The policy's file has ended, and the next has not begun."""
+        """Whether the policy has closed its file and has not opened the next one."""
         self.checkpoints = 0
-        """Seen since the part was made."""
+        """Number of checkpoints since the part was made."""
 
     @property
     def size(self) -> int:
@@ -67,12 +66,12 @@ class OpenPart:
 
 
 class FileWriter(SinkWriter):
-    """Writes one subtask's records.
+    """A writer of one subtask's records.
 
     Args:
         format: an encoder of rows, or a factory of bulk writers.
         directory_of: bucket -> its directory.
-        check_interval_ms: how often parts are looked at for their age.
+        check_interval_ms: how often the age of parts is checked.
     """
 
     def __init__(
@@ -87,10 +86,12 @@ class FileWriter(SinkWriter):
         *,
         check_interval_ms: int,
         compaction: Compaction | None = None,
+        monotonic_ms: Callable[[], int] | None = None,
     ) -> None:
         self._store = store
         self._compaction = compaction
         self._encoder = format if isinstance(format, Encoder) else None
+        self._format = "" if self._encoder is None else self._encoder.format_name()
         self._factory = format if isinstance(format, ColumnsWriterFactory) else None
         self._directory_of = directory_of
         self._names = names
@@ -98,31 +99,44 @@ class FileWriter(SinkWriter):
         self._policy = policy if store.resumable and self._factory is None else policy.ending_at_checkpoints()
         self._now_ms = now_ms
         self._check_interval_ms = check_interval_ms
-        self._next_check = now_ms() + check_interval_ms
+        self._elapsed_ms = now_ms if monotonic_ms is None else monotonic_ms
+        """Clock for the ages of parts. It is monotonic, because the machine's clock may be set."""
+        self._next_check = self._elapsed_ms() + check_interval_ms
         self._parts: dict[str, OpenPart] = {}
         self._closed: list[dict[str, Any]] = []
         self._states: list[dict[str, Any]] = []
         self._is_finishing = False
+        self._attempt = 0
         self._context = BucketContext()
 
     def restore(self, items: list[Any], attempt: int) -> None:
+        self._attempt = attempt
         for item in items:
             if item["type"] == _COUNTER:
                 self._names.counter = max(self._names.counter, item["value"])
                 continue
-            stream = self._store.resume(item["stream"], attempt)
+            stream = self._store.resume(item["stream"], attempt - item.get("attempt", 0))
             if stream is None:
                 continue
-            part = OpenPart(stream, None, item["created"], item["written"], persisted=True)
+            part = OpenPart(stream, None, *(self._since(item[at]) for at in ("created", "written")), persisted=True)
             part.begun, part.is_between, part.checkpoints = item.get("merging", (0, False, 0))
-            if item["bucket"] in self._parts:
+            if item["bucket"] in self._parts or stream.is_full or not self._goes_on(item):
                 self._closed.append(part.close())
             else:
                 self._parts[item["bucket"]] = part
 
+    def _goes_on(self, item: dict[str, Any]) -> bool:
+        """Return True if the restored part has the folder, suffix and format of this writer. Older snapshots contain no format."""
+        if self._encoder is None:
+            return False
+        directory, name = posixpath.split(item["stream"]["path"])
+        own = self._directory_of(item["bucket"])
+        is_of_format = item.get("format", self._format) == self._format
+        return bool(is_of_format and name.endswith(self._names.suffix) and directory == own.rstrip("/"))
+
     def write_batch(self, batch: Batch, watermark: int) -> None:
         if self._factory is not None and isinstance(batch, ColumnBatch) and self._assigner.ignores_records:
-            self._write_bulk(self._assigner.get_bucket_id(None, self._bucket_context(watermark)), batch.columns)
+            self._write_bulk(self._assigner.get_bucket_id(None, self._bucket_context(watermark)), batch)
             return
         rows = batch.rows()
         self.write(rows.values, rows.timestamps, watermark)
@@ -147,7 +161,7 @@ class FileWriter(SinkWriter):
         return context
 
     def _write_rows(self, bucket: str, values: Sequence[Any]) -> None:
-        """Writes as many records into the part as fit; at least one."""
+        """Write the records. Split them so that a part gets as many as fit, at least one."""
         assert self._encoder is not None
         data = self._encoder.encode_batch(values)
         part = self._part(bucket)
@@ -160,32 +174,34 @@ class FileWriter(SinkWriter):
         if part.is_between:
             self._begin_file(part)
         part.stream.write(data)
-        part.written = self._now_ms()
-        if self._policy.is_full(part.size - part.begun):
+        part.written = self._elapsed_ms()
+        if part.stream.is_full:
+            self._close(bucket)
+        elif self._policy.is_full(part.size - part.begun):
             self._roll(bucket)
 
     def _begin_file(self, part: OpenPart) -> None:
-        """The next of the files that are merged into the part."""
+        """Begin the next of the files that are merged into the part."""
         assert self._compaction is not None
         assert self._encoder is not None
         part.stream.write(self._compaction.delimiter + header_of(self._encoder))
-        part.is_between, part.begun, part.created = False, part.size, self._now_ms()
+        part.is_between, part.begun, part.created = False, part.size, self._elapsed_ms()
 
-    def _write_bulk(self, bucket: str, values: Sequence[Any] | pa.RecordBatch) -> None:
+    def _write_bulk(self, bucket: str, values: Sequence[Any] | ColumnBatch) -> None:
         part = self._part(bucket)
         assert part.bulk is not None
-        if isinstance(values, pa.RecordBatch):
+        if isinstance(values, ColumnBatch):
             part.bulk.add_columns(values)
         else:
             part.bulk.add(values)
-        part.written = self._now_ms()
-        if self._policy.is_full(part.size):
+        part.written = self._elapsed_ms()
+        if part.stream.is_full or self._policy.is_full(part.size):
             self._close(bucket)
 
     def _part(self, bucket: str) -> OpenPart:
         part = self._parts.get(bucket)
         if part is None:
-            now = self._now_ms()
+            now = self._elapsed_ms()
             stream = self._store.open(self._directory_of(bucket), self._names.next())
             bulk = None if self._factory is None else self._factory.create(stream)
             part = self._parts[bucket] = OpenPart(stream, bulk, now, now)
@@ -194,7 +210,7 @@ class FileWriter(SinkWriter):
         return part
 
     def _roll(self, bucket: str) -> None:
-        """The rolling policy's file ends, and the part with it, unless it is to be merged with those that follow."""
+        """End the rolling policy's file. End the part, too, unless it is merged with later files."""
         part, compaction = self._parts[bucket], self._compaction
         if compaction is None or compaction.strategy.is_due(0, part.size):
             self._close(bucket)
@@ -204,7 +220,17 @@ class FileWriter(SinkWriter):
     def _close(self, bucket: str) -> None:
         self._closed.append(self._parts.pop(bucket).close())
 
+    @property
+    def _offset_ms(self) -> int:
+        """Return the difference between the time since the epoch and the monotonic time. Snapshots store times since the epoch."""
+        return self._now_ms() - self._elapsed_ms()
+
+    def _since(self, moment_ms: int) -> int:
+        """Return a time since the epoch on the monotonic clock. Return the present for a time in the future."""
+        return min(moment_ms, self._now_ms()) - self._offset_ms
+
     def advance_processing_time(self, now: int) -> None:
+        now = self._elapsed_ms()
         if now < self._next_check:
             return
         self._next_check = now + self._check_interval_ms
@@ -213,7 +239,7 @@ class FileWriter(SinkWriter):
                 self._roll(bucket)
 
     def next_processing_time(self, now: int) -> int | None:
-        return self._next_check if self._parts else None
+        return now + self._next_check - self._elapsed_ms() if self._parts else None
 
     def finish(self) -> None:
         self._is_finishing = True
@@ -229,9 +255,11 @@ class FileWriter(SinkWriter):
         self._states = [
             {
                 "type": _PART,
+                "attempt": self._attempt,
                 "bucket": bucket,
-                "created": part.created,
-                "written": part.written,
+                "created": part.created + self._offset_ms,
+                "written": part.written + self._offset_ms,
+                "format": self._format,
                 "stream": part.persist(),
                 **({"merging": (part.begun, part.is_between, part.checkpoints)} if self._compaction else {}),
             }
@@ -241,7 +269,7 @@ class FileWriter(SinkWriter):
         return closed + [open_marker(state["stream"]) for state in self._states]
 
     def _merge(self) -> None:
-        """End the parts whose files have waited long enough. One that is being written ends with them."""
+        """End the parts whose files have waited long enough, including a file that is being written."""
         if self._compaction is None:
             return
         for bucket, part in list(self._parts.items()):

@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from penstock.common.errors import RecordFormatError
+from penstock.connectors.core.source import ReadBounds
 from penstock.connectors.file.source.byte_source import ByteSource
 from penstock.connectors.file.source.enumerator import FileRange
-from penstock.connectors.formats.record_format import Block, StreamFormat
-from penstock.connectors.source import ReadBounds
+from penstock.connectors.formats.record_format import Block, RejectedRecord, StreamFormat, malformed
 
 _LONGEST_RECORD = 64 << 20
+_KEPT = 64 << 10
+"""Bytes of a longer line that go to the side output."""
 _FIRST_GUESS = 128
 """Bytes of a record before any was seen."""
 _BOM = b"\xef\xbb\xbf"
@@ -39,6 +40,7 @@ class BlockCutter:
         self.offset = 0
         self.line: int | None = 1 if self._whole else None
         self.at_end = False
+        self.rejected: list[RejectedRecord] = []
         self._record_size = float(_FIRST_GUESS)
         self.header = b""
 
@@ -79,27 +81,27 @@ class BlockCutter:
             size = min(2 * size, 1 << 20)
 
     def next(self, bounds: ReadBounds) -> Block | None:
-        """The next block, None at the end.
+        """Return the next block; None at the end. A line that is longer than 64 MiB goes to `rejected`.
 
         Raises:
-            RecordFormatError: a record is longer than 64 MiB.
+            RecordFormatError: a line is longer than 64 MiB, and the format does not reject records.
         """
         if self.at_end:
             return None
         offset, line = self.offset, self.line
-        size = max(1, int(min(bounds.max_bytes, self._record_size * bounds.max_records * 0.98)))
+        size = max(1, int(min(bounds.max_bytes, self._record_size * bounds.max_records * 0.98, _LONGEST_RECORD)))
         while True:
             data = self._source.read_at(offset, size)
-            cut = self._cut(data, offset, is_last=len(data) < size)
+            is_last = len(data) < size
+            cut = self._cut(data, offset, is_last=is_last)
+            if not cut and (is_last or size == _LONGEST_RECORD):
+                cut = data.find(b"\n") + 1  # the record never ends: the decoder refuses the line with which it begins
             if cut or not data:
                 break
-            size *= 4
-            if size > 4 * _LONGEST_RECORD:
-                raise RecordFormatError(
-                    f"no end of a {self._format.what} within {_LONGEST_RECORD >> 20} MiB "
-                    f"from byte {offset} on in {self._path!r}",
-                    remedy="the file is not of this format, or a quote is not closed",
-                )
+            if size == _LONGEST_RECORD:
+                self._leave_out(data)
+                return self.next(bounds)
+            size = min(4 * size, _LONGEST_RECORD)
         if not cut:
             self.at_end = True
             return None
@@ -115,6 +117,17 @@ class BlockCutter:
         self.at_end = self.offset >= self._end or (cut == len(data) and len(data) < size)
         return Block(offset, line, block)
 
+    def _leave_out(self, data: bytes) -> None:
+        """Reject the line at hand, whose end is not in `data`."""
+        reason = f"the line is longer than {_LONGEST_RECORD >> 20} MiB"
+        text = data[:_KEPT].decode("utf-8", "backslashreplace")
+        if not self._format.rejects:
+            raise malformed(self._format.what, self._path, self.line, self.offset, text, reason)
+        self.rejected.append(RejectedRecord(self._path, self.line, self.offset, text, f"{reason}; its head is kept"))
+        self.offset = self._after_line_end(self.offset + len(data))
+        self.line = None if self.line is None else self.line + 1
+        self.at_end = self.offset >= self._end or not self._source.read_at(self.offset, 1)
+
     def _cut(self, data: bytes, offset: int, *, is_last: bool) -> int:
         """Length of the whole records at the head of `data` that begin within the range."""
         if offset + len(data) >= self._end:
@@ -122,9 +135,9 @@ class BlockCutter:
             if found >= 0:
                 return found + 1
             if is_last:
-                return len(data)
+                return self._format.last_record_end(data, is_last=True)
             return self._format.last_record_end(data[: self._end - offset])
-        return len(data) if is_last else self._format.last_record_end(data)
+        return self._format.last_record_end(data, is_last=is_last)
 
     def _nth_line_end(self, block: bytes, count: int) -> int:
         """Length of about `count` lines at the head of a block; 0 if no record ends there."""

@@ -1,6 +1,6 @@
-"""Bytes of a file by offset: of local files, of objects, and of what is inside compressed ones.
+"""Bytes of a file by offset: of local files, of objects, and of the content of compressed files.
 
-A compressed file is read from its beginning; to get at an offset what lies before it is decompressed again.
+A compressed file is read from its beginning. To reach an offset, everything before it is decompressed again.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ _INFLATED_CHUNK = 1 << 20
 
 
 def codec_of(path: str) -> str | None:
-    """The compression a file's name tells.
-
+    """Return the compression that a file's name indicates, or None.
     >>> codec_of("s3://b/day.csv.gz"), codec_of("day.csv")
     ('gzip', None)
     """
@@ -42,17 +41,17 @@ def codec_of(path: str) -> str | None:
 
 
 class ByteSource(ABC):
-    """Content of a file. `release` gives handles and buffers back; the next read takes them again."""
+    """The content of a file. `release` frees handles and buffers, and the next read opens them again."""
 
     @abstractmethod
     def read_at(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end."""
+        """Return up to `size` bytes; fewer only at the end."""
 
     @abstractmethod
     def release(self) -> None: ...
 
     def remaining(self, offset: int) -> int | None:
-        """Bytes behind an offset, None if unknown."""
+        """Return the number of bytes after an offset, or None if unknown."""
         return None
 
 
@@ -87,10 +86,10 @@ class LocalBytes(ByteSource):
 
 
 class _Buffered(ByteSource):
-    """Reads on in large pieces and keeps what lies behind the last offset asked for."""
+    """A source that reads large pieces and keeps the bytes after the last requested offset."""
 
     _seekable = False
-    """False: to get at an offset everything before it has to be read."""
+    """Whether a fetch can begin at any offset. If False, everything before the offset must be read."""
 
     def __init__(self) -> None:
         self._base = 0
@@ -120,14 +119,14 @@ class _Buffered(ByteSource):
 
     @abstractmethod
     def _fetch(self, offset: int) -> bytes:
-        """The bytes that follow `offset`, which is where the last fetch ended; nothing at the end."""
+        """Return the bytes that follow `offset`, the end of the last fetch. Return no bytes at the end."""
 
     def release(self) -> None:
         self._base, self._buffer = 0, b""
 
 
 class RemoteBytes(_Buffered):
-    """An object read by ranges."""
+    """The bytes of an object, read by ranges."""
 
     _seekable = True
 
@@ -155,7 +154,7 @@ class RemoteBytes(_Buffered):
 
 
 class InflatedBytes(_Buffered):
-    """A compressed file, read from its beginning to its end."""
+    """The content of a compressed file, read from its beginning to its end."""
 
     def __init__(self, part: FileRange, storage: Storage, codec: str) -> None:
         super().__init__()
@@ -197,7 +196,7 @@ class InflatedBytes(_Buffered):
 
 
 def bytes_of(part: FileRange, storage: Storage) -> ByteSource:
-    """The content of the file a split is a part of."""
+    """Return the content of the file that contains a split."""
     codec = codec_of(part.path)
     if codec is not None:
         return InflatedBytes(part, storage, codec)
@@ -205,7 +204,7 @@ def bytes_of(part: FileRange, storage: Storage) -> ByteSource:
 
 
 def check_unchanged(part: FileRange, storage: Storage) -> None:
-    """A local file may have grown behind what was listed; anything else means that what was listed is gone.
+    """Check that the listed content of a file still exists. A local file may have grown since then.
 
     Raises:
         SourceError: the file was replaced or cut.

@@ -1,8 +1,8 @@
-"""Finds files and makes splits of them: once, or again and again for as long as the job runs (K22, K25).
+"""Finds files and makes splits of them, once or at an interval while the job runs.
 
-A file is known by path, time of modification, size and, where the store has one, version. A file that changed is another
-one and is read again from its beginning, completely; write elsewhere and move into the directory to have every file read
-once (`seen_files`). Splits come in the order of modification time, then name (K23).
+Path, modification time, size and, if the store has one, version identify a file. A changed file is another file, which the
+source reads completely from its beginning. To have every file read once, write it elsewhere and move it into the directory
+(`seen_files`). Splits are ordered by modification time, then by name.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from penstock.common.errors import SourceError
+from penstock.connectors.core.source import Split, SplitEnumerator
 from penstock.connectors.file.source.seen_files import SeenFiles
 from penstock.connectors.file.storage import FileStatus, Storage, StorageOptions
-from penstock.connectors.source import Split, SplitEnumerator
 
 
 class FileRange(NamedTuple):
-    """The part of a file that a split stands for: records that begin at bytes `start` to `end` (excluded)."""
+    """The part of a file that a split reads: records that begin at bytes `start` to `end` (excluded)."""
 
     path: str
     size: int
@@ -28,7 +28,7 @@ class FileRange(NamedTuple):
     end: int
 
     def to_split(self) -> Split:
-        """The split; its id names the file's state, so that a changed file is another split for ever."""
+        """Return the split. Its id contains the state of the file, so that a changed file is always another split."""
         version = f"#{self.version}" if self.version else ""
         part = "" if (self.start, self.end) == (0, self.size) else f":{self.start}-{self.end}"
         return Split(
@@ -41,8 +41,7 @@ class FileRange(NamedTuple):
 
 
 def cut(status: FileStatus, split_size: int | None) -> list[FileRange]:
-    """A file in ranges of about `split_size` bytes; one range if it is None.
-
+    """Return the ranges of a file of about `split_size` bytes each; one range if it is None.
     >>> [(r.start, r.end) for r in cut(FileStatus("/a", 25, 0), 10)]
     [(0, 8), (8, 16), (16, 25)]
     """
@@ -55,13 +54,13 @@ def cut(status: FileStatus, split_size: int | None) -> list[FileRange]:
 
 
 class FileEnumerator(SplitEnumerator):
-    """Lists the paths of a file source.
+    """An enumerator that lists the paths of a file source.
 
     Args:
-        paths: files, directories (read with everything below them) or glob patterns.
-        interval_ms: list again after so many ms; None: once.
-        split_size: cut files of a splittable format into ranges of about so many bytes; None: one split per file.
-        now_ms: a clock that only goes forward; None: the process's.
+        paths: files, directories (read recursively) or glob patterns.
+        interval_ms: interval in ms between two listings; None: list once.
+        split_size: approximate bytes of a range for files of a splittable format; None: one split per file.
+        now_ms: a monotonic clock; None: the process's.
     """
 
     forgets_finished = True
@@ -92,7 +91,7 @@ class FileEnumerator(SplitEnumerator):
         return [part.to_split() for status in new for part in cut(status, self._split_size)]
 
     def find(self) -> list[FileStatus]:
-        """All files there are now, each once, in reading order.
+        """Return all present files, each once, in reading order.
 
         Raises:
             SourceError: a path does not exist or cannot be listed.
@@ -109,7 +108,7 @@ class FileEnumerator(SplitEnumerator):
         return sorted(found.values(), key=lambda status: (status.modified_ms, status.path))
 
     def _may_come_later(self, path: str) -> bool:
-        """A pattern without a match yet, or a key prefix that holds nothing yet, is no mistake in continuous mode."""
+        """Return True for a pattern or key prefix in continuous mode. It may match no file yet."""
         return self.discovery_interval_ms is not None and (any(m in path for m in "*?[") or path.endswith("/"))
 
     def snapshot(self) -> Any:

@@ -1,11 +1,11 @@
-"""`FileSource`: reads files, a static set or whatever appears in a directory.
+"""`FileSource`: reads a static set of files, or all files that appear in a directory.
 
     FileSource.for_record_stream_format(JsonLinesFormat(Reading), "s3://lake/readings/").build()
     FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/var/log/app/*.log.gz")
         .monitor_continuously(timedelta(seconds=10)).build()
 
-Each file is a split of its own and is read in order; with `split_size` large files are cut into ranges that are read side
-by side. Event time: a watermark per split, so a file may lie days behind another one.
+Each file is a separate split and is read in order. `split_size` cuts large files into ranges, which subtasks read in
+parallel. Each split has its own watermark, so the event time of one file may be days behind another.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob, SourceError
 from penstock.common.time import TimeLike, as_millis
+from penstock.connectors.core.source import ReaderContext, Source, SourceReader, Split, SplitReader
 from penstock.connectors.file.source.byte_source import bytes_of, check_unchanged, codec_of
 from penstock.connectors.file.source.enumerator import FileEnumerator, FileRange
 from penstock.connectors.file.source.lazy_reader import LazyReader
@@ -21,11 +22,10 @@ from penstock.connectors.file.source.line_reader import LineSplitReader
 from penstock.connectors.file.source.open_files import OpenFiles
 from penstock.connectors.file.storage import Storage, StorageOptions, explained, is_local, local_path, merge_options
 from penstock.connectors.formats.record_format import BulkFormat, RecordFormat, StreamFormat
-from penstock.connectors.source import ReaderContext, Source, SourceReader, Split, SplitReader
 
 
 class FileSource(Source):
-    """Records of files. Made by `for_record_stream_format` or `for_bulk_file_format`."""
+    """A source of the records of files. `for_record_stream_format` and `for_bulk_file_format` make it."""
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class FileSource(Source):
         self.split_size = split_size
         self.storage_options = storage_options
         self.bounded = discovery_interval_ms is None
+        self.in_order = not self.bounded
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
-        """A source of records that are lines.
-
+        """Return a builder of a source of records that are lines.
         >>> source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data/in").build()
         >>> source.bounded, source.produced_type()
         (True, <class 'str'>)
@@ -62,7 +62,7 @@ class FileSource(Source):
 
     @staticmethod
     def for_bulk_file_format(bulk_format: BulkFormat, *paths: str) -> FileSourceBuilder:
-        """A source of records of files that are read as a whole, such as Parquet."""
+        """Return a builder of a source for files that are read as a whole, such as Parquet."""
         return FileSourceBuilder(bulk_format, paths)
 
     def with_object_store_options(self, options: dict[str, Any]) -> FileSource:
@@ -87,17 +87,17 @@ class FileSource(Source):
         return (self.format.error_tag,) if self.format.rejects else ()
 
     def validate(self) -> None:
-        """Lists the paths.
+        """List the paths.
 
         Raises:
-            SourceError: one does not exist or cannot be read, or (static set) there are no files.
+            SourceError: a path does not exist or is not readable, or a static set has no files.
         """
         enumerator = self.create_enumerator()
         enumerator.discover()
 
 
 class FileSourceReader(SourceReader):
-    """Opens files; shares file systems and handles among the splits of a subtask."""
+    """A reader that opens files. The splits of a subtask share file systems and handles."""
 
     def __init__(self, format: RecordFormat, options: StorageOptions) -> None:
         self._format = format
@@ -130,7 +130,7 @@ class FileSourceReader(SourceReader):
 
 
 class BulkFileReader(LazyReader):
-    """Reads a range of a file of a bulk format."""
+    """A reader of a range of a file in a bulk format."""
 
     def __init__(self, format: BulkFormat, part: FileRange, storage: Storage, files: OpenFiles, position: Any) -> None:
         super().__init__(files, position)
@@ -147,7 +147,7 @@ class BulkFileReader(LazyReader):
 
 
 class FileSourceBuilder:
-    """PyFlink's builder of a FileSource, with what Penstock adds."""
+    """PyFlink's builder of a FileSource, with the settings that Penstock adds."""
 
     def __init__(self, format: RecordFormat, paths: tuple[str, ...]) -> None:
         self._format = format
@@ -157,24 +157,24 @@ class FileSourceBuilder:
         self._storage_options: StorageOptions | None = None
 
     def monitor_continuously(self, discovery_interval: TimeLike) -> FileSourceBuilder:
-        """List the paths again and again; the source does not end."""
+        """List the paths at this interval. The source does not end."""
         self._interval_ms = as_millis(discovery_interval, "discovery_interval")
         if self._interval_ms <= 0:
             raise InvalidJob(f"a discovery interval of {self._interval_ms} ms", remedy="give a positive length of time")
         return self
 
     def process_static_file_set(self) -> FileSourceBuilder:
-        """List the paths once, read what is there, end. The default."""
+        """List the paths once, read the files that exist, and end. This is the default."""
         self._interval_ms = None
         return self
 
     def split_size(self, size: int | None) -> FileSourceBuilder:
-        """Cut files into ranges of about so many bytes; order is then kept within a range only."""
+        """Cut files into ranges of about `size` bytes. Order is then kept only within a range."""
         self._split_size = size
         return self
 
     def storage_options(self, options: StorageOptions) -> FileSourceBuilder:
-        """Arguments for the fsspec file system of the paths, over those of the job's configuration."""
+        """Set arguments for the fsspec file system of the paths. They override the job's configuration."""
         self._storage_options = options
         return self
 
@@ -183,7 +183,7 @@ class FileSourceBuilder:
         return self
 
     def set_split_assigner(self, split_assigner: FileSplitAssignerProvider) -> FileSourceBuilder:
-        """Accepted for PyFlink's sake: the JobManager balances splits by size."""
+        """Do nothing; the method exists in PyFlink. The JobManager balances splits by size."""
         return self
 
     def build(self) -> FileSource:
@@ -197,24 +197,24 @@ class FileSourceBuilder:
 
 
 class FileEnumeratorProvider:
-    """How files become splits (PyFlink's names)."""
+    """The rule for how files become splits (PyFlink's names)."""
 
     def __init__(self, split_size: int | None) -> None:
         self.split_size = split_size
 
     @staticmethod
     def default_splittable_file_enumerator() -> FileEnumeratorProvider:
-        """Large files in ranges of 64 MiB, where the format can be read from the middle."""
+        """Return a provider that cuts large files into ranges of 64 MiB if the format can be read from the middle."""
         return FileEnumeratorProvider(64 << 20)
 
     @staticmethod
     def default_non_splittable_file_enumerator() -> FileEnumeratorProvider:
-        """One split per file."""
+        """Return a provider with one split per file."""
         return FileEnumeratorProvider(None)
 
 
 class FileSplitAssignerProvider:
-    """Which subtask reads which split; the JobManager decides."""
+    """A provider of the split assigner. It has no effect, because the JobManager assigns splits."""
 
     @staticmethod
     def locality_aware_split_assigner() -> FileSplitAssignerProvider:

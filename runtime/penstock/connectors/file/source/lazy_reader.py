@@ -1,20 +1,20 @@
-"""A file that is opened when it is read first: a subtask may hold many splits."""
+"""A reader that opens its file at the first read, because a subtask may hold many splits."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from typing import Any
 
+from penstock.connectors.core.source import ReadBounds, SplitReader
 from penstock.connectors.file.source.open_files import OpenFiles
-from penstock.connectors.source import ReadBounds, SplitReader
 
 
 class LazyReader(SplitReader):
-    """Stands for the reader of a file, with or without having it open.
+    """A reader of a file that is open only while it is in use.
 
     Args:
-        files: of the subtask, which closes some when there are too many; `release` is for that.
-        position: where to go on; None: at the beginning.
+        files: the open files of the subtask. It calls `release` when there are too many.
+        position: the position to continue at; None: the beginning.
     """
 
     def __init__(self, files: OpenFiles, position: Any) -> None:
@@ -26,7 +26,7 @@ class LazyReader(SplitReader):
 
     @abstractmethod
     def _opened(self) -> SplitReader:
-        """A reader of the file from `_position` on. Sets `_file` to what is to be closed, as soon as it is open."""
+        """Return a reader of the file from `_position` on. Set `_file` to the object to close as soon as it is open."""
 
     def read(self, bounds: ReadBounds) -> Any:
         if self._closed:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import RecordFormatError
+from penstock.connectors.core.source import ReadBounds, SplitReader
 from penstock.connectors.file.source.blocks import BlockCutter
 from penstock.connectors.file.source.byte_source import ByteSource, codec_of
 from penstock.connectors.file.source.open_files import OpenFiles
 from penstock.connectors.formats.record_format import Decode, MalformedBlock, RejectedRecord, StreamFormat, isolate
-from penstock.connectors.source import ReadBounds, SplitReader
 
 if TYPE_CHECKING:
     from penstock.connectors.file.source.enumerator import FileRange
@@ -42,6 +42,8 @@ class LineSplitReader(SplitReader):
             except MalformedBlock:
                 batch, rejected = isolate(self._format, decode, block, self._path)
                 self._rejected += rejected
+        self._rejected += self._cutter.rejected
+        self._cutter.rejected.clear()
         if self._cutter.at_end:
             self._files.close(self._source)
         return batch

@@ -1,4 +1,4 @@
-"""How many files a subtask has open at once."""
+"""A limit on how many files a subtask has open at once."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Protocol
 
 
 class Releasable(Protocol):
-    """What is read through `OpenFiles`."""
+    """A reader that `OpenFiles` can close for a time."""
 
     def release(self) -> None:
-        """Let go of handles and buffers; the next read takes them anew, at the position reached."""
+        """Release handles and buffers. The next read opens them again, at the position reached."""
         ...
 
 
 class OpenFiles:
-    """Keeps the handles and buffers of the files read last; those of others are released and taken again when needed.
+    """The files of a subtask that were read last. Only these keep their handles and buffers.
 
-    A subtask may hold thousands of splits at once, which are read in turns; neither file descriptors nor the buffers of
-    object stores would do for all of them.
+    A subtask may hold thousands of splits at once and reads them in turns. File descriptors and the buffers of object stores
+    would not suffice for all of them. Other files release their handles, and open them again for the next read.
     """
 
     def __init__(self, limit: int = 64) -> None:

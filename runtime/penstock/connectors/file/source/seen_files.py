@@ -1,19 +1,24 @@
-"""Which files a source has found already, so that none is read twice and none is missed.
+"""The files that a source has already found, so that it reads none twice and misses none.
 
-A file is its path, time of modification, size and version; one that changed is another file. No order tells new files from
-old ones: a file that is moved into the directory keeps its old time of modification, S3 shows an upload of many parts under
-the time it was begun, and clocks of writers differ. A watermark over times or names, with whatever grace, would lose such
-files. So the files themselves are remembered, but no more of them than these:
+Path, modification time, size and version identify a file. A changed file is another file. No order separates new files from
+old ones, for three reasons:
 
-listed   those of the last listing. They would be found again by the next one.
-gone     those that have left since. A listing that is not consistent misses files for a moment, shows the state before the
-         last change, or shows nothing, as the directory of a mount that is away. They are remembered until the source has
-         looked at the directory for `FORGET_MS` without seeing them; and the last `KEPT` however long ago. Time counts from
-         listing to listing, only while something is listed: neither a mount that is away, nor a job that is suspended, nor
-         a machine with another clock makes a source forget.
+* A file that is moved into the directory keeps its old modification time.
+* S3 shows an upload of many parts under the time at which it began.
+* The clocks of writers differ.
 
-A file is remembered by 12 bytes of a hash: of 10^9 files beside a million remembered ones one is mistaken for a known one with
-a probability below 10^-13. Flink's `ContinuousFileSplitEnumerator` keeps the paths of all files it has ever seen.
+A watermark over times or names would lose such files, even with a grace period. So the source remembers the files themselves,
+but only these:
+
+listed   the files of the last listing. The next listing would find them again.
+gone     the files that have left since. An inconsistent listing may miss files for a moment, show the state before the last
+         change, or show nothing (an unavailable mount). The source remembers these files until it has
+         listed the directory for `FORGET_MS` without them. It always remembers the last `KEPT`. Time counts from listing to
+         listing, and only while a listing has files. So an unavailable mount, a suspended job or a machine with another
+         clock does not make a source forget.
+
+The source stores 12 bytes of a hash per file. If it remembers a million files, the probability that one of 10^9 new files is
+mistaken for a known file is below 10^-13. Flink's `ContinuousFileSplitEnumerator` keeps the paths of all files it has seen.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ from penstock.connectors.file.storage import FileStatus
 FORGET_MS = 3_600_000
 KEPT = 4_096
 _GRAIN_MS = 60_000
-"""Those that left within a minute are written together."""
+"""Files that left within the same minute are stored together."""
 _BYTES = 12
 
 
@@ -39,8 +44,8 @@ class SeenFiles:
     """The memory of one file source.
 
     Args:
-        interval_ms: how often is listed; a longer pause than two intervals (or a minute) counts as so much.
-        now_ms: a clock that only goes forward; of this process.
+        interval_ms: the listing interval. A pause longer than two intervals (or a minute) counts only as that long.
+        now_ms: a monotonic clock of this process.
     """
 
     def __init__(self, interval_ms: int | None = None, now_ms: Callable[[], int] | None = None) -> None:
@@ -50,10 +55,10 @@ class SeenFiles:
         self._looked_at: int | None = None
         self._listed: set[bytes] = set()
         self._gone: dict[bytes, int] = {}
-        """When each left, on the clock of `_watched_ms`; the first are the oldest."""
+        """Time at which each file left, on the clock of `_watched_ms`; the oldest come first."""
 
     def take_new(self, present: Iterable[FileStatus]) -> list[FileStatus]:
-        """Those of a listing that were not seen before, in its order; from now on they are."""
+        """Return the files of a listing that were not seen before, in its order, and remember the listing."""
         here = {_digest(status): status for status in present}
         self._look(is_empty=not here)
         new = [status for digest, status in here.items() if digest not in self._listed and digest not in self._gone]
@@ -80,7 +85,7 @@ class SeenFiles:
             del self._gone[digest]
 
     def snapshot(self) -> dict[str, Any]:
-        """JSON-able; 16 characters for each file."""
+        """Return the state as JSON values, with 16 characters for each file."""
         return {
             "listed": _packed(sorted(self._listed)),
             "gone": [
@@ -91,7 +96,7 @@ class SeenFiles:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """What `snapshot` gave; or the paths and states that sources wrote before there was this memory."""
+        """Restore the state of `snapshot`, or the older format with paths and file states."""
         if "seen" in state:
             digests = {
                 path: _digest(FileStatus(path, size, modified_ms, version))

@@ -33,8 +33,10 @@ _MOST_DIGITS = 38
 
 
 def shape_of(schema: AvroSchema, *, rows: bool) -> RecordShape | None:
-    """None: the schema is no record, or not all of its fields have columns: unions of several types, UUIDs, records of their own kind, records
-    in Rows."""
+    """Return the shape of a schema's records, or None if the schema is not a record or a field cannot become a column.
+
+    These fields have no columns: unions of several types, UUIDs, records that contain their own type, and records in Rows.
+    """
     parsed = schema.parsed
     if not isinstance(parsed, dict) or parsed.get("type") != "record" or not parsed["fields"] or is_recursive(parsed):
         return None

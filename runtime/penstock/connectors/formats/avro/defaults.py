@@ -1,7 +1,8 @@
-"""Defaults of fields that a writer did not know, as records have them.
+"""Defaults of fields that a writer did not know, in the types that records have.
 
-fastavro puts the JSON value of the reader's schema into each record: one list for all of them, text where a field has bytes, a number for
-a time. These are replaced by values of the field's type, and of the record alone where they can be changed.
+fastavro puts the JSON value of the reader's schema into each record. All records then share the same list. A field of bytes has text,
+and a field of a time has a number. This module replaces them by values of the field's type. Each record gets its own copy of a value
+that can be modified.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ _MUTABLE = ("record", "error", "array", "map")
 
 
 def own_defaults(schema: Any) -> Convert | None:
-    """What mends the records of this (parsed) reader's schema, in place; None: there is nothing to mend."""
+    """Return a function that corrects the defaults in records of this (parsed) reader's schema, in place.
+
+    Return None if no default needs a correction.
+    """
     return _Defaults().of(schema)
 
 
@@ -54,7 +58,7 @@ class _Defaults(Conversion):
         return mend
 
     def _maker(self, field: dict[str, Any]) -> Callable[[], Any] | None:
-        """None: the default is as it should be."""
+        """Return the function that creates a field's default, or None if the JSON value is already correct."""
         kind = self._first(field["type"])
         logical = isinstance(kind, dict) and "logicalType" in kind
         name = kind if isinstance(kind, str) else kind["type"]
@@ -66,7 +70,7 @@ class _Defaults(Conversion):
         return lambda: value
 
     def _first(self, schema: Any) -> Any:
-        """A default of a union is of its first type."""
+        """Return the type of a default. A union's default has its first type."""
         while isinstance(schema, list) or (isinstance(schema, dict) and not isinstance(schema["type"], str)):
             schema = schema[0] if isinstance(schema, list) else schema["type"]
         return self._schemas.get(schema, schema) if isinstance(schema, str) else schema
@@ -75,9 +79,9 @@ class _Defaults(Conversion):
         kind = self._first(schema)
         name = kind if isinstance(kind, str) else kind["type"]
         if name in ("record", "error"):
-            said = default or {}
+            given = default or {}
             return {
-                field["name"]: self._value(field["type"], said.get(field["name"], field.get("default")))
+                field["name"]: self._value(field["type"], given.get(field["name"], field.get("default")))
                 for field in kind["fields"]
             }
         if name == "array":

@@ -1,6 +1,6 @@
-"""Values that fastavro would write as others: 1.5 as the long 1, 2**40 as an int, "no" as true, 1e300 as an infinite float.
+"""Checks for values that fastavro would change: 1.5 to the long 1, 2**40 to an int, "no" to true, 1e300 to an infinite float.
 
-What it checks itself (text, bytes, enumerations, unions) is left to it.
+fastavro itself checks text, bytes, enumerations and unions.
 """
 
 from __future__ import annotations
@@ -20,25 +20,27 @@ _TEXT = (str, bytes, bytearray)
 
 
 def check_of(schema: Any) -> Check | None:
-    """What raises ValueError for a value of this (parsed) schema that would change; None: none can.
+    """Return a function that raises ValueError for a value that fastavro would change, or None if it changes no value.
+
+    `schema` is a parsed schema.
 
     >>> check = check_of({"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]})
     >>> check({"id": 1.5})
     Traceback (most recent call last):
-    ValueError: 1.5 (float) is no long on field id
+    ValueError: 1.5 (float) is not a valid long on field id
     """
     return _Checks().of(schema)
 
 
 class _Checks:
-    """A record's type may be met again by its name, also within itself."""
+    """The checks of one schema. A schema can refer to a record's type by its name, also within this type."""
 
     def __init__(self) -> None:
         self._named: dict[str, Check] = {}
 
     def of(self, schema: Any) -> Check | None:
         if isinstance(schema, list):
-            return None  # fastavro looks which of them fits
+            return None  # fastavro finds the type that fits
         inner = schema if isinstance(schema, dict) else {}
         kind = inner.get("type", schema)
         if isinstance(kind, dict | list):
@@ -56,14 +58,14 @@ class _Checks:
 
         def check(value: Any) -> None:
             if not isinstance(value, Mapping):
-                return  # fastavro says so
+                return  # fastavro reports it
             for name, of_field, has_default in parts:
                 try:
                     found = value[name]
                 except KeyError:
                     if has_default:
                         continue
-                    raise ValueError(f"no field {name}") from None
+                    raise ValueError(f"the record has no field {name}") from None
                 try:
                     of_field(found)
                 except ValueError as error:
@@ -84,7 +86,9 @@ def _each(check: Check, values: Any) -> None:
 
 def _refuse(value: Any, kind: str) -> None:
     shown = repr(value)
-    raise ValueError(f"{shown if len(shown) <= 100 else shown[:100] + '…'} ({type(value).__name__}) is no {kind}")
+    raise ValueError(
+        f"{shown if len(shown) <= 100 else shown[:100] + '…'} ({type(value).__name__}) is not a valid {kind}"
+    )
 
 
 def _long(value: Any) -> None:

@@ -1,4 +1,4 @@
-"""Avro's container files. A position is the offset of a block and a record in it; the blocks before it are not read again."""
+"""Avro's container files. A position is the offset of a block and a record in it. A reader does not read earlier blocks again."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import RecordFormatError
+from penstock.connectors.core.source import ReadBounds, SplitReader
 from penstock.connectors.formats.avro.defaults import own_defaults
 from penstock.connectors.formats.avro.exactness import check_of
 from penstock.connectors.formats.avro.schema import AvroSchema, fastavro, is_recursive, row_type, to_dicts, to_rows
 from penstock.connectors.formats.bulk import BulkWriter, ByteSink, ColumnsWriterFactory
 from penstock.connectors.formats.record_format import BulkFormat
-from penstock.connectors.source import ReadBounds, SplitReader
 from penstock.records.batch import RowBatch
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from penstock.records.batch import ColumnBatch
 
 _BLOCK_BYTES = 64 << 10
 
 
 class AvroFormat(BulkFormat):
-    """Reads container files as dicts, or as Rows.
+    """A format that reads container files as dicts, or as Rows.
 
     Args:
-        schema: the reader's; None: each file's own.
+        schema: the reader's schema; None: the schema in each file.
         record: "dict", or "row", which needs a schema.
     """
 
@@ -47,7 +47,7 @@ class AvroFormat(BulkFormat):
 
 
 class AvroReader(SplitReader):
-    """Of one file."""
+    """A reader of one file."""
 
     def __init__(self, format: AvroFormat, path: str, file: Any, position: Any) -> None:
         schema = None if format.schema is None else format.schema.parsed
@@ -58,7 +58,7 @@ class AvroReader(SplitReader):
         self._finished = False
         try:
             self._blocks = _blocks_of(file, schema)
-        except Exception as error:  # damaged bytes make fastavro raise whatever comes of them
+        except Exception as error:  # damaged bytes make fastavro raise any kind of error
             raise self._unreadable(error) from error
         offset: int
         self._skip: int
@@ -106,7 +106,7 @@ class AvroReader(SplitReader):
     def _unreadable(self, error: Exception) -> RecordFormatError:
         return RecordFormatError(
             f"cannot read the Avro file {self._path!r}: {type(error).__name__}: {error}",
-            remedy="the file is damaged, no container file of Avro's, or does not fit the schema; remove or correct it",
+            remedy="the file is damaged, not an Avro container file, or does not fit the schema; remove or correct it",
         )
 
     @property
@@ -122,7 +122,11 @@ class AvroReader(SplitReader):
 
 
 def _blocks_of(file: Any, schema: Any) -> Any:
-    """Of a schema that holds itself they are read by Python's own code: the extension knows no end of depth but that of the process."""
+    """Return the reader of a file's blocks.
+
+    Records of a recursive schema are read by fastavro's Python code, which limits the depth. The C extension does not: deep records
+    would overflow the stack and crash the process.
+    """
     begin = file.tell()
     blocks = fastavro().block_reader(file, schema)
     if not is_recursive(blocks.writer_schema):
@@ -132,10 +136,10 @@ def _blocks_of(file: Any, schema: Any) -> Any:
 
 
 class AvroWriterFactory(ColumnsWriterFactory):
-    """Writes container files.
+    """A factory of writers of container files.
 
     Args:
-        compression: "null", "deflate" or "bzip2"; others need packages of their own.
+        compression: "null", "deflate" or "bzip2". Other codecs need additional packages.
     """
 
     suffix = ".avro"
@@ -150,7 +154,7 @@ class AvroWriterFactory(ColumnsWriterFactory):
 
 class AvroFileWriter(BulkWriter):
     held_back = 0
-    """Less than a block."""
+    """The writer buffers less than a block, so this is reported as 0 bytes."""
 
     def __init__(self, factory: AvroWriterFactory, sink: ByteSink) -> None:
         self._convert = to_dicts(factory.schema.parsed)
@@ -172,11 +176,11 @@ class AvroFileWriter(BulkWriter):
             except Exception as error:
                 raise RecordFormatError(
                     f"{str(value)[:200]} does not fit the Avro schema: {type(error).__name__}: {error}",
-                    remedy="give records with the schema's fields and types",
+                    remedy="write records with the schema's fields and types",
                 ) from error
 
-    def add_columns(self, columns: pa.RecordBatch) -> None:
-        self.add(columns.to_pylist())
+    def add_columns(self, batch: ColumnBatch) -> None:
+        self.add(batch.rows().values)
 
     def finish(self) -> None:
         self._writer.flush()
@@ -190,4 +194,4 @@ class _FileLike:
         return False
 
     def flush(self) -> None:
-        """The sink has what was written."""
+        """Do nothing, because `write` already passes all bytes to the sink."""

@@ -1,7 +1,7 @@
-"""Avro in messages: one record each, with the schema known to both sides or named by an id of a schema registry.
+"""Avro messages, one record each. Both sides know the schema, or a registry's id in the message names it.
 
-With a registry (`formats.registry`) a message's id is of the *writer's* schema; what the program has given is the *reader's*, and Avro's rules say
-what becomes of fields that only one of them has.
+If a registry is used (`formats.registry`), the id in a message names the *writer's* schema. The program gives the *reader's* schema.
+Avro's rules decide about fields that only one of the two has.
 """
 
 from __future__ import annotations
@@ -32,15 +32,16 @@ from penstock.connectors.formats.registry import HEAD, SchemaAbsent, SchemaRegis
 
 _SHOWN = 200
 _SHALLOW = 2_000
-"""Bytes of a message that cannot hold records within each other so deep that the process's stack ends: each takes a byte at least."""
+"""Size in bytes up to which a message is safe for the C extension. Each nested record takes a byte, so the stack cannot overflow."""
 
 
 class AvroMessages(MessageFormat):
-    """
+    """A format of Avro messages.
+
     Args:
-        schema: the reader's.
-        rows: records are Rows, and not dicts.
-        registry: messages name their writer's schema; None: they are written with `schema`.
+        schema: the reader's schema.
+        rows: whether records are Rows instead of dicts.
+        registry: the registry with the writers' schemas, whose ids are in the messages; None: messages are written with `schema`.
     """
 
     def __init__(self, schema: AvroSchema, *, rows: bool = False, registry: SchemaRegistry | None = None) -> None:
@@ -49,7 +50,7 @@ class AvroMessages(MessageFormat):
         self._registry = registry
         self._type = row_type(schema) if rows else None
         self._writers: dict[int, tuple[Any, Callable[..., Any]]] = {}
-        """Schema, and what reads it."""
+        """Writers' schemas by id, each with the function that reads its records."""
         self._reads: tuple[Callable[[bytes], Any], Convert | None] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -62,10 +63,10 @@ class AvroMessages(MessageFormat):
             return record if to_row is None else to_row(record)
         except PlatformError:
             raise
-        except Exception as error:  # damaged bytes make fastavro raise whatever comes of them
+        except Exception as error:  # damaged bytes make fastavro raise any kind of error
             raise RecordFormatError(
                 f"malformed Avro message: {type(error).__name__}: {error}: {bytes(message)[:_SHOWN]!r}",
-                remedy="check that it was written with this schema, and with or without a registry as it is read",
+                remedy="check that reader and writer use this schema, and that both or neither use a registry",
             ) from error
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
@@ -75,7 +76,7 @@ class AvroMessages(MessageFormat):
             return records if to_row is None else list(map(to_row, records))
         except PlatformError:
             raise
-        except Exception:  # message by message, to find out which
+        except Exception:  # message by message, to find the malformed one
             return super().deserialize_batch(messages)
 
     def batch_decoder(self) -> DecodeMessages:
@@ -129,8 +130,11 @@ class AvroMessages(MessageFormat):
 
 
 def _reader_of(written: Any) -> Callable[..., Any]:
-    """What reads records of the schema. Of one that holds itself, long messages are read by Python's own code: the
-    extension knows no end of depth but that of the process."""
+    """Return the function that reads records of a writer's schema.
+
+    Long messages of a recursive schema are read by fastavro's Python code, which limits the depth. The C extension does not: deep
+    records would overflow the stack and crash the process.
+    """
     quick: Callable[..., Any] = fastavro().schemaless_reader
     if not is_recursive(written):
         return quick
@@ -149,11 +153,12 @@ def _messages(kind: Any, schema: AvroSchema, rows: bool, registry: SchemaRegistr
 
 
 class AvroMessageWriter(SerializationSchema):
-    """
+    """A writer of Avro messages.
+
     Args:
-        schema: the writer's; records are dicts, Rows, or objects with its fields.
-        registry: messages begin with the schema's id; None: they are the record alone.
-        subject: under which the registry has the schema, or gets it.
+        schema: the writer's schema. Records are dicts, Rows, or objects with its fields.
+        registry: the registry whose schema id starts each message; None: a message contains only the record.
+        subject: the subject of the schema in the registry.
     """
 
     def __init__(self, schema: AvroSchema, *, registry: SchemaRegistry | None = None, subject: str = "") -> None:
@@ -172,7 +177,7 @@ class AvroMessageWriter(SerializationSchema):
         except Exception as error:
             raise RecordFormatError(
                 f"{str(element)[:_SHOWN]} does not fit the Avro schema: {type(error).__name__}: {error}",
-                remedy="give records with the schema's fields and types",
+                remedy="write records with the schema's fields and types",
             ) from error
 
     def validate(self) -> None:

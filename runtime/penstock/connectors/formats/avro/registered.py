@@ -1,4 +1,4 @@
-"""Avro's schemas in a registry: with those that they refer to put in."""
+"""Avro schemas of a registry, completed with the schemas that they refer to."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ KIND = "AVRO"
 
 
 def registered(schema: AvroSchema) -> RegisteredSchema:
-    """For the registry."""
+    """Return the schema in the registry's form."""
     return RegisteredSchema(KIND, schema.text)
 
 
 def avro_schema(registry: SchemaRegistry, id: int) -> AvroSchema:
-    """
+    """Return the Avro schema of an id.
+
     Raises:
-        SchemaAbsent: there is none of this id, or it is not Avro.
-        SourceError: the registry does not answer, or refuses to.
+        SchemaAbsent: the id has no schema, or one of another kind.
+        SourceError: the registry does not answer, or refuses the request.
     """
     found = registry.schema(id, KIND)
     named: dict[str, Any] = {}
@@ -36,7 +37,7 @@ def _name(registry: SchemaRegistry, references: tuple[Reference, ...], named: di
 
 
 def _inlined(schema: Any, namespace: str, named: dict[str, Any]) -> Any:
-    """With the definitions of `named` where they are met first.
+    """Return the schema, with the first use of each name in `named` replaced by its definition.
 
     >>> inner = {"type": "record", "name": "a.In", "fields": []}
     >>> _inlined({"type": "record", "name": "a.R", "fields": [{"name": "x", "type": ["null", "In"]}]}, "", {"a.In": inner})

@@ -1,4 +1,4 @@
-"""An Avro schema, and records of it as dicts, Rows or objects with fields."""
+"""Avro schemas, and the conversion of their records from and to dicts, Rows and objects."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from penstock.common.errors import InvalidJob
-from penstock.common.extras import module_of_extra
+from penstock.common.program.extras import import_extra
+from penstock.common.type_info.declared_fields import declared_names
 from penstock.common.type_info.type_inference import to_type_info
 from penstock.common.typeinfo import RowTypeInfo, TypeInformation, Types
 from penstock.common.types import Row
@@ -29,22 +30,23 @@ _TYPES: dict[str, Callable[[], TypeInformation]] = {
 
 
 def fastavro(module: str = "fastavro") -> Any:
-    """
+    """Return a module of fastavro.
+
     Raises:
-        InvalidJob: it is not installed.
+        InvalidJob: the package is not installed.
     """
-    return module_of_extra(module, "avro", "Avro")
+    return import_extra(module, "avro", "Avro")
 
 
 class AvroSchema:
-    """A schema, by its JSON text (PyFlink's name). Two are equal if they mean the same (Avro's canonical form).
+    """A schema, given as JSON text (PyFlink's name). Two schemas are equal if their canonical forms are equal.
 
     >>> schema = AvroSchema.parse_string('{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}')
     >>> schema.names
     ('id',)
 
     Raises:
-        InvalidJob: it is none.
+        InvalidJob: the text is not an Avro schema.
     """
 
     def __init__(self, text: str) -> None:
@@ -53,9 +55,9 @@ class AvroSchema:
         try:
             self.parsed = avro.parse_schema(json.loads(text))
             self._canonical = avro.schema.to_parsing_canonical_form(json.loads(text))
-        except Exception as error:  # of many kinds, for what is no JSON, no schema, or names what is not there
+        except Exception as error:  # fastavro raises many kinds of errors
             raise InvalidJob(
-                f"not an Avro schema: {error}: {text[:200]!r}", remedy="give a schema as JSON text"
+                f"the text is not an Avro schema: {error}: {text[:200]!r}", remedy="give a schema as JSON text"
             ) from error
 
     @staticmethod
@@ -71,13 +73,15 @@ class AvroSchema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the fields of a record.
+        """Return the names of the record's fields.
 
         Raises:
-            InvalidJob: it is no record.
+            InvalidJob: the schema is not a record.
         """
         if not isinstance(self.parsed, dict) or self.parsed.get("type") != "record":
-            raise InvalidJob(f"the Avro schema is no record: {self.text[:200]!r}", remedy="give a schema of a record")
+            raise InvalidJob(
+                f"the Avro schema is not a record: {self.text[:200]!r}", remedy="give a schema of a record"
+            )
         return tuple(field["name"] for field in self.parsed["fields"])
 
     def __eq__(self, other: object) -> bool:
@@ -94,7 +98,7 @@ class AvroSchema:
 
 
 def row_type(schema: AvroSchema) -> RowTypeInfo:
-    """Of the Rows that records of this schema become.
+    """Return the type of the Rows that this schema's records become.
 
     >>> schema = AvroSchema('{"type": "record", "name": "R", "fields": [{"name": "id", "type": ["null", "long"]}]}')
     >>> row_type(schema)
@@ -124,7 +128,7 @@ def _type_of(schema: Any) -> TypeInformation:
 
 
 def is_recursive(schema: Any, within: frozenset[str] = frozenset()) -> bool:
-    """Whether a record of this (parsed) schema may hold another of its own type, to any depth.
+    """Return whether a record of this (parsed) schema can contain a record of the same type, at any depth.
 
     >>> is_recursive({"type": "record", "name": "L", "fields": [{"name": "next", "type": ["null", "L"]}]})
     True
@@ -139,7 +143,7 @@ def is_recursive(schema: Any, within: frozenset[str] = frozenset()) -> bool:
 
 
 def _kind(schema: Any) -> tuple[str, Any]:
-    """Name of the type, and what is said of it; of an optional one without the null."""
+    """Return the name of the type and its definition. An optional type (a union with null) counts as the type itself."""
     if isinstance(schema, list):
         others = [one for one in schema if one != "null"]
         return _kind(others[0]) if len(others) == 1 else ("union", schema)
@@ -149,17 +153,20 @@ def _kind(schema: Any) -> tuple[str, Any]:
 
 
 def to_rows(schema: Any) -> Convert | None:
-    """What makes Rows of the dicts in a value of this (parsed) schema; None: there are none in it."""
+    """Return a function that converts the dicts in a value of this (parsed) schema to Rows, or None if it has none."""
     return _ToRows().of(schema)
 
 
 def to_dicts(schema: Any) -> Convert | None:
-    """What makes dicts of the records in a value of this (parsed) schema: of Rows, and of objects with these fields."""
+    """Return a function that converts the Rows and objects in a value of this (parsed) schema to dicts."""
     return _ToDicts().of(schema)
 
 
 class Conversion(ABC):
-    """Makes functions that convert the records in values. A record's type may be met again by its name, also within itself."""
+    """A builder of functions that convert the records in values.
+
+    A schema can refer to a record's type by its name, also within this type.
+    """
 
     def __init__(self) -> None:
         self._named: dict[str, Convert] = {}
@@ -180,7 +187,7 @@ class Conversion(ABC):
 
     @abstractmethod
     def record(self, fields: list[dict[str, Any]]) -> Convert | None:
-        """None: there is nothing to convert."""
+        """Return the function that converts a record with these fields, or None if records stay unchanged."""
 
 
 def _as_it_is(value: Any) -> Any:
@@ -193,7 +200,7 @@ class _ToRows(Conversion):
         names = [name for name, _ in parts]
         make = Row.maker(names)
         if not any(convert for _, convert in parts):
-            # By name: the fields of a record that was read come in the writer's order.
+            # By name, because fastavro returns the fields in the writer's order.
             return lambda value: None if value is None else make(map(value.__getitem__, names))
 
         def row(value: Any) -> Any:
@@ -206,8 +213,12 @@ class _ToRows(Conversion):
 
 class _ToDicts(Conversion):
     def of(self, schema: Any) -> Convert | None:
-        """Besides: sequences of any kind as lists, numpy's booleans, which fastavro does not find in a union, and integers of
-        more than 32 bits, which it writes and other readers refuse."""
+        """Return the conversion of a type. In addition to records, it covers these values:
+
+        - sequences of any kind, which become lists,
+        - numpy's booleans, which fastavro does not recognize in a union,
+        - integers of more than 32 bits in an int: fastavro writes them, but other readers refuse them.
+        """
         kind, inner = _kind(schema)
         if isinstance(schema, list) and kind == "boolean":
             return _plain_boolean
@@ -242,7 +253,8 @@ class _ToDicts(Conversion):
                         continue
                     raise
                 found[name] = item if convert is None else convert(item)
-            if isinstance(value, Mapping) and (strange := [name for name in value if name not in known]):
+            given = value if isinstance(value, Mapping) else declared_names(value) or ()
+            if strange := [name for name in given if name not in known]:
                 raise ValueError(f"the schema has no field {', '.join(map(repr, strange))}")
             return found
 
@@ -256,11 +268,11 @@ def _in_32_bits(value: Any) -> Any:
 
 
 def _as_list(value: Any) -> Any:
-    """fastavro takes a tuple for the name of a type and a value."""
+    """Return a sequence as a list. fastavro would read a tuple as the name of a type and a value."""
     if value is None or type(value) is list:
         return value
     if isinstance(value, str | bytes | Mapping):
-        raise TypeError(f"{value!r} is no array")
+        raise TypeError(f"{value!r} is not an array")
     return value.tolist() if isinstance(value, np.ndarray) else list(value)
 
 

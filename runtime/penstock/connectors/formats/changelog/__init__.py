@@ -1,1 +1,1 @@
-"""Changes of tables as other tools write them into topics and files, one JSON object for each: `Row`s with a `RowKind` (Debezium, Canal, Maxwell)."""
+"""Formats for changes of tables in JSON, as Debezium, Canal and Maxwell write them to topics and files. Records are `Row`s with a `RowKind`."""

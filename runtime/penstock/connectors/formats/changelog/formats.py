@@ -1,6 +1,6 @@
-"""`DebeziumJsonFormat`, `CanalJsonFormat`, `MaxwellJsonFormat`: lines of files, and values of messages.
+"""`DebeziumJsonFormat`, `CanalJsonFormat` and `MaxwellJsonFormat`, for lines of files and values of messages.
 
-A line or message may give no row, one, or several: an update is two in mode "all", a snapshot's mark is none.
+A line or message can produce no row, one row or several. An update produces two rows in mode "all", and a snapshot's marker none.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import msgspec
 from penstock.common.errors import InvalidJob
 from penstock.common.typeinfo import RowTypeInfo
 from penstock.common.types import Row, RowKind
+from penstock.connectors.formats.changelog.decimals import DecimalTexts
 from penstock.connectors.formats.changelog.images import TIME_UNITS, UNAVAILABLE, RowImages, row_shapes, with_floats
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, Decode, MalformedBlock, StreamFormat
 from penstock.connectors.formats.shape import Declaration
@@ -25,14 +26,14 @@ _BEFORE, _AFTER = RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER
 
 
 class ChangelogFormat(StreamFormat):
-    """Common to all.
+    """The base class of these formats.
 
     Args:
-        fields: of the table (see `formats.shape`); records are Rows.
-        tables: only changes of these, "table" or "database.table"; of all unless given.
-        mode: "all", an update is the row before and the row after it, or "upsert", the row after it.
-        metadata: more fields of the records, by the path of what they are in the message: {"changed_at": "source.ts_ms"}.
-        time_unit: of times that are numbers, "ms" or "us".
+        fields: the fields of the table (see `formats.shape`). Records are Rows.
+        tables: the tables whose changes are read, "table" or "database.table"; all by default.
+        mode: "all": an update becomes the row before it and the row after it; "upsert": only the row after it.
+        metadata: additional fields of the records, each with its path in the message: {"changed_at": "source.ts_ms"}.
+        time_unit: unit of times that are numbers, "ms" or "us".
         on_error: "fail" or "side-output" (to `error_tag`).
     """
 
@@ -52,9 +53,9 @@ class ChangelogFormat(StreamFormat):
     ) -> None:
         super().__init__(on_error=on_error, error_tag=error_tag)
         if mode not in ("all", "upsert"):
-            raise InvalidJob(f"mode={mode!r}", remedy="write 'all' or 'upsert'")
+            raise InvalidJob(f"mode={mode!r} is not a valid choice", remedy="write 'all' or 'upsert'")
         if time_unit and time_unit not in TIME_UNITS:
-            raise InvalidJob(f"time_unit={time_unit!r}", remedy="write 'ms' or 'us'")
+            raise InvalidJob(f"time_unit={time_unit!r} is not a valid choice", remedy="write 'ms' or 'us'")
         self.tables = frozenset(tables)
         self.mode = mode
         self.metadata = dict(metadata or {})
@@ -79,7 +80,7 @@ class ChangelogFormat(StreamFormat):
         return of_lines
 
     def message_decoder(self) -> Any:
-        """A function from a message's bytes, or None, to its Rows. It raises MalformedBlock."""
+        """Return a function from a message's bytes, or None, to its Rows. It raises MalformedBlock."""
         images, paths = self._images(), [path.split(".") for path in self.metadata.values()]
         parse = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal if images.has_decimals else None).decode
 
@@ -98,11 +99,11 @@ class ChangelogFormat(StreamFormat):
         return decode
 
     def envelope(self, message: dict[str, Any]) -> dict[str, Any] | None:
-        """What of a message tells the change; None: nothing."""
+        """Return the part of a message that describes the change, or None if there is no change."""
         return message
 
     def names_of(self, message: dict[str, Any]) -> tuple[str, ...]:
-        """Of the table."""
+        """Return the names of the table, alone and with its database or schema."""
         table, database = str(message.get("table")), message.get("database")
         return table, f"{database}.{table}"
 
@@ -111,7 +112,7 @@ class ChangelogFormat(StreamFormat):
 
 
 class _Images:
-    """What a message's rows are made with. `extra`: its metadata."""
+    """The builder of a message's rows. `extra` has the message's metadata."""
 
     def __init__(self, images: RowImages, both: bool) -> None:
         self._images = images
@@ -146,7 +147,11 @@ def _at(message: Any, path: list[str]) -> Any:
 
 
 class DebeziumJsonFormat(ChangelogFormat):
-    r"""Debezium's change events, with or without the schema in each.
+    r"""A format of Debezium's change events, with or without an embedded schema.
+
+    Args:
+        decimal_handling_mode: the connector's setting of this name: "string", "double", or "precise", which needs fields of
+            `DataTypes.DECIMAL(precision, scale)`. If unset, texts that could also be base64 are malformed.
 
     >>> decode = DebeziumJsonFormat({"id": int, "name": str}).decoder(b"")
     >>> [str(row.get_row_kind()) for row in decode(b'{"op":"u","before":{"id":1,"name":"a"},"after":{"id":1,"name":"b"}}\n').rows().values]
@@ -154,6 +159,10 @@ class DebeziumJsonFormat(ChangelogFormat):
     """
 
     what = "Debezium event"
+
+    def __init__(self, fields: Declaration, *, decimal_handling_mode: str = "", **options: Any) -> None:
+        super().__init__(fields, **options)
+        self._decimals = DecimalTexts(self.shape, decimal_handling_mode)
 
     def envelope(self, message: dict[str, Any]) -> dict[str, Any] | None:
         if "payload" in message and "op" not in message:
@@ -168,12 +177,13 @@ class DebeziumJsonFormat(ChangelogFormat):
 
     def rows(self, message: dict[str, Any], images: _Images) -> Iterator[Row]:
         operation, before, after = message.get("op"), message.get("before"), message.get("after")
+        before, after = self._decimals.plain(before), self._decimals.plain(after)
         for image in (before, after):
             if isinstance(image, dict) and UNAVAILABLE in image.values():
                 names = [name for name in self.shape.names if image.get(name) == UNAVAILABLE]
                 if names:
                     raise MalformedBlock(
-                        f"{', '.join(names)} was not in the database's log (a large value that the update did not touch): "
+                        f"the database's log omits {', '.join(names)} (a large value that the update did not touch): "
                         "alter table … replica identity full"
                     )
         if operation in ("c", "r"):
@@ -182,7 +192,7 @@ class DebeziumJsonFormat(ChangelogFormat):
             yield from images.update(
                 before,
                 after,
-                "an update without the row before it: alter table … replica identity full, or mode='upsert'",
+                "the update does not have the row before it: alter table … replica identity full, or use mode='upsert'",
             )
         elif operation == "d":
             yield images.delete(before)
@@ -191,7 +201,7 @@ class DebeziumJsonFormat(ChangelogFormat):
 
 
 class CanalJsonFormat(ChangelogFormat):
-    """Canal's flat messages, whose values are strings; a message may have several rows. Changes of the schema are left out.
+    """A format of Canal's flat messages, whose values are strings. A message may have several rows. Schema changes are skipped.
 
     >>> decode = CanalJsonFormat({"id": int, "name": str}).decoder(b"")
     >>> decode(b'{"type":"INSERT","data":[{"id":"1","name":"a"},{"id":"2","name":"b"}],"old":null}').rows().values
@@ -203,7 +213,7 @@ class CanalJsonFormat(ChangelogFormat):
 
     def rows(self, message: dict[str, Any], images: _Images) -> Iterator[Row]:
         operation, rows = message.get("type"), message.get("data")
-        is_ddl = message.get("isDdl") and operation != "TRUNCATE"  # Canal's DDL, but it takes the rows away
+        is_ddl = message.get("isDdl") and operation != "TRUNCATE"  # Canal reports TRUNCATE as DDL, but it deletes rows
         if is_ddl or operation in ("CREATE", "ALTER", "QUERY", "ERASE", "RENAME", "CINDEX", "DINDEX"):
             return
         if operation not in ("INSERT", "UPDATE", "DELETE"):
@@ -212,18 +222,18 @@ class CanalJsonFormat(ChangelogFormat):
             raise MalformedBlock(f"data is {rows!r}, not a list of rows")
         olds = message.get("old") or [None] * len(rows)
         if operation == "UPDATE" and len(olds) != len(rows):
-            raise MalformedBlock(f"{len(rows)} rows and {len(olds)} of before")
+            raise MalformedBlock(f"the update has {len(rows)} new rows but {len(olds)} old rows")
         for number, row in enumerate(rows):
             if operation == "INSERT":
                 yield images.insert(row)
             elif operation == "DELETE":
                 yield images.delete(row)
             else:
-                yield from images.update(_overlaid(row, olds[number]), row, "an update without what it has changed")
+                yield from images.update(_overlaid(row, olds[number]), row, "the update does not have the old values")
 
 
 class MaxwellJsonFormat(ChangelogFormat):
-    """Maxwell's messages, those of a bootstrap included.
+    """A format of Maxwell's messages, including those of a bootstrap.
 
     >>> decode = MaxwellJsonFormat({"id": int, "name": str}).decoder(b"")
     >>> decode(b'{"type":"update","data":{"id":1,"name":"b"},"old":{"name":"a"}}').rows().values
@@ -239,11 +249,11 @@ class MaxwellJsonFormat(ChangelogFormat):
         elif operation == "delete":
             yield images.delete(row)
         elif operation == "update":
-            yield from images.update(_overlaid(row, message.get("old")), row, "an update without what it has changed")
+            yield from images.update(_overlaid(row, message.get("old")), row, "the update does not have the old values")
         elif not str(operation).startswith(("bootstrap-", "table-", "database-")):
             raise MalformedBlock(f"type is {operation!r}, not one of insert, update, delete")
 
 
 def _overlaid(row: Any, old: Any) -> Any:
-    """The row before an update: what has changed says only that."""
+    """Return the row before an update. `old` has only the changed fields."""
     return {**row, **old} if isinstance(row, dict) and isinstance(old, dict) else None

@@ -1,4 +1,4 @@
-"""The images of a row, before and after a change, as `Row`s of the declared fields."""
+"""Conversion of a row's images, before and after a change, to `Row`s of the declared fields."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ TIME_UNITS = {"ms": 1_000, "us": 1}
 _EPOCH = datetime.datetime(1970, 1, 1)
 _DAY_ZERO = datetime.date(1970, 1, 1)
 UNAVAILABLE = "__debezium_unavailable_value"
-"""What Debezium writes for a large value that its log does not have."""
+"""Text that Debezium writes for a large value that the log omits."""
 
 
 class RowImages:
-    """Makes Rows of JSON objects.
+    """A converter of JSON objects to Rows.
 
     Args:
-        shape: of the fields.
-        names: of the Rows' fields: those and what is behind them.
-        lax: numbers and truth values may be strings.
-        time_unit: of times that are numbers: "ms" or "us"; "": they are refused.
+        shape: the shape of the fields.
+        names: the fields of the Rows: those of the shape, then additional ones.
+        lax: whether numbers and booleans may be strings.
+        time_unit: unit of times that are numbers, "ms" or "us"; "": such times are refused.
     """
 
     def __init__(self, shape: RecordShape, names: Sequence[str], *, lax: bool, time_unit: str) -> None:
@@ -60,14 +60,15 @@ class RowImages:
         self._make = Row.maker(names)
 
     def row(self, image: Mapping[str, Any], kind: RowKind, extra: tuple[Any, ...], *, whole: bool = True) -> Row:
-        """
+        """Return the Row of an image.
+
         Args:
-            image: its numbers with a point are Decimals if `has_decimals`: floats would be rounded.
-            whole: fields that are not optional must be there.
-            extra: values of more fields, at the end.
+            image: the JSON object. If `has_decimals`, its numbers with a point are Decimals, because floats would be rounded.
+            whole: whether fields that are not optional must exist.
+            extra: values of the additional fields.
 
         Raises:
-            MalformedBlock: a value is not of its field's type.
+            MalformedBlock: a value does not have its field's type.
         """
         if self._others:
             image = {**image, **{name: with_floats(image[name]) for name in self._others if name in image}}
@@ -85,21 +86,21 @@ class RowImages:
 
 
 def row_shapes(fields: Any, metadata: Mapping[str, str]) -> tuple[RecordShape, RecordShape]:
-    """The shape of a table's fields, and that of the records, which have metadata behind them.
+    """Return the shape of a table's fields, and the shape of the records, which end with the metadata.
 
     Raises:
-        InvalidJob: no fields, or one name twice.
+        InvalidJob: no fields are declared, or a name is used twice.
     """
     shape = RecordShape.of(fields, "row")
     twice = [name for name in metadata if name in shape.names]
     if twice:
-        raise InvalidJob(f"metadata {', '.join(twice)} are fields of the table, too", remedy="give them other names")
+        raise InvalidJob(f"metadata {', '.join(twice)} are also fields of the table", remedy="give them other names")
     more = [Field(name, Any, optional=True) for name in metadata]
     return shape, RecordShape([*shape.fields, *more], "row")
 
 
 def with_floats(value: Any) -> Any:
-    """A JSON value with floats for Decimals."""
+    """Return a JSON value with floats instead of Decimals."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, dict):
@@ -128,7 +129,7 @@ def _is_time(kind: pa.DataType | None) -> bool:
 
 
 def _time_of(kind: pa.DataType, unit: str) -> Callable[[int | str], Any]:
-    """A time that is text in ISO 8601, or a number: of days for dates, else of the unit."""
+    """Return the function that reads a time from ISO 8601 text or a number. A number counts days for dates, else `unit`."""
     if pa.types.is_date(kind):
         return lambda value: (
             datetime.date.fromisoformat(value) if isinstance(value, str) else _DAY_ZERO + datetime.timedelta(value)
@@ -142,7 +143,7 @@ def _time_of(kind: pa.DataType, unit: str) -> Callable[[int | str], Any]:
             found = datetime.datetime.fromisoformat(value)
             return found if found.tzinfo is None else found.astimezone(datetime.UTC).replace(tzinfo=None)
         if not unit:
-            raise ValueError(f"a time is the number {value}, whose unit nobody has said: time_unit='ms' or 'us'")
+            raise ValueError(f"a time is the number {value}, but its unit is not known: set time_unit='ms' or 'us'")
         at = _EPOCH + datetime.timedelta(microseconds=value * TIME_UNITS[unit])
         return at.time() if is_time else at
 

@@ -1,5 +1,5 @@
 """Protobuf messages (extra `penstock[protobuf]`), with and without the head that Confluent's schema registry gives them.
 
-Records are dicts with Python's values for what Protobuf calls well known: `Timestamp` is a datetime of UTC, `Duration` a timedelta, wrappers
-their value; enumerations are their names. `rows=True` gives Rows. Written is whatever has the message's fields.
+Records are dicts, or Rows with `rows=True`. Well-known types of Protobuf become Python values: a `Timestamp` a datetime in UTC, a `Duration`
+a timedelta, and a wrapper its value. An enumeration becomes the name of its value. Writers accept any object with the message's fields.
 """

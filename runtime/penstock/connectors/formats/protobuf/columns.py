@@ -31,7 +31,11 @@ _PLAIN = {
 
 
 def shape_of(descriptor: Any, *, rows: bool) -> RecordShape | None:
-    """None: not all fields have columns: messages of their own kind, enumerations but as fields of the message itself, messages in Rows."""
+    """Return the shape of a message's records, or None if a field cannot become a column.
+
+    These fields have no columns: messages that contain their own type, enumerations inside lists, maps or nested messages, and
+    messages in Rows.
+    """
     kinds = [(field.name, _column(field, (descriptor.full_name,))) for field in descriptor.fields]
     known = [Field(name, kind, optional=True) for name, kind in kinds if kind is not None]
     if not known or len(known) < len(kinds) or (rows and any(pa.types.is_nested(field.type) for field in known)):
@@ -40,12 +44,15 @@ def shape_of(descriptor: Any, *, rows: bool) -> RecordShape | None:
 
 
 def enumerations(descriptor: Any) -> list[str]:
-    """Fields whose values are names, or numbers that have none."""
+    """Return the fields with an enumeration. Their values are names, or numbers if a number has no name."""
     return [field.name for field in descriptor.fields if field.type == ENUM]
 
 
 def cannot_fail(descriptor: Any) -> bool:
-    """Whether every message that could be parsed becomes a record: times may be none that Python has, texts of proto2 no UTF-8."""
+    """Return whether every parsed message can become a record.
+
+    Two things can fail: a time outside Python's range, and a proto2 text that is not UTF-8.
+    """
     if any(field.message_type is not None for field in descriptor.fields):
         return False
     return file_proto(descriptor.file).syntax == "proto3" or all(field.type != STRING for field in descriptor.fields)

@@ -1,8 +1,8 @@
-"""Which messages a file declares, and in which order: what the numbers in the head of a message are of.
+"""The messages that a file declares, in order. The numbers in the head of a message refer to this order.
 
-Numbers count the messages of a file, or of the message around. Whether they also count those that a map or a group makes depends on who
-has written them: writers with descriptors do, writers with the text of the file do not. So a number may mean one of two messages, and a
-message's own numbers are those of the text.
+A number counts the messages of a file, or those nested in a message. Maps and groups create nested messages, too. A writer that has
+descriptors counts these, and a writer that has the text of the file does not. So a number may mean one of two messages. The numbers of a
+message itself follow the text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])
 
 
 class FileMessage:
-    """A message, with those in it. `is_made`: by a map or a group."""
+    """A message with its nested messages. `is_made` is True if a map or a group created it."""
 
     def __init__(self, name: str, *, is_made: bool = False) -> None:
         self.name = name
@@ -27,7 +27,7 @@ class FileMessage:
         self.within: list[FileMessage] = []
 
     def names(self, index: Sequence[int]) -> set[str]:
-        """What a list of numbers means among the messages in this one.
+        """Return the names of the messages that a list of numbers may mean, within this one.
 
         >>> file = FileMessage("weather")
         >>> file.within = [FileMessage("Point"), FileMessage("Reading")]
@@ -48,7 +48,7 @@ class FileMessage:
         return ".".join(path)
 
     def index(self, name: str) -> tuple[int, ...]:
-        """The numbers of a message with its package, by the text."""
+        """Return the numbers of a message, counted in the text. `name` includes the package."""
         here, found = self, []
         for part in name.removeprefix(f"{self.name}.").split("."):
             counted = [one for one in here.within if not one.is_made]
@@ -59,7 +59,7 @@ class FileMessage:
 
 
 def of_descriptor(file: Any) -> FileMessage:
-    """Of a `FileDescriptorProto`. Its name is the package's."""
+    """Return the messages of a `FileDescriptorProto`. The name of the root is the package."""
     found = FileMessage(file.package)
     found.within = [_of_message(message, set()) for message in file.message_type]
     return found
@@ -73,13 +73,13 @@ def _of_message(message: Any, groups: set[str]) -> FileMessage:
 
 
 def of_text(text: str) -> FileMessage:
-    """Of a file's text, or of its descriptor in base64, which registries have, too.
+    """Return the messages of a file, given as text or as a descriptor in base64. Registries have both forms.
 
     >>> [one.name for one in of_text('syntax = "proto3"; message A { map<int32, B> b = 1; } message B {}').within]
     ['A', 'B']
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text has neither form.
     """
     if "{" not in text and "=" not in text.rstrip().rstrip("=") and (descriptor := _descriptor(text)) is not None:
         return of_descriptor(descriptor)
@@ -106,7 +106,7 @@ def of_text(text: str) -> FileMessage:
 
 
 def _descriptor(text: str) -> Any:
-    """None: it is none."""
+    """Return the descriptor in a base64 text, or None if it has none."""
     found = package("descriptor_pb2").FileDescriptorProto()
     try:
         found.ParseFromString(b64decode(text, validate=True))

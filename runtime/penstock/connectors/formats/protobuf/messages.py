@@ -1,9 +1,14 @@
-"""Schemas from messages to records and back.
+"""Conversion of Protobuf messages to records, and of records to messages.
 
-**The wire format of Confluent's registry** puts a head before a message: a zero byte, the id of its writer's schema (32 bits, big-endian), and which message
-of the schema's file it is, as a list of zigzag numbers with its length before it, or one zero byte for the first. Protobuf's own rules say what becomes of
-fields that only one side knows, so the reader's descriptor decodes messages of all versions. What the registry is asked for, once for each id, is which
-message the numbers mean: a message of another kind is refused. Without a registry they are held against the reader's own file.
+**The wire format of Confluent's registry** puts a head before a message:
+
+- a zero byte,
+- the id of the writer's schema (32 bits, big-endian),
+- the message's place in the schema's file: a list of zigzag numbers after its length, or one zero byte for the first message.
+
+Protobuf's rules decide about fields that only one side knows, so the reader's descriptor decodes messages of all versions. The registry
+is used to find out which message the numbers mean, once for each id. A message of another kind is refused. If no registry is used, the
+numbers are compared with the reader's file.
 """
 
 from __future__ import annotations
@@ -28,12 +33,13 @@ _SHOWN = 200
 
 
 class ProtobufMessages(MessageFormat):
-    """
+    """A format of Protobuf messages.
+
     Args:
-        schema: of the messages, or a generated class.
-        rows: records are Rows, and not dicts.
-        has_head: messages begin with what Confluent's registry puts before them.
-        registry: its URL, or a `SchemaRegistry`, which says of what kind a message is; messages then have the head.
+        schema: the schema of the messages, or a generated class.
+        rows: whether records are Rows instead of dicts.
+        has_head: whether messages begin with the head of Confluent's registry.
+        registry: its URL, or a `SchemaRegistry`, which identifies the kind of a message. Messages then have the head.
     """
 
     def __init__(
@@ -49,7 +55,7 @@ class ProtobufMessages(MessageFormat):
         self._registry = None if registry is None else SchemaRegistry.of(registry)
         self._has_head = has_head or registry is not None
         self._reads: tuple[Callable[[bytes], Any], Read] | None = None
-        """What parses messages, and what makes records of them."""
+        """Two functions: one parses a message, the other makes a record of it."""
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_reads": None}
@@ -60,10 +66,10 @@ class ProtobufMessages(MessageFormat):
             return convert(parse(bytes(message)))
         except PlatformError:
             raise
-        except Exception as error:  # damaged bytes make the library raise whatever comes of them
+        except Exception as error:  # damaged bytes make the library raise any kind of error
             raise RecordFormatError(
                 f"malformed Protobuf message: {type(error).__name__}: {error}: {bytes(message)[:_SHOWN]!r}",
-                remedy=f"check that it is a {self._schema.name}, and with or without a registry's head as it is read",
+                remedy=f"check that it is a {self._schema.name}, and that both or neither of writer and reader use a registry's head",
             ) from error
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
@@ -72,7 +78,7 @@ class ProtobufMessages(MessageFormat):
             return [convert(parse(message)) for message in messages]
         except PlatformError:
             raise
-        except Exception:  # message by message, to find out which
+        except Exception:  # message by message, to find the malformed one
             return super().deserialize_batch(messages)
 
     def batch_decoder(self) -> DecodeMessages:
@@ -86,7 +92,7 @@ class ProtobufMessages(MessageFormat):
         def record(message: bytes) -> Any:
             return convert(parse(message))
 
-        if cannot_fail(descriptor):  # messages as they are parsed, for the columns that somebody asks for
+        if cannot_fail(descriptor):  # keep the parsed messages, and make columns only on request
             getters = [read for _, read in Reading(rows=self._rows).fields(descriptor)]
             names = [read for field, read in zip(shape.names, getters, strict=True) if field in named]
             return _decoder(parse, RecordBatches(shape, convert, getters, size=_size), names)
@@ -96,7 +102,7 @@ class ProtobufMessages(MessageFormat):
         parse = self._schema.message.FromString
         convert = Reading(rows=self._rows).reader(self._schema.descriptor)
         heads: set[bytes] = set()
-        """Seen before. Most topics have few."""
+        """Heads that are already checked. Most topics have few."""
 
         def with_head(message: bytes) -> Any:
             begin = _head_end(message)
@@ -110,14 +116,15 @@ class ProtobufMessages(MessageFormat):
         return self._reads
 
     def _check_head(self, head: bytes) -> None:
-        """
+        """Check that a head belongs to this schema's message.
+
         Raises:
-            MalformedBlock: it is of a message of another kind.
+            MalformedBlock: it belongs to another message.
         """
         index = _index(head, HEAD.size)[0]
         found = self._file(id_of(head)).names(index)
         if self._schema.name not in found:
-            what = " or ".join(sorted(found)) or "not there"
+            what = " or ".join(sorted(found)) or "unknown"
             raise MalformedBlock(
                 f"it is message {list(index)} of its file, which is {what}; {self._schema.name} is {list(self._schema.index)}"
             )
@@ -136,12 +143,13 @@ class ProtobufMessages(MessageFormat):
 
 
 class ProtobufMessageWriter(SerializationSchema):
-    """
+    """A writer of Protobuf messages.
+
     Args:
-        schema: of the messages, or a generated class.
-        schema_id: the registry's, for messages that begin with its head without that it is asked.
-        registry: its URL, or a `SchemaRegistry`: messages begin with its head.
-        subject: under which the registry has the schema, or gets it: `TOPIC-value` by its custom.
+        schema: the schema of the messages, or a generated class.
+        schema_id: the registry's id of the schema. Messages then begin with the head, without a request to the registry.
+        registry: its URL, or a `SchemaRegistry`. Messages then begin with its head.
+        subject: the subject of the schema in the registry; the convention is `TOPIC-value`.
     """
 
     def __init__(
@@ -154,7 +162,7 @@ class ProtobufMessageWriter(SerializationSchema):
     ) -> None:
         if (registry is not None) != bool(subject) or (registry is not None and schema_id is not None):
             raise InvalidJob(
-                "Protobuf messages with a head have a registry and a subject, or a schema_id",
+                "Protobuf messages with a head need either a registry and a subject, or a schema_id",
                 remedy="give registry='http://registry:8081' and subject='TOPIC-value'",
             )
         self._schema = schema if isinstance(schema, ProtobufSchema) else ProtobufSchema.of(schema)
@@ -180,7 +188,7 @@ class ProtobufMessageWriter(SerializationSchema):
         except Exception as error:
             raise RecordFormatError(
                 f"{str(element)[:_SHOWN]} does not fit {self._schema.name}: {type(error).__name__}: {error}",
-                remedy="give records with the message's fields and types",
+                remedy="write records with the message's fields and types",
             ) from error
 
     def validate(self) -> None:
@@ -189,12 +197,12 @@ class ProtobufMessageWriter(SerializationSchema):
 
 
 def _decoder(read: Callable[[bytes], Any], batches: RecordBatches, names: list[Callable[[Any], Any]]) -> DecodeMessages:
-    """`names`: what gets the values of enumerations."""
+    """Return a decoder of messages. `names` are functions that return the values of enumerations."""
 
     def decode(messages: Sequence[bytes]) -> Batch:
         found = list(map(read, messages))
         for get in names:
-            if int in set(map(type, map(get, found))):  # a number without a name: no column of texts
+            if int in set(map(type, map(get, found))):  # a number without a name does not fit a column of texts
                 return batches.rows(found)
         return batches.batch(found)
 
@@ -202,23 +210,24 @@ def _decoder(read: Callable[[bytes], Any], batches: RecordBatches, names: list[C
 
 
 def _size(message: Any) -> int:
-    """Bytes of a message in memory, about."""
+    """Return the approximate number of bytes of a message in memory."""
     return 200 + 2 * int(message.ByteSize())
 
 
 def _head_end(message: bytes) -> int:
-    """Where the message itself begins.
+    """Return the length of the head.
 
     Raises:
-        MalformedBlock: it has no head.
+        MalformedBlock: the message has no head.
     """
     if len(message) <= HEAD.size or message[0]:
-        raise MalformedBlock("it does not begin with a schema's id")
+        raise MalformedBlock("the message does not begin with a schema id")
     return HEAD.size + 1 if not message[HEAD.size] else _index(message, HEAD.size)[1]
 
 
 def _packed(index: tuple[int, ...]) -> bytes:
-    """
+    """Return the bytes of a message's place in its file.
+
     >>> _packed((0,)), _packed((1, 0))
     (b'\\x00', b'\\x04\\x02\\x00')
     """
@@ -237,7 +246,7 @@ def _varint(number: int) -> bytes:
 
 
 def _index(message: bytes, begin: int) -> tuple[tuple[int, ...], int]:
-    """Which message it is, and where it begins.
+    """Return the message's place in its file, and the offset at which the message begins.
 
     >>> _index(b"\\x04\\x02\\x00rest", 0)
     ((1, 0), 3)
@@ -256,7 +265,7 @@ def _zigzag(message: bytes, begin: int) -> tuple[int, int]:
     number = shift = 0
     while True:
         if begin >= len(message) or shift > 28:
-            raise MalformedBlock("its head is cut off")
+            raise MalformedBlock("the head of the message is incomplete")
         byte = message[begin]
         begin += 1
         number |= (byte & 0x7F) << shift

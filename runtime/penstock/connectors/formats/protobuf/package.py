@@ -1,15 +1,16 @@
-"""Protobuf's own library, an extra."""
+"""Import of Google's protobuf library, which is an extra."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock.common.extras import module_of_extra
+from penstock.common.program.extras import import_extra
 
 
 def package(name: str) -> Any:
-    """
+    """Return a module of the library.
+
     Raises:
-        InvalidJob: it is not installed.
+        InvalidJob: the library is not installed.
     """
-    return module_of_extra(f"google.protobuf.{name}", "protobuf", "Protobuf")
+    return import_extra(f"google.protobuf.{name}", "protobuf", "Protobuf")

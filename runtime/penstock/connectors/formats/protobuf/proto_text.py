@@ -1,6 +1,6 @@
-"""A file of messages as the text that `protoc` reads (proto2, proto3 and editions). Registries keep this form, and compare versions in it.
+"""The text of a `.proto` file from its descriptor (proto2, proto3 and editions). Registries store and compare schemas in this form.
 
-What only concerns other things than messages is left out: services, comments, options that are extensions.
+The text omits everything that does not concern messages: services, comments, and options that are extensions.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ _SCALARS = {
 _STRING, _GROUP, _BYTES = 9, 10, 12
 _REQUIRED, _REPEATED = 2, 3
 _LAST = 536_870_912
-"""Behind the last number of a field."""
+"""The number after the greatest possible field number."""
 
 
 def proto_text(file: Any) -> str:
-    """
+    """Return the text of a file.
+
     Args:
         file: a `FileDescriptorProto`.
     """
@@ -44,7 +45,7 @@ class _File:
         for number, name in enumerate(file.dependency):
             how = "public " if number in file.public_dependency else "weak " if number in file.weak_dependency else ""
             yield f"import {how}{_quoted(name)};"
-        yield from (f"option {said};" for said in _options(file.options))
+        yield from (f"option {option};" for option in _options(file.options))
         for enum in file.enum_type:
             yield from self._enum(enum)
         for message in file.message_type:
@@ -57,7 +58,7 @@ class _File:
         yield "}"
 
     def _message(self, message: Any) -> Iterator[str]:
-        yield from (f"option {said};" for said in _options(message.options))
+        yield from (f"option {option};" for option in _options(message.options))
         for enum in message.enum_type:
             yield from self._enum(enum)
         groups = {field.type_name.rpartition(".")[2] for field in message.field if field.type == _GROUP}
@@ -79,7 +80,7 @@ class _File:
         yield from self._reserved(message, [(some.start, some.end - 1) for some in message.reserved_range], _LAST - 1)
 
     def _oneof(self, message: Any, index: int) -> Iterator[str]:
-        yield from (f"option {said};" for said in _options(message.oneof_decl[index].options))
+        yield from (f"option {option};" for option in _options(message.oneof_decl[index].options))
         for field in message.field:
             if field.HasField("oneof_index") and field.oneof_index == index:
                 yield from self._field(field, message.nested_type, labelled=False)
@@ -109,27 +110,27 @@ class _File:
         return "optional " if field.proto3_optional else ""
 
     def _said(self, field: Any) -> str:
-        """In brackets."""
-        said = list(_options(field.options))
+        """Return the options of a field in brackets, or an empty text."""
+        options = list(_options(field.options))
         if field.HasField("default_value"):
             value = field.default_value
             if field.type == _STRING:
                 value = _quoted(value)
             elif field.type == _BYTES:
-                value = f'"{value}"'  # escaped as it is
-            said.insert(0, f"default = {value}")
+                value = f'"{value}"'  # the descriptor already escapes it
+            options.insert(0, f"default = {value}")
         if field.HasField("json_name") and field.json_name != _camel(field.name):
-            said.append(f"json_name = {_quoted(field.json_name)}")
-        return f" [{', '.join(said)}]" if said else ""
+            options.append(f"json_name = {_quoted(field.json_name)}")
+        return f" [{', '.join(options)}]" if options else ""
 
     def _enum(self, enum: Any) -> Iterator[str]:
         return self._block(f"enum {enum.name}", self._values(enum))
 
     def _values(self, enum: Any) -> Iterator[str]:
-        yield from (f"option {said};" for said in _options(enum.options))
+        yield from (f"option {option};" for option in _options(enum.options))
         for value in enum.value:
-            said = ", ".join(_options(value.options))
-            yield f"{value.name} = {value.number}{f' [{said}]' if said else ''};"
+            options = ", ".join(_options(value.options))
+            yield f"{value.name} = {value.number}{f' [{options}]' if options else ''};"
         yield from self._reserved(enum, [(some.start, some.end) for some in enum.reserved_range], 2**31 - 1)
 
     def _reserved(self, of: Any, ranges: list[tuple[int, int]], last: int) -> Iterator[str]:
@@ -150,7 +151,7 @@ def _options(options: Any) -> Iterator[str]:
             continue
         if field.message_type is not None:
             if not field.is_repeated:
-                yield from (f"{field.name}.{said}" for said in _options(value))
+                yield from (f"{field.name}.{option}" for option in _options(value))
             continue
         for one in value if field.is_repeated else [value]:
             yield f"{field.name} = {_constant(field, one)}"
@@ -171,7 +172,8 @@ def _range(begin: int, end: int, last: int) -> str:
 
 
 def _camel(name: str) -> str:
-    """
+    """Return a field's name in JSON.
+
     >>> _camel("at_ms")
     'atMs'
     """

@@ -1,7 +1,7 @@
-"""Protobuf's schemas in a registry: the text of the message's file, which refers to the files that it imports.
+"""Protobuf schemas in a registry: the text of the message's file, with references to the files that it imports.
 
-A file that is imported has a subject of its own with the file's name, as Confluent's serializers have it. Protobuf's own files
-(`google/protobuf/…`) have none: every registry knows them.
+Each imported file has a separate subject with the file's name, as with Confluent's serializers. Protobuf's standard files
+(`google/protobuf/…`) have no subjects, because every registry knows them.
 """
 
 from __future__ import annotations
@@ -19,19 +19,21 @@ _KNOWN = "google/protobuf/"
 
 
 def register(registry: SchemaRegistry, subject: str, schema: ProtobufSchema) -> int:
-    """The id of the schema, and what it imports registered, too.
+    """Register the schema and its imports, and return the schema's id.
 
     Raises:
-        SinkError: the registry refuses it, or does not have it and must not get it, or does not answer.
+        SinkError: the registry refuses the schema, does not have it and must not register it, or does not answer.
     """
     return registry.register(subject, _registered(schema.descriptor.file, registry.refer))
 
 
 def check(registry: SchemaRegistry, subject: str, schema: ProtobufSchema) -> None:
-    """Whether it could be registered now, as far as that can be told before what it imports is.
+    """Check that the schema could be registered now.
+
+    A schema with imports cannot be checked before its imports are registered. Then the function only checks that the registry answers.
 
     Raises:
-        SinkError: it could not.
+        SinkError: the schema could not be registered.
     """
     file = schema.descriptor.file
     if registry.registers and any(not other.name.startswith(_KNOWN) for other in file.dependencies):
@@ -41,11 +43,11 @@ def check(registry: SchemaRegistry, subject: str, schema: ProtobufSchema) -> Non
 
 
 def messages_of(registry: SchemaRegistry, id: int) -> FileMessage:
-    """Of the writer's file.
+    """Return the messages of the writer's file.
 
     Raises:
-        SchemaAbsent: there is no schema of this id, or it is not Protobuf.
-        SourceError: the registry does not answer, or refuses to.
+        SchemaAbsent: the id has no schema, or one of another kind.
+        SourceError: the registry does not answer, or refuses the request.
     """
     return of_text(registry.schema(id, KIND).text)
 

@@ -1,4 +1,7 @@
-"""What a message looks like: a generated class, or a descriptor set that `protoc` has written. Picklable: descriptors travel, not classes."""
+"""The schema of a message: from a generated class, or from a descriptor set that `protoc` has written.
+
+A schema is picklable, because it contains serialized descriptors and no classes.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +16,11 @@ from penstock.connectors.formats.protobuf.package import package
 
 
 class ProtobufSchema:
-    """
+    """The schema of a message.
+
     Args:
-        descriptors: a serialized `FileDescriptorSet`, with everything that the message's file imports.
-        name: of the message, with its package.
+        descriptors: a serialized `FileDescriptorSet`, with all imports of the message's file.
+        name: the name of the message, with its package.
     """
 
     def __init__(self, descriptors: bytes, name: str) -> None:
@@ -26,15 +30,15 @@ class ProtobufSchema:
 
     @classmethod
     def of(cls, message: Any) -> ProtobufSchema:
-        """Of a generated class.
+        """Return the schema of a generated class.
 
         Raises:
-            InvalidJob: it is none.
+            InvalidJob: `message` is not a generated class.
         """
         descriptor = getattr(message, "DESCRIPTOR", None)
         if descriptor is None or not hasattr(descriptor, "fields_by_name"):
             raise InvalidJob(
-                f"{message!r} is no class of a Protobuf message",
+                f"{message!r} is not the class of a Protobuf message",
                 remedy="give a class of a module that protoc has generated",
             )
         found = package("descriptor_pb2").FileDescriptorSet()
@@ -44,17 +48,17 @@ class ProtobufSchema:
 
     @classmethod
     def parse_file(cls, path: str, name: str) -> ProtobufSchema:
-        """Of a file that `protoc --include_imports --descriptor_set_out=PATH` has written.
+        """Return the schema from a file that `protoc --include_imports --descriptor_set_out=PATH` has written.
 
         Raises:
-            InvalidJob: there is none, or it has no such message.
+            InvalidJob: the file does not exist, or it has no such message.
         """
         try:
             content = Path(path).read_bytes()
         except OSError as error:
             raise InvalidJob(
                 f"descriptor set {path!r} cannot be read: {error.strerror}",
-                remedy="protoc --include_imports --descriptor_set_out=… writes it",
+                remedy="write it with protoc --include_imports --descriptor_set_out=…",
             ) from error
         return cls(content, name)
 
@@ -63,9 +67,10 @@ class ProtobufSchema:
 
     @cached_property
     def descriptor(self) -> Any:
-        """
+        """Return the descriptor of the message.
+
         Raises:
-            InvalidJob: the descriptors are none, are not all there, or have no such message.
+            InvalidJob: the descriptors are damaged or incomplete, or have no such message.
         """
         found = package("descriptor_pb2").FileDescriptorSet()
         pool = package("descriptor_pool").DescriptorPool()
@@ -79,18 +84,18 @@ class ProtobufSchema:
                 f"{file.package}.{message.name}".lstrip(".") for file in found.file for message in file.message_type
             ]
             raise InvalidJob(
-                f"no message {self.name!r} in the descriptors, which have {', '.join(names)}",
-                remedy="name it with its package; protoc needs --include_imports",
+                f"the descriptors have no message {self.name!r}, but {', '.join(names)}",
+                remedy="give the name with its package, and run protoc with --include_imports",
             ) from error
-        except Exception as error:  # whatever bytes of another kind make of it
+        except Exception as error:  # other bytes can cause any kind of error
             raise InvalidJob(
                 f"the descriptors of {self.name!r} cannot be used: {error}",
-                remedy="protoc --include_imports --descriptor_set_out=… writes them",
+                remedy="write them with protoc --include_imports --descriptor_set_out=…",
             ) from error
 
     @cached_property
     def message(self) -> Any:
-        """The class of the message."""
+        """Return the class of the message."""
         return package("message_factory").GetMessageClass(self.descriptor)
 
     @property
@@ -99,24 +104,24 @@ class ProtobufSchema:
 
     @property
     def index(self) -> tuple[int, ...]:
-        """Where the message stands in its file: the last number among the messages there, those before in what it lies in."""
+        """Return the message's place in its file: its number in the file, or the numbers of the messages around it and its own."""
         return self.messages.index(self.name)
 
     @cached_property
     def messages(self) -> FileMessage:
-        """Of the message's file."""
+        """Return the messages of the message's file."""
         return of_descriptor(file_proto(self.descriptor.file))
 
 
 def file_proto(file: Any) -> Any:
-    """The `FileDescriptorProto` of a file."""
+    """Return the `FileDescriptorProto` of a file."""
     found = package("descriptor_pb2").FileDescriptorProto()
     file.CopyToProto(found)
     return found
 
 
 def _with_imports(file: Any, seen: set[str]) -> Iterator[Any]:
-    """What is imported comes first."""
+    """Yield a file and its imports, the imports first."""
     if file.name in seen:
         return
     seen.add(file.name)

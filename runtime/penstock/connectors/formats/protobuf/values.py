@@ -1,4 +1,4 @@
-"""Messages as Python's values and back; functions are made once for each kind of message."""
+"""Conversion of messages to Python values and back. The functions are created once for each kind of message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.records.fields import field_names
 
 Read = Callable[[Any], Any]
 Write = Callable[[Any, Any], None]
-"""From a message that is filled and a value."""
+"""Function that fills a message from a value."""
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MESSAGE, ENUM = 11, 14
@@ -20,14 +20,14 @@ WRAPPERS = {f"google.protobuf.{name}Value" for name in ("Double", "Float", "Int6
 
 
 class Reading:
-    """Makes readers. `rows`: messages become Rows, and not dicts."""
+    """A builder of readers. `rows` makes Rows of messages instead of dicts."""
 
     def __init__(self, *, rows: bool) -> None:
         self._rows = rows
         self._made: dict[str, Read] = {}
 
     def reader(self, descriptor: Any) -> Read:
-        """From a message to its value. Messages may hold themselves."""
+        """Return the function from a message to its value. A message may contain messages of the same kind."""
         name = descriptor.full_name
         if name == TIMESTAMP:
             return lambda m: _EPOCH + datetime.timedelta(seconds=m.seconds, microseconds=m.nanos // 1000)
@@ -37,7 +37,7 @@ class Reading:
             return lambda m: m.value
         if name in self._made:
             return lambda m: self._made[name](m)
-        self._made[name] = lambda m: m  # while it is made
+        self._made[name] = lambda m: m  # a placeholder for recursive messages
         parts = self.fields(descriptor)
         if self._rows:
             make = Row.maker([part for part, _ in parts])
@@ -48,7 +48,7 @@ class Reading:
         return self._made[name]
 
     def fields(self, descriptor: Any) -> list[tuple[str, Read]]:
-        """Names, and from a message to the field's value."""
+        """Return each field's name, and the function from a message to the field's value."""
         return [(field.name, self._field(field)) for field in descriptor.fields]
 
     def _field(self, field: Any) -> Read:
@@ -73,7 +73,7 @@ class Reading:
 
 
 def fill(message: Any, value: Any) -> None:
-    """Put a dict, Row, or an object with the message's fields into it. What is None, or that a dict does not have, is left out.
+    """Fill a message from a dict, a Row, or an object with the message's fields. None and missing fields are left out.
 
     Raises:
         TypeError, ValueError, KeyError: a value does not fit its field.
@@ -86,7 +86,7 @@ def fill(message: Any, value: Any) -> None:
             _fill_map(getattr(message, name), field.message_type.fields_by_name["value"], item)
         elif field.is_repeated:
             if isinstance(item, str | bytes):
-                raise TypeError(f"{name} has many values, {item!r} is one")
+                raise TypeError(f"{name} is a repeated field, but {item!r} is a single value")
             target = getattr(message, name)
             for one in item:
                 if field.message_type is not None:

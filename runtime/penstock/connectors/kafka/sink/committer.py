@@ -1,9 +1,9 @@
-"""Commits transactions in the JobManager, and aborts those that nothing names any more.
+"""The committer of Kafka transactions in the JobManager. It also aborts transactions that no snapshot names any more.
 
-A transaction that is left open holds up every `read_committed` reader of its partitions until the broker gives up on it. So
-before an attempt reads anything, everything of this sink's earlier attempts that no snapshot names is aborted, however many
-subtasks they had: the cluster is asked which ids of this sink's there are. A task that was cut off from its JobManager may
-take a new id after that, and leave a transaction open under it; so it is asked again now and then.
+An open transaction blocks every `read_committed` reader of its partitions until the broker times it out. So before an attempt
+reads anything, the committer aborts all transactions of earlier attempts of this sink that no snapshot names. It asks the
+cluster for the sink's ids, so the number of earlier subtasks does not matter. A task without contact to its JobManager may take
+a new id after that, and leave a transaction open under it. So the committer repeats the search from time to time.
 """
 
 from __future__ import annotations
@@ -15,23 +15,24 @@ from datetime import UTC, datetime
 from typing import Any
 
 from penstock.common.errors import SinkError
+from penstock.connectors.core.sink import Committer
 from penstock.connectors.kafka.client import Properties, explained, package
 from penstock.connectors.kafka.sink.coordinator_client import CoordinatorClient
 from penstock.connectors.kafka.sink.transaction import Description, Owner, Transaction, outcome
-from penstock.connectors.sink import Committer
 
 logger = logging.getLogger(__name__)
 
 SWEEP_S = 30.0
-"""How often transactions of earlier attempts are looked for; they hold up readers until then."""
+"""Interval in seconds of the search for transactions of earlier attempts, which block readers until then."""
 _PATIENCE_S = 60.0
-"""How long a coordinator may be away before a commit fails the job over, which commits once more."""
+"""Seconds for which a coordinator may be unavailable. After that the job fails over, and commits once more."""
 
 
 class KafkaCommitter(Committer):
-    """
+    """A committer that ends transactions through their coordinators.
+
     Args:
-        takes_over: transactions of another job under the same prefix are aborted; else they are an error.
+        takes_over: transactions of another job under the same prefix are aborted; otherwise they are an error.
         accepts_unknown: a transaction that the cluster has forgotten counts as committed.
     """
 
@@ -42,14 +43,15 @@ class KafkaCommitter(Committer):
         self._accepts_unknown = accepts_unknown
         self._client = CoordinatorClient(properties, _PATIENCE_S, self.check_wanted)
         self._kept: dict[str, list[Transaction]] = {}
-        """By transactional id: what snapshots name."""
+        """Transactional id -> the transactions that snapshots name."""
         self._below_attempt: int | None = None
         self._swept = time.monotonic()
 
     def commit(self, committables: list[Any]) -> None:
-        """
+        """Commit the transactions.
+
         Raises:
-            SinkError: a transaction is lost, or the cluster does not answer; says which records, and what to do.
+            SinkError: a transaction is lost, or the cluster does not answer. The error names the records and the remedy.
         """
         self.check_wanted()
         transactions = [Transaction.of(committable) for committable in committables]
@@ -65,7 +67,7 @@ class KafkaCommitter(Committer):
             self._sweep()
 
     def _problem(self, transaction: Transaction, code: int) -> SinkError | None:
-        """What is wrong with a transaction whose commit was refused; None: it was committed before."""
+        """Return the error for a transaction whose commit was refused, or None if it was committed before."""
         if code == package("aiokafka.errors").TransactionalIdAuthorizationFailed.errno:
             error = package("aiokafka.errors").for_code(code)()
             what = f"transaction {transaction.id!r} cannot be committed"
@@ -78,12 +80,10 @@ class KafkaCommitter(Committer):
         count = f"{transaction.records} records"
         if became == "unknown":
             if self._accepts_unknown:
-                logger.warning(
-                    "%s is not known to the cluster any more; it counts as committed, as was asked for", what
-                )
+                logger.warning("%s is no longer known to the cluster; it counts as committed, as configured", what)
                 return None
             return SinkError(
-                f"{what}, is not known to the cluster any more: nobody can tell whether its {count} are there",
+                f"{what}, is no longer known to the cluster: it is unclear whether its {count} were written",
                 remedy="ids are forgotten after transactional.id.expiration.ms (7 days). If this snapshot is that old, its records "
                 "were committed when it was taken, or never; look at the topic, then set "
                 "KafkaSinkBuilder.set_unknown_transactions('accept')",
@@ -92,8 +92,8 @@ class KafkaCommitter(Committer):
             return SinkError(
                 f"{what}, was aborted by the broker because it was open for longer than transaction.timeout.ms "
                 f"({transaction.timeout_ms} ms): its {count} are lost, and the checkpoint that promised them is complete",
-                remedy="restore an older checkpoint or savepoint, so that they are made again (readers see what came after it twice), "
-                "and raise transaction.timeout.ms above the longest time from a record to the commit after a recovery",
+                remedy="restore an older checkpoint or savepoint to write them again (readers see later records twice). "
+                "Raise transaction.timeout.ms above the longest time from a record to the commit after a recovery",
             )
         if became == "aborted":
             return SinkError(
@@ -110,7 +110,8 @@ class KafkaCommitter(Committer):
         self._client.fence({committable["id"] for committable in committables})
 
     def discard_unreferenced(self, keep: list[Any], below_attempt: int | None = None) -> None:
-        """
+        """Abort the transactions of earlier attempts that `keep` does not name.
+
         Raises:
             SinkError: another job's transactions are open under the same prefix.
         """
@@ -125,7 +126,7 @@ class KafkaCommitter(Committer):
             name, about = next(iter(strangers.items()))
             raise SinkError(
                 f"{len(strangers)} transactions of another job are open under the prefix {self._owner.prefix!r}: {name!r}, …",
-                remedy="give every job a transactional_id_prefix of its own. If that job is dead and this one follows it, wait for its "
+                remedy="give every job a separate transactional_id_prefix. If that job is dead and this one follows it, wait for its "
                 f"transaction.timeout.ms ({about.timeout_ms} ms), or set KafkaSinkBuilder.set_takes_over(True)",
             )
         earlier = self._earlier(states)
@@ -135,7 +136,7 @@ class KafkaCommitter(Committer):
         self._swept = time.monotonic()
 
     def _sweep(self) -> None:
-        """Abort what a task of an earlier attempt has begun since. What fails here is tried again; the commit stands."""
+        """Abort new transactions of earlier attempts' tasks. An error is only logged and retried later: the commit is valid."""
         self._swept = time.monotonic()
         try:
             states = self._client.find(self._owner.names)
@@ -145,14 +146,16 @@ class KafkaCommitter(Committer):
             logger.warning("transactions of earlier attempts are looked for later: %s", error.message)
 
     def _earlier(self, ids: Iterable[str]) -> dict[str, int]:
-        """Those of this sink's attempts before this one, with the attempt of each."""
+        """Return the ids of this sink's earlier attempts, with the attempt of each."""
         attempts = {id: attempt for id in ids if (attempt := self._owner.attempt_of(id)) is not None}
         below = self._below_attempt
         return {id: attempt for id, attempt in attempts.items() if below is None or attempt < below}
 
     def _unnamed(self, ids: list[str]) -> list[Description]:
-        """Those that the cluster knows, but for ids whose last transaction is one that a snapshot names: it may be committed yet,
-        or it is lost, which nobody could tell any more once the id had another epoch."""
+        """Return the ids that the cluster knows, without those whose last transaction a snapshot names.
+
+        Such a transaction may still be committed, or it is lost. A new epoch would make it impossible to find out which.
+        """
         return [
             found
             for found in self._client.describe_all(ids)

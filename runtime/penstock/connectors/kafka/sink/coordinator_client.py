@@ -1,10 +1,10 @@
-"""Speaks with the coordinators of transactions, for whoever has no producer: the JobManager.
+"""A client of the transaction coordinators for the JobManager, which has no producer.
 
-librdkafka ends only the transactions that the same producer has begun. Kafka's protocol asks for no more than the id, the
-producer id and the epoch; aiokafka has the connections (SASL, TLS) and the requests, or the means to write them down.
+librdkafka ends only the transactions that the same producer has started. Kafka's protocol needs only the id, the producer id and
+the epoch. aiokafka has the connections (SASL, TLS), some of the requests, and the means to define the others.
 
-Calls come from a thread of the JobManager's; a loop in a thread of this module carries them out, so that connections that
-are closed by the other side, or by time, are noticed between two calls.
+A thread of the JobManager calls this client. An event loop in a separate thread executes the calls. So the loop notices
+connections that close between two calls.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ _LOADING, _NOT_AVAILABLE, _NOT_COORDINATOR, _TIMED_OUT, _CONCURRENT = 14, 15, 16
 _PASSING = (_LOADING, _NOT_AVAILABLE, _NOT_COORDINATOR, _TIMED_OUT, _CONCURRENT)
 _NO_SUCH_ID = 105
 _AT_ONCE = 64
-"""Requests under way at the same time."""
+"""Maximum number of concurrent requests."""
 _FENCING_TIMEOUT_MS = 10_000
 
 
 class CoordinatorClient:
-    """
+    """A client that sends requests to transaction coordinators.
+
     Args:
-        patience_s: how long a question is asked again when the answer is that the coordinator moves, loads or does not answer.
-        check: called between two tries; raises when nobody waits for the answer any more.
+        patience_s: seconds for which a request is retried while the coordinator moves, loads or does not answer.
+        check: called between two tries. It raises an error when no caller waits for the answer any more.
     """
 
     def __init__(self, properties: Properties, patience_s: float, check: Callable[[], None]) -> None:
@@ -43,44 +44,46 @@ class CoordinatorClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._client: Any = None
         self._connecting: asyncio.Lock
-        """Of the loop's: many questions at once make one client."""
+        """Lock of the loop, so that concurrent requests create only one client."""
         self._given: dict[str, Any] = {}
-        """What the client was made with."""
+        """Properties that the client was created with."""
         self._nodes: dict[str, int] = {}
-        """Transactional id -> its coordinator, as last looked up."""
+        """Transactional id -> its coordinator at the last lookup."""
 
     # --- questions --------------------------------------------------------------------------------------------
 
     def end(self, id: str, producer_id: int, epoch: int, *, commit: bool) -> int:
-        """Commit or abort; Kafka's error code, 0 if it is done, or was already."""
+        """Commit or abort a transaction. Return Kafka's error code, or 0 if it is done now or was done before."""
         request = package("aiokafka.protocol.transaction").EndTxnRequest(id, producer_id, epoch, commit)
         what = f"transaction {id!r} cannot be {'committed' if commit else 'aborted'}"
         return int(self._run(self._asked(id, request, what)).error_code)
 
     def end_all(self, transactions: Iterable[tuple[str, int, int]], *, commit: bool) -> list[int]:
-        """The same of many, side by side; codes in their order."""
+        """Commit or abort many transactions concurrently. Return the codes in their order."""
         make = package("aiokafka.protocol.transaction").EndTxnRequest
         word = "committed" if commit else "aborted"
-        asked = [
+        requests = [
             self._asked(id, make(id, producer_id, epoch, commit), f"transaction {id!r} cannot be {word}")
             for id, producer_id, epoch in transactions
         ]
-        return [int(answer.error_code) for answer in self._run(self._all(asked))]
+        return [int(answer.error_code) for answer in self._run(self._all(requests))]
 
     def fence(self, ids: Iterable[str]) -> None:
-        """Abort what is open under these ids and give them new epochs: who wrote under them is refused from now on.
+        """Abort open transactions of these ids and give the ids new epochs. Brokers then refuse their earlier producers.
 
         Raises:
-            SinkError: the cluster does not answer, or does not let us.
+            SinkError: the cluster does not answer, or denies access.
         """
         make = package("aiokafka.protocol.transaction").InitProducerIdRequest
-        asked = [self._asked(id, make(id, _FENCING_TIMEOUT_MS), f"transaction {id!r} cannot be aborted") for id in ids]
-        for answer in self._run(self._all(asked)):
+        requests = [
+            self._asked(id, make(id, _FENCING_TIMEOUT_MS), f"transaction {id!r} cannot be aborted") for id in ids
+        ]
+        for answer in self._run(self._all(requests)):
             if answer.error_code:
                 raise self._refused("transactions of earlier attempts cannot be aborted", answer.error_code)
 
     def describe(self, id: str) -> Description | None:
-        """None: the cluster does not know the id."""
+        """Return the description of an id, or None if the cluster does not know it."""
         requests = package("penstock.connectors.kafka.sink.transaction_requests")
         answer = self._run(self._asked(id, requests.DescribeTransactionsRequest([id]), f"{id!r} cannot be described"))
         code, name, state, timeout, start, producer_id, epoch, _, _ = answer.transactions[0]
@@ -91,25 +94,28 @@ class CoordinatorClient:
         return Description(name, state, producer_id, epoch, start, timeout)
 
     def describe_all(self, ids: Iterable[str]) -> list[Description]:
-        """Those of these that the cluster knows."""
+        """Return the descriptions of those ids that the cluster knows."""
         return [found for id in ids if (found := self.describe(id)) is not None]
 
     def find(self, prefix: str) -> dict[str, str]:
-        """Ids that begin so, with the state of each.
+        """Return the ids with this prefix, with the state of each.
 
         Raises:
-            SinkError: as `fence`; or the brokers are older than 3.0.
+            SinkError: as `fence`, or the brokers are older than 3.0.
         """
         requests = package("penstock.connectors.kafka.sink.transaction_requests")
         return self._run(self._listed(requests.ListTransactionsRequest, prefix))
 
-    # --- how they are asked -----------------------------------------------------------------------------------
+    # --- requests -------------------------------------------------------------------------------------------
 
     async def _listed(self, make: Any, prefix: str) -> dict[str, str]:
-        """Of all brokers that the cluster has now. One that cannot be asked has its coordinators elsewhere soon, perhaps with a
-        broker that has answered already; so then all are asked again."""
+        """Return the ids from all present brokers of the cluster.
 
-        async def ask() -> Any:
+        If a broker does not answer, its coordinators soon move, perhaps to a broker that has already answered. So the client
+        sends the request to all brokers again.
+        """
+
+        async def send() -> Any:
             found: dict[str, str] = {}
             for broker in (await self._connected()).cluster.brokers():
                 answer = await self._send(broker.nodeId, make())
@@ -120,11 +126,11 @@ class CoordinatorClient:
                 found |= {id: state for id, _, state, _ in answer.transactions if id.startswith(prefix)}
             return found
 
-        found: dict[str, str] = await self._until(ask, "transactions cannot be listed")
+        found: dict[str, str] = await self._until(send, "transactions cannot be listed")
         return found
 
     async def _asked(self, id: str, request: Any, what: str) -> Any:
-        async def ask() -> Any:
+        async def send() -> Any:
             node = self._nodes.get(id)
             client = await self._connected()
             if node is None:
@@ -135,31 +141,31 @@ class CoordinatorClient:
         def forget() -> None:
             self._nodes.pop(id, None)
 
-        return await self._until(ask, what, forget)
+        return await self._until(send, what, forget)
 
     async def _send(self, node: int, request: Any) -> Any:
         return await (await self._connected()).send(node, request)
 
-    async def _all(self, asked: list[Coroutine[Any, Any, Any]]) -> list[Any]:
+    async def _all(self, requests: list[Coroutine[Any, Any, Any]]) -> list[Any]:
         room = asyncio.Semaphore(_AT_ONCE)
 
         async def one(question: Coroutine[Any, Any, Any]) -> Any:
             async with room:
                 return await question
 
-        return list(await asyncio.gather(*map(one, asked)))
+        return list(await asyncio.gather(*map(one, requests)))
 
     async def _until(
-        self, ask: Callable[[], Coroutine[Any, Any, Any]], what: str, forget: Callable[[], None] = lambda: None
+        self, send: Callable[[], Coroutine[Any, Any, Any]], what: str, forget: Callable[[], None] = lambda: None
     ) -> Any:
-        """Ask until there is an answer that stays."""
+        """Send the request until the answer is final. Retry temporary errors."""
         errors = package("aiokafka.errors")
         deadline = time.monotonic() + self._patience_s
         pause = 0.02
         while True:
             reason: BaseException
             try:
-                answer = await ask()
+                answer = await send()
                 code = _passing_code(answer)
                 if not code:
                     return answer
@@ -195,7 +201,7 @@ class CoordinatorClient:
             return self._client
 
     async def _renew(self) -> None:
-        """Another client, if files have other secrets than the one that cannot reach a broker was made with."""
+        """Close the client if the secrets in its files have changed. The next request makes a new one."""
         async with self._connecting:
             if self._client is not None and resolved(self._properties) != self._given:
                 client, self._client = self._client, None
@@ -225,7 +231,7 @@ class CoordinatorClient:
 
 
 def _passing_code(answer: Any) -> int:
-    """The error code of an answer, if another try may have another."""
+    """Return the error code of an answer if a retry may succeed, else 0."""
     code = getattr(answer, "error_code", 0)
     if not code and getattr(answer, "transactions", None) and len(answer.transactions[0]) > 5:
         code = answer.transactions[0][0]

@@ -12,7 +12,8 @@ import re
 from typing import Any
 
 from penstock.common.errors import InvalidJob, SinkError
-from penstock.connectors.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.core.delivery_guarantee import DeliveryGuarantee
+from penstock.connectors.core.sink import Committer, Sink, SinkWriter, WriterContext
 from penstock.connectors.kafka.client import (
     CONNECT_S,
     Complaints,
@@ -29,7 +30,6 @@ from penstock.connectors.kafka.sink.coordinator_client import CoordinatorClient
 from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.sink.transaction import Owner
 from penstock.connectors.kafka.sink.writer import PlainWriter, TransactionalWriter
-from penstock.connectors.sink import Committer, Sink, SinkWriter, WriterContext
 
 _TIMEOUT = "transaction.timeout.ms"
 _DEFAULT_TIMEOUT_MS = 10 * 60 * 1000
@@ -37,7 +37,7 @@ _BROKERS_MAXIMUM = "transaction.max.timeout.ms"
 
 
 class KafkaSink(Sink):
-    """Made by `builder()`."""
+    """A sink that writes records into Kafka topics. `builder()` makes it."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class KafkaSink(Sink):
         return KafkaSinkBuilder()
 
     def get_transformer(self) -> None:
-        """Nothing is done to a stream before it is written (PyFlink's name)."""
+        """Return None: the sink does not transform the stream before it writes (PyFlink's name)."""
 
     @property
     def _is_exact(self) -> bool:
@@ -106,11 +106,11 @@ class KafkaSink(Sink):
             )
 
     def validate(self) -> None:
-        """Asks the cluster for the topic, for how long a transaction may be open, and for the right to see one.
+        """Check the topic, the transaction timeout and the permission to see a transaction on the cluster.
 
         Raises:
             InvalidJob: a package is missing, or a property is wrong.
-            SinkError: the cluster, or a schema registry, does not answer or does not let us, or there is no such topic.
+            SinkError: the cluster, or a schema registry, does not answer or refuses access, or the topic does not exist.
         """
         self._schema.validate()
         kafka = package("confluent_kafka")
@@ -130,11 +130,11 @@ class KafkaSink(Sink):
                 self._check_coordinator()
         except kafka.KafkaException as error:
             what = f"topic {topic!r} cannot be written" if topic else "nothing can be written"
-            admin.poll(0.1)  # what it has to complain of comes with this
+            admin.poll(0.1)  # this call delivers the client's error reports
             raise explained(SinkError, what, error, self.properties, complaints.last) from error
 
     def _check_coordinator(self) -> None:
-        """Whether the client that commits gets in, and may see transactions of the prefix."""
+        """Check that the committing client can connect, and may see transactions of the prefix."""
         client = CoordinatorClient(self.properties, CONNECT_S, lambda: None)
         try:
             client.describe(f"{self.prefix}-")
@@ -148,7 +148,7 @@ class KafkaSink(Sink):
         try:
             most = int(future.result(CONNECT_S + 5)[_BROKERS_MAXIMUM].value)
         except (package("confluent_kafka").KafkaException, KeyError):
-            return  # without the right to see it the first transaction tells
+            return  # without permission to see it, the first transaction reports the error
         wanted = int(self.properties[_TIMEOUT])
         if wanted > most:
             raise InvalidJob(
@@ -159,7 +159,7 @@ class KafkaSink(Sink):
 
 
 class KafkaSinkBuilder(ClientBuilder):
-    """PyFlink's builder of a KafkaSink, with what Penstock adds."""
+    """PyFlink's builder of a KafkaSink, with the settings that Penstock adds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -170,12 +170,12 @@ class KafkaSinkBuilder(ClientBuilder):
         self._accepts_unknown = False
 
     def set_delivery_guarantee(self, delivery_guarantee: DeliveryGuarantee) -> KafkaSinkBuilder:
-        """NONE unless said, as in Flink."""
+        """Set the delivery guarantee. The default is NONE, as in Flink."""
         self._guarantee = delivery_guarantee
         return self
 
     def set_transactional_id_prefix(self, transactional_id_prefix: str) -> KafkaSinkBuilder:
-        """What the names of this sink's transactions begin with, for exactly once: no other job's may."""
+        """Set the prefix of this sink's transactional ids, for exactly once. No other job may use the prefix."""
         self._prefix = transactional_id_prefix
         return self
 
@@ -184,21 +184,22 @@ class KafkaSinkBuilder(ClientBuilder):
         return self
 
     def set_takes_over(self, takes_over: bool) -> KafkaSinkBuilder:
-        """Abort what another, dead job has left open under the same prefix."""
+        """Abort the transactions that another, dead job has left open under the same prefix."""
         self._takes_over = takes_over
         return self
 
     def set_unknown_transactions(self, what: str) -> KafkaSinkBuilder:
-        """A transaction of a restored snapshot that the cluster has forgotten: "fail", or "accept" as committed."""
+        """Set the action for a restored transaction that the cluster has forgotten: "fail", or "accept" it as committed."""
         if what not in ("fail", "accept"):
             raise InvalidJob(f"unknown transactions: {what!r}", remedy="write 'fail' or 'accept'")
         self._accepts_unknown = what == "accept"
         return self
 
     def build(self) -> KafkaSink:
-        """
+        """Return the sink.
+
         Raises:
-            InvalidJob: something is missing, contradicts itself, or the extra is not installed.
+            InvalidJob: a setting is missing or contradicts another one, or the extra is not installed.
         """
         package("confluent_kafka")
         package("aiokafka")

@@ -1,4 +1,4 @@
-"""A producer of librdkafka's: what it takes, what it refuses, and how it ends."""
+"""A librdkafka producer: how it sends messages, reports errors and ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POLL_S = 0.1
 _INIT_S = 60.0
 _STATISTICS_MS = 100
 _NO_MESSAGE = (TypeError, ValueError, OverflowError)
-"""What the client raises for a message of wrong types."""
+"""Exceptions that the client raises for a message of wrong types."""
 _DEFAULTS = {
     "acks": "all",
     "enable.idempotence": "true",
@@ -29,16 +29,19 @@ _DEFAULTS = {
     "queue.buffering.max.kbytes": "65536",
     "queue.buffering.max.messages": "100000",
 }
-"""A key goes to the partition that Kafka's Java client would choose, so that topics of both can be joined."""
+"""Default settings. The partitioner is that of Kafka's Java client, so that topics of both clients can be joined."""
 
 
-class _Told:
-    """What the client tells by calls. They know nothing of the producer, whose client would then be part of a cycle: such a one ends
-    in any thread, or never, for the collector does not see all that a client holds."""
+class _Reports:
+    """The results that the client reports through callbacks.
+
+    The callbacks do not refer to the producer. Otherwise the client would be part of a reference cycle. The garbage collector
+    would end it in any thread, or never, because it does not see all references of a client.
+    """
 
     def __init__(self) -> None:
         self.failed: tuple[Any, str, int] | None = None
-        """Of the first message that was not taken: the error, its topic, its bytes."""
+        """First message that was not delivered: the error, its topic, its bytes."""
         self.identity: tuple[int, int] | None = None
         """Producer id and epoch."""
 
@@ -54,10 +57,10 @@ class _Told:
 
 
 class KafkaProducer:
-    """Writes messages and sees to it that all arrive.
+    """A producer that writes messages and checks that all are delivered.
 
     Args:
-        transactional_id: None: it writes without a transaction.
+        transactional_id: the id of its transactions; None: it writes without a transaction.
     """
 
     def __init__(self, properties: Properties, transactional_id: str | None = None) -> None:
@@ -65,32 +68,32 @@ class KafkaProducer:
         self.id = transactional_id
         self._properties = properties
         self._complaints = Complaints()
-        self._told = _Told()
+        self._reports = _Reports()
         settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
-        settings["on_delivery"] = self._told.on_delivery
+        settings["on_delivery"] = self._reports.on_delivery
         settings["delivery.report.only.error"] = True
         if transactional_id is not None:
             settings |= {
                 "transactional.id": transactional_id,
                 "statistics.interval.ms": _STATISTICS_MS,
-                "stats_cb": self._told.on_statistics,
+                "stats_cb": self._reports.on_statistics,
             }
         self._timeout_ms = int(settings.get("transaction.timeout.ms", 60_000))
         self._producer = made(lambda: kafka.Producer(settings), properties)
         self.records = 0
-        self._began_ms = 0
+        self._began_ms, self._began = 0, 0.0
 
     def prepare(self) -> KafkaProducer:
-        """Get an epoch for the id, and begin the transaction: the broker learns of that with the first message.
+        """Get an epoch for the id, and begin the transaction. The broker learns of the transaction with the first message.
 
         Raises:
-            SinkError: the cluster does not answer, or does not let us.
+            SinkError: the cluster does not answer, or denies access.
         """
         what = f"no transaction can be begun under {self.id!r}"
         try:
             self._producer.init_transactions(_INIT_S)
             deadline = time.monotonic() + _INIT_S
-            while self._told.identity is None:
+            while self._reports.identity is None:
                 self._producer.poll(0.01)
                 self._complaints.renew(self._producer, self._properties)
                 if time.monotonic() > deadline:
@@ -109,15 +112,17 @@ class KafkaProducer:
         keys: Sequence[Any] | None = None,
         timestamps: Sequence[int | None] | None = None,
     ) -> None:
-        """Messages without headers, into the partitions of their keys. (`Producer.produce_batch` wants a dict for each, which
-        costs more than the calls that it saves, and knows neither partitions nor times.)
+        """Send messages without headers, into the partitions of their keys.
+
+        `Producer.produce_batch` is not used. It needs a dict for each message, which costs more than the calls that it saves. It
+        also does not support partitions and timestamps.
 
         Args:
-            timestamps: ms; 0 or None: now.
+            timestamps: in ms; 0 or None: the present time.
 
         Raises:
-            SinkError: one was refused.
-            RecordFormatError: one is none, for its key or value is of a wrong type.
+            SinkError: a message was refused.
+            RecordFormatError: a key or value is of a wrong type.
         """
         self._note(len(values))
         done = 0
@@ -131,7 +136,7 @@ class KafkaProducer:
                 break
             except BufferError:
                 done = len(values) - length_hint(rest) - 1
-                self._look(_POLL_S)
+                self._poll(_POLL_S)
             except self._kafka.KafkaException as error:
                 refused = values[len(values) - length_hint(rest) - 1]
                 raise self._not_written(error.args[0], topic, len(refused or b"")) from error
@@ -141,14 +146,14 @@ class KafkaProducer:
                 raise _no_message(
                     topic, error, **{n: part[at] for n, part in parts.items() if part is not None}
                 ) from error
-        self._look(0.0)
+        self._poll(0.0)
 
     def send(self, topic: str, **message: Any) -> None:
-        """One message, as `Producer.produce` takes it.
+        """Send one message, with the arguments of `Producer.produce`.
 
         Raises:
-            SinkError: it was refused.
-            RecordFormatError: it is none: of wrong types, or for a partition below 0.
+            SinkError: the message was refused.
+            RecordFormatError: a part of the message is of a wrong type, or the partition is below 0.
         """
         self._note(1)
         while True:
@@ -158,7 +163,7 @@ class KafkaProducer:
                 self._producer.produce(topic, **message)
                 return
             except BufferError:
-                self._look(_POLL_S)
+                self._poll(_POLL_S)
             except self._kafka.KafkaException as error:
                 raise self._not_written(error.args[0], topic, len(message.get("value") or b"")) from error
             except _NO_MESSAGE as error:
@@ -166,53 +171,54 @@ class KafkaProducer:
 
     def _note(self, count: int) -> None:
         if not self.records:
-            self._began_ms = int(time.time() * 1000)
+            self._began_ms, self._began = int(time.time() * 1000), time.monotonic()
         self.records += count
 
-    def look(self) -> None:
-        """
-        Raises:
-            SinkError: a message was not taken.
-        """
-        self._look(0.0)
+    def check(self) -> None:
+        """Check that no delivery has failed.
 
-    def _look(self, seconds: float) -> None:
+        Raises:
+            SinkError: a message was not delivered.
+        """
+        self._poll(0.0)
+
+    def _poll(self, seconds: float) -> None:
         self._serve(lambda: self._producer.poll(seconds))
         self._complaints.renew(self._producer, self._properties)
-        if self._told.failed is not None:
-            raise self._not_written(*self._told.failed)
+        if self._reports.failed is not None:
+            raise self._not_written(*self._reports.failed)
         if self._complaints.is_shut_out:
             what = "messages cannot be written"
             raise explained(SinkError, what, PermissionError(self._complaints.refusal), self._properties)
 
     def flush(self) -> None:
-        """Wait until all messages have been taken, for as long as the client tries (`message.timeout.ms`).
+        """Wait until all messages are delivered, for as long as the client retries (`message.timeout.ms`).
 
         Raises:
-            SinkError: one was not.
+            SinkError: a message was not delivered.
         """
         while self._serve(lambda: self._producer.flush(1.0)):
-            self._look(0.0)
-        self._look(0.0)
+            self._poll(0.0)
+        self._poll(0.0)
 
     def _serve(self, call: Callable[[], int]) -> int:
-        """A call that may call back. Of a fatal error the client tells by an exception, under which callbacks still run."""
+        """Run a client call that may call back. The client reports a fatal error by an exception after its callbacks."""
         try:
             return call()
         except (self._kafka.KafkaException, SystemError) as error:
             cause: BaseException | None = error
             while cause is not None and not isinstance(cause, self._kafka.KafkaException):
                 cause = cause.__cause__
-            if cause is None:  # it says nothing more of an error that it has told before
+            if cause is None:  # the client gives the details of an error only once
                 cause = self._kafka.KafkaException(self._kafka.KafkaError(self._kafka.KafkaError._FATAL, str(error)))
             what = "the producer cannot go on" if self.id is None else f"transaction {self.id!r} cannot go on"
             raise self._explained(what, cause) from error
 
     def transaction(self) -> Transaction:
-        """What was written, after `flush`."""
+        """Return the written transaction, after `flush`."""
         assert self.id is not None
-        assert self._told.identity is not None
-        return Transaction(self.id, *self._told.identity, self.records, self._began_ms, self._timeout_ms)
+        assert self._reports.identity is not None
+        return Transaction(self.id, *self._reports.identity, self.records, self._began_ms, self._timeout_ms)
 
     def _not_written(self, error: Any, topic: str, size: int) -> Exception:
         what = f"a message of {size} bytes cannot be written to topic {topic!r}"
@@ -220,18 +226,18 @@ class KafkaProducer:
 
     def _explained(self, what: str, error: BaseException) -> Exception:
         reason = explained(SinkError, what, error, self._properties, self._complaints.last)
-        open_ms = int(time.time() * 1000) - self._began_ms
+        open_ms = int((time.monotonic() - self._began) * 1000)
         if self.id is None or not self.records or open_ms < self._timeout_ms:
             return reason
         return SinkError(
             f"{reason.message}; transaction {self.id!r} is open for {open_ms} ms, and brokers abort what is open for longer than "
             f"transaction.timeout.ms ({self._timeout_ms} ms)",
-            remedy="what it held is written again by the next attempt. If this comes again take checkpoints more often, or raise "
+            remedy="the next attempt writes its records again. If this repeats, checkpoint more often, or raise "
             "transaction.timeout.ms above the longest time from a record to the commit of its checkpoint",
         )
 
     def close(self) -> None:
-        """Let go of it; what it has written and flushed stays, its transaction is left as it is."""
+        """Release the client. Flushed messages remain, and the transaction remains as it is."""
         del self._producer
 
 

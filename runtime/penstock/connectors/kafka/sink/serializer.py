@@ -1,7 +1,7 @@
-"""Records become messages: topic, key, value, headers, time and partition of each.
+"""The conversion of records into messages: topic, key, value, headers, time and partition of each.
 
-What can be said for all records at once is said once: one topic, values of an encoder of lines, which encodes a batch by
-one call. Messages without headers and partitions of their own then go to the client by the batch.
+Settings that are the same for all records are evaluated once per batch. Examples are one topic, or an encoder of lines for a
+whole batch. Messages without headers and without their own partitions then go to the client as a batch.
 """
 
 from __future__ import annotations
@@ -12,19 +12,20 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.common.serialization import Encoder, SerializationSchema
+from penstock.connectors.messages.sink import serialized
 
 Headers = Iterable[tuple[str, bytes | str | None]]
 
 
 class KafkaTopicSelector(ABC):
-    """Says which topic a record goes to (PyFlink's name)."""
+    """A function that returns the topic of a record (PyFlink's name)."""
 
     @abstractmethod
     def apply(self, data: Any) -> str: ...
 
 
 class KafkaRecordSerializationSchema:
-    """Made by `builder()`. Functions are the user's; they get a record."""
+    """The settings that convert records into messages. `builder()` makes it. Its functions get a record."""
 
     def __init__(
         self,
@@ -51,30 +52,25 @@ class KafkaRecordSerializationSchema:
         return self.topic if isinstance(self.topic, str) else None
 
     def validate(self) -> None:
-        """What key and value can be checked for before anything runs.
+        """Check key and value before the job runs, as far as possible.
 
         Raises:
-            SinkError: a schema registry does not answer, or does not take the schema.
+            SinkError: a schema registry does not answer, or refuses the schema.
         """
         for schema in (self._key, self._value):
             if isinstance(schema, SerializationSchema):
                 schema.validate()
 
     def values(self, records: Sequence[Any]) -> list[bytes | None]:
-        """
+        """Return the values of messages.
+
         Raises:
-            RecordFormatError: a record does not fit.
+            RecordFormatError: a record does not match the schema.
         """
-        if isinstance(self._value, SerializationSchema):
-            return list(self._value.serialize_batch(records))
-        lines = self._value.encode_batch(records).split(b"\n")
-        if len(lines) == len(records) + 1 and not lines[-1]:
-            del lines[-1]
-            return list(lines)
-        return [self._value.encode(record).removesuffix(b"\n") for record in records]
+        return serialized(self._value, records)
 
     def keys(self, records: Sequence[Any]) -> list[bytes | str | None] | None:
-        """None: messages have no keys."""
+        """Return the keys of messages, or None if messages have no keys."""
         if self._key is None:
             return None
         if isinstance(self._key, SerializationSchema):
@@ -82,9 +78,10 @@ class KafkaRecordSerializationSchema:
         return list(map(self._key, records))
 
     def topics(self, records: Sequence[Any]) -> list[str]:
-        """
+        """Return the topics of records.
+
         Raises:
-            RecordFormatError: the selector gives no topic.
+            RecordFormatError: the selector returns no topic.
         """
         assert callable(self.topic)
         topics = list(map(self.topic, records))
@@ -98,7 +95,7 @@ class KafkaRecordSerializationSchema:
 
 
 class KafkaRecordSerializationSchemaBuilder:
-    """PyFlink's builder, with what Penstock adds."""
+    """PyFlink's builder, with the settings that Penstock adds."""
 
     def __init__(self) -> None:
         self._topic: str | Callable[[Any], str] | None = None
@@ -115,39 +112,40 @@ class KafkaRecordSerializationSchemaBuilder:
     def set_topic_selector(
         self, topic_selector: KafkaTopicSelector | Callable[[Any], str]
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """A `KafkaTopicSelector`, or a function of a record, that gives its topic."""
+        """Set a `KafkaTopicSelector`, or a function, that returns the topic of a record."""
         self._topic = topic_selector.apply if isinstance(topic_selector, KafkaTopicSelector) else topic_selector
         return self
 
     def set_key_serialization_schema(self, key_serialization_schema: Any) -> KafkaRecordSerializationSchemaBuilder:
-        """A SerializationSchema, or a function of a record that gives bytes, text or None."""
+        """Set a SerializationSchema, or a function of a record that returns bytes, text or None."""
         self._key = key_serialization_schema
         return self
 
     def set_value_serialization_schema(
         self, value_serialization_schema: SerializationSchema | Encoder
     ) -> KafkaRecordSerializationSchemaBuilder:
-        """A SerializationSchema, or an encoder of lines such as `JsonLinesEncoder`, which encodes many records at once."""
+        """Set a SerializationSchema, or an encoder of lines such as `JsonLinesEncoder`, which encodes many records at once."""
         self._value = value_serialization_schema
         return self
 
     def set_header_provider(self, header_provider: Callable[[Any], Any]) -> KafkaRecordSerializationSchemaBuilder:
-        """A function of a record that gives its headers: pairs of name and value, or a dict."""
+        """Set a function that returns the headers of a record: pairs of name and value, or a dict."""
         self._headers = header_provider
         return self
 
     def set_partitioner(self, partitioner: Callable[[Any], int | None]) -> KafkaRecordSerializationSchemaBuilder:
-        """A function of a record that gives its partition; None: by its key."""
+        """Set a function that returns the partition of a record; None: the key determines it."""
         self._partitioner = partitioner
         return self
 
     def set_timestamp_extractor(self, timestamp: Callable[[Any], int | None]) -> KafkaRecordSerializationSchemaBuilder:
-        """A function of a record that gives its time (ms); unless set, a message has the event time of its record."""
+        """Set a function that returns the time of a record (ms). By default a message has the event time of its record."""
         self._timestamp = timestamp
         return self
 
     def build(self) -> KafkaRecordSerializationSchema:
-        """
+        """Return the schema.
+
         Raises:
             InvalidJob: topic or value are missing.
         """

@@ -1,18 +1,18 @@
-"""A transaction: what it is called, what is kept of it, and what became of it.
+"""A transaction: its name, the data that a checkpoint keeps of it, and its outcome.
 
-**One epoch, one transaction.** A transactional id is given a new epoch by its broker (InitProducerId) before every transaction.
-So (id, producer id, epoch) names one transaction for ever: a commit that is sent twice, or arrives late, commits that one again
-or is refused, and never touches what came after it. Brokers promise that from `transaction.version` 2 on (KIP-890); here it
-holds on all of them.
+**One epoch, one transaction.** The broker gives a transactional id a new epoch (InitProducerId) before every transaction. So
+(id, producer id, epoch) identifies one transaction for ever. A commit that is sent twice, or arrives late, commits the same
+transaction again or is refused. It never affects a later one. Brokers guarantee this from `transaction.version` 2 on (KIP-890).
+This design makes it true on all brokers.
 
-**An id says who it belongs to**: `PREFIX-JOB-SINK-ATTEMPT-SUBTASK-INDEX`. An attempt uses no id of another one, and takes one of
-its own anew only when the JobManager has committed what was written under it. So whoever restores can tell what became of a
+**The id contains its owner**: `PREFIX-JOB-SINK-ATTEMPT-SUBTASK-INDEX`. An attempt uses no id of another attempt. It reuses its
+own id only after the JobManager has committed everything written under it. So a restore can determine the outcome of a
 transaction whose epoch the broker refuses to commit:
 
-    epoch and producer id as they were, PrepareCommit or CompleteCommit       it was committed
-    epoch one higher, PrepareAbort, PrepareEpochFence or CompleteAbort        the broker has aborted it, for it took too long
-    epoch as it was, Empty, PrepareAbort or CompleteAbort                     somebody has aborted it
-    otherwise a higher epoch, or another producer id (epochs were used up)    the id was taken anew, so it was committed
+    same epoch and producer id, PrepareCommit or CompleteCommit               it was committed
+    epoch one higher, PrepareAbort, PrepareEpochFence or CompleteAbort        the broker has aborted it after its timeout
+    same epoch, Empty, PrepareAbort or CompleteAbort                          another client has aborted it
+    otherwise a higher epoch, or another producer id (epochs were used up)    the id was reused, so it was committed
     no such id                                                                the broker has forgotten it
 """
 
@@ -27,11 +27,11 @@ _ABORTED = ("PrepareAbort", "CompleteAbort", "PrepareEpochFence")
 _COMMITTED = ("PrepareCommit", "CompleteCommit")
 _NUMBERS = re.compile(r"(\d+)-(\d+)-(\d+)")
 _OF_A_JOB = re.compile(r"([0-9a-f]{32})-.+-\d+-\d+-\d+")
-"""What follows the prefix: a job's id, a sink's uid, three numbers."""
+"""Pattern of the text after the prefix: a job's id, a sink's uid, three numbers."""
 
 
 class Owner(NamedTuple):
-    """Whose transactions these are: a sink of a job."""
+    """The owner of transactions: a sink of a job."""
 
     prefix: str
     job_id: str
@@ -39,19 +39,19 @@ class Owner(NamedTuple):
 
     @property
     def names(self) -> str:
-        """What the names of all its transactions begin with."""
+        """Return the start of all its transactional ids."""
         return f"{self.prefix}-{self.job_id}-{self.uid}-"
 
     def name(self, attempt: int, subtask: int, index: int) -> str:
-        """
+        """Return a transactional id.
+
         >>> Owner("pay", "j1", "out").name(3, 0, 1)
         'pay-j1-out-3-0-1'
         """
         return f"{self.names}{attempt}-{subtask}-{index}"
 
     def attempt_of(self, transactional_id: str) -> int | None:
-        """The attempt that uses this id; None: it is not this owner's.
-
+        """Return the attempt that uses this id, or None if the id has another owner.
         >>> Owner("pay", "j1", "out").attempt_of("pay-j1-out-3-0-1"), Owner("pay", "j1", "out").attempt_of("pay-j1-out2-3-0-1")
         (3, None)
         """
@@ -61,8 +61,7 @@ class Owner(NamedTuple):
         return None if numbers is None else int(numbers[1])
 
     def is_of_another_job(self, transactional_id: str) -> bool:
-        """Whether another job uses the prefix. One with a longer prefix, `pay-eu` beside `pay`, does not.
-
+        """Return True if another job uses the prefix. A job with a longer prefix, `pay-eu` instead of `pay`, does not use it.
         >>> owner, other = Owner("pay", "0" * 32, "out"), "f" * 32
         >>> [owner.is_of_another_job(f"pay-{rest}-3-0-1") for rest in (f"{other}-out", f"{owner.job_id}-out", f"eu-{other}-out")]
         [True, False, False]
@@ -75,7 +74,7 @@ class Owner(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """What a checkpoint keeps of a transaction that was pre-committed."""
+    """The data that a checkpoint keeps of a pre-committed transaction."""
 
     id: str
     producer_id: int
@@ -97,7 +96,7 @@ class Transaction(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What a broker says of a transactional id."""
+    """A broker's description of a transactional id."""
 
     id: str
     state: str
@@ -112,8 +111,7 @@ class Description(NamedTuple):
 
 
 def outcome(transaction: Transaction, now: Description | None) -> Outcome:
-    """What became of a transaction, by what the broker says of its id now.
-
+    """Return the outcome of a transaction, given the broker's present description of its id.
     >>> was = Transaction("a", 7, 3, 10, 0, 0)
     >>> [outcome(was, Description("a", state, 7, epoch, 0, 0)) for state, epoch in
     ...     [("Ongoing", 3), ("CompleteCommit", 3), ("CompleteAbort", 3), ("CompleteAbort", 4), ("Empty", 4), ("Ongoing", 4)]]

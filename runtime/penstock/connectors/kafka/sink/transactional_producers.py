@@ -1,7 +1,7 @@
 """The producers of a subtask's transactions: the one that writes, and the next.
 
-Every transaction has a producer of its own, which got a new epoch for its id (`transaction`). Making one takes some questions
-to the broker, so the next is made by a thread while the present one writes.
+Every transaction has a separate producer with a new epoch for its id (`transaction`). A new producer needs several requests to
+the broker. So a thread prepares the next one while the present one writes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TransactionalProducers:
-    """Of one subtask: the next producer, and the numbers of ids that may be used.
+    """The next producer of one subtask, and the indexes of ids that may be used.
 
     Args:
         names: index -> transactional id.
@@ -30,16 +30,16 @@ class TransactionalProducers:
         self._made = 0
         self._index = -1
         self._used: dict[int, list[int]] = {}
-        """Indexes of ids by the checkpoint that commits what was written under them."""
+        """Checkpoint -> the indexes of the ids whose transactions it commits."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="penstock-kafka-producer")
         self._next: Future[tuple[int, KafkaProducer]] | None = None
         self._lock = threading.Lock()
 
     def take(self) -> KafkaProducer:
-        """The next one, with its transaction begun; another one is begun to be made.
+        """Return the next producer. It has started its transaction.
 
         Raises:
-            SinkError: it could not be made.
+            SinkError: the producer could not be prepared.
         """
         coming = self._next or self._thread.submit(self._make)
         self._next = None
@@ -47,7 +47,7 @@ class TransactionalProducers:
         return producer
 
     def make_next(self) -> None:
-        """Have another one made while this one writes."""
+        """Prepare another producer while this one writes."""
         if self._next is None:
             self._next = self._thread.submit(self._make)
 
@@ -61,16 +61,16 @@ class TransactionalProducers:
         try:
             return index, producer.prepare()
         except BaseException:
-            producer.close()  # the error holds it for as long as somebody looks at that
+            producer.close()  # the error keeps the producer alive as long as a caller holds the error
             raise
 
     def written(self, producer: KafkaProducer, checkpoint_id: int) -> None:
-        """The producer's transaction goes into this checkpoint; its id rests until that is committed."""
+        """Assign the producer's transaction to this checkpoint. Its id is not used until the commit."""
         self._used.setdefault(checkpoint_id, []).append(self._index)
         self._thread.submit(producer.close)
 
     def committed(self, checkpoint_id: int) -> None:
-        """What was written for this checkpoint and those before it is committed: the ids may be used again."""
+        """Release the ids of this checkpoint and those before it. Their transactions are committed."""
         done = [checkpoint for checkpoint in self._used if checkpoint <= checkpoint_id]
         with self._lock:
             for checkpoint in done:
@@ -83,6 +83,6 @@ class TransactionalProducers:
 
 
 def _close(made: Future[tuple[int, KafkaProducer]]) -> None:
-    """One that nobody will write with: else it would end whenever it is found, in any thread."""
+    """Close an unused producer. Otherwise the garbage collector would close it at any time, in any thread."""
     if not made.cancelled() and made.exception() is None:
         made.result()[1].close()

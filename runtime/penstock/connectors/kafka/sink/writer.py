@@ -1,23 +1,23 @@
-"""Writers of a subtask: with a transaction for each checkpoint, or without."""
+"""The writers of a subtask: with a transaction for each checkpoint, or without transactions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.connectors.core.sink import SinkWriter
 from penstock.connectors.kafka.sink.producer import KafkaProducer
 from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
 from penstock.connectors.kafka.sink.transactional_producers import TransactionalProducers
-from penstock.connectors.sink import SinkWriter
 
 if TYPE_CHECKING:
+    from penstock.connectors.core.sink import WriterContext
     from penstock.connectors.kafka.client import Properties
     from penstock.connectors.kafka.sink.transaction import Owner
-    from penstock.connectors.sink import WriterContext
 
 
 class MessageWriter:
-    """Makes messages of records and gives them to a producer."""
+    """A converter that makes messages of records and sends them by a producer."""
 
     def __init__(self, schema: KafkaRecordSerializationSchema) -> None:
         self._schema = schema
@@ -28,7 +28,7 @@ class MessageWriter:
         schema = self._schema
         values, keys = schema.values(records), schema.keys(records)
         given = timestamps if schema.timestamp is None else [schema.timestamp(record) for record in records]
-        times = None if given is None else _told(given)
+        times = None if given is None else _client_times(given)
         topic = schema.fixed_topic
         if topic is not None and schema.headers is None and schema.partitioner is None:
             producer.send_all(topic, values, keys, times)
@@ -47,13 +47,12 @@ class MessageWriter:
             if partition is not None:
                 message["partition"] = partition
             producer.send(topics[index], **message)
-        producer.look()
+        producer.check()
 
 
-def _told(times: Sequence[int | None]) -> Sequence[int | None]:
-    """Times as the client takes them: 0 is the present to it, and Kafka has none before 1970.
-
-    >>> _told([5, None, -1, 0])
+def _client_times(times: Sequence[int | None]) -> Sequence[int | None]:
+    """Return the times in the form that the client accepts. The client reads 0 as the present, and Kafka has no times before 1970.
+    >>> _client_times([5, None, -1, 0])
     [5, 0, 0, 1]
     """
     if None not in times and min(times) > 0:  # type: ignore[type-var, operator]
@@ -62,7 +61,7 @@ def _told(times: Sequence[int | None]) -> Sequence[int | None]:
 
 
 class PlainWriter(SinkWriter):
-    """At least once: all is taken by the brokers when a checkpoint is. Or no promise: nobody waits for them."""
+    """A writer without transactions. If `flushes` is True, a checkpoint waits for all acknowledgements (at least once)."""
 
     def __init__(self, schema: KafkaRecordSerializationSchema, properties: Properties, *, flushes: bool) -> None:
         self._messages = MessageWriter(schema)
@@ -73,7 +72,7 @@ class PlainWriter(SinkWriter):
         self._messages.write(self._producer, values, timestamps)
 
     def flush(self) -> None:
-        self._producer.look()
+        self._producer.check()
 
     def prepare_commit(self, checkpoint_id: int) -> list[Any]:
         if self._flushes:
@@ -88,7 +87,7 @@ class PlainWriter(SinkWriter):
 
 
 class TransactionalWriter(SinkWriter):
-    """Exactly once: what is written between two checkpoints is a transaction, which the JobManager commits."""
+    """An exactly-once writer. The records between two checkpoints are a transaction, which the JobManager commits."""
 
     def __init__(
         self, schema: KafkaRecordSerializationSchema, properties: Properties, owner: Owner, context: WriterContext
@@ -105,7 +104,7 @@ class TransactionalWriter(SinkWriter):
         self._messages.write(self._producer, values, timestamps)
 
     def flush(self) -> None:
-        self._producer.look()
+        self._producer.check()
 
     def prepare_commit(self, checkpoint_id: int) -> list[Any]:
         if not self._producer.records:

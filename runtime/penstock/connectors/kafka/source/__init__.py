@@ -1,1 +1,1 @@
-"""KafkaSource: finds partitions, reads each in order with its offset as position, turns messages into records by the batch."""
+"""KafkaSource: discover partitions, read each one in order with its offset as position, and convert messages to records in batches."""

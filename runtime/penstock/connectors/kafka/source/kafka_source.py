@@ -1,4 +1,4 @@
-"""`KafkaSource`: records of Kafka topics, under PyFlink's names.
+"""`KafkaSource`: read records of Kafka topics, with PyFlink's names.
 
 KafkaSource.builder().set_bootstrap_servers("kafka:9092").set_topics("readings").set_group_id("alerts")
     .set_starting_offsets(KafkaOffsetsInitializer.earliest()).set_value_only_deserializer(JsonLinesFormat(Reading)).build()
@@ -13,27 +13,25 @@ from typing import Any
 from penstock.common.errors import InvalidJob
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import TimeLike, as_millis
+from penstock.connectors.core.source import ReaderContext, SourceReader
 from penstock.connectors.formats.record_format import MALFORMED_RECORDS, StreamFormat
 from penstock.connectors.kafka.client import Properties, package
 from penstock.connectors.kafka.client_builder import ClientBuilder
 from penstock.connectors.kafka.offsets import KafkaOffsetsInitializer, KafkaTopicPartition
-from penstock.connectors.kafka.source.deserializer import (
-    Deserializer,
-    MessageDecoder,
-)
+from penstock.connectors.kafka.source.deserializer import Deserializer, KafkaDecoder
 from penstock.connectors.kafka.source.enumerator import KafkaEnumerator, Subscription
 from penstock.connectors.kafka.source.reader import KafkaSourceReader, check_properties
-from penstock.connectors.source import ReaderContext, Source, SourceReader
+from penstock.connectors.messages.source import MessageSource, check_choice, error_tag_of
 
 _DISCOVERY = "partition.discovery.interval.ms"
 _COMMITS = "commit.offsets.on.checkpoint"
 _DEFAULT_DISCOVERY_MS = 5 * 60 * 1000
 _OWN = (_DISCOVERY, _COMMITS)
-"""Properties of Flink's source that no client knows."""
+"""Properties of Flink's source that are not properties of a Kafka client."""
 
 
-class KafkaSource(Source):
-    """Made by `builder()`."""
+class KafkaSource(MessageSource):
+    """A source that `builder()` creates."""
 
     def __init__(
         self,
@@ -46,17 +44,16 @@ class KafkaSource(Source):
         bounded: bool,
         error_tag: str | None,
         timestamps: bool,
-        starts_anew: bool,
+        restarts_recreated: bool,
     ) -> None:
+        super().__init__(deserializer, error_tag)
         self.subscription = subscription
         self.properties = dict(properties)
         self.bounded = bounded
-        self._deserializer = deserializer
         self._starting = starting
         self._stopping = stopping
-        self._error_tag = error_tag
         self._timestamps = timestamps
-        self._starts_anew = starts_anew
+        self._restarts_recreated = restarts_recreated
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
@@ -76,34 +73,26 @@ class KafkaSource(Source):
             self.properties.get("isolation.level", "read_uncommitted"),
             interval if interval > 0 else None,
             ends=self.bounded,
-            starts_anew=self._starts_anew,
+            restarts_recreated=self._restarts_recreated,
         )
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
-        decoder = MessageDecoder(self._deserializer, rejects=self._error_tag is not None, timestamps=self._timestamps)
+        decoder = KafkaDecoder(self.schema, rejects=self.rejects, timestamps=self._timestamps)
         return KafkaSourceReader(self._client_properties, decoder, context, commits=self._commits)
 
     @property
     def _commits(self) -> bool:
         return "group.id" in self.properties and self.properties.get(_COMMITS, "true") == "true"
 
-    def produced_type(self) -> Any:
-        if isinstance(self._deserializer, StreamFormat):
-            return self._deserializer.produced_type()
-        return self._deserializer.get_produced_type()
-
-    def side_output_tags(self) -> tuple[str, ...]:
-        return () if self._error_tag is None else (self._error_tag,)
-
     def validate(self) -> None:
-        """Asks the cluster for the partitions, where they begin, and for the group that offsets are committed to.
+        """Check that the cluster has the partitions and their offsets, and that the group accepts commits.
 
         Raises:
             InvalidJob: a package is missing, or a property is wrong.
-            SourceError: the cluster, or a schema registry, does not answer or does not let us, or there is no such topic.
+            SourceError: the cluster or a schema registry does not answer or refuses access, or a topic does not exist.
         """
-        if isinstance(self._deserializer, DeserializationSchema):
-            self._deserializer.validate()
+        if isinstance(self.schema, DeserializationSchema):
+            self.schema.validate()
         check_properties(self._client_properties)
         enumerator = self.create_enumerator()
         try:
@@ -115,21 +104,22 @@ class KafkaSource(Source):
 
 
 class KafkaSourceBuilder(ClientBuilder):
-    """PyFlink's builder of a KafkaSource, with what Penstock adds."""
+    """PyFlink's builder of a KafkaSource, with Penstock's additions."""
 
     def __init__(self) -> None:
         super().__init__()
         self._subscriptions: list[Subscription] = []
-        self._starting = KafkaOffsetsInitializer.earliest()
+        self._starting: KafkaOffsetsInitializer | None = None
         self._stopping: KafkaOffsetsInitializer | None = None
         self._bounded = False
         self._deserializer: Deserializer | None = None
         self._error_tag: str | None = None
         self._timestamps = True
-        self._starts_anew = False
+        self._restarts_recreated = False
 
     def set_group_id(self, group_id: str) -> KafkaSourceBuilder:
-        """The group whose offsets are committed at complete checkpoints, for whoever watches it; none is without one."""
+        """Set the group whose offsets are committed at complete checkpoints, for monitoring. Without a group, no offsets are
+        committed."""
         return self.set_property("group.id", group_id)
 
     def set_topics(self, *topics: str) -> KafkaSourceBuilder:
@@ -137,11 +127,13 @@ class KafkaSourceBuilder(ClientBuilder):
         return self
 
     def set_topic_pattern(self, topic_pattern: str) -> KafkaSourceBuilder:
-        """All topics whose whole name fits this regular expression, also those made later."""
+        """Set a regular expression. The source reads all topics whose whole name matches, including topics created later."""
         try:
             re.compile(topic_pattern)
         except re.error as error:
-            raise InvalidJob(f"topic pattern {topic_pattern!r}: {error}", remedy="give a regular expression") from error
+            raise InvalidJob(
+                f"topic pattern {topic_pattern!r}: {error}", remedy="pass a valid regular expression"
+            ) from error
         self._subscriptions.append(Subscription(pattern=topic_pattern))
         return self
 
@@ -151,29 +143,32 @@ class KafkaSourceBuilder(ClientBuilder):
         return self
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Where the first start begins; the earliest records unless said. What a checkpoint holds goes over it."""
+        """Set where the first start begins. A checkpoint's offsets take precedence.
+
+        Without it, `auto.offset.reset` decides: "latest", or otherwise the earliest records.
+        """
         self._starting = starting_offsets_initializer
         return self
 
     def set_bounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """The job ends when every partition was read up to these offsets."""
+        """End the job when every partition was read up to these offsets."""
         self._stopping, self._bounded = stopping_offsets_initializer, True
         return self
 
     def set_unbounded(self, stopping_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Partitions end at these offsets, and the source counts as unbounded all the same."""
+        """End partitions at these offsets, although the source still counts as unbounded."""
         self._stopping, self._bounded = stopping_offsets_initializer, False
         return self
 
     def set_value_only_deserializer(
         self, deserialization_schema: DeserializationSchema | StreamFormat
     ) -> KafkaSourceBuilder:
-        """How values become records. A format of lines, such as `JsonLinesFormat`, decodes many at once into columns."""
+        """Set the decoder of values. A format of lines, such as `JsonLinesFormat`, decodes batches into columns."""
         self._deserializer = deserialization_schema
         return self
 
     def set_deserializer(self, record_deserializer: Deserializer) -> KafkaSourceBuilder:
-        """How whole messages become records: with key, headers, time, topic, partition and offset."""
+        """Set the decoder of whole messages: with key, headers, time, topic, partition and offset."""
         self._deserializer = record_deserializer
         return self
 
@@ -181,36 +176,39 @@ class KafkaSourceBuilder(ClientBuilder):
         return self.set_property("client.id", prefix)
 
     def set_discovery_interval(self, interval: TimeLike) -> KafkaSourceBuilder:
-        """How often topics and partitions are looked for; every five minutes unless said."""
+        """Set the interval between two discoveries of topics and partitions. The default is five minutes."""
         return self.set_property(_DISCOVERY, as_millis(interval, "interval"))
 
     def set_on_error(self, on_error: str, error_tag: Any = MALFORMED_RECORDS) -> KafkaSourceBuilder:
-        """What becomes of a message that cannot be read: "fail", or "side-output" to `error_tag` as `RejectedMessage`."""
-        if on_error not in ("fail", "side-output"):
-            raise InvalidJob(f"on_error={on_error!r}", remedy="write 'fail' or 'side-output'")
-        self._error_tag = getattr(error_tag, "tag_id", error_tag) if on_error == "side-output" else None
+        """Set how to treat a message that cannot be decoded: "fail", or "side-output" to `error_tag` as `RejectedMessage`."""
+        self._error_tag = error_tag_of(on_error, error_tag)
         return self
 
     def set_record_timestamps(self, *, used: bool) -> KafkaSourceBuilder:
-        """Whether records get the time of their message (the default); without it reading costs a little less."""
+        """Set whether records get the time of their message (the default). Reading is slightly faster without it."""
         self._timestamps = used
         return self
 
     def set_recreated_topics(self, what: str) -> KafkaSourceBuilder:
-        """A topic that was deleted and made again: "fail", or "start-anew" with the beginning of the new one.
+        """Set how to treat a topic that was deleted and created again: "fail", or "restart" at the beginning of the new topic.
 
-        A topic of a pattern that is deleted is an error, too, or read no more with "start-anew". Either is noticed when topics
-        are looked for (`set_discovery_interval`), and takes a new attempt.
+        A deleted topic of a pattern is also an error. "restart" stops reading it instead. Each discovery
+        (`set_discovery_interval`) checks for such topics. Both cases need a new attempt. "start-anew" is the older name of "restart".
+
+        Raises:
+            InvalidJob: `what` is another value.
         """
-        if what not in ("fail", "start-anew"):
-            raise InvalidJob(f"recreated topics: {what!r}", remedy="write 'fail' or 'start-anew'")
-        self._starts_anew = what == "start-anew"
+        if what == "start-anew":
+            what = "restart"
+        check_choice("recreated topics", what, "fail", "restart")
+        self._restarts_recreated = what == "restart"
         return self
 
     def build(self) -> KafkaSource:
-        """
+        """Return the source with these settings.
+
         Raises:
-            InvalidJob: something is missing, contradicts itself, or the extra is not installed.
+            InvalidJob: a setting is missing, settings contradict each other, or the extra is not installed.
         """
         package("confluent_kafka")
         self._check_servers("a Kafka source")
@@ -225,23 +223,32 @@ class KafkaSourceBuilder(ClientBuilder):
                 "a Kafka source without a deserializer",
                 remedy="set_value_only_deserializer(SimpleStringSchema()) or JsonLinesFormat(fields)",
             )
-        for initializer in (self._starting, self._stopping):
+        starting = self._starting or _by_reset(self._properties.get("auto.offset.reset", ""))
+        for initializer in (starting, self._stopping):
             if initializer is not None and initializer.kind == "committed" and "group.id" not in self._properties:
-                raise InvalidJob("committed offsets without a group", remedy="set_group_id('…')")
+                raise InvalidJob("committed offsets need a group", remedy="call set_group_id('…')")
         if self._stopping is not None and self._stopping.kind == "earliest":
-            raise InvalidJob("a source that ends at the earliest offsets reads nothing", remedy="end at latest()")
+            raise InvalidJob(
+                "a source that ends at the earliest offsets reads nothing", remedy="set the end to latest()"
+            )
         deserializer, error_tag = self._deserializer, self._error_tag
         if isinstance(deserializer, StreamFormat) and deserializer.rejects and error_tag is None:
             error_tag = deserializer.error_tag
-        MessageDecoder(deserializer, rejects=False, timestamps=False)
+        KafkaDecoder(deserializer, rejects=False, timestamps=False)
         return KafkaSource(
             self._subscriptions[0],
             self._properties,
             deserializer,
-            self._starting,
+            starting,
             self._stopping,
             bounded=self._bounded,
             error_tag=error_tag,
             timestamps=self._timestamps,
-            starts_anew=self._starts_anew,
+            restarts_recreated=self._restarts_recreated,
         )
+
+
+def _by_reset(reset: str) -> KafkaOffsetsInitializer:
+    """Return where a source without starting offsets begins, by Kafka's `auto.offset.reset`."""
+    is_latest = reset in ("latest", "largest", "end")
+    return KafkaOffsetsInitializer.latest() if is_latest else KafkaOffsetsInitializer.earliest()

@@ -1,11 +1,14 @@
-"""Reads partitions: one consumer of librdkafka's for a subtask, whose messages are dealt out to the readers of its splits.
+"""Read partitions: a subtask has one consumer of librdkafka, which distributes its messages to the readers of the subtask's splits.
 
-A consumer of its own for each partition would be threads and connections for each. So whoever asks first takes what has come
-for all, and the others find theirs waiting. A partition that nobody reads (watermark alignment) is paused when enough waits.
+A separate consumer for each partition would need separate threads and connections. So the first reader that polls takes the messages of
+all
+partitions, and the other readers find theirs in an inbox. If no reader takes the messages of a partition (watermark alignment), the
+consumer
+pauses it when its inbox is full.
 
-Offsets are not only of records: a transaction ends with a marker that has one, and what was aborted or compacted has some. So
-a position moves on when the end of the partition is seen. Else an idle partition would lag for ever, and once retention has
-taken the marker, the position behind the last record would be of something that is gone.
+Some offsets do not belong to records: those of transaction markers, and of aborted or compacted records. So a position also advances when
+the end of the partition is reached. Otherwise an idle partition would show a lag forever. After retention has removed the marker, the
+position after the last record would no longer exist.
 """
 
 from __future__ import annotations
@@ -17,19 +20,20 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import SourceError
+from penstock.connectors.core.source import ReadBounds, ReaderContext, SourceReader, Split, SplitReader
 from penstock.connectors.kafka.client import LOGGER, Complaints, Properties, explained, librdkafka, package
 from penstock.connectors.kafka.offsets import made
-from penstock.connectors.kafka.source.deserializer import MessageDecoder
-from penstock.connectors.source import ReadBounds, ReaderContext, SourceReader, Split, SplitReader
+from penstock.connectors.messages.decoder import MessageDecoder
+from penstock.connectors.messages.source import MessageReader
 
 if TYPE_CHECKING:
     from penstock.records.batch import Batch
 
 MOST_WAITING = 50_000
 MOST_BYTES = 16 << 20
-"""Messages that wait for a reader, and bytes of their values, before its partition is paused; again below half of either."""
+"""Limits of a partition's inbox, in messages and in bytes of their values. At a limit it is paused, and resumed below half of both."""
 _CONSUMED = 10_000
-_NOT_COMMITTED = "offsets were not committed to group %r, whose lag looks larger than it is: %s"
+_NOT_COMMITTED = "offsets were not committed to group %r, so its reported lag is too large: %s"
 _DEFAULTS = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
@@ -39,11 +43,11 @@ _DEFAULTS = {
     "fetch.queue.backoff.ms": "10",
     "group.id": "penstock",
 }
-"""librdkafka asks for a group even where nothing is committed to one."""
+"""Properties that apply to every consumer. librdkafka requires a group even if it commits no offsets."""
 
 
 class _Inbox:
-    """Messages of one partition that wait for its reader."""
+    """The messages of one partition that wait for its reader."""
 
     __slots__ = ("_runs", "ended_at", "is_paused", "waiting", "waiting_bytes")
 
@@ -52,18 +56,19 @@ class _Inbox:
         self.waiting = 0
         self.waiting_bytes = 0
         self.ended_at = -1
-        """Where the end of the partition was seen last; -1: not yet."""
+        """The last known end of the partition. -1: unknown."""
         self.is_paused = False
 
     def put(self, run: list[Any]) -> None:
-        """The bytes of the only run are not counted: the client's own queue bounds them, and most runs are read at once."""
+        """Add a run of messages. The bytes of a single run are not counted, because the client's queue bounds them and most runs are read
+        at once."""
         size = sum(map(len, run)) if self._runs else 0
         self._runs.append((run, size))
         self.waiting += len(run)
         self.waiting_bytes += size
 
     def take(self, most: int) -> list[Any]:
-        """Of all runs that wait as much as may be: a fetch of one message is no batch."""
+        """Return as many messages of all waiting runs as possible, because a fetch can have a single message."""
         taken: list[Any] = []
         while self._runs and len(taken) < most:
             run, size = self._runs.popleft()
@@ -78,25 +83,27 @@ class _Inbox:
         return taken
 
     def holds(self, share: float) -> bool:
-        """Whether as much waits as that share of what may."""
+        """Return whether the inbox has reached this share of its limits."""
         return self.waiting > share * MOST_WAITING or self.waiting_bytes > share * MOST_BYTES
 
 
 class SharedConsumer:
-    """The consumer of a subtask."""
+    """The consumer of one subtask."""
 
     def __init__(self, properties: Properties) -> None:
         kafka = self._kafka = package("confluent_kafka")
         self._properties = properties
-        me = weakref.ref(self)  # a client that is part of a cycle would end whenever it is found, in any thread
+        me = weakref.ref(
+            self
+        )  # a client in a reference cycle would be destroyed in any thread by the garbage collector
         self._complaints = Complaints()
         settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
         settings |= {"enable.partition.eof": True, "on_commit": lambda error, at: _on_commit(me(), error, at)}
         self._consumer = made(lambda: kafka.Consumer(settings), properties)
         self.committed: dict[tuple[str, int], int] = {}
-        """What the group was told last, by partition."""
+        """The offsets that were committed to the group last, by partition."""
         self.has_more = False
-        """The client may hold more than it gave at the last look."""
+        """Whether the client may hold more messages than the last poll returned."""
         self._inboxes: dict[tuple[str, int], _Inbox] = {}
         self._eof = kafka.KafkaError._PARTITION_EOF
         self._of_message = methodcaller("partition")
@@ -114,10 +121,10 @@ class SharedConsumer:
             self._consumer.incremental_unassign([self._kafka.TopicPartition(topic, partition)])
 
     def fill(self) -> None:
-        """Deal out what has come; does not wait.
+        """Distribute received messages without waiting.
 
         Raises:
-            SourceError: a partition cannot be read on.
+            SourceError: a partition cannot be read any longer.
         """
         messages = self._consumer.consume(_CONSUMED, 0.0)
         self.has_more = len(messages) == _CONSUMED
@@ -162,9 +169,9 @@ class SharedConsumer:
         where = "topics" if message.topic() is None else f"{message.topic()}-{message.partition()}"
         if error.code() == self._kafka.KafkaError._AUTO_OFFSET_RESET:
             raise SourceError(
-                f"{where} has no record at offset {message.offset()} any more: {error.str()}",
-                remedy="what was not read has gone: retention is shorter than the job was away, or the topic was made again. "
-                "To go on without it set auto.offset.reset to earliest or latest, or start without this source's state",
+                f"{where} no longer has a record at offset {message.offset()}: {error.str()}",
+                remedy="unread records are lost: retention is shorter than the job was stopped, or the topic was created again. "
+                "To continue without them, set auto.offset.reset to earliest or latest, or start without this source's state",
             )
         if not error.retriable() and error.code() not in self._passing:
             raise explained(
@@ -178,7 +185,7 @@ class SharedConsumer:
 
     @property
     def _passing(self) -> tuple[int, ...]:
-        """Errors that librdkafka mends by itself, by asking again."""
+        """Return the errors that librdkafka resolves by itself with retries."""
         kind = self._kafka.KafkaError
         return (
             kind._TRANSPORT,
@@ -190,7 +197,7 @@ class SharedConsumer:
         )
 
     def high_watermark(self, topic: str, partition: int) -> int | None:
-        """Offset behind the last record, as the last fetch told; None: none did yet."""
+        """Return the offset after the last record by the last fetch, or None before the first fetch."""
         try:
             high: int = self._consumer.get_watermark_offsets(self._kafka.TopicPartition(topic, partition), cached=True)[
                 1
@@ -200,7 +207,7 @@ class SharedConsumer:
         return high if high >= 0 else None
 
     def commit(self, offsets: dict[tuple[str, int], int]) -> None:
-        """Tell the group how far the job is; nobody waits for it, and nothing depends on it."""
+        """Commit the job's progress to the group for monitoring. The job neither waits for the commit nor depends on it."""
         given = [self._kafka.TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
         try:
             self._consumer.commit(offsets=given, asynchronous=True)
@@ -208,7 +215,7 @@ class SharedConsumer:
             LOGGER.warning(_NOT_COMMITTED, self._properties.get("group.id"), error)
 
     def note_commit(self, error: Any, partitions: list[Any]) -> None:
-        """What became of a commit."""
+        """Record the result of a commit."""
         for at in partitions:
             error = error or at.error
             if error is None and at.offset >= 0:
@@ -226,19 +233,20 @@ def _on_commit(consumer: SharedConsumer | None, error: Any, partitions: list[Any
 
 
 def check_properties(properties: Properties) -> None:
-    """
+    """Check that the consumer accepts the properties.
+
     Raises:
-        InvalidJob: the consumer refuses one.
+        InvalidJob: the consumer rejects a property.
     """
     kafka = package("confluent_kafka")
     made(lambda: kafka.Consumer(librdkafka({**_DEFAULTS, **properties})), properties).close()
 
 
 class KafkaSourceReader(SourceReader):
-    """Of one subtask.
+    """The reader of one subtask.
 
     Args:
-        commits: offsets are committed to the group when a checkpoint is complete.
+        commits: commit offsets to the group when a checkpoint is complete.
     """
 
     def __init__(
@@ -252,7 +260,7 @@ class KafkaSourceReader(SourceReader):
         self._consumer: SharedConsumer | None = None
         self._readers: dict[tuple[str, int], PartitionReader] = {}
         self._taken: dict[int, dict[tuple[str, int], int]] = {}
-        """Offsets by checkpoint, until it is complete."""
+        """Offsets by checkpoint, until the checkpoint is complete."""
 
     def open_split(self, split: Split, position: Any) -> SplitReader:
         if self._consumer is None:
@@ -286,8 +294,8 @@ class KafkaSourceReader(SourceReader):
             self._consumer = None
 
 
-class PartitionReader(SplitReader):
-    """Of one partition. The position is the offset of the next record, or the end of the partition."""
+class PartitionReader(MessageReader):
+    """The reader of one partition. Its position is the offset of the next record, or the end of the partition."""
 
     moves_without_records = True
 
@@ -300,14 +308,13 @@ class PartitionReader(SplitReader):
         offset: int,
         stop: int | None,
     ) -> None:
+        super().__init__(decoder)
         self._consumer = consumer
-        self._decoder = decoder
         self._topic = topic
         self._partition = partition
         self._offset = offset
         self._stop = stop
         self._finished = stop is not None and offset >= stop
-        self._rejected: list[Any] = []
         self._inbox = _Inbox() if self._finished else consumer.add(topic, partition, offset)
 
     def read(self, bounds: ReadBounds) -> Batch | None:
@@ -329,16 +336,10 @@ class PartitionReader(SplitReader):
         self._offset = last + 1 if stop is None else min(last + 1, stop)
         if not messages:
             return None
-        batch, rejected = self._decoder.decode(messages)
-        self._rejected += rejected
-        return batch
+        return self._decode(messages)
 
     def has_given_all(self) -> bool:
         return not self._inbox.waiting and not self._consumer.has_more
-
-    def take_rejected(self) -> list[Any]:
-        rejected, self._rejected = self._rejected, []
-        return rejected
 
     @property
     def position(self) -> int:
@@ -350,11 +351,11 @@ class PartitionReader(SplitReader):
 
     @property
     def committed(self) -> int:
-        """What the group was told last; -1: nothing yet."""
+        """Return the offset that was committed to the group last. -1: none yet."""
         return self._consumer.committed.get((self._topic, self._partition), -1)
 
     def lag(self) -> int | None:
-        """Offsets between the next record and the end of the partition, or where reading stops."""
+        """Return the number of offsets from the next record to the partition's end, or to the stopping offset."""
         if self._stop is not None:
             return max(0, self._stop - self._offset)
         high = self._consumer.high_watermark(self._topic, self._partition)

@@ -1,13 +1,15 @@
-"""Changes of Postgres tables, as the server's log has them: the rows that are there, then every insert, update and delete.
+"""Change data capture from the log of Postgres: the existing rows of tables, then every insert, update and delete.
 
-**How.** The first start makes a replication slot, which keeps the log from there on. Then rows are read in ranges of the key, side by side,
-each range in a snapshot of its own (`visibility`), which the range's position names. The stream begins at the slot; of a row's changes those that its range's
-snapshot had seen are left out. So there is no gap and nothing comes twice, whatever dies in between: a range that is read on after a failure has another
-snapshot for the rest, and that is all. (An exported snapshot would end with its connection, and everything would have to be read again.)
+**How.** The first start creates a replication slot. The server then keeps its log from that point. Next, the source reads the existing rows
+in ranges of the key, in parallel. Each range has its own snapshot, and the range's position names it (`visibility`). Last, the source
+reads the log from the slot. It skips a change if the snapshot of the row's range already contains it.
 
-**Position** of the stream: the end of the last transaction that was read whole, and how many changes of the next one were. The slot is told only what a
-completed checkpoint has, so the server keeps what an older one needs.
+The source therefore misses no change and emits no change twice, whatever fails. If a range continues after a failure, a new snapshot covers the
+rest of it. An exported snapshot would not work: it ends with its connection, and the source would have to read all rows again.
 
-**Errors.** A slot that the server has given up (`max_slot_wal_keep_size`), that is gone, or that is further than the job's position says
-which part of the log is lost. Schemas that change, values that the log leaves out and TRUNCATE are errors or not, as the source says.
+**Position** of the stream: the end of the last transaction that was read completely, and the number of changes read of the next one.
+The slot is confirmed only up to the position in a completed checkpoint. The server thus keeps all log that the checkpoint needs.
+
+**Errors.** The source fails if the slot is missing, beyond the job's position, or without its log (`max_slot_wal_keep_size`). The error names the lost part of the log. The settings of the source decide whether these are errors: changes
+of the schema, values that the log leaves out, and TRUNCATE.
 """

@@ -1,4 +1,4 @@
-"""Changes as a program gets them: `Row`s with a `RowKind`, or `Change`s with both images and where they stand in the log."""
+"""Changes as records: `Row`s with a `RowKind`, or `Change`s with both images and a position in the log."""
 
 from __future__ import annotations
 
@@ -11,28 +11,30 @@ from penstock.connectors.postgres.cdc.messages import Values, lsn_text
 
 
 class Change(NamedTuple):
-    """What happened to a row. `kind`: "read" (it was there at the start), "insert", "update", "delete", or "truncate" of the table.
-
-    `before` has what the table's REPLICA IDENTITY keeps: the key, if that changed or the row was deleted, or all (FULL), or None. `unchanged` names fields of
-    `after` that are None because the log does not have them: large values that the update did not touch. Changes of a transaction come together, in order;
-    `number` counts them from 1.
-    """
+    """A change of a row. The changes of a transaction arrive together, in order."""
 
     table: str
     kind: str
+    """ "read" (the row existed at the start), "insert", "update", "delete", or "truncate" of the table."""
     before: Any
+    """The old image, as far as the table's REPLICA IDENTITY keeps it.
+
+    FULL keeps all fields. Otherwise it is the key if the key changed or the row was deleted, else None.
+    """
     after: Any
     unchanged: tuple[str, ...]
+    """Fields of `after` that are None because the log omits large values that the update did not touch."""
     lsn: str
-    """Of the transaction's commit."""
+    """Position in the log (LSN) of the transaction's commit."""
     transaction: int
     number: int
+    """Number of the change within its transaction, from 1."""
     committed_at: int
-    """ms."""
+    """Time of the commit in ms."""
 
 
 class Captured(NamedTuple):
-    """A change before its values are records. `kind`: "read", "insert", "update", "delete", "truncate"."""
+    """A change before its values become records. `kind` is "read", "insert", "update", "delete" or "truncate"."""
 
     table: TableValues
     kind: str
@@ -50,13 +52,13 @@ _BEFORE, _AFTER = RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER
 
 
 class ChangeRecords:
-    """Makes the records of a source. Picklable.
+    """Converter of changes to the records of a source. It is picklable.
 
     Args:
         output: "rows" or "changes".
-        mode: of rows: "upsert", or "all", with the row as it was before an update.
-        truncate: of rows: "fail" or "skip".
-        unchanged: of rows: "fail" or "none", for values that the log does not have.
+        mode: for rows: "upsert", or "all", which includes the row before an update.
+        truncate: for rows: "fail" or "skip".
+        unchanged: for rows: "fail" or "none", for values that the log omits.
     """
 
     def __init__(self, output: str, mode: str, truncate: str, unchanged: str) -> None:
@@ -66,10 +68,10 @@ class ChangeRecords:
         self._takes_none = unchanged == "none"
 
     def of(self, captured: list[Captured]) -> tuple[list[Any], list[int]]:
-        """The records, and their times.
+        """Return the records and their timestamps.
 
         Raises:
-            SourceError: a change has no place among rows.
+            SourceError: a row cannot represent a change.
         """
         wanted: dict[TableValues, list[tuple[Any, ...]]] = {}
 
@@ -105,15 +107,15 @@ class ChangeRecords:
             if self._skips_truncate:
                 return []
             raise SourceError(
-                f"table {table.table.name!r} was truncated, which no row can say",
-                remedy="set_truncate('skip'), or set_output('changes'), in which it is a change of its own",
+                f"table {table.table.name!r} was truncated, which a row cannot represent",
+                remedy="call set_truncate('skip'), or set_output('changes'), which has a separate change for it",
             )
         if self._all and kind in ("update", "delete") and not change.has_whole_old:
             name = table.table.name
             raise SourceError(
                 f"the log does not have a row of {name!r} as it was before its {kind}: its REPLICA IDENTITY was not FULL then",
-                remedy=f"alter table {name} replica identity full (for changes from then on) and start without the state of this source, which "
-                "reads all rows again; or set_changelog_mode('upsert')",
+                remedy=f"alter table {name} replica identity full (for later changes) and start without the state of this source, "
+                "which then reads all rows again. Or call set_changelog_mode('upsert')",
             )
         if kind == "delete":
             return [(change, _DELETE, (later(table, change.old),))]
@@ -134,8 +136,8 @@ class ChangeRecords:
         if missing:
             name = change.table.table.name
             raise SourceError(
-                f"the log does not have {', '.join(map(repr, missing))} of a row of {name!r}: a large value (TOAST) that an update did not touch",
-                remedy=f"alter table {name} replica identity full (for changes from then on); or set_unchanged_values('none'), or "
+                f"the log does not have {', '.join(map(repr, missing))} of a row of {name!r}: it omits large values (TOAST) that an update did not touch",
+                remedy=f"alter table {name} replica identity full (for later changes); or call set_unchanged_values('none'), or "
                 "set_output('changes'), which names such fields",
             )
 

@@ -1,4 +1,4 @@
-"""A table's values as the log writes them (text), and the records that a program wants of them."""
+"""Conversion of a table's values, which the log contains as text, to records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock.common.errors import SourceError
-from penstock.connectors.formats.bulk import columns_of
+from penstock.connectors.formats.bulk import columns_of_read
 from penstock.connectors.formats.shape import RecordShape
 from penstock.connectors.postgres.cdc.messages import UNCHANGED, Values
 from penstock.connectors.postgres.client import package
@@ -28,19 +28,19 @@ _ARROW: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us"),
 }
-"""What a column is read as that nobody has declared; others are text, as Postgres writes it."""
+"""Arrow types of columns that the job does not declare. Columns of other types become text in Postgres's format."""
 
 
 class CapturedTable(NamedTuple):
-    """What the splits say of a table, as it was when the source first began.
-
-    `name`: as the program names it. `key`: columns by which rows are found. `columns`: names and types (OIDs).
-    """
+    """The definition of a table at the first start of the source. Splits contain it."""
 
     name: str
+    """The name that the job uses."""
     key: tuple[str, ...]
+    """Columns that identify a row."""
     has_integer_key: bool
     columns: tuple[tuple[str, int], ...]
+    """Names and types (OIDs)."""
 
     @classmethod
     def of(cls, told: Sequence[Any]) -> CapturedTable:
@@ -49,15 +49,15 @@ class CapturedTable(NamedTuple):
 
 
 class TableValues:
-    """Makes records and keys of a table's values.
+    """Converter of a table's values to records and keys.
 
     Args:
-        columns: of the values, in their order.
-        shape: None: all columns, as Rows.
-        follows: columns may come and go; else that is an error.
+        columns: the columns of the values, in their order.
+        shape: the fields of the records; None: all columns, as Rows.
+        follows: whether columns may be added or removed. Otherwise such a change is an error.
 
     Raises:
-        SourceError: the columns are not what they were when the source began.
+        SourceError: the columns differ from those at the first start of the source.
     """
 
     def __init__(
@@ -85,28 +85,30 @@ class TableValues:
         self._key = [places[name] for name in table.key] if all(name in places for name in table.key) else None
 
     def key_of(self, values: Values) -> Any:
-        """
+        """Return the key of a row.
+
         Raises:
-            SourceError: a column of the key has gone.
+            SourceError: a column of the key no longer exists.
         """
         if self._key is None:
             raise SourceError(
-                f"table {self.table.name!r} has lost a column of its key {', '.join(self.table.key)}",
-                remedy="rows that were read cannot be told any more from their changes: start without this source's state",
+                f"table {self.table.name!r} has lost a column of its key {', '.join(self.table.key)}, "
+                "so changes cannot be matched to the rows that were read",
+                remedy="start the job without the state of this source",
             )
         if self.table.has_integer_key:
             return int(values[self._key[0]])
         return [values[place].decode() for place in self._key]
 
     def filled(self, old: Values, new: Values, *, whole: bool) -> Values:
-        """`new` with what the log has only in the old image: the key's columns, or all of them."""
+        """Return `new`, completed with values that only the old image has: those of the key, or all (`whole`)."""
         if UNCHANGED not in new:
             return new
         known = range(len(new)) if whole else self._key or ()
         return [old[n] if value is UNCHANGED and n in known else value for n, value in enumerate(new)]
 
     def unchanged_in(self, values: Values) -> tuple[str, ...]:
-        """Fields whose value the log does not have."""
+        """Return the names of fields whose values the log omits."""
         if UNCHANGED not in values:
             return ()
         return tuple(
@@ -116,10 +118,10 @@ class TableValues:
         )
 
     def load(self, values: Values) -> tuple[Any, ...]:
-        """The fields in the order of the shape; None for what the log does not have.
+        """Return the fields in the order of the shape, with None for values that the log omits.
 
         Raises:
-            SourceError: a value is none of the field's type.
+            SourceError: a value does not have the field's type.
         """
         loaded: list[Any] = []
         for place, load in zip(self._fields, self._loads, strict=True):
@@ -132,16 +134,16 @@ class TableValues:
 
     def _misfit(self, field: pa.Field, value: Any, error: Exception) -> SourceError:
         return SourceError(
-            f"column {field.name!r} of table {self.table.name!r}: {value[:100].decode(errors='replace')!r} is no {field.type}: {error}",
-            remedy=f"declare the column, as a type that has all its values: str has what the server writes ({{{field.name!r}: str}})",
+            f"column {field.name!r} of table {self.table.name!r}: {value[:100].decode(errors='replace')!r} is not a valid {field.type}: {error}",
+            remedy=f"declare the column with a type that has all its values; str accepts every value as text ({{{field.name!r}: str}})",
         )
 
     def records(self, loaded: list[tuple[Any, ...]]) -> list[Any]:
-        return self.shape.maker(columns_of(loaded, self.shape)) if loaded else []
+        return self.shape.maker(columns_of_read(loaded, self.shape)) if loaded else []
 
 
 def type_name(oid: int) -> str:
-    """Postgres's name of a type that comes with it; "text" for others."""
+    """Return the name of a built-in type of Postgres, or "text" for other types."""
     found = package("psycopg").adapters.types.get(oid)
     if found is None:
         return "text"
@@ -156,7 +158,7 @@ def arrow_of(oid: int) -> pa.DataType:
 
 
 def loader(field: pa.Field, oid: int) -> Callable[[bytes], Any]:
-    """What makes a value of its text, of the type that the program wants."""
+    """Return the function that converts text to a value of the field's type."""
     kind = field.type
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return bytes.decode
@@ -169,7 +171,7 @@ def loader(field: pa.Field, oid: int) -> Callable[[bytes], Any]:
     if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
         types = package("psycopg").adapters.types
         info = types.get(oid)
-        if info is None or info.delimiter == ",":  # that of all but box
+        if info is None or info.delimiter == ",":  # the delimiter of all types but box
             load = adapt.Transformer().get_loader(types["text"].array_oid, formats.TEXT).load
     return _of_one_dimension(load) if pa.types.is_list(kind) else load
 
@@ -192,14 +194,14 @@ def _check_unchanged(table: CapturedTable, columns: Sequence[tuple[str, int]], s
         if wanted is not None and name not in wanted:
             continue
         if name not in now:
-            problems.append(f"column {name!r} has gone")
+            problems.append(f"column {name!r} was removed")
         elif name not in was:
-            problems.append(f"column {name!r} ({type_name(now[name])}) has come")
+            problems.append(f"column {name!r} ({type_name(now[name])}) was added")
         elif was[name] != now[name] and (wanted is None or not fits(wanted[name], type_name(now[name]))):
-            problems.append(f"column {name!r} was {type_name(was[name])} and is {type_name(now[name])}")
+            problems.append(f"column {name!r} changed from {type_name(was[name])} to {type_name(now[name])}")
     if problems:
         raise SourceError(
-            f"table {table.name!r} has another schema than when its changes were first read: {'; '.join(problems)}",
-            remedy="go on from this job's newest checkpoint with set_schema_changes('follow') (fields that have gone are None, and without "
-            "declared fields rows have the columns that there are), or with fields that fit",
+            f"the schema of table {table.name!r} has changed since the first start of this source: {'; '.join(problems)}",
+            remedy="restart from the job's newest checkpoint with set_schema_changes('follow') or with fields that fit. 'follow' makes removed "
+            "fields None, and rows without declared fields have the current columns",
         )

@@ -1,4 +1,4 @@
-"""Begins: the slot, then ranges of rows, then the stream of changes, each when the one before is sure."""
+"""The enumerator: it creates the slot, then assigns ranges of rows, then the stream of changes. Each step starts after the previous one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, SourceError
+from penstock.connectors.core.source import Split, SplitEnumerator
 from penstock.connectors.postgres.cdc.messages import lsn_of, lsn_text
 from penstock.connectors.postgres.cdc.server_facts import FoundTable, create_publication, look, slot_of
 from penstock.connectors.postgres.client import package, quoted
-from penstock.connectors.sequence import ranges
-from penstock.connectors.source import Split, SplitEnumerator
+from penstock.connectors.simple.sequence import ranges
 
 if TYPE_CHECKING:
-    from penstock.connectors.postgres.cdc.source import PostgresCdcSource
+    from penstock.connectors.postgres.cdc.settings import CdcSettings
 
 logger = logging.getLogger(__name__)
 
@@ -27,11 +27,14 @@ _ROWS_OF_RANGE = 1_000_000
 
 
 class CdcEnumerator(SplitEnumerator):
-    """`state`: what was found out so far; None: nothing. Its "phase" is "waiting", "rows" or "changes"."""
+    """Enumerator of the row ranges and the stream of changes.
+
+    Its state is None before the first start. Afterwards, the state's "phase" is "waiting", "rows" or "changes".
+    """
 
     forgets_finished = True
 
-    def __init__(self, source: PostgresCdcSource) -> None:
+    def __init__(self, source: CdcSettings) -> None:
         self._source = source
         self._state: dict[str, Any] | None = None
         self._waits_since = 0.0
@@ -68,7 +71,9 @@ class CdcEnumerator(SplitEnumerator):
         at = connection.execute("select floor(extract(epoch from clock_timestamp()) * 1000)::bigint").fetchone()[0]
         slot = slot_of(connection, source.slot)
         lsn = self._create_slot(connection) if slot is None else str(slot.confirmed)
-        behind = connection.execute("select pg_current_xact_id()::text").fetchone()[0]  # above all that run
+        behind = connection.execute("select pg_current_xact_id()::text").fetchone()[
+            0
+        ]  # above the ids of all running transactions
         captured = {table.id: list(table.captured) for table in tables}
         phase = "waiting" if source.reads_rows else "rows"
         return {
@@ -89,7 +94,9 @@ class CdcEnumerator(SplitEnumerator):
         except package("psycopg.errors").DuplicateObject:
             return
         except package().Error as error:
-            raise source.server.explained(SourceError, f"publication {source.publication!r}", error) from error
+            raise source.server.explained(
+                SourceError, f"publication {source.publication!r} cannot be created", error
+            ) from error
 
     def _create_slot(self, connection: Any) -> str:
         source, errors = self._source, package("psycopg.errors")
@@ -101,21 +108,24 @@ class CdcEnumerator(SplitEnumerator):
             return str(made.fetchone()[0])
         except errors.QueryCanceled as error:
             raise SourceError(
-                f"{source.server.shown}: replication slot {source.slot!r} was not made within {_SLOT_WAITS_MS // 1000} s: the server waits for "
-                "transactions that were open before",
+                f"{source.server.shown}: replication slot {source.slot!r} was not created within {_SLOT_WAITS_MS // 1000} s, because the server "
+                "waits for older transactions to end",
                 remedy="end them: select pid, xact_start, query from pg_stat_activity where xact_start is not null order by xact_start",
             ) from error
         except package().Error as error:
             raise source.server.explained(
-                SourceError, f"replication slot {source.slot!r} cannot be made", error
+                SourceError, f"replication slot {source.slot!r} cannot be created", error
             ) from error
         finally:
             if not connection.closed:
                 connection.execute("set statement_timeout = 0")
 
     def _all_seen(self, connection: Any) -> bool:
-        """A transaction is in the log some time before snapshots see it. So those that ran when the slot was made must be over: otherwise one that the
-        slot leaves out could be missing in a snapshot, too."""
+        """Return whether all transactions have ended that ran when the slot was created.
+
+        A commit is in the log some time before snapshots see it. Without this wait, a transaction could be missing in both the slot's log
+        and a snapshot.
+        """
         assert self._state is not None
         oldest = int(connection.execute("select pg_snapshot_xmin(pg_current_snapshot())::text").fetchone()[0])
         if oldest >= self._state["behind"]:
@@ -124,7 +134,7 @@ class CdcEnumerator(SplitEnumerator):
         if now - self._waits_since > _QUIET_S:
             if self._waits_since:
                 logger.warning(
-                    "changes of %s: waiting for transactions that were open before, the oldest is %d",
+                    "changes of %s: waiting for transactions that began before the slot, the oldest is %d",
                     self._source.server.shown,
                     oldest,
                 )
@@ -132,7 +142,7 @@ class CdcEnumerator(SplitEnumerator):
         return False
 
     def _ranges(self, connection: Any, table: FoundTable) -> list[Split]:
-        """In the order of an integer key; of other keys, one."""
+        """Return the ranges of an integer key in its order, or one range for another key."""
         bounds: list[tuple[Any, Any]] = [(None, None)]
         if table.captured.has_integer_key:
             key = quoted(table.captured.key[0])
@@ -181,19 +191,21 @@ class CdcEnumerator(SplitEnumerator):
         return copy.deepcopy(self._state)
 
     def restore(self, state: Any) -> None:
-        """
+        """Restore the state.
+
         Raises:
-            InvalidJob: the source has another table than when it began, whose rows nobody would read.
+            InvalidJob: the source has other tables than at its first start. It would not read their rows.
         """
         self._state = state
         if state is None:
             return
-        begun = {captured[0] for captured in state["tables"].values()}
-        added = [name for name in self._source.tables if name not in begun]
-        gone = [name for name in begun if name not in self._source.tables] if state["phase"] != CHANGES else []
+        first_tables = {captured[0] for captured in state["tables"].values()}
+        added = [name for name in self._source.tables if name not in first_tables]
+        gone = [name for name in first_tables if name not in self._source.tables] if state["phase"] != CHANGES else []
         if added or gone:
             raise InvalidJob(
-                f"changes of {self._source.server.shown} began with the tables {', '.join(sorted(begun))}, not with {', '.join(added + gone)}",
-                remedy="read new tables with a source and a slot of their own, and leave tables out when all rows are read; or start without the state "
-                "of this source, which then reads all rows again",
+                f"the first start of this source on {self._source.server.shown} had the tables {', '.join(sorted(first_tables))}. "
+                f"These were added or removed: {', '.join(added + gone)}",
+                remedy="read new tables with another source and slot, and remove tables only after all rows are read. "
+                "Or start without the state of this source, which then reads all rows again",
             )

@@ -1,4 +1,4 @@
-"""What the server sends of its log: the messages of `pgoutput`, version 1, and of the stream that they come in.
+"""Messages of the replication protocol: those of `pgoutput`, version 1, and of the stream that contains them.
 
 Formats: PostgreSQL's documentation, "Logical Replication Message Formats" and "Streaming Replication Protocol".
 """
@@ -9,7 +9,7 @@ import struct
 from typing import Any, Final, NamedTuple
 
 _EPOCH_MS = 946_684_800_000
-"""2000-01-01, from which the server counts microseconds."""
+"""2000-01-01 in ms since 1970. The server counts microseconds from that day."""
 
 
 class _Unchanged:
@@ -18,10 +18,10 @@ class _Unchanged:
 
 
 UNCHANGED: Final = _Unchanged()
-"""A large value (TOAST) that an update did not touch: the log does not have it."""
+"""Placeholder for a large value (TOAST) that an update did not touch. The log omits it."""
 
 Values = list[Any]
-"""Of a row's columns: their text as bytes, None, or UNCHANGED."""
+"""The values of a row's columns: text as bytes, None, or UNCHANGED."""
 
 
 class Begin(NamedTuple):
@@ -37,7 +37,7 @@ class Commit(NamedTuple):
 class RelationColumn(NamedTuple):
     name: str
     type: int
-    """OID."""
+    """OID of the type."""
     modifier: int
 
 
@@ -49,12 +49,16 @@ class Relation(NamedTuple):
 
 
 class RowChange(NamedTuple):
-    """`kind`: I, U or D. `old`: None, or what the table's REPLICA IDENTITY keeps of it; `whole`: that is all of it."""
+    """An insert, update or delete of a row."""
 
     kind: str
+    """I, U or D."""
     oid: int
+    """OID of the table."""
     old: Values | None
+    """The old image, as far as the table's REPLICA IDENTITY keeps it."""
     whole: bool
+    """Whether `old` has all columns."""
     new: Values | None
 
 
@@ -63,10 +67,12 @@ class Truncate(NamedTuple):
 
 
 class Keepalive(NamedTuple):
-    """`lsn`: everything before it was sent."""
+    """A heartbeat of the server."""
 
     lsn: int
+    """The server has sent all of its log before this position."""
     asks: bool
+    """Whether the server requests a status."""
 
 
 _KEEPALIVE = struct.Struct("!QqB")
@@ -75,13 +81,13 @@ _COMMIT = struct.Struct("!BQQq")
 _COLUMN = struct.Struct("!Ii")
 _STATUS = struct.Struct("!cQQQqB")
 HEAD = 25
-"""Bytes in front of a message of pgoutput's: "w", where it begins, where the log ends, the time."""
+"""Bytes before a message of pgoutput: "w", the message's position, the end of the log, the time."""
 
 Message = Begin | Commit | Relation | RowChange | Truncate | Keepalive
 
 
 def parse(data: bytes) -> Message | None:
-    """A message of the stream; None: one that says nothing of rows (origins, types)."""
+    """Parse a message of the stream. Return None for messages that do not concern rows (origins, types)."""
     if data[:1] == b"k":
         lsn, _, asks = _KEEPALIVE.unpack_from(data, 1)
         return Keepalive(lsn, bool(asks))
@@ -103,12 +109,16 @@ def parse(data: bytes) -> Message | None:
 
 
 def log_end(data: bytes) -> int:
-    """Where the server's log ended when it sent this."""
+    """Return the end of the server's log at the time of this message."""
     return int.from_bytes(data[1:9] if data[:1] == b"k" else data[9:17])
 
 
 def status(flushed: int, *, asks: bool) -> bytes:
-    """Tells the server up to where it need not keep its log for us. `asks`: it shall say where it is."""
+    """Return a status message. The server may then delete its log up to `flushed`.
+
+    Args:
+        asks: whether the server must reply with its own position.
+    """
     return _STATUS.pack(b"r", flushed, flushed, flushed, 0, asks)
 
 
@@ -163,7 +173,8 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
 
 
 def lsn_of(text: str) -> int:
-    """
+    """Parse a position in the log (LSN).
+
     >>> lsn_of("1/A0")
     4294967456
     """
@@ -172,7 +183,8 @@ def lsn_of(text: str) -> int:
 
 
 def lsn_text(lsn: int) -> str:
-    """
+    """Return a position in the log (LSN) as text.
+
     >>> lsn_text(4294967456)
     '1/A0'
     """
@@ -180,10 +192,10 @@ def lsn_text(lsn: int) -> str:
 
 
 def end_of_timeline(history: str, timeline: int) -> int:
-    """Where the log of a timeline ends that a later one goes on from; 0: it does not.
+    """Return the position at which a later timeline branches off this one, or 0 if it does not descend from it.
 
     Args:
-        history: the later one's file.
+        history: history file of the later timeline.
 
     >>> lsn_text(end_of_timeline("1\\t0/15000A0\\tno recovery target specified\\n\\n2\\t1/0\\tbefore", 2))
     '1/0'

@@ -1,4 +1,4 @@
-"""A connection in the server's replication protocol, over libpq's own calls: psycopg has them, and nothing above them for this."""
+"""A connection in the replication protocol, with direct calls of libpq. psycopg has no higher interface for this protocol."""
 
 from __future__ import annotations
 
@@ -11,36 +11,34 @@ from penstock.connectors.postgres.cdc.server_facts import check_slot, slot_of
 from penstock.connectors.postgres.client import package, quoted
 
 if TYPE_CHECKING:
-    from penstock.connectors.postgres.cdc.source import PostgresCdcSource
+    from penstock.connectors.postgres.cdc.settings import CdcSettings
 
 _SETTINGS = (
     "-c datestyle=ISO -c intervalstyle=postgres -c extra_float_digits=3 -c bytea_output=hex -c timezone=UTC -c client_encoding=UTF8 "
     "-c wal_sender_timeout=600s"
 )
-"""A task that is held up does not answer meanwhile; the server is to wait for it."""
+"""Settings of the session. The long `wal_sender_timeout` is for a task under backpressure, which does not respond for a while."""
 
 _SILENT_MS = 30_000
-"""How long what was sent may be without an answer from the server's machine."""
+"""Time in ms after which sent data without a TCP acknowledgement ends the connection."""
 
 
 class SlotBusy(Exception):
-    """Somebody reads from the slot."""
+    """Another process reads from the slot."""
 
 
 class ReplicationLink:
-    """Reads from a slot, from a position on.
+    """Connection that reads from a slot, starting at a position.
 
     Args:
-        who: names this reader to the server; one of the same name that holds the slot is what a lost task has left, and is ended.
+        who: name of this reader on the server. If a process with the same name holds the slot, it belongs to a lost task, and is terminated.
 
     Raises:
-        SourceError: the slot does not have what is behind the position, or the server does not answer or let us.
-        SlotBusy: another one reads from the slot.
+        SourceError: the slot no longer has the log after the position, or the server does not respond or refuses the user.
+        SlotBusy: another process reads from the slot.
     """
 
-    def __init__(
-        self, source: PostgresCdcSource, position: int, who: str, system: str | None, timeline: int | None
-    ) -> None:
+    def __init__(self, source: CdcSettings, position: int, who: str, system: str | None, timeline: int | None) -> None:
         self._source = source
         self.timeline = timeline
         self._pq = package("psycopg.pq")
@@ -84,23 +82,26 @@ class ReplicationLink:
         return link
 
     def _system(self, known: str | None, position: int) -> str:
-        """Which cluster of databases the server is."""
+        """Return the system identifier of the server, after checking that it is the known server and timeline."""
         result = self._link.exec_(b"IDENTIFY_SYSTEM")
         if result.status != self._pq.ExecStatus.TUPLES_OK:
             raise self._failed(result)
         system: str = result.get_value(0, 0).decode()
         if known is not None and known != system:
             raise SourceError(
-                f"{self._source.server.shown}: the server is another one (system {system}) than the one whose log was read up to "
-                f"{lsn_text(position)} (system {known})",
-                remedy="a position in one server's log means nothing in another's: start the job without the state of this source",
+                f"{self._source.server.shown} is not the server (system {system}) whose log was read up to "
+                f"{lsn_text(position)} (system {known}). Positions in the log of one server are not valid in another",
+                remedy="start the job without the state of this source: it reads all rows again",
             )
         self._check_timeline(int(result.get_value(0, 1)), lsn_of(result.get_value(0, 2).decode()), position)
         return system
 
     def _check_timeline(self, timeline: int, end: int, position: int) -> None:
-        """A replica that takes over, or a backup, begins a timeline where its log ended. What was read behind that is in its log no more, and what is there
-        instead, below the position, would not be sent."""
+        """Check that the server's log still contains the position.
+
+        A promoted replica or a restored backup starts a new timeline at the end of its log. Its log does not have the changes that were
+        read after that point. Below the position it may have others, which it would not send.
+        """
         known, self.timeline = self.timeline, timeline
         if known is not None and known != timeline:
             result = self._link.exec_(f"TIMELINE_HISTORY {timeline}".encode())
@@ -109,8 +110,8 @@ class ReplicationLink:
             end = min(end, end_of_timeline(result.get_value(0, 1).decode(), known))
         if end < position:
             raise SourceError(
-                f"{self._source.server.shown}: its log was read up to {lsn_text(position)}, and this server, a replica that took over or a backup, has "
-                f"it up to {lsn_text(end)}: what was read behind that it has not",
+                f"{self._source.server.shown}: the log was read up to {lsn_text(position)}, but this server, a promoted replica or a backup, has "
+                f"it only up to {lsn_text(end)}. It does not have the later changes",
                 remedy="start the job without the state of this source: it reads all rows again",
             )
 
@@ -138,7 +139,7 @@ class ReplicationLink:
         return failed
 
     def _error(self, result: Any) -> Exception:
-        """The server's, of the class that it gives; one that the server may do another time, where only the connection says something."""
+        """Return the server's error in its class, or an error that is retried if only the connection failed."""
         if result is not None and result.error_field(self._pq.DiagnosticField.SQLSTATE):
             found: Exception = package("psycopg.errors").error_from_result(result)
             return found
@@ -146,10 +147,10 @@ class ReplicationLink:
         return package().OperationalError(text or "the server has ended the stream")  # type: ignore[no-any-return]
 
     def receive(self) -> bytes | None:
-        """The next message; None: nothing is there.
+        """Return the next message, or None if none has arrived.
 
         Raises:
-            psycopg.Error: the connection or the server has gone, or the server has given up.
+            psycopg.Error: the connection or the server is lost, or the server has ended the stream.
         """
         count, data = self._link.get_copy_data(1)
         if count == 0:
@@ -162,7 +163,7 @@ class ReplicationLink:
         raise self._error(self._link.get_result())
 
     def tell(self, flushed: int, *, asks: bool) -> None:
-        """Up to where the log is not needed any more."""
+        """Report the position up to which the log is no longer needed."""
         self._link.put_copy_data(status(flushed, asks=asks))
         self._link.flush()
 

@@ -1,4 +1,4 @@
-"""Rows that are there before the changes: a range of the key, in one snapshot for as long as its connection lives."""
+"""Reading of the rows that exist before the changes: one range of the key. Each connection reads in one snapshot."""
 
 from __future__ import annotations
 
@@ -6,31 +6,38 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import SourceError
+from penstock.connectors.core.source import ReadBounds, Split, SplitReader
 from penstock.connectors.postgres.cdc.changes import Captured
 from penstock.connectors.postgres.cdc.columns import CapturedTable, TableValues, type_name
 from penstock.connectors.postgres.cdc.messages import Values
 from penstock.connectors.postgres.client import is_lost, named, package
-from penstock.connectors.source import ReadBounds, Split, SplitReader
 from penstock.records.batch import RowBatch
 
 if TYPE_CHECKING:
-    from penstock.connectors.postgres.cdc.source import PostgresCdcSource
+    from penstock.connectors.postgres.cdc.settings import CdcSettings
 
 TRIES = 6
 _FIRST_STEP = 10
 _LARGEST_STEP = 10_000
-"""Rows that are fetched at once: until their size is known, and at most."""
+"""Rows per fetch: `_FIRST_STEP` until their size is known, `_LARGEST_STEP` at most."""
 _STAYS_OPEN = "set idle_in_transaction_session_timeout = 0"
-"""The snapshot is kept while those behind are slow."""
+"""Setting that keeps the snapshot while downstream operators are slow."""
 _AS_THEY_ARE = ("text", "varchar")
-"""Types whose cast to text, for which there may be an index, is what the log writes. It is not that of bool, char(n) or inet; `concat` is."""
+"""Types whose cast to text equals the text in the log, and may use an index.
+
+The cast of bool, char(n) or inet differs from the log. `concat` gives the text of the log for all types.
+"""
 
 
 class RowRangeReader(SplitReader):
-    """The position: `parts`, up to which key the range was read in which snapshot; `after`, the last key that was read in `snapshot`; `lsn`, where the
-    log ended when a snapshot had begun: all that ends behind it is not seen."""
+    """Reader of one range of the key. Its position has:
 
-    def __init__(self, source: PostgresCdcSource, split: Split, position: Any) -> None:
+    - `parts`: pairs of a key and the snapshot in which the range was read up to this key,
+    - `after`: the last key that was read in `snapshot`, the current one,
+    - `lsn`: the end of the log just after a snapshot began. The snapshot sees no transaction that commits after it.
+    """
+
+    def __init__(self, source: CdcSettings, split: Split, position: Any) -> None:
         self._source = source
         self._about = split.properties
         self._table = CapturedTable.of(self._about["captured"])
@@ -114,7 +121,7 @@ class RowRangeReader(SplitReader):
         return [[result.get_value(row, column) for column in range(columns)] for row in range(result.ntuples)]
 
     def _open(self) -> None:
-        """In a new snapshot: what was read in the one before is noted with it."""
+        """Open a cursor in a new snapshot, and note what was read in the previous one."""
         connection = self._connection = self._source.server.connect(SourceError, autocommit=True)
         connection.execute(_STAYS_OPEN)
         connection.autocommit = False

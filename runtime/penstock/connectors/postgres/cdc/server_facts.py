@@ -1,4 +1,4 @@
-"""What must be so before changes can be read: looked at before the job starts, and when it does."""
+"""Checks of the server's configuration for reading changes. They run before the job starts, and at its start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.connectors.postgres.client import Server, check_rights, is_integer
 from penstock.connectors.postgres.fitting import check_fields
 
 if TYPE_CHECKING:
-    from penstock.connectors.postgres.cdc.source import PostgresCdcSource
+    from penstock.connectors.postgres.cdc.settings import CdcSettings
 
 _OLDEST = 130_000
 _ROLE = """
@@ -54,21 +54,24 @@ class Slot(NamedTuple):
 
 
 class FoundTable(NamedTuple):
-    """`id`: "schema.table", as the log names it. `size`: about how many rows. `filter`: the publication's, in SQL."""
+    """A table on the server."""
 
     id: str
+    """ "schema.table", the name in the log."""
     sql: str
     captured: CapturedTable
     size: int
+    """Estimated number of rows."""
     filter: str = ""
+    """Row filter of the publication, in SQL."""
 
 
-def look(connection: Any, source: PostgresCdcSource) -> list[FoundTable]:
-    """The tables, if everything is as it must be.
+def look(connection: Any, source: CdcSettings) -> list[FoundTable]:
+    """Check everything, and return the tables.
 
     Raises:
-        InvalidJob: fields that a table does not have.
-        SourceError: the server, a right, the publication or a table is not as it must be; says what to do.
+        InvalidJob: a table does not have a declared field.
+        SourceError: the server, a right, the publication or a table does not allow to read changes. It names the remedy.
     """
     _check_server(connection, source.server)
     _check_publication(connection, source)
@@ -78,18 +81,16 @@ def look(connection: Any, source: PostgresCdcSource) -> list[FoundTable]:
         free = "current_setting('max_replication_slots')::int > (select count(*) from pg_replication_slots)"
         if not connection.execute(f"select {free}").fetchone()[0]:
             raise SourceError(
-                f"{source.server.shown}: all replication slots are taken",
-                remedy="raise max_replication_slots, or drop what nobody uses: select * from pg_replication_slots where not active",
+                f"{source.server.shown}: all replication slots are in use",
+                remedy="raise max_replication_slots, or drop unused slots: select * from pg_replication_slots where not active",
             )
     else:
         check_slot(slot, source, None)
     return tables
 
 
-def published_now(
-    connection: Any, source: PostgresCdcSource, names: Sequence[str]
-) -> tuple[frozenset[str], dict[str, int]]:
-    """What the publication has, and the OIDs of tables ("schema.table") that are there."""
+def published_now(connection: Any, source: CdcSettings, names: Sequence[str]) -> tuple[frozenset[str], dict[str, int]]:
+    """Return the tables of the publication, and the OIDs of the existing tables among `names` ("schema.table")."""
     published = frozenset(row[0] for row in connection.execute(_PUBLISHED, [source.publication]))
     return published, dict(connection.execute(_OIDS, [list(names)]).fetchall())
 
@@ -99,38 +100,39 @@ def slot_of(connection: Any, name: str) -> Slot | None:
     return None if found is None else Slot(*found)
 
 
-def check_slot(slot: Slot | None, source: PostgresCdcSource, position: int | None) -> None:
-    """
+def check_slot(slot: Slot | None, source: CdcSettings, position: int | None) -> None:
+    """Check that the slot still has the log that the job needs.
+
     Args:
-        position: from where on the job needs the log; None: it begins.
+        position: start of the log that the job needs; None: the job starts for the first time.
 
     Raises:
-        SourceError: the slot does not have that any more; says what is lost.
+        SourceError: the slot no longer has it. The error says what is lost.
     """
     where, name = source.server.shown, source.slot
-    anew = (
-        f"drop the slot if it is there (select pg_drop_replication_slot('{name}')) and start the job without the state of this source: "
+    start_again = (
+        f"drop the slot if it exists (select pg_drop_replication_slot('{name}')) and start the job without the state of this source: "
         "it reads all rows again"
     )
-    lost = "" if position is None else f"changes from {lsn_text(position)} on that were not read are lost"
+    lost = "" if position is None else f"unread changes from {lsn_text(position)} on are lost"
     if slot is None:
-        raise SourceError(f"{where}: there is no replication slot {name!r} any more: {lost}", remedy=f"{anew}")
+        raise SourceError(f"{where}: replication slot {name!r} no longer exists: {lost}", remedy=start_again)
     if slot.kind != "logical" or slot.plugin != "pgoutput" or not slot.is_of_this_database:
         raise SourceError(
-            f"{where}: replication slot {name!r} is for something else ({slot.kind}, {slot.plugin})",
-            remedy="set_slot_name('…') to another name",
+            f"{where}: replication slot {name!r} has another purpose ({slot.kind}, {slot.plugin})",
+            remedy="call set_slot_name('…') with another name",
         )
     if slot.wal_status == "lost":
         raise SourceError(
-            f"{where}: the server has given up replication slot {name!r} (wal_status=lost), because the job was away or slow for longer than "
-            f"max_slot_wal_keep_size allows{': ' + lost if lost else ''}",
-            remedy=f"{anew}; and raise max_slot_wal_keep_size",
+            f"{where}: the server has invalidated replication slot {name!r} (wal_status=lost), because the job was stopped or slow for longer "
+            f"than max_slot_wal_keep_size allows{': ' + lost if lost else ''}",
+            remedy=f"{start_again}; and raise max_slot_wal_keep_size",
         )
     if position is not None and slot.confirmed is not None and lsn_of(slot.confirmed) > position:
         raise SourceError(
-            f"{where}: replication slot {name!r} is at {slot.confirmed}, beyond this job's position {lsn_text(position)}: changes in between "
-            "were confirmed by a later checkpoint, or by another job with the same slot",
-            remedy=f"start from the newest checkpoint or savepoint, which the slot fits; or {anew}",
+            f"{where}: replication slot {name!r} is at {slot.confirmed}, beyond this job's position {lsn_text(position)}. A later "
+            "checkpoint, or another job with the same slot, has confirmed the changes in between",
+            remedy=f"start from the newest checkpoint or savepoint, which fits the slot; or {start_again}",
         )
 
 
@@ -140,29 +142,31 @@ def _check_server(connection: Any, server: Server) -> None:
     ).fetchone()
     if is_replica:
         raise SourceError(
-            f"{server.shown} is a replica (in recovery), which makes no slots",
+            f"{server.shown} is a replica (in recovery), which cannot create slots",
             remedy="name the primary: target_session_attrs=read-write in conninfo finds it among several hosts",
         )
     if version < _OLDEST:
-        raise SourceError(f"{server.shown}: Postgres {version // 10000}", remedy="changes are read from Postgres 13 on")
+        raise SourceError(
+            f"{server.shown}: Postgres {version // 10000} is too old to read changes", remedy="use Postgres 13 or newer"
+        )
     if level != "logical":
         raise SourceError(
-            f"{server.shown}: wal_level is {level!r}, and changes are in the log only when it is 'logical'",
-            remedy="alter system set wal_level = logical, and start the server again",
+            f"{server.shown}: wal_level is {level!r}, but the log has changes only if it is 'logical'",
+            remedy="alter system set wal_level = logical, and restart the server",
         )
     role, may = connection.execute(_ROLE).fetchone()
     if not may:
         raise SourceError(f"{server.shown}: user {role!r} may not replicate", remedy=f"alter role {role} replication")
 
 
-def _check_publication(connection: Any, source: PostgresCdcSource) -> None:
+def _check_publication(connection: Any, source: CdcSettings) -> None:
     found = connection.execute(_PUBLICATION, [source.publication]).fetchone()
     if found is None:
         if source.creates_publication:
             return
         raise SourceError(
-            f"{source.server.shown}: there is no publication {source.publication!r}",
-            remedy=f"{create_publication(source)}; or set_creates_publication(True)",
+            f"{source.server.shown}: the publication {source.publication!r} does not exist",
+            remedy=f"{create_publication(source)}; or call set_creates_publication(True)",
         )
     if not found[1]:
         raise SourceError(
@@ -171,11 +175,11 @@ def _check_publication(connection: Any, source: PostgresCdcSource) -> None:
         )
 
 
-def create_publication(source: PostgresCdcSource) -> str:
+def create_publication(source: CdcSettings) -> str:
     return f"create publication {quoted(source.publication)} for table {', '.join(map(quoted, source.tables))}"
 
 
-def _table(connection: Any, source: PostgresCdcSource, name: str) -> FoundTable:
+def _table(connection: Any, source: CdcSettings, name: str) -> FoundTable:
     server, shape, sql = source.server, source.tables[name], quoted(name)
     table = look_up(connection, server, name, SourceError)
     if shape is not None:
@@ -183,8 +187,8 @@ def _table(connection: Any, source: PostgresCdcSource, name: str) -> FoundTable:
     table_id, identity, kind, count, has_children = connection.execute(_RELATION, [sql]).fetchone()
     if has_children:
         raise SourceError(
-            f"{server.shown}: tables inherit from {sql}: their rows are among its rows, and their changes in the log are not its own",
-            remedy="partition the table (partition by …), or read each of those tables by a source of its own",
+            f"{server.shown}: tables inherit from {sql}. A query returns their rows too, but the log has their changes under their own names",
+            remedy="partition the table (partition by …), or read each of those tables with a separate source",
         )
     via_root = connection.execute(_PUBLICATION, [source.publication]).fetchone()
     if kind == "p" and via_root is not None and not via_root[2]:
@@ -194,13 +198,13 @@ def _table(connection: Any, source: PostgresCdcSource, name: str) -> FoundTable:
         )
     if identity == "n":
         raise SourceError(
-            f"{server.shown}: {sql} has REPLICA IDENTITY NOTHING: the log would not say which row was changed",
+            f"{server.shown}: {sql} has REPLICA IDENTITY NOTHING, so the log does not identify changed rows",
             remedy=f"alter table {sql} replica identity default (its primary key), or full",
         )
     if source.mode == "all" and identity != "f":
         raise SourceError(
-            f"{server.shown}: rows as they were before an update are in the log only with REPLICA IDENTITY FULL, which {sql} has not",
-            remedy=f"alter table {sql} replica identity full, or set_changelog_mode('upsert')",
+            f"{server.shown}: the log has rows before an update only with REPLICA IDENTITY FULL, which {sql} does not have",
+            remedy=f"alter table {sql} replica identity full, or call set_changelog_mode('upsert')",
         )
     found = connection.execute(_KEY, [sql, identity]).fetchone()
     key = () if found is None else tuple(found[0])
@@ -208,8 +212,8 @@ def _table(connection: Any, source: PostgresCdcSource, name: str) -> FoundTable:
         check_rights(table, ["SELECT"], server, SourceError)
     if not key and (source.reads_rows or identity != "f"):
         raise SourceError(
-            f"{server.shown}: {sql} has no primary key, by which rows that are read are told from their changes",
-            remedy="add one, or a unique index with REPLICA IDENTITY USING INDEX; or set_startup('latest') with REPLICA IDENTITY FULL",
+            f"{server.shown}: {sql} has no primary key. The source needs it to match changes to the rows that it reads",
+            remedy="add one, or a unique index with REPLICA IDENTITY USING INDEX; or call set_startup('latest') with REPLICA IDENTITY FULL",
         )
     has_integer_key = len(key) == 1 and is_integer(table.columns[key[0]])
     columns = tuple((column, oid) for column, oid in connection.execute(_COLUMNS, [sql]))
@@ -222,13 +226,13 @@ def _check_generated(shape: Any, columns: Sequence[tuple[str, int]], sql: str) -
     generated = [] if shape is None else [name for name in shape.names if name not in names]
     if generated:
         raise InvalidJob(
-            f"fields {', '.join(generated)} of {sql} are generated columns, which are not in the log",
+            f"fields {', '.join(generated)} of {sql} are generated columns, which the log does not have",
             remedy="compute them in the job",
         )
 
 
-def _published(connection: Any, source: PostgresCdcSource, tables: list[FoundTable]) -> list[FoundTable]:
-    """The tables with the columns and rows that the publication has of them."""
+def _published(connection: Any, source: CdcSettings, tables: list[FoundTable]) -> list[FoundTable]:
+    """Return the tables, limited to the columns and rows of the publication."""
     if connection.execute(_PUBLICATION, [source.publication]).fetchone() is None:
         return tables
     published = {row[0]: (row[1], row[2]) for row in connection.execute(_PUBLISHED, [source.publication])}
@@ -241,9 +245,7 @@ def _published(connection: Any, source: PostgresCdcSource, tables: list[FoundTab
     return [_narrowed(table, source, *published[table.id]) for table in tables]
 
 
-def _narrowed(
-    table: FoundTable, source: PostgresCdcSource, names: list[str] | None, row_filter: str | None
-) -> FoundTable:
+def _narrowed(table: FoundTable, source: CdcSettings, names: list[str] | None, row_filter: str | None) -> FoundTable:
     captured = table.captured
     if names is not None:
         captured = captured._replace(columns=tuple(column for column in captured.columns if column[0] in names))

@@ -1,4 +1,4 @@
-"""The changes behind a position of the log, without those that rows which were read have seen."""
+"""The stream of changes after a position in the log. It skips changes that the rows of the initial read already contain."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import PlatformError, SourceError
+from penstock.connectors.core.source import ReadBounds, Split, SplitReader
 from penstock.connectors.postgres.cdc.changes import Captured
 from penstock.connectors.postgres.cdc.columns import CapturedTable, TableValues
 from penstock.connectors.postgres.cdc.messages import (
@@ -25,11 +26,10 @@ from penstock.connectors.postgres.cdc.replication import ReplicationLink, SlotBu
 from penstock.connectors.postgres.cdc.visibility import ReadRows
 from penstock.connectors.postgres.cdc.watched_tables import WatchedTables
 from penstock.connectors.postgres.client import is_lost, package
-from penstock.connectors.source import ReadBounds, Split, SplitReader
 from penstock.records.batch import RowBatch
 
 if TYPE_CHECKING:
-    from penstock.connectors.postgres.cdc.source import PostgresCdcSource
+    from penstock.connectors.postgres.cdc.settings import CdcSettings
 
 logger = logging.getLogger(__name__)
 
@@ -37,17 +37,22 @@ PATIENCE_S = 30.0
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_READ_S = 0.05
-"""Much of the log may be of changes that were seen or are of other tables."""
+"""Maximum time of one read in seconds. Long parts of the log may produce no records, because their changes are known or belong to other tables."""
 _NAMES = {"I": "insert", "U": "update", "D": "delete"}
 
 
 class ChangesReader(SplitReader):
-    """The position: `lsn`, the end of the last transaction that was read whole (or of the log, where nothing followed); `commit`, the next one's, if some of
-    it was read, and `number`, how many of its changes; `system` and `timeline`, whose log it is; `oids`, which tables the names meant."""
+    """Reader of the stream of changes. Its position has:
+
+    - `lsn`: the end of the last transaction that was read completely, or of the log if nothing followed,
+    - `commit`: the commit of the next transaction, if it was read in part, and `number`: the number of its changes read,
+    - `system` and `timeline`: the server to which the log belongs,
+    - `oids`: the OIDs of the tables.
+    """
 
     moves_without_records = True
 
-    def __init__(self, source: PostgresCdcSource, split: Split, position: Any, who: str) -> None:
+    def __init__(self, source: CdcSettings, split: Split, position: Any, who: str) -> None:
         self._source = source
         self._who = who
         about = split.properties
@@ -93,11 +98,11 @@ class ChangesReader(SplitReader):
 
     @property
     def lsn(self) -> int:
-        """Nothing before it is needed for this position."""
+        """Return the LSN from which this position needs the log."""
         return self._lsn
 
     def lag(self) -> int | None:
-        """Bytes of the log."""
+        """Return the lag in bytes of the log."""
         return max(0, self._end - self._lsn)
 
     def next_record_at(self) -> int | None:
@@ -107,7 +112,7 @@ class ChangesReader(SplitReader):
         return not self._has_more
 
     def confirm(self, lsn: int) -> None:
-        """A completed checkpoint has this position; the server is told now and again."""
+        """Store the position of a completed checkpoint. The next heartbeat reports it to the server."""
         self._confirmed = max(self._confirmed, lsn)
         self._told_at = 0.0
 
@@ -146,7 +151,8 @@ class ChangesReader(SplitReader):
             self._link = ReplicationLink(self._source, self._lsn, self._who, self._system, self._timeline)
         except SlotBusy as error:
             busy = SourceError(
-                str(error), remedy="a slot serves one job: end the other reader, or set_slot_name('…') to another name"
+                str(error),
+                remedy="only one job can use a slot: end the other reader, or call set_slot_name('…') with another name",
             )
             self._wait(busy)
             return False
@@ -172,7 +178,10 @@ class ChangesReader(SplitReader):
         self._wait(explained)
 
     def _wait(self, error: PlatformError) -> None:
-        """Before the next try; too long without coming further is an error. A connection alone is not: the server may take it and fail at the next change."""
+        """Schedule the next attempt to connect, or raise the error if the position has not advanced for `PATIENCE_S`.
+
+        A successful connection does not count as progress: the server may accept it and fail at the next change.
+        """
         now = time.monotonic()
         reached = (self._lsn, self._delivered)
         if self._failing_since is None or reached > self._failing_at:
@@ -215,9 +224,10 @@ class ChangesReader(SplitReader):
                 self._told_at = 0.0
 
     def _counts(self) -> bool:
-        """Counts a change of the transaction; whether it was not read before.
+        """Count a change of the transaction, and return whether it is new.
 
-        The position stands still while what was read comes again, however often the link is lost meanwhile."""
+        After a reconnect, the server sends the changes of the transaction again. The position does not move until a new change arrives.
+        """
         self._number += 1
         if self._number <= self._delivered:
             return False
@@ -255,7 +265,7 @@ class ChangesReader(SplitReader):
             before = key if old is None else table.key_of(old)
             saw_old = kind != "insert" and read.saw(xid, before)
             saw_new = kind != "delete" and read.saw(xid, key)
-            if kind == "update" and saw_old != saw_new:  # the key has changed, from one range into another
+            if kind == "update" and saw_old != saw_new:  # the update moved the key from one range to another
                 kind, old, new = ("insert", None, new) if saw_old else ("delete", old, None)
             elif saw_old or saw_new:
                 return
@@ -270,8 +280,8 @@ class ChangesReader(SplitReader):
         seen = read.saw_everywhere(self._transaction.xid) if self._may_be_seen else False
         if seen is None:
             raise SourceError(
-                f"table {table.table.name!r} was truncated while its rows were read for the first time",
-                remedy="start the job without the state of this source: it reads them again",
+                f"table {table.table.name!r} was truncated while the source read its rows for the first time",
+                remedy="start the job without the state of this source: it reads all rows again",
             )
         if not seen:
             self._add(found, table, "truncate", None, None, whole=False)
@@ -288,5 +298,5 @@ class ChangesReader(SplitReader):
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether another try may help: the server was gone, busy or in trouble; else it says what is wrong."""
+    """Return whether a retry may succeed, because the server was lost, busy or had an internal error."""
     return isinstance(error, Exception) and (is_lost(error) or isinstance(error, package().InternalError))

@@ -1,7 +1,7 @@
-"""Which transactions a snapshot has seen, and which rows were read in which snapshot.
+"""Visibility of transactions in snapshots, and the snapshot in which each row was read.
 
-A snapshot is `xmin:xmax:running`, as `pg_current_snapshot()` writes it: it sees what was committed by transactions below `xmax`, but for those that were running.
-That, and no position in the log, says exactly whether a change is among the rows that were read.
+A snapshot is `xmin:xmax:running`, as `pg_current_snapshot()` writes it. It sees the committed transactions below `xmax`, except those that
+were running. Only the snapshot decides exactly whether the rows that were read contain a change. A position in the log cannot.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 Key = Any
-"""An int, or a list of texts, which compare as bytes do (collation "C")."""
+"""The key of a row: an int, or a list of texts, which compare byte by byte (collation "C")."""
 
 
 class Snapshot(NamedTuple):
-    """
+    """A snapshot of the database.
+
     >>> snapshot = Snapshot.parse("10:20:10,14")
     >>> [snapshot.sees(xid) for xid in (9, 10, 11, 14, 19, 20)]
     [True, False, True, False, True, False]
@@ -30,7 +31,10 @@ class Snapshot(NamedTuple):
         return cls(int(xmax), frozenset(int(xid) for xid in running.split(",") if xid))
 
     def sees(self, xid: int) -> bool:
-        """Args: xid: of 32 bits, as the log has it; the one nearest to the snapshot is meant.
+        """Return whether the snapshot sees a transaction.
+
+        Args:
+            xid: 32-bit id from the log. It stands for the full id nearest to the snapshot.
 
         >>> Snapshot.parse("4294967300:4294967310:").sees(5), Snapshot.parse("4294967297:4294967297:").sees(2**32 - 1)
         (True, True)
@@ -44,11 +48,12 @@ class Snapshot(NamedTuple):
 
 
 class ReadRange(NamedTuple):
-    """Rows above `low` and up to `high`, both None at the ends of the table. `parts`: up to which key in which snapshot."""
+    """Rows above `low` and up to `high`. They are None at the ends of the table."""
 
     low: Key
     high: Key
     parts: tuple[tuple[Key, Snapshot], ...]
+    """Parts of the range: the last key of each and the snapshot in which it was read."""
 
 
 class ReadRows:
@@ -60,7 +65,7 @@ class ReadRows:
 
     @classmethod
     def of(cls, ranges: Sequence[Sequence[Any]]) -> ReadRows:
-        """Of what a split says of them: [low, high, [[up to, snapshot], …]]."""
+        """Create it from the ranges in a split: [low, high, [[up to, snapshot], …]]."""
         return cls(
             [
                 ReadRange(low, high, tuple((up_to, Snapshot.parse(text)) for up_to, text in parts))
@@ -69,7 +74,7 @@ class ReadRows:
         )
 
     def saw(self, xid: int, key: Key) -> bool:
-        """Whether a transaction's change of the row is among the rows that were read."""
+        """Return whether the rows that were read contain a transaction's change of the row."""
         if not self._ranges:
             return False
         found = self._ranges[bisect.bisect_left(self._highs, order_of(key))]
@@ -79,11 +84,11 @@ class ReadRows:
         return False
 
     def saw_everywhere(self, xid: int) -> bool | None:
-        """Of a transaction that changed all rows; None: some ranges were read before it and others after it."""
+        """Return whether all ranges contain the changes of a transaction, or None if only some of them do."""
         told = {snapshot.sees(xid) for found in self._ranges for _, snapshot in found.parts}
         return told.pop() if len(told) == 1 else (None if told else False)
 
 
 def order_of(key: Key) -> Any:
-    """What keys are compared by."""
+    """Return the sort key of a key."""
     return tuple(part.encode() for part in key) if isinstance(key, list | tuple) else (0 if key is None else key)

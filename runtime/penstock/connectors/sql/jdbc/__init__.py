@@ -1,6 +1,8 @@
-"""`JdbcSink` under PyFlink's name: a statement of the user's own with `?` for the fields of each record, at least once.
+"""`JdbcSink` under PyFlink's name: the user's statement, with a `?` for each field of a record, at least once.
 
-Records are held until there are as many as a batch has, until the interval is over, and until a checkpoint; each batch is one transaction. A lost
-server is tried again as often as `with_max_retries` says, with pauses of 0, 1, 2, … s, as Flink does; a record that the server refuses fails the job at once, with its values.
-No JVM and no driver of JDBC's is involved: URLs of JDBC's are read as SQLAlchemy's (`urls`), which are taken as well.
+The sink writes buffered records when the batch is full, after the interval, and at a checkpoint. Each batch is one transaction.
+If the server is lost, the sink retries as often as `with_max_retries` says, with pauses of 0, 1, 2, … s, as Flink does. A record that the
+server refuses fails the job at once. The error contains the record's values.
+
+The sink uses no JVM and no JDBC driver. It converts JDBC URLs to SQLAlchemy URLs (`urls`), and also accepts the latter.
 """

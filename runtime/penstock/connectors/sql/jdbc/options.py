@@ -1,4 +1,4 @@
-"""Options under PyFlink's names: where the database is, and how records are batched."""
+"""Options under PyFlink's names: the address of the database, and the batches of records."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.common.errors import InvalidJob
 
 @dataclass(frozen=True)
 class JdbcConnectionOptions:
-    """`driver_name` says nothing here: the URL tells the database."""
+    """Address and credentials of a database. `driver_name` has no effect, because the URL names the database."""
 
     url: str = field(repr=False)
     driver_name: str | None = None
@@ -39,12 +39,12 @@ class JdbcConnectionOptions:
             self._password_file = ""
 
         def with_url(self, url: str) -> Self:
-            """JDBC's ("jdbc:mysql://host:3306/db") or SQLAlchemy's."""
+            """Set a JDBC URL ("jdbc:mysql://host:3306/db") or an SQLAlchemy URL."""
             self._url = url
             return self
 
         def with_driver_name(self, driver_name: str) -> Self:
-            """A Java class, which is not needed."""
+            """Accept the name of a Java class, for compatibility. It has no effect."""
             self._driver_name = driver_name
             return self
 
@@ -53,22 +53,25 @@ class JdbcConnectionOptions:
             return self
 
         def with_password(self, password: str) -> Self:
-            """Goes with the program; see `with_password_file`."""
+            """Set the password, which becomes part of the program. `with_password_file` avoids this."""
             self._password = password
             return self
 
         def with_password_file(self, password_file: str) -> Self:
-            """A file with the password, read at every connection; not PyFlink's."""
+            """Set a file with the password, read at every connection. PyFlink does not have this method."""
             self._password_file = password_file
             return self
 
         def build(self) -> JdbcConnectionOptions:
-            """
+            """Return the options.
+
             Raises:
-                InvalidJob: there is no URL.
+                InvalidJob: the URL is missing.
             """
             if not self._url:
-                raise InvalidJob("JdbcConnectionOptions without a URL", remedy="with_url('jdbc:mysql://host:3306/db')")
+                raise InvalidJob(
+                    "JdbcConnectionOptions have no URL", remedy="call with_url('jdbc:mysql://host:3306/db')"
+                )
             return JdbcConnectionOptions(
                 self._url, self._driver_name, self._user_name, self._password, self._password_file
             )
@@ -76,7 +79,7 @@ class JdbcConnectionOptions:
 
 @dataclass(frozen=True)
 class JdbcExecutionOptions:
-    """Flink's defaults: batches of 5,000, at checkpoints whatever there is, three retries."""
+    """Batching and retries, with Flink's defaults: batches of 5,000 records, a write at each checkpoint, three retries."""
 
     batch_interval_ms: int = 0
     batch_size: int = 5_000
@@ -110,7 +113,7 @@ class JdbcExecutionOptions:
             return self
 
         def with_batch_interval_ms(self, interval_ms: int) -> Self:
-            """0: no record waits for time, only for others and for checkpoints."""
+            """Set the maximum age of a batch. 0: only a full batch or a checkpoint writes the records."""
             self._interval_ms = interval_ms
             return self
 
@@ -119,13 +122,14 @@ class JdbcExecutionOptions:
             return self
 
         def build(self) -> JdbcExecutionOptions:
-            """
+            """Return the options.
+
             Raises:
-                InvalidJob: a number is out of its range.
+                InvalidJob: a number is negative.
             """
             if self._size < 0 or self._interval_ms < 0 or self._max_retries < 0:
                 raise InvalidJob(
-                    f"batch_size={self._size}, batch_interval_ms={self._interval_ms}, max_retries={self._max_retries}",
-                    remedy="none is less than 0",
+                    f"batch_size={self._size}, batch_interval_ms={self._interval_ms}, max_retries={self._max_retries}: one is negative",
+                    remedy="give 0 or more for each",
                 )
             return JdbcExecutionOptions(self._interval_ms, self._size, self._max_retries)

@@ -1,23 +1,23 @@
-"""`JdbcSink`: each record's fields into a statement of the user's own, at least once."""
+"""`JdbcSink`: executes the user's statement with the fields of each record, at least once."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from penstock.common.errors import InvalidJob, PenstockError, RecordFormatError, SinkError
+from penstock.common.type_info.declared_fields import DeclaredFields, FieldMismatch
 from penstock.common.typeinfo import RowTypeInfo, TupleTypeInfo
-from penstock.common.types import Row
-from penstock.connectors.batching import BatchingWriter
-from penstock.connectors.sink import Sink, SinkWriter, WriterContext
+from penstock.connectors.core.batching import BatchingWriter
+from penstock.connectors.core.sink import Sink, SinkWriter, WriterContext
 from penstock.connectors.sql.databases import Other
 from penstock.connectors.sql.jdbc.options import JdbcConnectionOptions, JdbcExecutionOptions
 from penstock.connectors.sql.jdbc.urls import sqlalchemy_url
 from penstock.connectors.sql.marks import count_marks, with_marks, with_names
-from penstock.connectors.sql.server import Server, let_go, package
+from penstock.connectors.sql.server import Server, package
 from penstock.connectors.sql.statements import shown
 from penstock.connectors.sql.values import plain
 
@@ -26,22 +26,23 @@ _TRIED_AT_ONCE = 200
 
 
 class JdbcSink(Sink):
-    """Made by `sink`."""
+    """Sink that executes a statement for each record. `JdbcSink.sink` creates it."""
 
     def __init__(
-        self, sql: str, names: Sequence[str], connection: JdbcConnectionOptions, execution: JdbcExecutionOptions
+        self, sql: str, fields: DeclaredFields, connection: JdbcConnectionOptions, execution: JdbcExecutionOptions
     ) -> None:
         package()
         url = sqlalchemy_url(connection.url, connection.user_name, connection.password)
         self.server = Server(url, connection.password_file, any_database=True)
         self.dialect = str(self.server.parsed().get_backend_name())
         self.sql = sql
-        self.names = tuple(names)
+        self.fields = fields
+        self.names = fields.names
         self.execution = execution
         marks = count_marks(sql, self.dialect)
         if marks != len(self.names):
             raise InvalidJob(
-                f"{sql!r} has {marks} times '?', and type_info {len(self.names)} fields",
+                f"{sql!r} has {marks} times '?', but type_info has {len(self.names)} fields",
                 remedy="write a '?' for each field of the records, in their order",
             )
 
@@ -52,27 +53,29 @@ class JdbcSink(Sink):
         jdbc_connection_options: JdbcConnectionOptions,
         jdbc_execution_options: JdbcExecutionOptions | None = None,
     ) -> JdbcSink:
-        """
+        """Create the sink.
+
         Args:
             sql: an INSERT, UPDATE, DELETE or upsert with a `?` for each field, in their order.
-            type_info: of the records: `Types.ROW`, `Types.ROW_NAMED` or `Types.TUPLE`.
+            type_info: the type of the records: `Types.ROW`, `Types.ROW_NAMED` or `Types.TUPLE`.
 
         Raises:
-            InvalidJob: the URL, or the number of `?`, is wrong.
+            InvalidJob: the URL or the number of `?` is wrong.
         """
         if isinstance(type_info, RowTypeInfo):
-            names = list(type_info.get_field_names())
+            fields = type_info.declared_fields
         elif isinstance(type_info, TupleTypeInfo):
             names = [f"f{number}" for number in range(len(type_info.get_field_types()))]
+            fields = DeclaredFields(names, is_positional=True)
         else:
             raise InvalidJob(
-                f"type_info={type_info!r} of a JdbcSink",
-                remedy="say what a record has: Types.ROW([Types.INT(), Types.STRING()])",
+                f"JdbcSink does not support type_info={type_info!r}",
+                remedy="declare the fields of a record: Types.ROW([Types.INT(), Types.STRING()])",
             )
-        return JdbcSink(sql, names, jdbc_connection_options, jdbc_execution_options or JdbcExecutionOptions.defaults())
+        return JdbcSink(sql, fields, jdbc_connection_options, jdbc_execution_options or JdbcExecutionOptions.defaults())
 
     def execution_of(self, connection: Any) -> Callable[[list[tuple[Any, ...]]], Any]:
-        """Carries the statement out on a connection, for each tuple of values."""
+        """Return a function that executes the statement on a connection for each tuple of values."""
         database = self.server.database
         if not isinstance(database, Other):
             sql = with_marks(self.sql, database.mark, self.dialect)
@@ -85,17 +88,16 @@ class JdbcSink(Sink):
         return JdbcWriter(self)
 
     def validate(self) -> None:
-        """
+        """Check the connection and the statement.
+
         Raises:
-            SinkError: the server does not answer or does not let us, or does not take the statement.
+            SinkError: the server does not respond, or refuses the user or the statement.
         """
-        connection = self.server.connect(SinkError, autocommit=True)
         try:
-            self.server.database.probe(connection, self.sql, len(self.names))
+            with self.server.session(SinkError) as connection:
+                self.server.database.probe(connection, self.sql, len(self.names))
         except package("sqlalchemy.exc").DBAPIError as error:
-            raise self.server.explained(SinkError, f"{self.sql!r} cannot be carried out", error) from error
-        finally:
-            connection.close()
+            raise self.server.explained(SinkError, f"{self.sql!r} cannot be executed", error) from error
 
 
 class JdbcWriter(BatchingWriter):
@@ -127,23 +129,20 @@ class JdbcWriter(BatchingWriter):
                 self.flush()
 
     def _values(self, value: Any) -> tuple[Any, ...]:
-        names, dialect = self._sink.names, self._sink.dialect
-        if isinstance(value, dict):
-            value = tuple(value.get(name) for name in names)
-        elif not isinstance(value, tuple | list | Row):
-            value = tuple(getattr(value, name, None) for name in names)
-        found = tuple(plain(part, dialect) for part in value)
-        if len(found) != len(names):
+        dialect = self._sink.dialect
+        try:
+            return tuple(plain(part, dialect) for part in self._sink.fields.values(value))
+        except FieldMismatch as error:
             raise RecordFormatError(
-                f"record {value!r} has {len(found)} fields, and type_info {len(names)}",
+                f"{self._sink.sql!r} cannot write record {value!r}: {error}",
                 remedy="map records to Rows with the fields that type_info declares",
-            )
-        return found
+            ) from None
 
     def flush(self) -> None:
-        """
+        """Write the buffered records, and retry while the server is lost.
+
         Raises:
-            SinkError: the server is lost for longer than retries take, or refuses a record.
+            SinkError: all retries failed, or the server refuses a record.
         """
         held, self._held = self._held, []
         sink, attempt = self._sink, 0
@@ -159,7 +158,7 @@ class JdbcWriter(BatchingWriter):
                     if isinstance(error, SinkError):
                         raise
                     raise self._told(error, [] if lost else held) from error
-                logger.info("batch of %d records, try %d: %s", len(held), attempt + 1, error)
+                logger.info("attempt %d to write %d records failed, retrying: %s", attempt + 1, len(held), error)
             time.sleep(attempt)  # as Flink does: 0, 1, 2, … s
             attempt += 1
 
@@ -174,10 +173,10 @@ class JdbcWriter(BatchingWriter):
         with suppress(PenstockError, package("sqlalchemy.exc").SQLAlchemyError):
             row = self._refused(held) if held else None
         which = "" if row is None else f", such as {shown(dict(zip(self._sink.names, row, strict=True)))}"
-        return self._sink.server.explained(SinkError, f"records cannot be written by {self._sink.sql!r}{which}", error)
+        return self._sink.server.explained(SinkError, f"{self._sink.sql!r} cannot write records{which}", error)
 
     def _refused(self, held: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
-        """The first record that the server refuses; nothing is changed."""
+        """Return the first record that the server refuses, without a change to the table."""
         with self._sink.server.connect(SinkError) as connection, connection.begin() as transaction:
             try:
                 for start in range(0, len(held), _TRIED_AT_ONCE):
@@ -198,4 +197,5 @@ class JdbcWriter(BatchingWriter):
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
-        let_go(connection)
+        if connection is not None:
+            self._sink.server.discard(connection)

@@ -1,4 +1,4 @@
-"""JDBC's URLs as SQLAlchemy's."""
+"""Conversion of JDBC URLs to SQLAlchemy URLs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _DONE_ANYWAY = frozenset(
     }
     | {"tcpkeepalive", "reWriteBatchedInserts".lower(), "forceconnectiontimezonetosession"}
 )
-"""Of Java's drivers, without effect here: the session is in UTC and utf8mb4, and batches go as one statement."""
+"""Parameters of the Java drivers that have no effect here. The session always uses UTC and utf8mb4, and sends a batch as one statement."""
 _SAME = {
     "postgresql": {"sslmode": "sslmode", "sslrootcert": "sslrootcert", "sslcert": "sslcert", "sslkey": "sslkey"}
     | {"ApplicationName": "application_name", "options": "options", "targetServerType": ""},
@@ -53,10 +53,10 @@ _OFF = (
 
 
 def sqlalchemy_url(url: str, user: str | None = None, password: str | None = None) -> str:
-    """The URL of the same database, with these credentials, where it has none of its own.
+    """Return the SQLAlchemy URL of the same database. Credentials within the URL override `user` and `password`.
 
     Raises:
-        InvalidJob: a database or parameter that is not known here; says how to write it for SQLAlchemy.
+        InvalidJob: the database or a parameter is not supported. The remedy shows the form for SQLAlchemy.
 
     >>> sqlalchemy_url("jdbc:mysql://db/shop?useSSL=false", "job", "s3c/ret")
     'mysql+pymysql://job:s3c%2Fret@db:3306/shop'
@@ -71,9 +71,9 @@ def sqlalchemy_url(url: str, user: str | None = None, password: str | None = Non
         return f"sqlite:///{rest.removeprefix('sqlite:').partition('?')[0]}"
     if name not in _SCHEMES:
         raise InvalidJob(
-            f"a JDBC URL of {name!r}, whose drivers are Java's",
-            remedy="with_url takes SQLAlchemy's URL as well, of any database that it has a driver for: 'oracle+oracledb://user@host/…', "
-            "'mssql+pyodbc://…', with the package of that driver in the image",
+            f"JDBC URLs of {name!r} are not supported, because their drivers need Java",
+            remedy="give with_url an SQLAlchemy URL, such as 'oracle+oracledb://user@host/…' or 'mssql+pyodbc://…', "
+            "and install the package of that driver in the image",
         )
     if not rest.startswith(f"{name}://"):
         rest = f"{name}://localhost/{rest.removeprefix(f'{name}:').lstrip('/')}"
@@ -81,9 +81,9 @@ def sqlalchemy_url(url: str, user: str | None = None, password: str | None = Non
         parts = urlsplit(rest)
         host, port = parts.hostname or "localhost", parts.port or _PORTS[name]
     except ValueError:
-        raise _not_understood("host or port (special characters of user and password are written as %2F)") from None
+        raise _not_understood("wrong host or port (write special characters of user and password as %2F)") from None
     if "," in parts.netloc or "(" in parts.netloc:
-        raise _not_understood("several hosts")
+        raise _not_understood("it has several hosts")
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     user = unquote(parts.username or "") or given.get("user") or user
     password = unquote(parts.password or "") or given.get("password") or password
@@ -95,8 +95,8 @@ def sqlalchemy_url(url: str, user: str | None = None, password: str | None = Non
 
 def _not_understood(why: object) -> InvalidJob:
     return InvalidJob(
-        f"the JDBC URL cannot be understood: {why}",
-        remedy="write 'jdbc:mysql://host:port/database', or SQLAlchemy's URL",
+        f"the JDBC URL cannot be parsed: {why}",
+        remedy="write 'jdbc:mysql://host:port/database', or an SQLAlchemy URL",
     )
 
 
@@ -110,15 +110,15 @@ def _parameters(name: str, given: dict[str, str]) -> dict[str, str]:
             found["options"] = f"-csearch_path={value}"
         elif key.lower() not in _DONE_ANYWAY and f"{key}={value}".lower() not in _OFF:
             raise InvalidJob(
-                f"{key}= in a JDBC URL of {name}",
-                remedy="leave it out, or write SQLAlchemy's URL with the parameter of the Python driver: "
+                f"the parameter {key}= in a JDBC URL of {name} is not supported",
+                remedy="leave it out, or write an SQLAlchemy URL with the parameter of the Python driver: "
                 f"'{_SCHEMES[name]}://user@host/database?ssl_ca=/certificates/ca.pem'",
             )
     return found
 
 
 def _with_credentials(url: str, user: str | None, password: str | None) -> str:
-    """SQLAlchemy's URL; what it has of its own stays."""
+    """Return the SQLAlchemy URL with these credentials. Credentials within the URL override them."""
     from penstock.connectors.sql.server import package
 
     if not user and not password:
@@ -126,6 +126,6 @@ def _with_credentials(url: str, user: str | None, password: str | None) -> str:
     try:
         parsed = package().make_url(url)
     except (package("sqlalchemy.exc").ArgumentError, ValueError):
-        raise _not_understood("it is none of SQLAlchemy's") from None  # it may show the password
+        raise _not_understood("it is not an SQLAlchemy URL") from None  # the error may contain the password
     parsed = parsed.set(username=parsed.username or user, password=parsed.password or password)
     return str(parsed.render_as_string(hide_password=False))

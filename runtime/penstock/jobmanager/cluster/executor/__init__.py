@@ -1,1 +1,1 @@
-"""An executor as a process of its TaskManager: how it is started, what becomes of its output, when it is tried again."""
+"""An executor as a process of its TaskManager: its start, its output, and its restart."""

@@ -1,7 +1,7 @@
-"""What executors and their Python workers write: a job's own prints and logs, and the JVM's warnings.
+"""The output of executors and their Python workers: prints and logs of a job, and warnings of the JVM.
 
-A deployed TaskManager copies it to its own output, line by line with the executor's number in front, because nobody who has
-only `kubectl logs` would look anywhere else. There and on an embedded cluster it goes to files that stay small, for REST to show.
+A deployed TaskManager copies it to its own output, line by line with the number of the executor as prefix, so that `kubectl logs`
+shows it. A deployed TaskManager and an embedded cluster also write it to files of limited size, which REST shows.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from penstock.jobmanager.cluster.logs.files import LogFiles
 
 _CHUNK = 1 << 16
 _LONGEST = 64 * 1024
-"""A line without an end is copied in pieces of that many bytes."""
+"""Maximum length of a copied line, in bytes. A longer line is copied in pieces."""
 _OF_THE_JVM = re.compile(rb"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ ")
 _OF_A_TRACE = re.compile(rb"\s+at |Caused by: |\s+\.\.\. |[a-z]+(\.\w+)+(Exception|Error)")
 
 
 def copy_output(source: IO[bytes], prefix: str, write: Callable[[bytes], object]) -> threading.Thread:
-    """Copy whole lines until the last process that has the other end has gone; from a thread of its own."""
+    """Copy whole lines in a separate thread until the last process that holds the other end has ended."""
     thread = threading.Thread(target=_copy, args=(source, prefix.encode(), write), name="executor-output", daemon=True)
     thread.start()
     return thread
@@ -51,10 +51,10 @@ def to_stdout(lines: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-def _apart(lines: bytes) -> Iterator[bytes]:
-    """The lines, and what was logged behind text without an end (a progress bar, a process that died) on a line of its own.
+def _separate_lines(lines: bytes) -> Iterator[bytes]:
+    """Yield the lines. A log record that follows text without a line end (a progress bar, a process that died) becomes a separate line.
 
-    >>> list(_apart(b"12 %\\x1elog\\x1elost\\n"))
+    >>> list(_separate_lines(b"12 %\\x1elog\\x1elost\\n"))
     [b'12 %\\n', b'\\x1elog\\x1elost\\n']
     """
     for line in lines.splitlines(keepends=True):
@@ -67,9 +67,10 @@ def _apart(lines: bytes) -> Iterator[bytes]:
 
 
 class ExecutorOutput:
-    """The log and the stdout of a TaskManager, over all executors that it has one after the other.
+    """Log and standard output of a TaskManager, from all executors that it runs one after the other.
 
-    A line of the log has a mark in front (`taskmanager.watching.task_log`), or begins as those of the JVM do; all else was printed.
+    A log line starts with a mark (`taskmanager.watching.task_log`), or has the format of the JVM's log lines. All other lines are
+    standard output.
     """
 
     def __init__(self, folder: str, name: str, settings: LogSettings, redaction: Redaction) -> None:
@@ -83,10 +84,10 @@ class ExecutorOutput:
         return LogFiles([self.log, self.stdout])
 
     def take(self, lines: bytes) -> None:
-        """Whole lines."""
+        """Write whole lines to the log or the standard output."""
         logged, printed = [], []
         in_trace = False
-        for line in _apart(lines):
+        for line in _separate_lines(lines):
             in_trace = bool(_OF_THE_JVM.match(line)) or (in_trace and bool(_OF_A_TRACE.match(line)))
             if line.startswith(MARK):
                 logged.append(line[len(MARK) :])
@@ -99,13 +100,13 @@ class ExecutorOutput:
         if printed:
             self.stdout.write(b"".join(printed))
 
-    def take_and_tell(self, prefix: str) -> Callable[[bytes], None]:
-        """The same, and all of it to this process's stdout with the prefix in front of each line."""
+    def take_with_prefix(self, prefix: str) -> Callable[[bytes], None]:
+        """Return a function that writes lines as `take` does, and also writes each line to this process's standard output, with the prefix."""
         head = prefix.encode()
 
         def take(lines: bytes) -> None:
             self.take(lines)
             clean = self._redaction.clean_bytes(lines)
-            to_stdout(b"".join(head + line.removeprefix(MARK) for line in _apart(clean)))
+            to_stdout(b"".join(head + line.removeprefix(MARK) for line in _separate_lines(clean)))
 
         return take

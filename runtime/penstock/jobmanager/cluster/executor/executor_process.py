@@ -1,8 +1,8 @@
-"""An executor: the JVM in which all slots of a TaskManager are. The TaskManager's process starts it.
+"""An executor: the JVM with all slots of a TaskManager. The TaskManager's process starts it.
 
-It registers with the driver by itself, as an executor of Spark's that proves to have the cluster's secret. What the driver
-has to say to it before that is in its `Launch`; what belongs to the machine, as the place of Java and of the files that TLS
-reads, is found here.
+It registers itself with the driver as a Spark executor that has the cluster's secret. `Launch` contains the settings that it needs
+from the driver before the registration. Machine-specific settings, such as the location of Java and of the TLS files, are
+determined here.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from penstock.jobmanager.cluster.credentials import Credentials
 from penstock.jobmanager.cluster.jvm import class_archive
 from penstock.jobmanager.cluster.jvm.installation import spark_home
 from penstock.jobmanager.cluster.jvm.java import find_java
-from penstock.jobmanager.cluster.python_daemon import beside_a_warm_daemon
+from penstock.jobmanager.cluster.python_daemon import start_with_warm_daemon
 from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
 from penstock.taskmanager.local_state.folders import LOCAL_DIR, STATE_DIR
 
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
-"""Else it writes half a dozen lines for each task."""
+"""Log level of the JVM. Without it, the JVM logs about six lines for each task."""
 _LIBRARIES = "LD_LIBRARY_PATH"
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """An executor that is to be started: whose it is, and what the driver wants it to have."""
+    """Settings of an executor that is to be started: its cluster and the driver's settings for it."""
 
     executor_id: str
     driver_url: str
     app_id: str
     java_options: list[str]
     class_path: str
-    """What goes before Spark's."""
+    """Class path entries before Spark's."""
     properties: dict[str, str]
-    """Settings that it needs before it can ask the driver for the others."""
+    """Settings that the executor needs before it can request the others from the driver."""
     environment: dict[str, str]
-    """Of the executor and its Python workers."""
+    """Environment of the executor and its Python workers."""
     python: str = ""
-    """Of its Python workers, which is made warm while the JVM starts; empty: they start when the first task needs one."""
+    """Interpreter of its Python workers, for a daemon that starts together with the JVM. Empty: workers start with the first task."""
     library_path: str = ""
-    """What goes before the machine's `LD_LIBRARY_PATH`."""
+    """Prefix of the machine's `LD_LIBRARY_PATH`."""
 
     def own_java_options(self) -> list[str]:
-        """With the ids where Spark's documentation has it put them."""
+        """Return the Java options, with the ids in the places that Spark's documentation defines."""
         ids = {"{{APP_ID}}": self.app_id, "{{EXECUTOR_ID}}": self.executor_id}
         options = self.java_options
         for name, value in ids.items():
@@ -58,7 +58,7 @@ class Launch(msgspec.Struct, frozen=True):
 
 
 def state_folder(work_dir: str) -> str:
-    """Below which the slots of a TaskManager keep files of their state, unless settings say otherwise."""
+    """Return the default directory for the state files of a TaskManager's slots."""
     return os.path.join(work_dir, "state")
 
 
@@ -73,13 +73,13 @@ def executor_command(
     credentials: Credentials,
     state_dir: str = "",
 ) -> tuple[list[str], dict[str, str]]:
-    """Command line and environment of an executor with that many slots.
+    """Return the command line and the environment of an executor.
 
     Args:
-        host: by which others reach it.
-        work_dir: of its TaskManager.
-        folder: where it works itself.
-        state_dir: where slots keep files of their state; its TaskManager's, unless several share one.
+        host: address at which others reach it.
+        work_dir: working directory of its TaskManager.
+        folder: working directory of the executor.
+        state_dir: directory for the state files of slots. Default: the TaskManager's. Several TaskManagers may share one.
     """
     java_home = find_java()
     environment = dict(os.environ)
@@ -105,7 +105,7 @@ def executor_command(
         _ONLY_WARNINGS,
         *launch.own_java_options(),
         *(f"-D{key}={value}" for key, value in properties.items()),
-        # The certificate itself is known, whatever the host is called; Spark's launcher says so to the driver.
+        # The certificate itself is pinned, so the host name is not verified. Spark's launcher sets the same option for the driver.
         "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
         *("-cp", os.pathsep.join(filter(None, (launch.class_path, class_archive.class_path(java_home))))),
         "org.apache.spark.executor.CoarseGrainedExecutorBackend",
@@ -129,13 +129,13 @@ def start_executor(
     credentials: Credentials,
     state_dir: str = "",
 ) -> tuple[subprocess.Popen[bytes], OwnedFolder]:
-    """Start it in a session of its own; what it and its Python workers write is in the process's `stdout`.
+    """Start an executor in a new session. The process's `stdout` contains its output and that of its Python workers.
 
-    The system kills it when the calling *thread* ends, so that no executor outlives a TaskManager that was killed.
+    The system kills it when the calling *thread* ends, so no executor outlives a TaskManager that is killed.
 
     Returns:
-        The process, and the folder where it works: of no use to anybody when it has ended. The next executor in `work_dir`
-        removes those that nobody could remove.
+        The process and its working directory. The directory is not needed after the process ends. The next executor in `work_dir`
+        removes directories that were left behind.
     """
     folder = OwnedFolder(work_dir, "executor-", f"{launch.app_id}-{launch.executor_id}-")
     try:
@@ -176,16 +176,16 @@ def _start(command: list[str], environment: dict[str, str], folder: str, python:
 
     if not python:
         return start(command, env=environment)
-    process: subprocess.Popen[bytes] = beside_a_warm_daemon(command, environment, folder, python, start)
+    process: subprocess.Popen[bytes] = start_with_warm_daemon(command, environment, folder, python, start)
     return process
 
 
 def kill_session(session: int) -> None:
-    """SIGKILL every process of a session, where the system tells which they are. Python daemons have groups of their own."""
+    """SIGKILL every process of a session, if the system can list them. Python daemons have separate process groups."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
             if int(fields[3]) == session:
                 os.kill(int(folder.name), signal.SIGKILL)
         except (OSError, IndexError):
-            continue  # it has just ended
+            continue  # the process has just ended

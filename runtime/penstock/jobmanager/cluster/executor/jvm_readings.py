@@ -1,4 +1,4 @@
-"""What a JVM of the cluster says of itself (`jvm/Readings.java`): asked for when somebody reads metrics, and not before."""
+"""The metrics of a JVM of the cluster (`jvm/Readings.java`). They are read only when a client requests metrics."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 SOCKET = "readings"
-"""In the folder that an executor works in."""
+"""Name of the socket in the executor's working directory."""
 PATIENCE_S = 2.0
-MOST_BYTES = 192 * 1024
-"""Of what is said: a line for either end of each exchange, some 60 bytes."""
+MAX_BYTES = 192 * 1024
+"""Maximum size of the response, in bytes. It has a line of about 60 bytes for either end of each exchange."""
 
 
 @dataclass(frozen=True)
 class ExchangeEnd:
-    """What waits in the JVM in front of a task of a level, or behind it. `most`: bytes that may."""
+    """Buffer of an exchange in the JVM, on the input side or the output side of a task of a level. `most` is its capacity in bytes."""
 
     job_id: str
     level: int
@@ -24,14 +24,14 @@ class ExchangeEnd:
     bytes: int
     most: int
     rows: int | None = None
-    """None behind a task, where only bytes are counted."""
+    """Number of buffered rows. None on the output side, which counts only bytes."""
 
     @property
     def usage(self) -> float:
         return self.bytes / self.most if self.most else 0.0
 
     def metrics(self) -> dict[str, float]:
-        """By Flink's names.
+        """Return the metrics under Flink's names.
 
         >>> ExchangeEnd("j", 1, 0, bytes=512, most=2048, rows=3).metrics()
         {'inPoolUsage': 0.25, 'inputQueueSize': 512, 'inputQueueLength': 3}
@@ -43,14 +43,14 @@ class ExchangeEnd:
 
 @dataclass(frozen=True)
 class JvmReadings:
-    """`values`: by Flink's names."""
+    """Metrics of a JVM. The keys of `values` are Flink's names."""
 
     values: Mapping[str, float] = field(default_factory=dict)
     exchanges: tuple[ExchangeEnd, ...] = ()
 
     @staticmethod
     def parse(text: str) -> JvmReadings:
-        """Lines that are not understood are left out, such as the last one of a text that was cut.
+        """Parse the metrics. Lines with an unknown format are skipped, such as the last line of a truncated text.
 
         >>> found = JvmReadings.parse("Status.JVM.Threads.Count 31\\nin j 1 0 2 64 2048\\nout j 0 0 16 2048\\nStatus.JV")
         >>> found.values["Status.JVM.Threads.Count"], [(end.rows, end.bytes) for end in found.exchanges]
@@ -72,7 +72,7 @@ class JvmReadings:
         return JvmReadings(values, tuple(ends))
 
     def of_executor(self) -> dict[str, float]:
-        """With what all exchanges of the JVM take up, and may, by the names of Flink's network memory."""
+        """Return the metrics, with the used and the maximum memory of all exchanges under Flink's names of the network memory."""
         used, total = sum(end.bytes for end in self.exchanges), sum(end.most for end in self.exchanges)
         return {
             **self.values,
@@ -82,8 +82,8 @@ class JvmReadings:
         }
 
 
-def ask_executor(pid: int) -> str:
-    """What the executor with this process id says; empty: it has had no task yet, or does not answer."""
+def request_readings(pid: int) -> str:
+    """Return the metrics of the executor with this process id. Empty: it has had no task yet, or does not respond."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
         try:
@@ -95,6 +95,6 @@ def ask_executor(pid: int) -> str:
 
 def _received(connection: socket.socket) -> Iterator[bytes]:
     size = 0
-    while size < MOST_BYTES and (data := connection.recv(65536)):
+    while size < MAX_BYTES and (data := connection.recv(65536)):
         size += len(data)
         yield data

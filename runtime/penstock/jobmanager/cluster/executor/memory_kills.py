@@ -1,8 +1,8 @@
-"""What the system has killed for memory in this container: the counter `oom_kill` of its control group.
+"""Out-of-memory kills in this container: the counter `oom_kill` of its control group.
 
-A process that is killed says nothing, and who waits for it sees a connection that ends. With control groups of version 1 the
-system kills the largest process of a container and leaves the others, so the container runs on and Kubernetes tells nothing
-of it, or only when it ends at some later time. With version 2 the kubelet has all of them killed at once.
+A killed process cannot report the reason, and its parent sees only that a connection ends. Control groups of version 1 kill
+the largest process of a container and keep the others, so the container runs on. Kubernetes then reports no kill, or reports it
+only when the container ends later. Version 2 makes the kubelet kill all processes of the container at once.
 
 https://docs.kernel.org/admin-guide/cgroup-v2.html (`memory.events`, `memory.max`) and
 https://docs.kernel.org/admin-guide/cgroup-v1/memory.html (`memory.oom_control`, `memory.limit_in_bytes`).
@@ -13,17 +13,17 @@ from __future__ import annotations
 from pathlib import Path
 
 _NO_LIMIT = 1 << 60
-"""Version 1 says so much, or a little less, where there is none."""
+"""Threshold for an unlimited container. Version 1 reports about this value if no limit is set."""
 _FILES = {"": ("memory.events", "memory.max"), "memory": ("memory.oom_control", "memory.limit_in_bytes")}
-"""Where a hierarchy is mounted below the root → its files with the counter and the limit."""
+"""Mount point of a hierarchy below the root → its files with the counter and the limit."""
 
 
 class MemoryKills:
-    """Counts from when it is made.
+    """Counter of kills since its creation.
 
     Args:
-        root: where control groups are mounted.
-        own: says which one this process is in.
+        root: mount point of the control groups.
+        own: file that names the control group of this process.
     """
 
     def __init__(self, root: str = "/sys/fs/cgroup", own: str = "/proc/self/cgroup") -> None:
@@ -31,14 +31,14 @@ class MemoryKills:
         self._counted = self._count()
 
     def new(self) -> int:
-        """Processes that were killed since the last look; 0 where nobody can tell."""
+        """Return the number of processes that were killed since the last call, or 0 if the system does not report it."""
         count = self._count()
         new, self._counted = max(0, count - self._counted), count
         return new
 
     @property
     def limit(self) -> int:
-        """Bytes that the container may use; 0: as much as there is."""
+        """Return the memory limit of the container in bytes, or 0 if it has none."""
         text = _read(self._limit).strip()
         limit = int(text) if text.isdigit() else 0
         return 0 if limit >= _NO_LIMIT else limit
@@ -52,7 +52,7 @@ class MemoryKills:
 
 
 def _find(root: Path, own: Path) -> tuple[Path | None, Path | None]:
-    """Files of the process's own group: in a container that is what is mounted, elsewhere one below it."""
+    """Return the files of the process's control group. A container mounts its own group. Elsewhere the group is a subdirectory."""
     for hierarchy, (counter, limit) in _FILES.items():
         group = _group(own, hierarchy)
         for folder in (root / hierarchy / group, root / hierarchy):

@@ -19,21 +19,20 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * The rows of a pipelined exchange as one task gets them: aligned on markers. It takes the place of
- * StreamingShuffleReader.read, and empties the same queue, into which tasks of the same executor put rows as they are
- * (LocalChannel).
+ * The rows of a pipelined exchange for one task, aligned on markers. It replaces StreamingShuffleReader.read and takes
+ * from the same queue. Tasks of the same executor put their rows into this queue directly (LocalChannel).
  *
- * Behind a sender's marker come rows of the next epoch. The task must not see them before the markers of all senders have
- * come (see taskmanager/stream_task.py). They stay in the network's buffers, as Spark counts them: it reads nothing more
- * from a sender whose share of the reader's memory is used up, so the sender's buffers fill, and the sender waits. What an
- * alignment holds is bounded by that share, however long it takes.
+ * After a sender's marker, rows of the next epoch arrive. The task must not see them before the markers of all senders
+ * have arrived (see taskmanager/stream_task.py). They stay in the network buffers that Spark counts. If a sender has
+ * used up its share of the reader's memory, Spark stops reading from it. The sender's buffers fill, and the sender
+ * waits. So the share limits the memory of an alignment, regardless of its duration.
  */
 public class AlignedRows extends AbstractIterator implements TaskCompletionListener, Readings.End {
   private static final byte MARKER = 3;
   private static final byte SEGMENT = 5;
   /** Flags of the last segment of a marker. */
   private static final byte END_OF_MARKER = 3;
-  /** Between two looks whether the task has failed elsewhere; one that is killed is interrupted. */
+  /** Interval of checks for a failure of the task elsewhere. A killed task is interrupted. */
   private static final long POLL_MS = 250L;
 
   private final StreamingShuffleReader reader;
@@ -47,14 +46,14 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   private final String name;
   private final boolean[] aligned;
   private final boolean[] ended;
-  /** What has come from a sender behind its marker, in order: messages, and the rest of the one with the marker. */
+  /** Messages of each sender after its marker, in order, and the rest of the message with the marker. */
   private final ArrayDeque[] held;
-  /** What was held until the last alignment, and has not been looked at since; in order for each sender. */
+  /** Messages that were held until the last alignment and are not yet processed, in order for each sender. */
   private final ArrayDeque ready = new ArrayDeque();
   private Rows rows = null;
   private byte[] next = null;
   private volatile boolean finished = false;
-  /** Of messages that are held, or ready again. Counted by the reader's thread alone. */
+  /** Counters of messages that are held or ready. Only the reader's thread changes them. */
   private volatile long heldBytes = 0L;
   private volatile int heldRows = 0;
 
@@ -93,7 +92,10 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     return row;
   }
 
-  /** Sets `next` or `finished`, or neither. Not private: Janino would have it wait for all other readers of the process. */
+  /**
+   * Sets `next` or `finished`, or neither. It is not private, because Janino would then lock all readers of the
+   * process.
+   */
   synchronized void advance() {
     if (this.rows != null) {
       this.next = (byte[]) this.rows.left.pollFirst();
@@ -119,7 +121,7 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     this.aligned[sender] = true;
     if (all(this.aligned)) {
       Arrays.fill(this.aligned, false);
-      // What is ready came after what was held.
+      // Ready messages arrived after the held ones.
       ArrayDeque later = new ArrayDeque(this.ready);
       this.ready.clear();
       for (int i = 0; i < this.held.length; i++) {
@@ -168,12 +170,12 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     this.heldBytes += sign * sizeOf(item);
   }
 
-  /** Of what came over the network; rows of this process are counted where they come in. */
+  /** Size of a message from the network. Rows of this process are counted where they enter the queue. */
   private static long sizeOf(Object item) {
     return item instanceof DataMessage ? ((DataMessage) item).data.readableBytes() : 0L;
   }
 
-  /** From another thread: what is in the queue changes meanwhile. */
+  /** Called by another thread, while the queue changes. */
   public String reading() {
     long bytes = this.heldBytes;
     int rows = this.heldRows;
@@ -220,7 +222,9 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     }
   }
 
-  /** The senders wait for the answers to their last messages: the connections must not be closed before those are sent. */
+  /**
+   * Waits for the acknowledgements of the senders' last messages. The connections must stay open until they are sent.
+   */
   private void awaitAcks() {
     while (this.reader.terminationAckControlMessageSet().size() < this.ended.length) {
       this.checkFailure();
@@ -241,7 +245,7 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     this.reader.errorNotifier().throwErrorIfExists();
   }
 
-  /** From the task's thread; rows are read by the one that feeds the Python worker. */
+  /** Called by the task's thread. The thread that feeds the Python worker reads the rows. */
   public synchronized void onTaskCompletion(TaskContext context) {
     this.finished = true;
     Readings.ends(this);

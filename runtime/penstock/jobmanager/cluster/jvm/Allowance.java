@@ -5,7 +5,7 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.util.ReferenceCountUtil;
 
-/** Passes on so many bytes, then ends the connection: a frame may announce two gigabytes. */
+/** Limits the bytes of a connection and closes it beyond the limit, because a frame may announce 2 GB. */
 public class Allowance extends ChannelInboundHandlerAdapter {
   private static final int BYTES = 65536;
 

@@ -8,10 +8,10 @@ import org.apache.spark.rdd.RDD;
 import scala.collection.Iterator;
 
 /**
- * A level of the batched runner: a PythonRDD whose worker is kept, with the state in it, for the next epoch.
+ * A level of the batched runner: a PythonRDD that keeps its worker, with the state in it, for the next epoch.
  *
- * An executor has several slots, and Spark lends any idle Python worker of the same module and environment. So each slot
- * has an environment of its own, and with it a pool of its own, in which there is one worker.
+ * An executor has several slots, and Spark may use any idle Python worker of the same module and environment. So each
+ * slot has a separate environment and with it a separate pool, which contains one worker.
  */
 public class BatchLevel extends PythonRDD {
   public static final String SLOT = "PENSTOCK_SLOT";
@@ -27,7 +27,7 @@ public class BatchLevel extends PythonRDD {
     this.slots = slots;
   }
 
-  /** In the executor: the function came with this task, and is nobody else's. */
+  /** Called in the executor. The function arrived with this task, and no other task uses it. */
   public Iterator compute(Partition split, TaskContext context) {
     String slot = this.slots[split.index()];
     this.function.envVars().put(SLOT, slot);

@@ -9,13 +9,13 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * The rows of a Python worker, which tell what it died of.
+ * The rows of a Python worker, with the cause of the worker's death in their errors.
  *
- * A worker that crashes is noticed by who reads from it and by who writes to it. Spark takes what the reader sees and adds
- * the dump of the crash; but where the writer was first, "Broken pipe" is all that it tells.
+ * Both the reader and the writer of a worker notice its crash. Spark adds the dump of the crash to the reader's error.
+ * If the writer notices it first, Spark reports only "Broken pipe".
  */
 public class DiagnosedRows extends AbstractIterator {
-  /** Spark's words, which penstock/jobmanager/failover/crash.py knows a dead worker by. */
+  /** Spark's message, by which penstock/jobmanager/failover/crash.py recognizes a dead worker. */
   private static final String DIED = "Python worker exited unexpectedly";
   private static final int LOOKS = 20;
   private static final long LOOK_MS = 50L;
@@ -47,7 +47,10 @@ public class DiagnosedRows extends AbstractIterator {
     }
   }
 
-  /** What to tell instead. A worker that lives has nothing to do with it: what is written to it comes from others. */
+  /**
+   * Returns the error to report. If the worker lives, the error is not about it, because other tasks write to its
+   * input.
+   */
   private Throwable diagnosed(Throwable failure) {
     if (!(failure instanceof IOException) || this.worker.isEmpty()) {
       return failure;
@@ -60,7 +63,7 @@ public class DiagnosedRows extends AbstractIterator {
     return new SparkException(dump.isEmpty() ? DIED : DIED + " (crashed): " + dump.get(), failure);
   }
 
-  /** Its socket is closed a moment before it is gone. */
+  /** Waits for the end of the worker, whose socket closes a moment before it ends. */
   private static boolean ends(PythonWorkerHandle handle) {
     try {
       for (int look = 0; look < LOOKS && handle.isAlive(); look++) {

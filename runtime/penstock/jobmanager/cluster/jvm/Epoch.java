@@ -14,8 +14,9 @@ import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
 /**
- * One epoch as one Spark job, started by one call from Python. The job is a line of stages, one per level: commands ->
- * level 0 -> exchange -> level 1 -> ... -> acks. Byte arrays cross the gateway as one block of length-prefixed items.
+ * One epoch as one Spark job, started by one call from Python. The job is a sequence of stages, one per level: commands
+ * -> level 0 -> exchange -> level 1 -> ... -> acks. Byte arrays cross the gateway as one block of length-prefixed
+ * items.
  */
 public class Epoch {
   /** Runs the epoch and returns the rows that the last level emitted, length-prefixed. */
@@ -43,7 +44,7 @@ public class Epoch {
     }
   }
 
-  /** Has the executors at these places no longer keep the job's Python workers; does not wait for it. */
+  /** Lets the executors at these locations end the job's Python workers. Does not wait. */
   public void release(SparkContext context, String[] locations, String jobId) {
     List placed = Lists.empty();
     for (int i = 0; i < locations.length; i++) {
@@ -58,7 +59,7 @@ public class Epoch {
     return pipelined ? new StreamLevel(input, function) : new BatchLevel(input, function, jobId, slots);
   }
 
-  /** Drops the epoch's shuffle files now; the garbage collector would do it minutes later. */
+  /** Deletes the epoch's shuffle files now. The garbage collector would delete them minutes later. */
   private static void forget(SparkContext context, SlotExchange[] exchanges) {
     if (context.cleaner().isDefined()) {
       ContextCleaner cleaner = (ContextCleaner) context.cleaner().get();

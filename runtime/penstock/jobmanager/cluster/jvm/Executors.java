@@ -22,7 +22,7 @@ public class Executors extends SparkListener {
     this.cores.remove(removed.executorId());
   }
 
-  /** One line "id host port cores" for each. */
+  /** Returns one line "id host port cores" for each executor. */
   public String list(SparkContext context) {
     StringBuilder lines = new StringBuilder();
     Iterator entries = SparkEnv.get().blockManager().master().getMemoryStatus().iterator();

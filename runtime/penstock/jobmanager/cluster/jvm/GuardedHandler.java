@@ -9,8 +9,8 @@ import org.apache.spark.network.server.RpcHandler;
 import org.apache.spark.network.server.StreamManager;
 
 /**
- * The handler of a streaming shuffle's writer, of whom strangers can want nothing: until somebody has authenticated,
- * errors of the connection end the connection. Spark would fail the task for them.
+ * The handler of a streaming shuffle's writer, protected from unauthenticated clients. Before authentication, an error
+ * of the connection closes the connection. Spark would fail the task.
  */
 public class GuardedHandler extends RpcHandler implements Runnable {
   private static final long PATIENCE_S = 30;
@@ -27,14 +27,14 @@ public class GuardedHandler extends RpcHandler implements Runnable {
     channel.eventLoop().schedule(this, PATIENCE_S, TimeUnit.SECONDS);
   }
 
-  /** The time to authenticate is over. */
+  /** Closes the connection if the client has not authenticated in time. */
   public void run() {
     if (!this.isKnown) {
       this.channel.close();
     }
   }
 
-  /** Messages come here from those who have authenticated only. */
+  /** Called for messages, which arrive here only after authentication. */
   private void welcome() {
     if (!this.isKnown) {
       this.isKnown = true;

@@ -12,17 +12,17 @@ import org.apache.spark.api.python.PythonWorkerFactory;
 import scala.Option;
 
 /**
- * Keeps the Python workers that hold the state of jobs, in an executor.
+ * Keeps the Python workers that hold the state of jobs in an executor.
  *
- * Spark ends the workers of a pool in which nothing has happened for a minute. Between two epochs of the batched runner a
- * DataFrame may run for longer than that, and the state would be gone. No setting changes the minute, so the pool is told,
- * for as long as a job has not ended, that something has happened. Only the pools of its slots are: others' workers
- * hold nothing that is needed. With a Spark that looks different inside, workers end after a minute and the job fails over, as it would
- * without this.
+ * Spark ends the workers of a pool that was idle for a minute. Between two epochs of the batched runner, a DataFrame
+ * may run for longer, and the state would be lost. No setting changes this time, so this class reports activity to the
+ * pool until the job has ended. It does so only for the pools of the job's slots, because other workers hold no state.
+ * If a Spark version has other internals, workers end after a minute and the job fails over, as it would without this
+ * class.
  */
 public class HeldWorkers extends Thread {
   private static final long PAUSE_MS = 5000L;
-  /** Job -> the names of its slots here. */
+  /** Job -> the names of its slots in this executor. */
   private static final HashMap JOBS = new HashMap();
   private static boolean watched = false;
 

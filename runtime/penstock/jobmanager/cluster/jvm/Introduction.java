@@ -3,7 +3,7 @@ package penstock;
 import org.apache.spark.network.client.TransportClient;
 import org.apache.spark.network.server.RpcHandler;
 
-/** Tells a handler, on its channel's thread, that its connection can be used. */
+/** Notifies a handler, on its channel's thread, that its connection can be used. */
 public class Introduction implements Runnable {
   private final RpcHandler handler;
   private final TransportClient client;

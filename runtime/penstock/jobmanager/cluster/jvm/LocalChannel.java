@@ -8,23 +8,24 @@ import java.util.concurrent.TimeoutException;
 import org.apache.spark.TaskContext;
 
 /**
- * The way of rows from a task to one in the same JVM: by reference, into the queue that its reader takes from.
+ * The path of rows between tasks of the same JVM: by reference, into the queue of the reader.
  *
- * Between slots of one executor the network would cost several times as much as all the rest: rows would be copied,
- * serialized, encrypted and handed from thread to thread, to come back to where they were. Whether a slot is near is what
- * the job's placement says, and not who happens to be there already: all rows of a sender for a slot must go one way, or
- * they would overtake each other.
+ * Between slots of one executor, the network would cost several times as much as all other work. Rows would be copied,
+ * serialized, encrypted and passed between threads, only to return to the same process. The job's placement determines
+ * whether a slot is local, and not the tasks that currently run here. All rows of a sender for a slot must take the
+ * same path, because they could overtake each other otherwise.
  *
- * Janino makes static methods of private ones: synchronized ones are none of them private, here and elsewhere.
+ * Janino makes private methods static. For this reason, synchronized methods are never private, here and in other
+ * classes.
  *
- * What waits here is bounded in bytes, as it is on the network: a sender whose share is used up waits.
+ * The bytes that wait here are limited, as on the network. A sender that has used up its share waits.
  */
 public class LocalChannel {
   private static final HashMap READERS = new HashMap();
-  /** Of a share, in bytes: two rows of the size that larger ones are cut to. */
+  /** Minimum share in bytes: two rows of the maximum size, to which larger rows are split. */
   private static final long LEAST_SHARE = 65536L;
   private static final long LOOK_MS = 250L;
-  /** For the task of the other slot to begin; after that it runs elsewhere, against what was planned. */
+  /** Time for the task of the other slot to begin. After it, the task runs elsewhere, against the placement. */
   private static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(60L);
   private static final long GRACE_NS = TimeUnit.SECONDS.toNanos(2L);
 
@@ -44,7 +45,7 @@ public class LocalChannel {
     return shuffle + "-" + slot;
   }
 
-  /** One for every sender, of a reader that begins. */
+  /** Creates the channels of a reader that begins, one for each sender. */
   public static LocalChannel[] open(int shuffle, int slot, LinkedBlockingQueue queue, int senders, long bytes) {
     LocalChannel[] channels = new LocalChannel[senders];
     for (int i = 0; i < senders; i++) {
@@ -63,13 +64,13 @@ public class LocalChannel {
     READERS.remove(name);
   }
 
-  /** Of a reader that has come to its end, well or not. */
+  /** Closes the channels of a reader that has ended, with or without success. */
   public static void close(int shuffle, int slot, LocalChannel[] channels, LinkedBlockingQueue queue) {
     forget(name(shuffle, slot));
     for (int i = 0; i < channels.length; i++) {
       channels[i].close();
     }
-    // Spark releases what is left, and believes that all of it is its own.
+    // Spark releases the remaining items and assumes that all of them are its own.
     Iterator left = queue.iterator();
     while (left.hasNext()) {
       if (left.next() instanceof Row) {
@@ -78,7 +79,7 @@ public class LocalChannel {
     }
   }
 
-  /** To the reader of a slot, as soon as it has begun. */
+  /** Returns the channel to the reader of a slot. Waits until the reader has begun. */
   public static synchronized LocalChannel to(int shuffle, int slot, TaskContext context) throws Exception {
     long deadline = System.nanoTime() + PATIENCE_NS;
     LocalChannel[] channels = (LocalChannel[]) READERS.get(name(shuffle, slot));
@@ -93,14 +94,15 @@ public class LocalChannel {
     return channels[context.partitionId()];
   }
 
-  /** Waits until there is room. Nothing may come into the queue of a reader that has ended and emptied it. */
+  /** Waits until the share has room. No row may enter the queue of a reader that has ended and cleared it. */
   public synchronized void send(byte[] row, TaskContext context) throws Exception {
     while (this.waiting > 0L && this.waiting + row.length > this.share && !this.closed) {
       check(context);
       this.wait(LOOK_MS);
     }
     if (this.closed) {
-      // What that one ended of is to be told first: a task that is killed because another has failed tells nothing of its own.
+      // Wait, so that the other task reports its cause first. A task that is killed because another failed reports no
+      // cause.
       long deadline = System.nanoTime() + GRACE_NS;
       while (System.nanoTime() < deadline) {
         check(context);
@@ -119,12 +121,12 @@ public class LocalChannel {
     }
   }
 
-  /** Bytes of rows that have not been taken. */
+  /** Returns the bytes of rows that the reader has not taken. */
   synchronized long waiting() {
     return this.waiting;
   }
 
-  /** The most that may wait. */
+  /** Returns the maximum of the waiting bytes. */
   long share() {
     return this.share;
   }
@@ -139,7 +141,7 @@ public class LocalChannel {
     this.notifyAll();
   }
 
-  /** A row on its way. */
+  /** A row in the queue. */
   public static class Row {
     public final int sender;
     private final LocalChannel channel;
@@ -151,7 +153,7 @@ public class LocalChannel {
       this.bytes = bytes;
     }
 
-    /** The sender's share is free of it from now on. */
+    /** Takes the row and frees its part of the sender's share. */
     public byte[] take() {
       this.channel.taken(this.bytes.length);
       return this.bytes;

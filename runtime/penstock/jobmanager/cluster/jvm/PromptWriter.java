@@ -12,19 +12,19 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * Spark's streaming writer, which sends every row at once, and hands those for slots of the same executor over by reference.
+ * Spark's streaming writer, which sends every row at once, and passes rows for slots of the same executor by reference.
  *
- * Spark collects rows in a buffer for each target and has a thread that looks, every few milliseconds and for as long as the
- * task runs, which of the buffers are old enough to go. Here a row is a buffer already, that a task has held back for as long as
- * it may (taskmanager/stream_task.py): to hold it back once more costs latency, and to look for it costs a job that has
- * nothing to do more than all else. So the thread sleeps (spark.shuffle.streaming.networkBufferMaxWaitTimeMs), and a row goes
- * when it is written: when the next one is asked for.
+ * Spark collects rows in a buffer for each target. A thread checks every few milliseconds which buffers are old enough
+ * to send, as long as the task runs. In Penstock, a row is already a buffer, which a task has delayed as long as it may
+ * (taskmanager/stream_task.py). A second delay would add latency, and the checks would dominate the cost of an idle
+ * job. So the thread sleeps (spark.shuffle.streaming.networkBufferMaxWaitTimeMs). A row is sent when it is written, at
+ * the request for the next one.
  */
 public class PromptWriter extends ShuffleWriter implements Readings.End {
   private final StreamingShuffleHandle handle;
   private final TaskContext context;
   private final StreamingShuffleWriter writer;
-  /** Spark's count of what may still be written. */
+  /** Spark's counter of the bytes that may still be written. */
   private final Semaphore room;
   private final int most;
 
@@ -59,7 +59,7 @@ public class PromptWriter extends ShuffleWriter implements Readings.End {
     return this.writer.getPartitionLengths();
   }
 
-  /** Rows by the slot they are for: those that the network has to take. */
+  /** Rows by their target slot, limited to those that need the network. */
   private class Remote extends AbstractIterator {
     private final Iterator rows;
     private final LocalChannel[] channels;

@@ -16,12 +16,12 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.SparkEnv;
 
 /**
- * What this JVM reads on its gauges: memory, garbage collection, threads, CPU time, what waits in exchanges. Nothing is
- * counted for it while nobody asks. The driver's is asked over its gateway; an executor's at a socket in the folder that it
- * works in, by who has started it: a thread that waits in accept costs nothing.
+ * The metrics of this JVM: memory, garbage collection, threads, CPU time, and the buffers of exchanges. Values are
+ * computed only on request. The driver's metrics are requested over its gateway. An executor has a socket in its
+ * working directory, which its parent process connects to. A thread that waits in accept costs nothing.
  *
- * A line for each: "NAME VALUE", by Flink's names; "in JOB LEVEL SLOT ROWS BYTES MOST" of a task's input; "out JOB LEVEL
- * SLOT BYTES MOST" of its output.
+ * Each metric has a line. A value is "NAME VALUE", with Flink's names. The input of a task is "in JOB LEVEL SLOT ROWS
+ * BYTES MOST". Its output is "out JOB LEVEL SLOT BYTES MOST".
  */
 public class Readings extends Thread {
   public static final String SOCKET = "readings";
@@ -37,14 +37,14 @@ public class Readings extends Thread {
     this.server = server;
   }
 
-  /** For Python, which makes one to call `text`. */
+  /** Constructor for Python, which needs an instance to call `text`. */
   public Readings() {
     this(null);
   }
 
-  /** One end of an exchange, in a task that runs. */
+  /** One end of an exchange in a running task. */
   public interface End {
-    /** Its line, without the end of it. */
+    /** Returns its line without the line end. */
     String reading();
   }
 
@@ -56,7 +56,7 @@ public class Readings extends Thread {
     EXCHANGES.remove(end);
   }
 
-  /** Of an executor, from its first task on; later calls do nothing. */
+  /** Starts the socket of an executor with its first task. Later calls do nothing. */
   public static synchronized void listen() {
     if (listening) {
       return;

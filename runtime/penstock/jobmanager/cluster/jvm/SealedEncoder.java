@@ -8,8 +8,8 @@ import org.apache.spark.network.protocol.Message;
 import org.apache.spark.network.protocol.SslMessageEncoder;
 
 /**
- * Spark's encoder for TLS, which retains a message's buffer and lets go of it once too little. The streaming shuffle's
- * writer uses its buffers again and looks whether it may.
+ * Spark's TLS encoder with a fix. It retains a message's buffer once more than it releases it. The writer of the
+ * streaming shuffle reuses its buffers and checks whether they are free.
  */
 public class SealedEncoder extends MessageToMessageEncoder {
   public SealedEncoder() {

@@ -13,12 +13,12 @@ import org.apache.spark.util.ErrorNotifier;
 import scala.None$;
 
 /**
- * Spark's streaming shuffle over sealed connections (`spark.shuffle.manager.incremental`).
+ * Spark's streaming shuffle over encrypted connections (`spark.shuffle.manager.incremental`).
  *
- * Spark's writer makes its server in a private method of its constructor, with nothing to say about who may connect, or
- * from where. So writer and reader are Spark's own classes under other names, made with the jar, that say SealedTransport
- * where Spark's say TransportContext. Where the engine's other classes name the reader, they mean this one once the jar is
- * made.
+ * Spark's writer creates its server in a private method of its constructor, without an option for the clients or the
+ * address. So the writer and the reader are copies of Spark's classes under other names, created together with the jar.
+ * They use SealedTransport instead of Spark's TransportContext. References to the reader in the engine's other classes
+ * are changed to this copy when the jar is created.
  */
 public class SealedShuffleManager extends StreamingShuffleManager {
   public static final String PACKAGE = "penstock.shuffle.";

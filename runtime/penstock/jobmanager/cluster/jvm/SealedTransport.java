@@ -17,9 +17,9 @@ import org.apache.spark.network.server.TransportServerBootstrap;
 import org.apache.spark.network.util.TransportConf;
 
 /**
- * What the streaming shuffle's writers and readers have in place of Spark's TransportContext, whose servers take
- * everybody and listen on all addresses. These listen where the executor's blocks are, and both sides authenticate as
- * the rest of Spark does. TLS comes with the settings.
+ * The replacement of Spark's TransportContext for the writers and readers of the streaming shuffle. Spark's servers
+ * accept any client and listen on all addresses. These servers listen on the address of the executor's blocks, and both
+ * sides authenticate like the rest of Spark. The settings enable TLS.
  */
 public class SealedTransport extends TransportContext implements TransportServerBootstrap, TransportClientBootstrap {
   private final RpcHandler handler;
@@ -54,12 +54,12 @@ public class SealedTransport extends TransportContext implements TransportServer
     return made;
   }
 
-  /** A writer's side of a connection, behind the authentication. */
+  /** The writer's side of a connection, after the authentication. */
   public RpcHandler doBootstrap(Channel channel, RpcHandler next) {
     return new GuardedHandler(channel, next);
   }
 
-  /** A reader's side, when it is authenticated: only now it says what it wants. */
+  /** The reader's side after authentication. Only now does it send its request. */
   public void doBootstrap(TransportClient client, Channel channel) {
     channel.eventLoop().execute(new Introduction(this.handler, client));
   }

@@ -6,7 +6,7 @@ import org.apache.spark.network.client.TransportClient;
 import org.apache.spark.network.server.RpcHandler;
 import org.apache.spark.network.server.StreamManager;
 
-/** A handler that is not told that its connection stands: it would talk before it is authenticated. */
+/** A handler that is not notified when its connection opens, because it would send messages before authentication. */
 public class SilentHandler extends RpcHandler {
   private final RpcHandler next;
 

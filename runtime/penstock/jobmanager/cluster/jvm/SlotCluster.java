@@ -11,14 +11,14 @@ import org.apache.spark.scheduler.local.LocalSchedulerBackend;
 import scala.None$;
 
 /**
- * A cluster whose executors nobody starts for Spark: TaskManagers do, and they register with the driver.
+ * A cluster whose executors are started by TaskManagers and not by Spark. They register with the driver.
  *
- * Spark finds it by the master's name "penstock" (META-INF/services). An executor is lost as soon as its connection is.
- * With "penstock-embedded" tasks run in the driver's own JVM, and nobody registers.
+ * Spark finds it by the master's name "penstock" (META-INF/services). An executor is lost as soon as its connection
+ * closes. If the name is "penstock-embedded", tasks run in the driver's JVM, and no executor registers.
  */
 public class SlotCluster implements ExternalClusterManager {
   private static final String EMBEDDED = "penstock-embedded";
-  /** Tasks at once: 64 slots of 16 levels. What there are slots for now is not Spark's affair. */
+  /** Maximum number of concurrent tasks: 64 slots of 16 levels. Spark does not know the current number of slots. */
   private static final int MOST_TASKS = 1024;
 
   public boolean canCreate(String master) {
@@ -40,7 +40,7 @@ public class SlotCluster implements ExternalClusterManager {
     ((TaskSchedulerImpl) scheduler).initialize(backend);
   }
 
-  /** Have Spark forget an executor whose TaskManager has gone; harmless if it has already. */
+  /** Makes Spark remove an executor whose TaskManager is lost. It has no effect if Spark has already removed it. */
   public void remove(SparkContext context, String executor, String why) {
     ((CoarseGrainedSchedulerBackend) context.schedulerBackend())
         .removeExecutor(executor, new ExecutorProcessLost(why, None$.MODULE$, false));

@@ -18,8 +18,8 @@ import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
 /**
- * The exchange between two levels: rows (slot, bytes) go to the partition of their slot, and the partition of slot i
- * runs on the executor that holds slot i's state. Spark's own ShuffledRDD has no say in where it runs beyond the host.
+ * The exchange between two levels. Rows (slot, bytes) go to the partition of their slot. The partition of slot i runs
+ * on the executor that holds the state of slot i. Spark's ShuffledRDD can only select the host, not the executor.
  */
 public class SlotExchange extends RDD {
   private final Partitioner partitioner;

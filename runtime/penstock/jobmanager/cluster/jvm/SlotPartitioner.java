@@ -2,13 +2,13 @@ package penstock;
 
 import org.apache.spark.Partitioner;
 
-/** A row's key is its slot. Knows, too, which executor each slot is meant to run on, and whose rows they are. */
+/** A partitioner whose keys are slots. It also has the planned executor of each slot, and the job of the rows. */
 public class SlotPartitioner extends Partitioner {
   private final String[] executors;
   private final String jobId;
   private final int level;
 
-  /** Locations as Spark writes them: "executor_HOST_ID"; empty where any will do. The level is the one that receives. */
+  /** Locations in Spark's format: "executor_HOST_ID", or empty for any location. The level is the receiving one. */
   public SlotPartitioner(String[] locations, String jobId, int level) {
     this.jobId = jobId;
     this.level = level;
@@ -26,12 +26,12 @@ public class SlotPartitioner extends Partitioner {
     return ((Number) key).intValue();
   }
 
-  /** "JOB LEVEL SLOT" of the task that reads. */
+  /** Returns "JOB LEVEL SLOT" of the reading task. */
   public String reader(int slot) {
     return this.jobId + " " + this.level + " " + slot;
   }
 
-  /** The same of the task that writes. */
+  /** Returns "JOB LEVEL SLOT" of the writing task. */
   public String writer(int slot) {
     return this.jobId + " " + (this.level - 1) + " " + slot;
   }

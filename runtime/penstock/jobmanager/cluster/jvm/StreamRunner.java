@@ -15,15 +15,17 @@ import scala.Option;
 import scala.collection.Iterator;
 
 /**
- * A PythonRunner whose input is written by a thread of its own.
+ * A PythonRunner whose input is written by a separate thread.
  *
- * Spark's feeds the Python worker and reads from it in turns, on the task's thread: while the input has nothing, nothing
- * that the worker makes is read. A stage in the middle of a stream must not wait like that. Spark has a runner with a
- * writer thread, for SQL functions only: it asks for the kind of function when it decides, on the task's thread, and
- * again when it tells the worker, on the writer's. The worker is told the truth.
+ * Spark's runner alternates between writing to the Python worker and reading from it, on the task's thread. While the
+ * input is empty, it reads none of the worker's output. A stage in the middle of a stream must not wait like that.
+ *
+ * Spark has a runner with a writer thread, but only for SQL functions. It reads the kind of function twice: on the
+ * task's thread to choose the runner, and on the writer's thread for the worker. This class returns the SQL kind only
+ * to the first call, so the worker gets the true kind.
  */
 public class StreamRunner extends PythonRunner {
-  /** What is written goes out when it has this size (bytes): every row. */
+  /** Size in bytes at which written data is sent, so that every row is sent. */
   private static final int SMALLEST_ROW = 4;
 
   private transient volatile Thread deciding;

@@ -13,8 +13,8 @@ import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.StageInfo;
 
 /**
- * What the tasks of a job group failed with, each of them. Spark tells of the first one alone, and when a Python worker dies
- * that is as often as not a task which lost its connection to it.
+ * The failures of all tasks of a job group. Spark reports only the first failure. If a Python worker dies, this is
+ * often the failure of a task that lost its connection to the worker.
  */
 public class TaskFailures extends SparkListener {
   private static final int MOST_STAGES = 4096;
@@ -61,7 +61,10 @@ public class TaskFailures extends SparkListener {
     }
   }
 
-  /** Of this group so far, each as lines: partition, stage (counted from 0 within its job), host, what it failed with. */
+  /**
+   * Returns the failures of this group so far. Each has lines: partition, stage (counted from 0 within its job), host,
+   * and cause.
+   */
   public synchronized String[] of(String group) {
     ArrayList found = new ArrayList();
     for (Iterator all = this.failures.iterator(); all.hasNext();) {

@@ -7,7 +7,7 @@ import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
 import scala.reflect.ClassTag$;
 
-/** Without rows; computing a partition lets go of the job's Python workers in the executor that does it. */
+/** An RDD without rows. Computing a partition releases the job's Python workers in that executor. */
 public class WorkerRelease extends RDD {
   private final String jobId;
 

@@ -1,4 +1,4 @@
-"""What runs in Spark's JVMs.
+"""The code in Spark's JVMs.
 
-The Java sources, how they are compiled, and the archive of classes that starts JVMs faster.
+The Java sources, their compilation, and the archive of classes that makes JVMs start faster.
 """

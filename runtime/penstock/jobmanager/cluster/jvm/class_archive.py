@@ -1,18 +1,18 @@
-"""Start-up of the JVMs: an archive of the classes that they load, parsed and verified once and mapped by all of them.
+"""Faster start of the JVMs: an archive of loaded classes, which is parsed and verified once and mapped by all JVMs.
 
-A cluster is several JVMs (driver, workers, an executor for each), and each loads some 7,000 classes of Spark's: about two
-CPU seconds apiece, which is most of what a start costs, of a job as of an executor that was lost. With Java's class data
-sharing they take half of it, and share the memory. The archive belongs to one Java and one installation of Spark:
+A cluster consists of several JVMs (the driver's, and one for each executor). Each loads about 7,000 classes of Spark, which takes about
+2 CPU seconds. This is most of the cost of a start, of a job or of a replacement executor. Java's class data sharing halves the time
+and shares the memory. The archive belongs to one Java and one installation of Spark:
 
     python -m penstock.jobmanager.cluster.jvm.class_archive [FOLDER]
 
-makes it from the list in `jvm/classes.txt` (`class_list` renews that), if it is not there. `make setup` does so, and the
-build of the base image. Clusters use it where they find it: beside the package (images), or in the cache folder. A JVM that
-finds it does not fit goes on without.
+creates it from the list in `jvm/classes.txt` (which `class_list` updates), if it does not exist. `make setup` and the build of the
+base image run this command. Clusters use the archive if they find it beside the package (images) or in the cache folder. A JVM
+whose archive does not match runs without it.
 
-Java takes an archive only if the class path begins as it did when the archive was made. Spark's launcher writes
-`jars/*`, which the JVM expands in the order of the directory, another one on each disk. So a jar without content, the
-*path jar*, goes before it: its manifest names Spark's jars, in order.
+Java accepts an archive only if the class path begins with the same entries as at its creation. Spark's launcher writes `jars/*`,
+which the JVM expands in directory order, and this order differs between disks. For this reason an empty jar, the *path jar*, is the
+first entry. Its manifest lists Spark's jars in a fixed order.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from penstock.jobmanager.cluster.jvm.installation import spark_home, spark_versi
 from penstock.jobmanager.cluster.jvm.java import find_java
 
 BASE_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms128m", "-XX:-UsePerfData")
-"""Of every JVM: they hardly compute, so compiling little and collecting in one thread costs least. What `jstat` would read is
-made by a thread that wakes up twenty times a second.
+"""Options of every JVM. The JVMs compute little, so limited compilation and a single-threaded collector cost least. `UsePerfData` would
+start a thread that wakes up 20 times per second to collect data for `jstat`.
 
-Some 30 MB of a heap are in use. The size that Java would choose by the machine's memory fills with 100 MB of garbage before
-the first collection; with 64 MB they collect so often that W2 cost a fifth more CPU time, with 128 MB it cost none.
+About 30 MB of the heap are in use. The size that Java chooses from the machine's memory collects 100 MB of garbage before the first
+collection. A heap of 64 MB is collected so often that workload W2 took a fifth more CPU time. A heap of 128 MB took no more.
 """
 SMALL = (
     "-Xmn16m",
@@ -43,54 +43,57 @@ SMALL = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:TrimNativeHeapInterval=60000",
 )
-"""Of JVMs in processes of their own, whose records are Python's: what they make anew lives as long as a row is on its way. Eden is written to
-as a whole before it is collected the first time, a quarter of the heap if nothing is said, 34 MB; survivors, as large as ever, hold
-the rows that are on their way. What Java has freed of C's heap goes back to the system once a minute.
+"""Options of JVMs in separate processes, whose records are in Python. New objects live only while a row is in transit. Eden fills
+completely before the first collection. Its default is a quarter of the heap, 34 MB. The survivor spaces keep their default size and
+hold the rows in transit. Memory that Java frees in the C heap returns to the system once a minute.
 """
 CLASS_LIST = Path(__file__).parent / "classes.txt"
 _QUIET = "-Xlog:cds=off"
 _IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
-"""Java maps an archive somewhere else each time unless told otherwise, and then writes to all of it: 77 MB that each JVM has for
-itself, where those of a machine could share them."""
+"""Options that map the archive at a fixed address. By default, Java maps it at another address each time and then writes to all of it.
+Each JVM would need 77 MB for itself, which the JVMs of a machine can share.
+"""
 INCUBATING = "--add-modules=jdk.incubator.vector"
-"""Spark would have it given to drivers and executors, and Java warns for it in the program's output. Only MLlib's linear algebra has a use for it."""
+"""Option that Spark would set for drivers and executors. Java prints a warning for it into the program's output. Only MLlib's linear
+algebra uses it.
+"""
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _EARLIEST_S = 315_532_800
-"""The path jar's date: Java compares it with that of the time when the archive was made."""
+"""Date of the path jar. Java compares it with the date at the creation of the archive."""
 
 
 def jvm_options(java_home: str) -> list[str]:
-    """Options of every JVM of a cluster."""
+    """Return the options of every JVM of a cluster."""
     archive = find_archive(java_home)
     return [*BASE_OPTIONS, *([f"-XX:SharedArchiveFile={archive}", *_IN_PLACE, _QUIET] if archive else [])]
 
 
 def extra_class_path(java_home: str) -> str:
-    """What must stand first on the class path of these JVMs; empty without an archive."""
+    """Return the first entries of the class path of these JVMs, or an empty string without an archive."""
     archive = find_archive(java_home)
     return str(archive.with_suffix(".jar")) if archive else ""
 
 
 def class_path(java_home: str) -> str:
-    """Of a JVM that is not started by Spark's launcher, as that writes it."""
+    """Return the class path of a JVM that Spark's launcher does not start, in the launcher's format."""
     return os.pathsep.join(filter(None, (extra_class_path(java_home), spark_class_path())))
 
 
 def spark_class_path() -> str:
-    """What is Spark's own of it."""
+    """Return Spark's part of the class path."""
     home = spark_home()
     return os.pathsep.join([f"{home}/conf", *map(str, _logging_jars()), f"{home}/jars/*"])
 
 
 def find_archive(java_home: str) -> Path | None:
-    """The archive of this Java and this Spark; its path jar lies beside it."""
+    """Return the archive of this Java and this Spark. Its path jar is in the same directory."""
     name = _name(java_home)
     found = (folder / name for folder in (Path(__file__).parent, cache_folder()))
     return next((path for path in found if path.exists() and path.with_suffix(".jar").exists()), None)
 
 
 def _name(java_home: str) -> str:
-    """Tells Javas, installations of Spark and lists of classes apart."""
+    """Return a name that identifies the Java, the installation of Spark and the list of classes."""
     release = Path(java_home, "release")
     java = release.read_text() if release.exists() else java_home
     classes = hashlib.sha256(CLASS_LIST.read_bytes()).hexdigest()
@@ -101,10 +104,10 @@ def _name(java_home: str) -> str:
 
 
 def make_archive(folder: Path | None = None) -> Path:
-    """Make the archive of this Java and this Spark, unless there is one in the folder (the cache).
+    """Create the archive of this Java and this Spark, unless the folder (default: the cache) contains it.
 
     Raises:
-        ClusterError: no Java was found, or it could not make it.
+        ClusterError: no Java was found, or Java could not create the archive.
     """
     java_home = find_java()
     target = (folder or cache_folder()) / _name(java_home)
@@ -121,14 +124,14 @@ def make_archive(folder: Path | None = None) -> Path:
         if done.returncode:
             raise ClusterError(
                 f"{command[0]} could not make an archive of classes (code {done.returncode}): {done.stdout.strip()[-2000:]}",
-                remedy="clusters start without it, in twice the CPU time; is there space for 100 MB?",
+                remedy="clusters start without the archive, with twice the CPU time. Check that 100 MB of disk space are free",
             )
         archive.replace(target)
     return target
 
 
 def write_path_jar(target: Path, jars: list[Path], work: Path) -> None:
-    """A jar whose manifest names others, relative to the folder it lies in."""
+    """Write a jar whose manifest lists other jars, relative to its directory."""
     entries = " ".join(os.path.relpath(jar, target.parent) for jar in jars)
     content = "\r\n".join(["Manifest-Version: 1.0", *_manifest_lines(f"Class-Path: {entries}"), "", ""])
     draft = work / target.name
@@ -140,7 +143,7 @@ def write_path_jar(target: Path, jars: list[Path], work: Path) -> None:
 
 
 def _manifest_lines(attribute: str) -> list[str]:
-    """Lines have at most 72 bytes; those that go on begin with a space.
+    """Return the lines of an attribute. A line has at most 72 bytes, and a continuation line begins with a space.
 
     >>> _manifest_lines("Class-Path: " + "a" * 70)
     ['Class-Path: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa', ' aaaaaaaaaa']
@@ -154,7 +157,7 @@ def _jars() -> list[Path]:
 
 
 def _logging_jars() -> list[Path]:
-    """Spark's launcher puts them first."""
+    """Return the jars that Spark's launcher puts first."""
     return [jar for jar in _jars() if jar.name.startswith("slf4j-api-")]
 
 

@@ -1,9 +1,10 @@
-"""Renews `jvm/classes.txt`, the list of the classes that the JVMs of a cluster load (see `class_archive`).
+"""Update of `jvm/classes.txt`, the list of the classes that the JVMs of a cluster load (see `class_archive`).
 
     python -m penstock.jobmanager.cluster.jvm.class_list
 
-runs a small job on each runner, on a cluster whose driver and executor note down what they load. To be done after an
-update of Spark or Java: a class that is missing in the list costs its JVM a little time, one that is gone is passed over.
+This command runs a small job on each runner, on a cluster whose driver and executor record the classes that they load. Run it
+after an update of Spark or Java. A class that is missing in the list costs its JVM a little time. A class that no longer exists is
+skipped.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from penstock.common.configuration import Configuration
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.cluster.jvm.class_archive import BASE_OPTIONS, CLASS_LIST
-from penstock.jobmanager.process.embedded import LocalClusterProvider
-from penstock.jobmanager.process.session import Session
+from penstock.jobmanager.process.session.embedded import LocalClusterProvider
+from penstock.jobmanager.process.session.session import Session
 
 
 def renew() -> int:
-    """Write the list anew; how many lines it has."""
+    """Write the list again and return its number of lines."""
     with tempfile.TemporaryDirectory(prefix="penstock-classes-") as work:
         lists = {kind: Path(work, kind) for kind in ("driver", "executor")}
         _run_small_job(lists)
@@ -31,8 +32,8 @@ def renew() -> int:
 
 
 def merged_classes(lists: Iterable[str]) -> list[str]:
-    """The lines of several class lists, each once, without what is not the same in every run: proxies and hidden classes,
-    and classes of the engine's own loader.
+    """Return the lines of several class lists, each once. Leave out classes that differ between runs (proxies and hidden classes),
+    and classes of the engine's loader.
 
     >>> merged_classes(["# comment\\njava/lang/Object id: 0\\n", "a/B id: 7 super: 0 source: b.jar\\njava/lang/Object id: 3\\n"])
     ['java/lang/Object']

@@ -1,13 +1,17 @@
-"""The few lines of Java the engine needs, compiled once by the compiler that Spark brings along.
+"""The engine's Java code, which is small, and its compilation with the compiler that Spark includes.
 
-Why Java at all: (1) Spark's ShuffledRDD cannot be told on which executor a partition should run, and a subtask must run
-where its state is; (2) the pipelined shuffle can be had only from a dependency class, which no Python API reaches;
-(3) one call over the gateway per epoch instead of some fifty; (4) Spark's own cluster managers start executors, and here
-TaskManagers do. The sources are package data; Janino, which is among Spark's
-jars, compiles them into a jar that is cached by the hash of sources and Spark version, so no Java compiler is needed.
+Java is needed for these reasons:
 
-The jar also has Spark's streaming shuffle under other names (`_RELOCATED`), as shaded jars have other people's classes:
-they say `SealedTransport` where Spark's say `TransportContext`. `SealedShuffleManager.java` tells why.
+1. Spark's ShuffledRDD cannot place a partition on a given executor, and a subtask must run on the executor that has its state.
+2. The pipelined shuffle is available only through a dependency class, which no Python API reaches.
+3. An epoch needs one call over the gateway instead of about fifty.
+4. Spark's cluster managers start executors themselves. In Penstock, TaskManagers start them.
+
+The sources are package data. Janino, which is among Spark's jars, compiles them into a jar, so no Java compiler is needed. The jar is
+cached under the hash of the sources and the Spark version.
+
+The jar also contains Spark's streaming shuffle under other names (`_RELOCATED`), like a shaded jar. The copies use
+`SealedTransport` instead of Spark's `TransportContext`. `SealedShuffleManager.java` explains why.
 """
 
 from __future__ import annotations
@@ -26,9 +30,9 @@ from penstock.jobmanager.cluster.jvm.installation import spark_home, spark_versi
 
 _SHUFFLE = "org/apache/spark/shuffle/streaming/"
 _RELOCATED = ("StreamingShuffleWriter", "StreamingShuffleReader")
-"""With their inner classes."""
+"""Classes to relocate, with their inner classes."""
 _SERVICES = {"META-INF/services/org.apache.spark.scheduler.ExternalClusterManager": b"penstock.SlotCluster\n"}
-"""What Spark looks for by the interface alone."""
+"""Files by which Spark finds implementations of an interface."""
 _RENAMED = {"org/apache/spark/network/TransportContext": "penstock/SealedTransport"}
 
 
@@ -38,16 +42,16 @@ def _sources() -> dict[str, str]:
 
 
 def cache_folder() -> Path:
-    """Where what was made for the JVMs is kept; it is there when this returns, and only this user's.
+    """Return the cache directory of the JVMs' files. Create it if it does not exist, accessible only to this user.
 
     Raises:
-        ClusterError: it is somebody else's.
+        ClusterError: the directory belongs to another user.
     """
     return private_folder.cache_folder("jvm")
 
 
 def build_jar(gateway: Any) -> Path:
-    """The jar with the engine's classes; compiled in the gateway's JVM if it is not in the cache."""
+    """Return the jar with the engine's classes. If it is not cached, compile it in the gateway's JVM."""
     sources = _sources()
     made_of = (sorted(sources.items()), Path(__file__).read_text(), spark_version())
     digest = hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]
@@ -79,15 +83,15 @@ def _compile(gateway: Any, sources: dict[str, str]) -> dict[str, bytes]:
     compiler.setSourceVersion(8)
     compiler.setTargetVersion(8)
     compiler.compile(units)
-    # Iterators of py4j end by an exception of Java's, which PySpark translates, and fails at without a SparkContext.
+    # A py4j iterator ends with a Java exception. PySpark translates it, which fails without a SparkContext.
     names = classes.keySet().toArray()
     return {name: bytes(classes.get(name)) for name in (names[index] for index in range(len(names)))}
 
 
 def _relocate(gateway: Any, own: dict[str, bytes]) -> dict[str, bytes]:
-    """Classes of Spark's shuffle as `penstock.shuffle`, and the engine's own, which then mean those.
+    """Return Spark's shuffle classes in the package `penstock.shuffle`, and the engine's classes with references to them.
 
-    By the library for it that is among Spark's jars.
+    The relocation uses a library that is among Spark's jars.
     """
     classes: dict[str, bytes] = {}
     for jar in sorted((spark_home() / "jars").glob("spark-core_*.jar")):
@@ -117,13 +121,13 @@ def _relocate(gateway: Any, own: dict[str, bytes]) -> dict[str, bytes]:
 
 
 def add_to_driver(gateway: Any, jar: Path) -> None:
-    """Let Spark in the driver's JVM find the jar's classes by name."""
+    """Add the jar to the class loader of the driver's JVM, so that Spark finds its classes by name."""
     loader = gateway.jvm.java.lang.Thread.currentThread().getContextClassLoader()
     loader.addURL(gateway.jvm.java.io.File(str(jar)).toURI().toURL())
 
 
 def load(gateway: Any, class_name: str) -> Any:
-    """An instance of one of the jar's classes, by its argument-less constructor; after `add_to_driver`."""
+    """Return an instance of one of the jar's classes, created by its constructor without arguments. Call `add_to_driver` first."""
     jvm = gateway.jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     constructor = loader.loadClass(class_name).getDeclaredConstructor(gateway.new_array(jvm.java.lang.Class, 0))

@@ -1,7 +1,8 @@
-"""The driver's JVM: how it is started, and the gateway to it.
+"""The start of the driver's JVM, and the gateway to it.
 
-Spark's own way is a script that starts a JVM that says how to start the JVM; the first of the two is a third of the time. What it
-would say is known here, unless somebody has told Spark something about this machine (`_is_as_installed`): then it is asked.
+Spark starts it with a script that first starts another JVM, which computes the command. The first JVM takes a third of the time. This
+module computes the same command itself. It uses Spark's script only if Spark has a configuration for this machine
+(`_is_as_installed`).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.serializers import UTF8Deserializer, read_int
 
 from penstock.jobmanager.cluster.jvm import class_archive
-from penstock.jobmanager.cluster.python_daemon import beside_a_warm_daemon
+from penstock.jobmanager.cluster.python_daemon import start_with_warm_daemon
 
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
@@ -53,7 +54,9 @@ MODULE_OPTIONS = (
     "--enable-native-access=ALL-UNNAMED",
     "-Dderby.connection.requireAuthentication=false",
 )
-"""What Spark's launcher gives to a driver (`org.apache.spark.launcher.JavaModuleOptions`), but for `class_archive.INCUBATING`."""
+"""Options that Spark's launcher passes to a driver (`org.apache.spark.launcher.JavaModuleOptions`), except
+`class_archive.INCUBATING`.
+"""
 _OTHERS_SAY = (
     "SPARK_CONF_DIR",
     "SPARK_SUBMIT_OPTS",
@@ -65,13 +68,13 @@ _OTHERS_SAY = (
     "YARN_CONF_DIR",
     "_JAVA_OPTIONS",
 )
-"""Variables that Spark's scripts look at."""
+"""Environment variables that Spark's scripts read."""
 _LIBRARIES = "spark.driver.extraLibraryPath"
 _POLL_S = 0.01
 
 
 class DriverNotStarted(Exception):
-    """The JVM has ended before it could be reached."""
+    """Error of a JVM that ended before a connection was possible."""
 
 
 def start_driver(
@@ -83,23 +86,24 @@ def start_driver(
     python: str = "",
     on_output: Callable[[Any], object] | None = None,
 ) -> Any:
-    """Start it, and return PySpark's gateway.
+    """Start the JVM and return PySpark's gateway.
 
     Args:
-        settings: Spark's; those of the driver's JVM count here.
-        environment: besides this process's. Has `PYSPARK_SUBMIT_ARGS`.
-        folder: that nobody else can read.
-        python: of a daemon that is to be warm when the JVM's tasks need it (`python_daemon`); empty: it has no tasks.
-        on_output: gets what the JVM and what is under it write to, as soon as it runs; None: this process's own.
+        settings: Spark's settings. This function uses those of the driver's JVM.
+        environment: variables in addition to this process's. It must contain `PYSPARK_SUBMIT_ARGS`.
+        folder: directory that only this user can read.
+        python: interpreter of a daemon that starts together with the JVM (`python_daemon`). Empty: the JVM runs no tasks.
+        on_output: function that receives the output of the JVM and its child processes as a stream when it starts. None: they use this
+            process's output.
 
     Raises:
-        DriverNotStarted: see there.
+        DriverNotStarted: the JVM ended before a connection was possible.
     """
     if not _is_as_installed(settings):
         with _variables(environment):
             return launch_gateway()
     with tempfile.TemporaryDirectory(prefix="gateway-", dir=folder) as place:
-        told = os.path.join(place, "told")
+        connection_file = os.path.join(place, "told")
         start = partial(subprocess.Popen, stdin=subprocess.PIPE, start_new_session=True)
         if on_output is not None:
             start = partial(start, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -110,17 +114,19 @@ def start_driver(
             "SPARK_SCALA_VERSION": "2.13",
             "SPARK_CONNECT_MODE": "0",
             "PYTHONHASHSEED": "0",
-            "_PYSPARK_DRIVER_CONN_INFO_PATH": told,
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": connection_file,
         }
         command = driver_command(java_home, settings, environment["PYSPARK_SUBMIT_ARGS"])
-        process = beside_a_warm_daemon(command, of_jvm, folder, python, start) if python else start(command, env=of_jvm)
+        process = (
+            start_with_warm_daemon(command, of_jvm, folder, python, start) if python else start(command, env=of_jvm)
+        )
         if on_output is not None:
             on_output(process.stdout)
-        while process.poll() is None and not os.path.isfile(told):
+        while process.poll() is None and not os.path.isfile(connection_file):
             time.sleep(_POLL_S)
-        if not os.path.isfile(told):
+        if not os.path.isfile(connection_file):
             raise DriverNotStarted(f"it has ended with code {process.returncode}")
-        with open(told, "rb") as file:
+        with open(connection_file, "rb") as file:
             reached = {
                 "PYSPARK_GATEWAY_PORT": str(read_int(file)),
                 "PYSPARK_GATEWAY_SECRET": UTF8Deserializer().loads(file),
@@ -132,7 +138,7 @@ def start_driver(
 
 
 def driver_command(java_home: str, settings: Mapping[str, str], submit_arguments: str) -> list[str]:
-    """As Spark's launcher would write it."""
+    """Return the command that Spark's launcher would use."""
     options = shlex.split(settings.get("spark.driver.extraJavaOptions", ""))
     extra = settings.get("spark.driver.extraClassPath", "")
     entries = [extra, class_archive.spark_class_path()]
@@ -152,7 +158,7 @@ def _home() -> str:
 
 
 def _is_as_installed(settings: Mapping[str, str]) -> bool:
-    """Nothing but the settings says anything about the driver's JVM."""
+    """Return whether the settings are the only configuration of the driver's JVM."""
     if os.name != "posix" or settings.get(_LIBRARIES) or os.environ.get("PYSPARK_SUBMIT_ARGS"):
         return False
     elsewhere = os.environ.get("SPARK_HOME", _home()) != _home() or Path(_home(), "conf").exists()
@@ -161,7 +167,7 @@ def _is_as_installed(settings: Mapping[str, str]) -> bool:
 
 @contextmanager
 def _variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Of this process, for as long as the block."""
+    """Set environment variables of this process during the block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

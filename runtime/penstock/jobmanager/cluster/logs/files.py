@@ -1,4 +1,4 @@
-"""The log files of a process, by name, for who asks over REST."""
+"""The log files of a process, by name, for REST."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from penstock.rest.errors import NotFound
 
 
 class LogSource(Protocol):
-    """Logs that can be listed and read, wherever they are."""
+    """Source of logs that can be listed and read, on any machine."""
 
     def listing(self) -> list[facts.LogFile]:
-        """
+        """Return the logs.
+
         Raises:
-            Unavailable: who has them does not answer.
+            Unavailable: the process that has them does not respond.
         """
         ...
 
     def read(self, name: str, start: int, most: int) -> LogPart:
-        """As `LogFile.read`.
+        """Return a part of a log, as `LogFile.read` does.
 
         Raises:
-            NotFound: there is no such log; names those there are.
-            Unavailable: who has them does not answer.
+            NotFound: the log does not exist. The error names the existing logs.
+            Unavailable: the process that has the logs does not respond.
         """
         ...
 
 
 class LogFiles:
-    """
+    """Log files of this machine.
+
     >>> LogFiles([LogFile("/tmp/jobmanager.log")]).listing()
     [LogFile(name='jobmanager.log', size=0, modified_at=0)]
     """
@@ -46,15 +48,18 @@ class LogFiles:
         file = self._files.get(name)
         if file is None:
             known = ", ".join(self._files)
-            raise NotFound(f"there is no log {name!r}", remedy=f"there are {known}" if known else "none is kept here")
+            raise NotFound(
+                f"the log {name!r} does not exist",
+                remedy=f"existing logs: {known}" if known else "this process keeps no logs",
+            )
         return file.read(start, most)
 
 
 class ClusterLogs:
-    """Of a JobManager's process and of its TaskManagers.
+    """Logs of a JobManager's process and of its TaskManagers.
 
     Args:
-        of: those of a TaskManager, by its id.
+        of: function that returns the logs of a TaskManager, by its id.
     """
 
     def __init__(self, own: LogFiles, of: Callable[[str], LogSource] = lambda task_manager: LogFiles()) -> None:

@@ -1,1 +1,1 @@
-"""The TaskManagers of a cluster: how they come, what is known of them, what they are asked."""
+"""The TaskManagers of a cluster: their registration, the JobManager's records of them, and requests to them."""

@@ -1,8 +1,8 @@
-"""What a TaskManager and its JobManager say to each other, for as long as both live.
+"""The protocol between a TaskManager and its JobManager.
 
-One sealed connection (`taskmanager.control.sealed_channel`) under the cluster's secret. The TaskManager says who it is, and
-is told which executor to start. It starts that one, says so when it ends, and is told of the next. The end of the connection is
-the end of the other: its executor is of no use any more.
+It uses one encrypted connection (`taskmanager.control.sealed_channel`) under the cluster's secret. The TaskManager registers, and
+the JobManager answers with the executor to start. The TaskManager starts it, reports its end, and receives the next one to start. If
+the connection ends, both sides treat the other as lost, and the executor is no longer used.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from penstock.common.stacks.sampling import Place, Sample
 from penstock.jobmanager.cluster.executor.executor_process import Launch
 
 PURPOSE = b"penstock resource manager 6"
-"""Of the secret here; the number changes with what is said."""
+"""Purpose of the secret in this protocol. The number changes with the protocol."""
 BEAT_S = 3.0
-"""How often a TaskManager says that it lives."""
-MOST_BYTES = 256 * 1024
-"""Of what a TaskManager says at once."""
-MOST_LOG_BYTES = 128 * 1024
-"""Of a log in one answer."""
-MOST_STACK_BYTES = 128 * 1024
-"""Of stacks in one answer."""
+"""Interval of a TaskManager's heartbeats, in seconds."""
+MAX_BYTES = 256 * 1024
+"""Maximum size of a TaskManager's message, in bytes."""
+MAX_LOG_BYTES = 128 * 1024
+"""Maximum part of a log in one response, in bytes."""
+MAX_STACK_BYTES = 128 * 1024
+"""Maximum size of stacks in one response, in bytes."""
 
 
 class Register(msgspec.Struct, frozen=True, tag=True):
-    """First frame of a TaskManager. `heap` is that of its executor, bytes."""
+    """First frame of a TaskManager. `heap` is the heap of its executor in bytes."""
 
     id: str
     host: str
@@ -35,36 +35,36 @@ class Register(msgspec.Struct, frozen=True, tag=True):
 
 
 class Beat(msgspec.Struct, frozen=True, tag=True):
-    """The TaskManager lives."""
+    """Heartbeat of a TaskManager."""
 
 
 class Ended(msgspec.Struct, frozen=True, tag=True):
-    """An executor has ended by itself."""
+    """Report that an executor ended by itself."""
 
     executor_id: str
     code: int
 
 
 class Killed(msgspec.Struct, frozen=True, tag=True):
-    """The system has killed something of the TaskManager's container for memory; `limit` is the container's, bytes, or 0."""
+    """Report of an out-of-memory kill in the TaskManager's container. `limit` is the container's memory limit in bytes, or 0."""
 
     limit: int
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """To a TaskManager: start this executor, in the place of the one that it has."""
+    """Request to a TaskManager: start this executor, and replace the current one."""
 
     launch: Launch
 
 
 class Running(msgspec.Struct, frozen=True, tag=True):
-    """To a TaskManager: the driver has its executor."""
+    """Message to a TaskManager: its executor is registered with the driver."""
 
     executor_id: str
 
 
 class AskLog(msgspec.Struct, frozen=True, tag=True):
-    """To a TaskManager: what of this log there is from `start` on; which logs there are, without a name."""
+    """Request to a TaskManager: return this log from `start` on. Without a name, list the logs."""
 
     request: int
     name: str = ""
@@ -73,7 +73,7 @@ class AskLog(msgspec.Struct, frozen=True, tag=True):
 
 
 class LogAnswer(msgspec.Struct, frozen=True, tag=True):
-    """Answer to `AskLog`: names with sizes and times (ms), or a part of one (`common.logs.log_file.LogPart`)."""
+    """Response to `AskLog`: names with sizes and times (ms), or a part of a log (`common.logs.log_file.LogPart`)."""
 
     request: int
     files: list[tuple[str, int, int]] = []
@@ -82,33 +82,33 @@ class LogAnswer(msgspec.Struct, frozen=True, tag=True):
     size: int = 0
     data: bytes = b""
     missing: str = ""
-    """Why there is no answer."""
+    """Reason for an empty response."""
 
 
 class AskStacks(msgspec.Struct, frozen=True, tag=True):
-    """To a TaskManager: what the threads of its Python workers do. Everything, or one vertex of a job."""
+    """Request to a TaskManager: sample the threads of its Python workers. All of them, or those of one vertex of a job."""
 
     request: int
     question: Question
     of: Place = Place()
-    """`subtask` -1: of all."""
+    """Tasks to sample. `subtask` -1 means all subtasks."""
 
 
 class StacksAnswer(msgspec.Struct, frozen=True, tag=True):
-    """Answer to `AskStacks`: the most frequent first, as many as go into an answer."""
+    """Response to `AskStacks`: the most frequent stacks first, up to the size limit."""
 
     request: int
     samples: list[Sample] = []
 
 
 class AskReadings(msgspec.Struct, frozen=True, tag=True):
-    """To a TaskManager: what its executor's JVM says of itself."""
+    """Request to a TaskManager: return the metrics of its executor's JVM."""
 
     request: int
 
 
 class ReadingsAnswer(msgspec.Struct, frozen=True, tag=True):
-    """Answer to `AskReadings`, for `JvmReadings.parse`."""
+    """Response to `AskReadings`, for `JvmReadings.parse`."""
 
     request: int
     text: str = ""

@@ -1,4 +1,4 @@
-"""The TaskManagers of a cluster, as far as the JobManager knows them. Pure but for a lock."""
+"""The JobManager's registry of TaskManagers. Pure except for a lock."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass, replace
 from penstock.jobmanager.failover.crash import MemoryKill
 
 RECENT_S = 5.0
-"""What was killed longer ago than that is not what a task has just ended of."""
+"""Age in seconds up to which an out-of-memory kill can explain the failure of a task."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A TaskManager that is there.
+    """TaskManager that is connected.
 
     Attributes:
-        executor: id of the one that was started there last.
-        registered: the driver has it; its slots can take tasks.
+        executor: id of the executor that was started there last.
+        registered: whether the executor is registered with the driver, so that its slots can take tasks.
         last_heartbeat: ms since the epoch.
-        heap: of its executor (bytes).
+        heap: heap of its executor, in bytes.
     """
 
     id: str
@@ -33,13 +33,13 @@ class Member:
 
 
 class Registry:
-    """Who is there. Thread-safe.
+    """Registry of the connected TaskManagers. Thread-safe.
 
     >>> registry = Registry()
     >>> registry.put(Member("tm", "10.0.0.1", 2, 2**29, "0"))
-    >>> [member.executor for member in registry.seen({"0"})[0]], registry.seen({"0"})
+    >>> [member.executor for member in registry.compare_executors({"0"})[0]], registry.compare_executors({"0"})
     (['0'], ([], []))
-    >>> [member.executor for member in registry.seen(set())[1]]
+    >>> [member.executor for member in registry.compare_executors(set())[1]]
     ['0']
     """
 
@@ -47,11 +47,11 @@ class Registry:
         self._members: dict[str, Member] = {}
         self._count = 0
         self._kills: dict[str, tuple[float, MemoryKill]] = {}
-        """The last one by host, and when it was told of."""
+        """Last kill by host, and the time of its report."""
         self._lock = threading.Lock()
 
     def new_executor_id(self) -> str:
-        """No two executors of a cluster ever have the same."""
+        """Return an executor id that is unique in the cluster."""
         with self._lock:
             self._count += 1
             return str(self._count - 1)
@@ -60,7 +60,7 @@ class Registry:
         with self._lock:
             self._members[member.id] = member
 
-    def heard_of(self, member_id: str, now_ms: int) -> None:
+    def record_heartbeat(self, member_id: str, now_ms: int) -> None:
         with self._lock:
             if member_id in self._members:
                 self._members[member_id] = replace(self._members[member_id], last_heartbeat=now_ms)
@@ -78,24 +78,28 @@ class Registry:
             return sorted(self._members.values(), key=lambda member: member.id)
 
     def has_killed(self, host: str, kill: MemoryKill) -> None:
-        """The system has killed something in the container at that address."""
+        """Record an out-of-memory kill in the container at that address."""
         with self._lock:
             self._kills[host] = time.monotonic(), kill
 
     def killed_on(self, host: str) -> MemoryKill | None:
-        """What was killed there a moment ago, as far as a TaskManager has told of it."""
+        """Return the kill that a TaskManager on that host reported in the last few seconds, or None."""
         with self._lock:
             at, kill = self._kills.get(host, (0.0, None))
             return kill if time.monotonic() - at < RECENT_S else None
 
     def is_at(self, host: str) -> bool:
-        """A TaskManager is there that could tell."""
+        """Return whether a TaskManager that can report kills is on that host."""
         with self._lock:
             return any(member.host == host for member in self._members.values())
 
-    def seen(self, executors: set[str]) -> tuple[list[Member], list[Member]]:
-        """The driver has these executors now. Returns members whose executor has come, and those whose executor was there
-        and is not any more, whether it lives or not: it is to be replaced."""
+    def compare_executors(self, executors: set[str]) -> tuple[list[Member], list[Member]]:
+        """Compare with the executors that the driver has now.
+
+        Return members whose executor has registered since the last call, and members whose executor has been removed. A removed executor
+        must
+        be replaced even if its process lives.
+        """
         with self._lock:
             come = [m for m in self._members.values() if not m.registered and m.executor in executors]
             lost = [m for m in self._members.values() if m.registered and m.executor not in executors]

@@ -1,1 +1,1 @@
-"""Who ends an attempt, and how: the state machine, what it knows, what it hears and what it wants done."""
+"""The end of an attempt: the state machine, its state, its events and its effects."""

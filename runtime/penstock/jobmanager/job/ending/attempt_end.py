@@ -1,51 +1,57 @@
-"""Who ends an attempt, and how: one pure state machine. The JobMaster's thread feeds it events and carries out its effects.
+"""The end of an attempt as one pure state machine. The JobMaster's thread feeds it events and executes its effects.
 
-The problem. An attempt ends because somebody asks for it (stop, rescale, cancel, suspend), because the input is over, or
-because something fails; all of it may come at one barrier, and at every step of one another. What ends an attempt in order
-takes a *last snapshot* and then waits: for its manifest, for the copy of its savepoint, for commits. Meanwhile others ask,
-storage refuses, slots are lost. Every request must be answered exactly once, and the job must end or go on.
+Problem. An attempt ends because of a request (stop, rescale, cancel, suspend), because the input ends, or because of a failure. Several of
+these may happen at the same barrier, or while an earlier end is in progress. An orderly end takes a *last snapshot* and then waits for its manifest,
+for the copy of its savepoint, and for commits. During this time, more requests arrive, storage fails, or slots are lost. Every request
+must be answered exactly once, and the job must end or continue.
 
-The way. At most one *ending* is in progress. It goes through stages, and only this module moves it on:
+Solution. At most one *ending* is in progress. It passes through stages, and only this module changes the stage:
 
-    stage       | epochs            | leaves it when
+    stage       | epochs            | next stage
     ------------|-------------------|----------------------------------------------------------------------------------
     DOWN        | none, no tasks    | an attempt begins → STARTING
-    STARTING    | the first         | it has run → RUNNING
+    STARTING    | the first         | the epoch has run → RUNNING
     RUNNING     | read              | stop, rescale, end of input → PLANNED
-    PLANNED     | read ¹            | what was asked for before is answered → SNAPSHOT
-    SNAPSHOT    | read ¹, then last | the last snapshot's barrier is reached → STANDING
+    PLANNED     | read ¹            | all earlier requests are answered → SNAPSHOT
+    SNAPSHOT    | read ¹, then last | the barrier of the last snapshot is reached → STANDING
     STANDING    | none              | complete → EXPORTING (stop), COMMITTING (end of input), DOWN (rescale); aborted → see below
-    EXPORTING   | none              | the savepoint is copied → COMMITTING; that fails → RUNNING, or DOWN after a drain
-    COMMITTING  | none ³            | every commit is carried out → ENDED
-    ENDED       | none              | never; `JobOver` answers whoever is left
+    EXPORTING   | none              | the savepoint is copied → COMMITTING; the copy fails → RUNNING, or DOWN after a drain
+    COMMITTING  | none ³            | every commit is complete → ENDED
+    ENDED       | none              | none; `JobOver` answers all remaining requests
 
-    ¹ without reading at the end of the input, and after the final watermark of a drain was sent
-    ³ but one behind the commits, which tells tasks that their snapshot is complete and does nothing else; a cancel that comes meanwhile is
-      answered when it is over
+    ¹ without reads at the end of the input, and after the final watermark of a drain
+    ³ except one after the commits, which only notifies tasks that their snapshot is complete; a cancel during this epoch is
+      answered after it
 
     event           | DOWN ²          | RUNNING        | PLANNED … COMMITTING                                 | ENDED
     ----------------|-----------------|----------------|------------------------------------------------------|------
-    savepoint,      | refused; after  | taken          | deferred: after it, if it fails; at the end of the   | at
+    savepoint,      | refused; after  | taken          | deferred until the ending fails; at the end of the   | at
     checkpoint      | a rescale: wait |                | input taken, until the last snapshot is triggered    | the
-    stop            | as above        | PLANNED        | of a stop: refused; of a rescale, or a last snapshot | job's
+    stop            | as above        | PLANNED        | in a stop: refused; in a rescale, or a last snapshot | job's
                     |                 |                | at the end of the input: deferred                    | end
-    rescale         | noted           | PLANNED        | as stop, but refused by a rescale, too               |
+    rescale         | noted           | PLANNED        | as stop, but a rescale refuses it too                |
     cancel, suspend | ENDED           | ENDED          | ENDED; the stop or rescale fails                     |
-    end of input    | -               | PLANNED        | noted, for when the ending fails                     |
+    end of input    | -               | PLANNED        | noted, in case the ending fails                      |
     snapshot failed | -               | -              | stop, rescale: fail, RUNNING; after a drain DOWN;    | -
-                    |                 |                | end of input: SNAPSHOT, once more                    |
-    number taken    | -               | -              | SNAPSHOT: the next number, nobody's failure          | -
-    attempt failed  | DOWN            | DOWN           | DOWN; the stop or rescale fails, savepoints, too     | -
+                    |                 |                | end of input: SNAPSHOT again                         |
+    number taken    | -               | -              | SNAPSHOT: use the next number, without a failure     | -
+    attempt failed  | DOWN            | DOWN           | DOWN; the stop or rescale fails, savepoints too ⁴    | -
 
-    ² STARTING: deferred, until the first epoch has run
+    ⁴ except a drain in COMMITTING: its stop is answered when the next attempt has made the commits and ended the job
 
-A drain sends the final watermark before its snapshot: windows have fired, all later records would be late. Its attempt is
-never gone on with: if the stop fails the job restarts from the last checkpoint, which is none of the drained state, because the
-manifest of that is stored after everything else of the stop has succeeded (docs/checkpoint-protocol.md, 5).
+    ² STARTING: deferred until the first epoch has run
 
-What holds, and is tested over all states and events: a request is in exactly one place (open, deferred, the ending's, a
-cancel's) until one `Answer`; no stage but RUNNING and PLANNED waits for epochs of an ordinary kind; cancel and suspend lead to
-ENDED from every stage. Prior art: the states of Flink's AdaptiveScheduler (Executing, StopWithSavepoint, Restarting, Canceling).
+A drain sends the final watermark before its snapshot. Windows have then fired, and all later records would be late. For this reason,
+its attempt never continues. If the stop fails, the job restarts from the last checkpoint. The checkpoint never contains the drained
+state, because its manifest is stored only after everything else of the stop has succeeded (docs/checkpoint-protocol.md, 5).
+
+Invariants, tested over all states and events:
+
+- Until its only `Answer`, a request is in exactly one place: `open`, `deferred`, `cancels` or the ending.
+- Only the stages RUNNING and PLANNED wait for ordinary epochs.
+- Cancel and suspend lead to ENDED from every stage.
+
+Prior art: the states of Flink's AdaptiveScheduler (Executing, StopWithSavepoint, Restarting, Canceling).
 """
 
 from __future__ import annotations
@@ -57,12 +63,9 @@ from typing import Any
 from penstock.common.job_status import JobStatus
 from penstock.jobmanager.job.ending.events import (
     Answer,
-    Ask,
-    AskAgain,
-    AttemptBegun,
     AttemptFailed,
+    AttemptStarted,
     BarrierReached,
-    BeginAnew,
     CommitsDone,
     Effect,
     EndJob,
@@ -71,9 +74,12 @@ from penstock.jobmanager.job.ending.events import (
     InputEnded,
     JobOver,
     LastSnapshotSent,
-    NoteParallelism,
     Requested,
+    RequestSnapshot,
+    RestartAttempt,
+    RetryRequests,
     SavepointDone,
+    SetParallelism,
     SnapshotAborted,
     SnapshotComplete,
 )
@@ -81,23 +87,23 @@ from penstock.jobmanager.job.ending.state import Cause, Ending, Request, Stage, 
 
 Reaction = tuple[State, tuple[Effect, ...]]
 _BEFORE = (Stage.DOWN, Stage.STARTING)
-"""No epoch has run yet that could be ended."""
+"""Stages in which no epoch has run yet, so nothing needs an orderly end."""
 
 
 def react(state: State, event: Event) -> Reaction:
-    """What becomes of the attempt, and what is to be done."""
+    """Return the new state and the effects to execute."""
     after, effects = _REACTIONS[type(event)](state, event)
     return _proceed(after, effects)
 
 
 def _proceed(state: State, effects: tuple[Effect, ...]) -> Reaction:
-    """What follows without another event: the end of the input has its turn, a planned ending its snapshot."""
+    """Continue without another event: handle the end of the input, or trigger the snapshot of a planned ending."""
     if state.stage is Stage.RUNNING and state.input_ended and state.ending is None:
         state = replace(state, stage=Stage.PLANNED, ending=Ending(Cause.INPUT))
     if state.stage is Stage.PLANNED and not state.open and (ending := state.ending) is not None:
         state = replace(state, stage=Stage.SNAPSHOT)
         if ending.request is not None:
-            effects = (*effects, Ask(ending.request))
+            effects = (*effects, RequestSnapshot(ending.request))
     return state, effects
 
 
@@ -118,11 +124,11 @@ def _on_requested(state: State, event: Requested) -> Reaction:
         return replace(state, deferred=(*state.deferred, request)), ()
     ending = state.ending
     if ending is not None and ending.cause is Cause.INPUT and not ending.checkpoint:
-        # The last snapshot is not on its way: whoever asks comes before the end of the input.
+        # The last snapshot is not yet triggered, so a request takes precedence over the end of the input.
         state, ending = replace(state, stage=Stage.RUNNING, ending=None), None
     if ending is None:
         if request.kind in ("savepoint", "checkpoint"):
-            return replace(state, open=(*state.open, request)), (Ask(request),)
+            return replace(state, open=(*state.open, request)), (RequestSnapshot(request),)
         return replace(state, stage=Stage.PLANNED, ending=Ending(Cause(request.kind), request)), ()
     is_refused = request.kind in ("stop", "rescale") and (
         ending.cause is Cause.STOP or (ending.cause is Cause.RESCALE and request.kind == "rescale")
@@ -134,8 +140,8 @@ def _on_requested(state: State, event: Requested) -> Reaction:
 
 def _on_requested_while_down(state: State, request: Request) -> Reaction:
     if request.kind == "rescale":
-        return state, (NoteParallelism(request.id), Answer(request.id))
-    if state.ending is not None:  # a rescale, over in a moment
+        return state, (SetParallelism(request.id), Answer(request.id))
+    if state.ending is not None:  # a rescale or the commits of a drain, which end soon
         return replace(state, deferred=(*state.deferred, request)), ()
     return state, (Answer(request.id, "the job is not running; try again when it is RUNNING"),)
 
@@ -145,7 +151,9 @@ def _leave(state: State, request: Request) -> Reaction:
     word = "cancelled" if request.kind == "cancel" else "suspended"
     effects: list[Effect] = []
     if state.ending is not None and state.ending.request is not None:
-        effects.append(Answer(state.ending.id, f"the job was {word} meanwhile{_saved(state.ending)}"))
+        effects.append(
+            Answer(state.ending.id, f"the job was {word} before the operation was complete{_saved(state.ending)}")
+        )
     state = replace(state, stage=Stage.ENDED, ending=None, cancels=(*state.cancels, request), status=status)
     return state, (*effects, EndJob(status))
 
@@ -158,7 +166,7 @@ def _on_input_ended(state: State, _: InputEnded) -> Reaction:
     return (state if state.stage in _BEFORE else replace(state, input_ended=True)), ()
 
 
-def _on_begun(state: State, _: AttemptBegun) -> Reaction:
+def _on_started(state: State, _: AttemptStarted) -> Reaction:
     return (replace(state, stage=Stage.STARTING) if state.stage is Stage.DOWN else state), ()
 
 
@@ -166,9 +174,11 @@ def _on_first_epoch(state: State, event: FirstEpochRun) -> Reaction:
     if state.stage not in _BEFORE:
         return state, ()
     effects: tuple[Effect, ...] = ()
-    if state.ending is not None:
+    if state.ending is not None and state.ending.cause is Cause.STOP:
+        effects = (Answer(state.ending.id, f"the job continues from an earlier checkpoint{_saved(state.ending)}"),)
+    elif state.ending is not None:
         effects = (Answer(state.ending.id, result=event.result),)
-    return _go_on(replace(state, stage=Stage.RUNNING), effects)
+    return _continue(replace(state, stage=Stage.RUNNING), effects)
 
 
 def _on_last_snapshot_sent(state: State, event: LastSnapshotSent) -> Reaction:
@@ -196,8 +206,10 @@ def _on_complete(state: State, event: SnapshotComplete) -> Reaction:
         return state, effects
     if ending.cause is Cause.RESCALE:
         down = replace(state, stage=Stage.DOWN, input_ended=False)
-        begin = BeginAnew("the job was rescaled meanwhile: ask again", rescaled=True)
-        return down, (*effects, NoteParallelism(ending.id), begin)
+        begin = RestartAttempt(
+            "the job was rescaled before the operation was complete. Request it again", rescaled=True
+        )
+        return down, (*effects, SetParallelism(ending.id), begin)
     stage = Stage.EXPORTING if ending.cause is Cause.STOP and not ending.location else Stage.COMMITTING
     return replace(state, stage=stage), effects
 
@@ -211,9 +223,9 @@ def _on_aborted(state: State, event: SnapshotAborted) -> Reaction:
     if ending is None or state.stage in (*_BEFORE, Stage.ENDED):
         return state, effects
     if ending.id and ending.id in event.requests:
-        return _ending_failed(state, f"the snapshot failed, the job goes on unchanged: {event.reason}", effects)
+        return _ending_failed(state, f"the snapshot failed, and the job continues unchanged: {event.reason}", effects)
     if ending.checkpoint and ending.checkpoint == event.checkpoint:
-        # Its number was taken, or the end of the input is tried again. A stop whose savepoint has failed is told of by that.
+        # Its number was taken, or the end of the input is retried. A stop whose savepoint failed gets its answer from that failure.
         return replace(state, stage=Stage.SNAPSHOT, ending=replace(ending, checkpoint=0)), effects
     return state, effects
 
@@ -226,8 +238,8 @@ def _on_savepoint_done(state: State, event: SavepointDone) -> Reaction:
     if ending is None or ending.id != event.id or state.stage in (*_BEFORE, Stage.ENDED):
         return state, ()
     if event.failure:
-        return _ending_failed(state, f"the savepoint failed, the job goes on: {event.failure}", ())
-    # Of a drain the savepoint is complete before the checkpoint is.
+        return _ending_failed(state, f"the savepoint failed, and the job continues: {event.failure}", ())
+    # In a drain, the savepoint is complete before the checkpoint.
     stage = Stage.COMMITTING if state.stage is Stage.EXPORTING else state.stage
     return replace(state, stage=stage, ending=replace(ending, location=event.location)), ()
 
@@ -236,13 +248,13 @@ def _ending_failed(state: State, reason: str, effects: tuple[Effect, ...]) -> Re
     assert state.ending is not None
     effects = (*effects, Answer(state.ending.id, reason))
     if state.ending.is_drained:
-        begin = BeginAnew("the job goes back to before it was drained, because the stop failed")
+        begin = RestartAttempt("the stop failed, so the job returns to its state before the drain")
         return replace(state, stage=Stage.DOWN, ending=None, input_ended=False), (*effects, begin)
-    return _go_on(replace(state, stage=Stage.RUNNING), effects)
+    return _continue(replace(state, stage=Stage.RUNNING), effects)
 
 
-def _go_on(state: State, effects: tuple[Effect, ...]) -> Reaction:
-    again = (AskAgain(state.deferred),) if state.deferred else ()
+def _continue(state: State, effects: tuple[Effect, ...]) -> Reaction:
+    again = (RetryRequests(state.deferred),) if state.deferred else ()
     return replace(state, ending=None, deferred=()), (*effects, *again)
 
 
@@ -255,38 +267,49 @@ def _on_commits_done(state: State, _: CommitsDone) -> Reaction:
     return replace(state, stage=Stage.ENDED, status=status), (EndJob(status),)
 
 
+def _is_carried_over(state: State) -> bool:
+    """Return whether the ending outlives the attempt. This is a drain with a complete snapshot: the next attempt commits and ends the job."""
+    ending = state.ending
+    if ending is None or ending.cause is not Cause.STOP:
+        return False
+    return state.stage in _BEFORE or (state.stage is Stage.COMMITTING and ending.is_drained and bool(ending.location))
+
+
 def _on_attempt_failed(state: State, event: AttemptFailed) -> Reaction:
     if state.stage is Stage.ENDED:
         return state, ()
-    told = f"the job failed meanwhile: {event.reason}"
-    lost = [Answer(request.id, told) for request in (*state.open, *state.deferred)]
+    reason = f"the job failed before the operation was complete: {event.reason}"
+    lost = [Answer(request.id, reason) for request in (*state.open, *state.deferred)]
+    if _is_carried_over(state) and state.ending is not None:
+        return State(ending=replace(state.ending, is_drained=False, checkpoint=0)), tuple(lost)
     if state.ending is not None and state.ending.request is not None:
-        lost.append(Answer(state.ending.id, told + _saved(state.ending)))
+        lost.append(Answer(state.ending.id, reason + _saved(state.ending)))
     return State(), tuple(lost)
 
 
 def _on_over(state: State, event: JobOver) -> Reaction:
     if state.is_over:
         return state, ()
-    told = f"the job ended as {event.status.value}"
+    reason = f"the job ended as {event.status.value}"
     effects: list[Effect] = []
     ending = state.ending
     if ending is not None and ending.request is not None:
         is_done = state.stage is Stage.ENDED and ending.location and event.status is state.status
-        failure = "" if is_done else told + _saved(ending)
+        is_done = is_done or (_is_carried_over(state) and event.status is JobStatus.FINISHED)
+        failure = "" if is_done else reason + _saved(ending)
         effects.append(Answer(ending.id, failure, ending.location if is_done else ""))
     for request in (*state.cancels, *state.deferred):
         is_so = request.kind == "cancel" and event.status is JobStatus.CANCELED
         is_so = is_so or (request.kind == "suspend" and event.status is JobStatus.SUSPENDED)
-        effects.append(Answer(request.id, "" if is_so else told))
-    effects += [Answer(request.id, told) for request in state.open]
+        effects.append(Answer(request.id, "" if is_so else reason))
+    effects += [Answer(request.id, reason) for request in state.open]
     return State(Stage.ENDED, status=event.status, is_over=True), tuple(effects)
 
 
 _REACTIONS: dict[type[Event], Callable[[State, Any], Reaction]] = {
     Requested: _on_requested,
     InputEnded: _on_input_ended,
-    AttemptBegun: _on_begun,
+    AttemptStarted: _on_started,
     FirstEpochRun: _on_first_epoch,
     LastSnapshotSent: _on_last_snapshot_sent,
     BarrierReached: _on_barrier,

@@ -1,4 +1,4 @@
-"""What the machine that ends attempts is told, and what it wants done."""
+"""The events and the effects of the state machine that ends attempts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.jobmanager.job.ending.state import Request
 
 @dataclass(frozen=True)
 class Requested:
-    """Somebody asks. `refusal`: why it cannot be, as far as the shell can tell."""
+    """Request for an action. `refusal` is the reason why it is impossible, as far as the caller knows."""
 
     request: Request
     refusal: str = ""
@@ -20,38 +20,38 @@ class Requested:
 
 @dataclass(frozen=True)
 class InputEnded:
-    """Every source was read to its end."""
+    """End of the input of every source."""
 
 
 @dataclass(frozen=True)
-class AttemptBegun:
-    """The tasks are started; the first epoch is to follow."""
+class AttemptStarted:
+    """Start of the tasks. The first epoch follows."""
 
 
 @dataclass(frozen=True)
 class FirstEpochRun:
-    """State is restored, records flow. `result`: of the rescale that began the attempt."""
+    """End of the first epoch: state is restored and records flow. `result` belongs to the rescale that began the attempt."""
 
     result: int = 0
 
 
 @dataclass(frozen=True)
 class LastSnapshotSent:
-    """An epoch was given the last snapshot."""
+    """Start of the epoch that takes the last snapshot."""
 
     checkpoint: int
 
 
 @dataclass(frozen=True)
 class BarrierReached:
-    """The epoch with this snapshot has ended."""
+    """End of the epoch that takes this snapshot."""
 
     checkpoint: int
 
 
 @dataclass(frozen=True)
 class SnapshotComplete:
-    """A checkpoint is complete; `requests`: ids of those who asked for it."""
+    """Completion of a checkpoint. `requests` contains the ids of its requests."""
 
     checkpoint: int
     requests: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class SnapshotComplete:
 
 @dataclass(frozen=True)
 class SnapshotAborted:
-    """A checkpoint was given up, and `requests` with it. Who asked for it and is not among them is served by the next one."""
+    """Abort of a checkpoint and of `requests`. The next checkpoint serves its other requests."""
 
     checkpoint: int
     reason: str
@@ -68,7 +68,7 @@ class SnapshotAborted:
 
 @dataclass(frozen=True)
 class SavepointDone:
-    """A savepoint is copied (`location`), or failed."""
+    """Completion of a savepoint at `location`, or its failure."""
 
     id: str
     location: str = ""
@@ -77,19 +77,19 @@ class SavepointDone:
 
 @dataclass(frozen=True)
 class CommitsDone:
-    """Nothing that a complete checkpoint promised is left to be committed."""
+    """Completion of all commits that complete checkpoints promised."""
 
 
 @dataclass(frozen=True)
 class AttemptFailed:
-    """Another attempt follows."""
+    """Failure of the attempt. Another attempt follows."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class JobOver:
-    """The job has ended, or was left, with this status; everything is tidied up."""
+    """End of the job with this status, or its handover. The cleanup is complete."""
 
     status: JobStatus
 
@@ -97,7 +97,7 @@ class JobOver:
 Event = (
     Requested
     | InputEnded
-    | AttemptBegun
+    | AttemptStarted
     | FirstEpochRun
     | LastSnapshotSent
     | BarrierReached
@@ -115,7 +115,7 @@ Event = (
 
 @dataclass(frozen=True)
 class Answer:
-    """The one answer of a request. `failure` empty: it succeeded."""
+    """Answer of a request. An empty `failure` means success."""
 
     id: str
     failure: str = ""
@@ -124,29 +124,29 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Ask:
-    """Have the coordinator take this savepoint or checkpoint, or the last snapshot of this stop or rescale."""
+class RequestSnapshot:
+    """Order to the coordinator: take this savepoint or checkpoint, or the last snapshot of this stop or rescale."""
 
     request: Request
 
 
 @dataclass(frozen=True)
-class AskAgain:
-    """What was deferred has its turn: ask anew."""
+class RetryRequests:
+    """Order to handle the deferred requests again."""
 
     requests: tuple[Request, ...]
 
 
 @dataclass(frozen=True)
-class NoteParallelism:
-    """The next attempt is to have what this rescale asks for."""
+class SetParallelism:
+    """Order to use the parallelism of this rescale in the next attempt."""
 
     id: str
 
 
 @dataclass(frozen=True)
-class BeginAnew:
-    """Nothing has failed, but another attempt is to start at once from the last checkpoint. `rescaled`: as was asked for."""
+class RestartAttempt:
+    """Order to start another attempt at once from the last checkpoint, without a failure. `rescaled`: a rescale is the reason."""
 
     reason: str
     rescaled: bool = False
@@ -154,9 +154,9 @@ class BeginAnew:
 
 @dataclass(frozen=True)
 class EndJob:
-    """Leave the job with this status, as soon as the epoch that runs has ended or is lost."""
+    """Order to end the job with this status, as soon as the running epoch has ended or is lost."""
 
     status: JobStatus
 
 
-Effect = Answer | Ask | AskAgain | NoteParallelism | BeginAnew | EndJob
+Effect = Answer | RequestSnapshot | RetryRequests | SetParallelism | RestartAttempt | EndJob

@@ -1,4 +1,4 @@
-"""What is known of an attempt's end: where it stands, what ends it, who asked."""
+"""The state of an attempt's end: its stage, its cause, and the requests."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from penstock.common.job_status import JobStatus
 
 
 class Stage(Enum):
-    """Where an attempt stands; the values are for people."""
+    """Stage of an attempt. Reports show the values."""
 
     DOWN = "no tasks run"
     STARTING = "restoring"
     RUNNING = "running"
-    PLANNED = "waiting for what was asked for before"
+    PLANNED = "waiting for an earlier request"
     SNAPSHOT = "taking the last snapshot"
     STANDING = "storing the last snapshot"
     EXPORTING = "copying the savepoint"
@@ -23,7 +23,7 @@ class Stage(Enum):
 
 
 class Cause(Enum):
-    """What ends the attempt in order."""
+    """Cause of an orderly end of the attempt."""
 
     STOP = "stop"
     RESCALE = "rescale"
@@ -32,27 +32,27 @@ class Cause(Enum):
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. `kind`: savepoint, checkpoint, stop, rescale, cancel, suspend."""
+    """Request for an action. `kind`: savepoint, checkpoint, stop, rescale, cancel, suspend."""
 
     id: str
     kind: str
     drain: bool = False
-    """stop: send the final watermark first."""
+    """stop: whether to send the final watermark first."""
     cancels: bool = False
-    """stop: the job's final status is CANCELED."""
+    """stop: whether the final status of the job is CANCELED."""
 
 
 @dataclass(frozen=True)
 class Ending:
-    """The one ending in progress. `checkpoint`: number of its last snapshot, 0 = no epoch was given it."""
+    """Ending in progress. `checkpoint` is the number of its last snapshot, or 0 if no epoch takes it yet."""
 
     cause: Cause
     request: Request | None = None
     checkpoint: int = 0
     is_drained: bool = False
-    """The final watermark of a drain was sent, or may have been."""
+    """Whether the final watermark of a drain was sent, or may have been sent."""
     location: str = ""
-    """Of its savepoint, once that is complete."""
+    """Location of its savepoint, after completion."""
 
     @property
     def id(self) -> str:
@@ -61,39 +61,39 @@ class Ending:
 
 @dataclass(frozen=True)
 class State:
-    """All that is known of an attempt's end."""
+    """State of an attempt's end."""
 
     stage: Stage = Stage.DOWN
     ending: Ending | None = None
     open: tuple[Request, ...] = ()
-    """Savepoints and checkpoints that the coordinator was asked for."""
+    """Savepoints and checkpoints that were passed to the coordinator."""
     deferred: tuple[Request, ...] = ()
-    """Wait until the ending has failed or the job has ended."""
+    """Requests that wait until the ending fails or the job ends."""
     cancels: tuple[Request, ...] = ()
-    """Cancel and suspend, answered when the job is over."""
+    """Cancel and suspend requests, which are answered at the end of the job."""
     input_ended: bool = False
     status: JobStatus | None = None
-    """ENDED: the job's final status."""
+    """Final status of the job in the stage ENDED."""
     is_over: bool = False
-    """Everything is tidied up, and whoever asks now is told so at once."""
+    """Whether the cleanup is complete, so that new requests are refused at once."""
 
     @property
-    def stands_still(self) -> bool:
-        """No epoch may run: what was read after the last snapshot would be read again."""
+    def is_paused(self) -> bool:
+        """Return whether no epoch may run, because records that are read after the last snapshot would be read again."""
         return self.stage in (Stage.STANDING, Stage.EXPORTING, Stage.COMMITTING, Stage.ENDED)
 
     @property
     def reads(self) -> bool:
-        """Epochs read their sources."""
+        """Return whether epochs read their sources."""
         return self.ending is None or not (self.ending.cause is Cause.INPUT or self.ending.is_drained)
 
     @property
     def is_idle(self) -> bool:
-        """Nothing was asked for that is not answered."""
+        """Return whether all requests are answered."""
         return self.ending is None and not (self.open or self.deferred or self.cancels)
 
     def describe(self) -> str:
-        """For people: what ends the attempt, and how far that has come; empty: nothing does.
+        """Return the cause of the end and its stage for a report, or an empty string.
 
         >>> State(Stage.EXPORTING, Ending(Cause.STOP, Request("1", "stop"))).describe()
         'stop: copying the savepoint'

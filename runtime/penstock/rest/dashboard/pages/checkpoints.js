@@ -15,7 +15,7 @@ export default async function page({ main, job, rest, go, picture }) {
       ["Written", (c) => bytes(c.size), { num: true, sort: (c) => c.size }],
       ["State size", (c) => bytes(c.stateSize), { num: true, sort: (c) => c.stateSize }],
       ["Answered last", (c) => slowest(c.slowest)],
-      ["Where, or why not", (c) => (c.failure ? h("span.wrap", null, c.failure) : h("code", { title: c.path }, c.path ? `…/${c.path.replace(/\/$/, "").split("/").pop()}` : ""))],
+      ["Path or failure", (c) => (c.failure ? h("span.wrap", null, c.failure) : h("code", { title: c.path }, c.path ? `…/${c.path.replace(/\/$/, "").split("/").pop()}` : ""))],
     ], sortBy: 0, descending: true,
   });
   main.append(h("div.cols", null, panel("Now", facts), panel("Settings", settings)), detail, panel("History", list));
@@ -27,7 +27,7 @@ export default async function page({ main, job, rest, go, picture }) {
     const sum = found.summary.end_to_end_duration, restored = found.latest.restored, trigger = found.trigger;
     put(facts, h("dl.kv", null, row("Completed", num(found.counts.completed)), row("Failed", num(found.counts.failed)), row("Durations", `median ${dur(sum.p50)}, 95 % ${dur(sum.p95)}, longest ${dur(sum.max)}`),
       row("Next one", trigger ? `${trigger.description} (since ${clock(trigger.since)})` : "–"), row("Commits left", trigger && trigger.uncommitted_checkpoints ? `${trigger.pending_commits} of ${trigger.uncommitted_checkpoints} checkpoints` : "none"),
-      row("Restored", restored ? [`${restored.is_savepoint ? "savepoint" : "checkpoint"} ${restored.id} at ${when(restored.restore_timestamp)}`, h("div.mono.muted", null, restored.external_path)] : "nothing: it began empty")));
+      row("Restored", restored ? [`${restored.is_savepoint ? "savepoint" : "checkpoint"} ${restored.id} at ${when(restored.restore_timestamp)}`, h("div.mono.muted", null, restored.external_path)] : "nothing: the job started with empty state")));
   });
   if (opened !== null) showDetail(detail, job, opened, picture);
   return { close: stop };
@@ -42,7 +42,7 @@ async function showDetail(box, job, id) {
     const subtasks = h("div");
     put(inner, found.external_path ? h("div.in", null, h("code.wrap", null, found.external_path)) : null, table({ caption: "By vertex", rows: Object.entries(found.tasks), columns: [
       ["Vertex", ([vid]) => h("button.link", { type: "button", onclick: () => showSubtasks(subtasks, job, id, vid, names.get(vid)) }, names.get(vid) || vid)],
-      ["Answered", ([, t]) => `${t.num_acknowledged_subtasks} of ${t.num_subtasks}`, { num: true }], ["Last answer after", ([, t]) => dur(t.end_to_end_duration), { num: true }],
+      ["Answered", ([, t]) => `${t.num_acknowledged_subtasks} of ${t.num_subtasks}`, { num: true }], ["Last acknowledgement after", ([, t]) => dur(t.end_to_end_duration), { num: true }],
       ["Written", ([, t]) => bytes(t.checkpointed_size), { num: true }], ["State", ([, t]) => bytes(t.state_size), { num: true }]] }), subtasks);
   } catch (error) { put(inner, h("div.empty", null, error.message)); }
 }

@@ -3,12 +3,12 @@ import { h, panel, put, table } from "../dom.js";
 
 export default async function page({ main, job }) {
   const { settings } = await ask(`jobs/${job}/configuration`);
-  const find = h("input", { type: "search", placeholder: "Find a key, a value, a meaning", "aria-label": "Find", size: 32, oninput: () => draw() });
+  const find = h("input", { type: "search", placeholder: "Search keys, values and meanings", "aria-label": "Find", size: 32, oninput: () => draw() });
   const all = h("input", { type: "checkbox", id: "all", onchange: () => draw() }), box = h("div");
   const draw = () => {
     const word = find.value.trim().toLowerCase();
     const rows = settings.filter((one) => (all.checked || word || one.source !== "default") && (!word || `${one.key} ${one.value} ${one.meaning}`.toLowerCase().includes(word)));
-    put(box, table({ caption: "Configuration", rows, page: 300, empty: "Nothing is set: everything is as by default.", columns: [
+    put(box, table({ caption: "Configuration", rows, page: 300, empty: "No option is set. All options have their defaults.", columns: [
       ["Key", (r) => h("code.nowrap", null, r.key), { sort: (r) => r.key }], ["Value", (r) => h("code.wrap", null, r.value || "(not set)"), { wide: true }],
       ["From", (r) => (r.source === "default" ? h("span.muted.nowrap", null, "default") : h("span.nowrap", null, r.source === "job" ? "the job" : "the cluster")), { sort: (r) => r.source }], ["Meaning", (r) => h("span.muted", null, r.meaning), { wide: true }]] }));
   };

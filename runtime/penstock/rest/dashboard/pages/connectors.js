@@ -11,7 +11,7 @@ export default async function page({ main, job }) {
     if (now !== shape) {
       shape = now;
       heads = found.sources.map(() => h("span.muted"));
-      lists = found.sources.map((source) => table({ caption: `Splits of ${source.name}`, rows: source.splits, empty: "No split is left to read.", columns: [
+      lists = found.sources.map((source) => table({ caption: `Splits of ${source.name}`, rows: source.splits, empty: "All splits are read.", columns: [
         ["Split", (r) => h("code.wrap", null, r.id), { wide: true, sort: (r) => r.id }], ["Subtask", (r) => (r.owner < 0 ? "none yet" : `#${r.owner}`), { num: true, sort: (r) => r.owner }],
         ["Read up to", (r) => h("code.wrap", null, r.position || "the beginning"), { wide: true }], ["Size", (r) => (r.size ? bytes(r.size) : "–"), { num: true, sort: (r) => r.size }], ["Unread", (r) => (r.lag === null ? "–" : num(r.lag)), { num: true, sort: (r) => r.lag }], ["Watermark", (r) => (r.watermark ? clock(r.watermark) : "–"), { num: true }]] }));
       sinks = h("div.in");
@@ -19,7 +19,7 @@ export default async function page({ main, job }) {
     }
     found.sources.forEach((source, i) => { lists[i].renew(source.splits); put(heads[i], `${num(source.splitCount)} splits left${source.splits.length < source.splitCount ? ` (${source.splits.length} shown)` : ""}${source.lag === null ? "" : `, ${num(source.lag)} unread`}`); });
     put(sinks, h("dl.kv", null, found.sinks.map((one) => [h("dt", null, one.name), h("dd.mono", null, one.uid)]).flat()),
-      h("p.muted", null, found.committing ? `Being committed now: ${found.committing}. ` : "", found.uncommittedCheckpoints ? `${num(found.pendingCommits)} commits of ${found.uncommittedCheckpoints} checkpoints are still to be carried out.` : "Nothing is left to commit."));
+      h("p.muted", null, found.committing ? `Current commit: ${found.committing}. ` : "", found.uncommittedCheckpoints ? `${num(found.pendingCommits)} commits of ${found.uncommittedCheckpoints} checkpoints are pending.` : "No commits are pending."));
   });
   return { close: stop };
 }

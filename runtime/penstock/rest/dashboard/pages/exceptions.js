@@ -1,4 +1,4 @@
-// Failures, alike ones together; the user's own frames stand out.
+// Failures, with equal ones grouped. The user's frames are highlighted.
 import { ask, every } from "../api.js";
 import { clock, h, panel, put, when } from "../dom.js";
 
@@ -19,7 +19,7 @@ export default async function page({ main, job }) {
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(failure);
     }
-    put(box, groups.size ? [...groups.values()].map((list, i) => group(list, i === 0)) : h("section.panel", null, h("div.empty", null, "Nothing has failed.")));
+    put(box, groups.size ? [...groups.values()].map((list, i) => group(list, i === 0)) : h("section.panel", null, h("div.empty", null, "The job has had no failures.")));
   });
   return { close: stop };
 }

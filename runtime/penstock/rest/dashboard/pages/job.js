@@ -1,4 +1,4 @@
-// The job graph, and what is behind the vertex that was picked.
+// The job graph, and the details of the selected vertex.
 import { flame } from "../flame.js";
 import { ask, every } from "../api.js";
 import { bytes, clock, dur, h, num, panel, percent, pretty, put, table, text } from "../dom.js";
@@ -7,7 +7,7 @@ import { bars, plot } from "../plots.js";
 
 const SERIES = [
   ["Records/s", [{ label: "in", name: "recordsInPerSecond", colour: "in", write: num, fill: true }, { label: "out", name: "recordsOutPerSecond", colour: "out", write: num }], null],
-  ["Busy and held back", [{ label: "busiest", name: "busiest", times: 100, colour: "busy", write: (v) => `${Math.round(v)} %` }, { label: "mean", name: "busy", times: 100, colour: "idle", write: (v) => `${Math.round(v)} %` }, { label: "held back", name: "backPressured", times: 100, colour: "pressed", write: (v) => `${Math.round(v)} %` }], 100],
+  ["Busy and back-pressured", [{ label: "busiest", name: "busiest", times: 100, colour: "busy", write: (v) => `${Math.round(v)} %` }, { label: "mean", name: "busy", times: 100, colour: "idle", write: (v) => `${Math.round(v)} %` }, { label: "held back", name: "backPressured", times: 100, colour: "pressed", write: (v) => `${Math.round(v)} %` }], 100],
   ["Watermark lag", [{ label: "lag", name: "watermarkLag", colour: "lag", write: dur, fill: true }], null],
 ];
 const JOB_SERIES = [
@@ -19,7 +19,7 @@ const JOB_SERIES = [
 export default async function page({ main, job, rest, go }) {
   const graph = jobGraph((id) => go(id === picked ? `#/jobs/${job}/graph` : `#/jobs/${job}/graph/${id}`));
   const picked = rest[0] || null;
-  const legend = h("div.legend", null, [["idle", "idle"], ["out", "at work"], ["busy", "busy"], ["pressed", "held back by those behind"]].map(([name, label]) => h("span", null, h("i", { style: { background: `var(--${name})` } }), label)));
+  const legend = h("div.legend", null, [["idle", "idle"], ["out", "at work"], ["busy", "busy"], ["pressed", "back-pressured by the next operators"]].map(([name, label]) => h("span", null, h("i", { style: { background: `var(--${name})` } }), label)));
   const below = h("div", { style: { display: "contents" } });
   main.append(panel(h("div.bar", { style: { flex: "1" } }, h("h2", null, "Job graph"), h("span.grow"), legend), graph.root), below);
   graph.pick(picked);
@@ -52,7 +52,7 @@ function vertexDetail(below, job, vertex) {
   const canvas = h("canvas.bars", { role: "img" }), about = h("p.muted");
   let metric = "inPerSecond", rows = [];
   const METRICS = { inPerSecond: ["Records/s in", num, "in"], outPerSecond: ["Records/s out", num, "out"], busy: ["Busy", percent, "busy"], backPressured: ["Held back", percent, "pressed"] };
-  const choose = h("select", { "aria-label": "What the bars show", onchange: () => { metric = choose.value; showBars(); } }, Object.entries(METRICS).map(([key, [label]]) => h("option", { value: key }, label)));
+  const choose = h("select", { "aria-label": "Values of the bars", onchange: () => { metric = choose.value; showBars(); } }, Object.entries(METRICS).map(([key, [label]]) => h("option", { value: key }, label)));
   const list = table({
     caption: "Subtasks", rows: [], sortBy: 0,
     columns: [
@@ -88,24 +88,24 @@ function vertexDetail(below, job, vertex) {
   const uids = new Set(vertex.operators.map((one) => one.uid));
   ask(`jobs/${job}/state`).then((found) => {
     const own = found.states.filter((one) => uids.has(one.uid));
-    put(states, table({ caption: "States", rows: own, empty: "None of its operators keeps state.", columns: [
+    put(states, table({ caption: "States", rows: own, empty: "No operator of this vertex has state.", columns: [
       ["Name", (r) => h("a", { href: `#/jobs/${job}/state/${encodeURIComponent(r.uid)}/${encodeURIComponent(r.name)}` }, r.name)], ["Kind", (r) => r.kind], ["Operator", (r) => r.operator], ["Bytes of the operator", (r) => (r.operatorBytes ? bytes(r.operatorBytes) : "–"), { num: true }]] }));
   }, (error) => put(states, h("div.empty", null, error.message)));
   return { close() { stops.forEach((stop) => stop()); drawn.close(); } };
 }
 
-/** A flame graph on demand: looking costs the subtasks some of their time. */
+/** A flame graph on demand, because sampling takes some of the subtasks' time. */
 function lookInto(job, vertex) {
-  const out = h("div", null, h("div.empty", null, "Looks at what its threads do for three seconds, fifty times a second."));
+  const out = h("div", null, h("div.empty", null, "Samples the stacks of its threads for three seconds, fifty times a second."));
   const choose = (label, options) => h("select", { "aria-label": label }, options.map(([value, name]) => h("option", { value }, name)));
   const subtask = choose("Subtask", [["", "All subtasks"], ...Array.from({ length: vertex.parallelism }, (_, i) => [String(i), `Subtask #${i}`])]);
-  const kind = choose("What", [["full", "All that they do"], ["on_cpu", "What runs"], ["off_cpu", "What waits"]]);
+  const kind = choose("What", [["full", "All samples"], ["on_cpu", "What runs"], ["off_cpu", "What waits"]]);
   const go = h("button", { type: "button", onclick: async () => {
     go.disabled = true; put(out, h("div.empty", null, "Looking …"));
     try {
       const found = await ask(`jobs/${job}/vertices/${vertex.id}/flamegraph?type=${kind.value}${subtask.value ? `&subtaskindex=${subtask.value}` : ""}`);
       put(out, flame(found.root));
     } catch (error) { put(out, h("div.error", { role: "alert" }, error.message)); } finally { go.disabled = false; }
-  } }, "Look");
+  } }, "Sample");
   return panel(h("div.bar", { style: { flex: "1" } }, h("h2", null, "Flame graph"), h("span.grow"), subtask, kind, go), out);
 }

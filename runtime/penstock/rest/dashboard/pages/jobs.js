@@ -3,7 +3,7 @@ import { badge, dur, h, panel, table, when } from "../dom.js";
 
 export default async function page({ main, go }) {
   const list = table({
-    caption: "Jobs", rows: [], sortBy: 2, descending: true, go: (job) => go(`#/jobs/${job.jid}/graph`), empty: "No job has been started here.",
+    caption: "Jobs", rows: [], sortBy: 2, descending: true, go: (job) => go(`#/jobs/${job.jid}/graph`), empty: "This JobManager has no jobs.",
     columns: [
       ["Job", (job) => h("a", { href: `#/jobs/${job.jid}/graph` }, job.name), { sort: (job) => job.name }],
       ["State", (job) => badge(job.state), { sort: (job) => job.state }],

@@ -1,4 +1,4 @@
-// TaskManagers and the JobManager: what they have, what they log and print.
+// TaskManagers and the JobManager: their resources, their logs and their output.
 import { ask, every } from "../api.js";
 import { bytes, dur, h, num, panel, put, table } from "../dom.js";
 
@@ -13,7 +13,7 @@ async function list({ main, go }) {
     columns: [
       ["TaskManager", (w) => h("a", { href: `#/taskmanagers/${w.id}` }, w.id), { sort: (w) => w.id }], ["Address", (w) => h("code", null, w.path)],
       ["Slots in use", (w) => `${w.slotsNumber - w.freeSlots} of ${w.slotsNumber}`, { num: true, sort: (w) => w.freeSlots }], ["Cores", (w) => w.hardware.cpuCores || "–", { num: true }],
-      ["Python memory", (w) => bytes(w.memoryUsed), { num: true, sort: (w) => w.memoryUsed }], ["Machine's memory, free", (w) => (w.hardware.physicalMemory ? `${bytes(w.hardware.physicalMemory)}, ${bytes(w.hardware.freeMemory)}` : "–"), { num: true }],
+      ["Python memory", (w) => bytes(w.memoryUsed), { num: true, sort: (w) => w.memoryUsed }], ["Memory of the machine, free", (w) => (w.hardware.physicalMemory ? `${bytes(w.hardware.physicalMemory)}, ${bytes(w.hardware.freeMemory)}` : "–"), { num: true }],
       ["Heard of", (w) => (w.timeSinceLastHeartbeat > 0 ? `${dur(Math.max(0, Date.now() - w.timeSinceLastHeartbeat))} ago` : "–"), { num: true }],
     ],
   });
@@ -23,9 +23,9 @@ async function list({ main, go }) {
 
 async function machine({ main }, id) {
   const base = id ? `taskmanagers/${encodeURIComponent(id)}` : "jobmanager", facts = h("div.in"), stops = [];
-  main.append(h("h1", null, id ? `TaskManager ${id}` : "JobManager"), panel("What it has", facts));
+  main.append(h("h1", null, id ? `TaskManager ${id}` : "JobManager"), panel("Resources", facts));
   const row = (k, v) => [h("dt", null, k), h("dd", null, v)];
-  const kinds = { frameworkHeap: "The worker itself", taskHeap: "JVM heap", jvmOverhead: "JVM beyond its heap", managedMemory: "RocksDB", python: "Python", totalProcessMemory: "Limit of the process" };
+  const kinds = { frameworkHeap: "The worker itself", taskHeap: "JVM heap", jvmOverhead: "JVM outside of its heap", managedMemory: "RocksDB", python: "Python", totalProcessMemory: "Limit of the process" };
   if (id) stops.push(every(3000, async () => {
     const w = await ask(base);
     put(facts, h("dl.kv", null, row("Address", h("code", null, w.path)), row("Slots", `${w.slotsNumber - w.freeSlots} of ${w.slotsNumber} in use`), row("Cores", String(w.hardware.cpuCores || "–")), row("Python processes of its slots", bytes(w.memoryUsed)),
@@ -38,8 +38,8 @@ async function machine({ main }, id) {
   }
   const stacks = h("div", null, h("div.in", null, h("button", { type: "button", onclick: async () => {
     const { threadInfos } = await ask(`${base}/thread-dump`);
-    put(stacks, threadInfos.length ? h("div.in", null, threadInfos.map((one) => h("details", null, h("summary", null, one.stringifiedThreadInfo.split("\n")[0]), h("pre.mono", null, one.stringifiedThreadInfo)))) : h("div.empty", null, "It has no Python workers now."));
-  } }, id ? "Look at the stacks of its Python workers" : "Look at the stacks of all threads")));
+    put(stacks, threadInfos.length ? h("div.in", null, threadInfos.map((one) => h("details", null, h("summary", null, one.stringifiedThreadInfo.split("\n")[0]), h("pre.mono", null, one.stringifiedThreadInfo)))) : h("div.empty", null, "No Python workers are running."));
+  } }, id ? "Show the stacks of the Python workers" : "Show the stacks of all threads")));
   main.append(panel("Threads", stacks));
   main.append(logs(base, stops));
   return { close: () => stops.forEach((stop) => stop()) };

@@ -1,4 +1,4 @@
-// Everything that happened to the job on one line of time. Drag or the wheel zooms; every bar leads to its detail.
+// All events of the job on one time line. Drag or use the wheel to zoom. Every bar links to its detail.
 import { ask, every } from "../api.js";
 import { badge, bytes, clock, dur, h, num, panel, pretty, put, s, when } from "../dom.js";
 import { plot } from "../plots.js";
@@ -8,7 +8,7 @@ const LANES = ["State", "Checkpoints", "Savepoints", "Rescales", "Failures"];
 
 export default async function page({ main, job, go }) {
   let data = null, span = null, chosen = null, history = null;
-  const drawing = h("div.lanes", { tabindex: "0", role: "group", "aria-label": "Timeline; arrow keys move it, plus and minus zoom" }), detail = h("div.in", null, h("p.muted", null, "Choose a bar to see what it was."));
+  const drawing = h("div.lanes", { tabindex: "0", role: "group", "aria-label": "Timeline; arrow keys move it, plus and minus zoom" }), detail = h("div.in", null, h("p.muted", null, "Select a bar to see its details."));
   const range = h("span.muted.nowrap"), zooms = h("div.seg", { role: "group", "aria-label": "Span" }, [["5 min", 3e5], ["15 min", 9e5], ["1 h", 36e5], ["All", 0]].map(([label, ms]) => h("button", { type: "button", "data-ms": ms, "aria-pressed": "false", onclick: () => { follow = ms; span = null; draw(); } }, label)));
   let follow = 9e5;
   const rate = h("div.plot"), lag = h("div.plot");
@@ -59,7 +59,7 @@ export default async function page({ main, job, go }) {
   function tell({ kind, one, from, to }) {
     const rows = (pairs) => h("dl.kv", null, pairs.filter(Boolean).map(([k, v]) => [h("dt", null, k), h("dd", null, v)]).flat());
     if (kind === "checkpoint") put(detail, h("h3", null, `${one.kind === "CHECKPOINT" ? "Checkpoint" : "Savepoint"} ${one.id} `, badge(one.status)), rows([["Began", when(one.at)], ["Took", dur(to - from)], ["Written", bytes(one.size)], ["State", bytes(one.stateSize)], one.slowest && ["Answered last", pretty(one.slowest)], one.failure && ["Failed because", one.failure], one.path && ["Path", h("span.mono", null, one.path)]]), h("p", null, h("a", { href: `#/jobs/${job}/checkpoints/${one.id}` }, "By vertex and subtask")));
-    else if (kind === "rescale") put(detail, h("h3", null, `Rescale from ${one.from} to ${one.to}`), rows([["Ended", when(one.at)], ["Took", dur(one.duration)], ["Asked for by", one.trigger], ["Outcome", one.outcome.toLowerCase()]]));
+    else if (kind === "rescale") put(detail, h("h3", null, `Rescale from ${one.from} to ${one.to}`), rows([["Ended", when(one.at)], ["Took", dur(one.duration)], ["Requested by", one.trigger], ["Outcome", one.outcome.toLowerCase()]]));
     else if (kind === "failure") put(detail, h("h3", null, one.name), rows([["At", when(one.at)], ["Says", one.message], one.where && ["Where", h("span.mono", null, one.where)], one.task && ["Task", one.task], one.host && ["Host", one.host]]), h("p", null, h("a", { href: `#/jobs/${job}/exceptions` }, "All exceptions")));
     else {
       const cause = data.failures.filter((f) => f.at <= from + 2000).pop();

@@ -1,1 +1,1 @@
-"""Values of states that are bytes of another format, with rules of its own for schemas that change: Avro, Protobuf."""
+"""Values of states that are bytes of another format, with separate rules for changes of the schema: Avro and Protobuf."""

@@ -1,4 +1,7 @@
-"""Defaults of Avro schemas as Python's values: JSON has bytes as text, and numbers for what logical types stand for, and fastavro hands them out as they stand."""
+"""Defaults of Avro schemas as Python values.
+
+JSON has text for bytes and numbers for logical types, and fastavro returns these forms unchanged.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,18 @@ from penstock.state.encoding.messages.avro_evolution import collect_named, plain
 
 
 def load_defaults(parsed: Any) -> None:
-    """Of all records in a schema that fastavro has parsed, in place.
+    """Convert the defaults of all records in a schema that fastavro has parsed, in place.
 
     Raises:
-        InvalidJob: a default is no value of its logical type.
+        InvalidJob: a default is not a value of its logical type.
     """
     named: dict[str, Any] = {}
     collect_named(parsed, "", named)
     records = {id(one): one for one in named.values() if "fields" in one}
     fields = [field for record in records.values() for field in record["fields"] if "default" in field]
-    for field, value in [(field, _loaded_field(field, named)) for field in fields]:  # one may need another as it stood
+    for field, value in [
+        (field, _loaded_field(field, named)) for field in fields
+    ]:  # all first: one may use another's original form
         field["default"] = value
 
 
@@ -36,7 +41,7 @@ def _loaded_field(field: dict[str, Any], named: dict[str, Any]) -> Any:
 
 def _loaded(value: Any, schema: Any, named: dict[str, Any]) -> Any:
     schema = plain(schema, named)
-    if isinstance(schema, list):  # Avro: a default is of the first branch
+    if isinstance(schema, list):  # Avro: a default belongs to the first branch
         return _loaded(value, schema[0], named) if value is not None else None
     kind = schema["type"]
     if kind in ("bytes", "fixed") and isinstance(value, str):
@@ -48,7 +53,7 @@ def _loaded(value: Any, schema: Any, named: dict[str, Any]) -> Any:
     elif kind == "map":
         value = {key: _loaded(one, schema["values"], named) for key, one in value.items()}
     elif kind in ("record", "error"):
-        told = {field["name"]: value.get(field["name"], field.get("default")) for field in schema["fields"]}
-        value = {field["name"]: _loaded(told[field["name"]], field["type"], named) for field in schema["fields"]}
+        fields = {field["name"]: value.get(field["name"], field.get("default")) for field in schema["fields"]}
+        value = {field["name"]: _loaded(fields[field["name"]], field["type"], named) for field in schema["fields"]}
     load = LOGICAL_READERS.get(f"{kind}-{schema.get('logicalType')}")
     return value if load is None else load(value, schema, None)

@@ -1,4 +1,4 @@
-"""Whether values written with one Avro schema can be read with another: Avro's rules ("Schema Resolution" of its specification)."""
+"""The compatibility of two Avro schemas: whether values of one can be read with the other ("Schema Resolution" in Avro's specification)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMED = ("record", "error", "enum", "fixed")
 
 
 def avro_incompatibility(old: dict[str, Any], new: dict[str, Any], at: str) -> str:
-    """Of two descriptions of a state's values; empty if they are compatible.
+    """Return why two descriptions of a state's values are incompatible, or an empty text.
 
     >>> def described(*fields):
     ...     return {"schema": json.dumps({"type": "record", "name": "R", "fields": list(fields)})}
@@ -58,7 +58,7 @@ class _Resolution:
             return f"{at} was {_name(writer)} and is one of {', '.join(_name(plain(one, self._readers)) for one in reader)}"
         was, now = writer["type"], reader["type"]
         if was != now:
-            # the wider type would read what a logical type stands for by its number or bytes
+            # a wider type would read the number or bytes of a logical type as a plain value
             is_wider = now in _WIDER.get(was, ()) and "logicalType" not in writer and "logicalType" not in reader
             return "" if is_wider else f"{at} was {_name(writer)} and is {_name(reader)}"
         if was in _NAMED and not _same_name(writer, reader):
@@ -81,7 +81,7 @@ class _Resolution:
         return self._differ(writer["values"], reader["values"], f"a value of {at}") if was == "map" else ""
 
     def _takes(self, writer: Any, reader: Any) -> bool:
-        """Whether a branch of a union is the one that is read with, if it is the first such: Avro looks neither at logical types nor into records."""
+        """Return whether Avro reads a value with this branch if it is the first match. Avro ignores logical types and fields of records."""
         writer, reader = plain(writer, self._writers), plain(reader, self._readers)
         if isinstance(writer, list) or isinstance(reader, list):
             return True
@@ -113,7 +113,7 @@ class _Resolution:
 
 
 def collect_named(schema: Any, namespace: str, found: dict[str, Any]) -> None:
-    """Named types, by their name with and without namespace."""
+    """Collect the named types, by their names with and without namespace."""
     if isinstance(schema, list):
         for one in schema:
             collect_named(one, namespace, found)
@@ -133,7 +133,7 @@ def collect_named(schema: Any, namespace: str, found: dict[str, Any]) -> None:
 
 
 def plain(schema: Any, named: dict[str, Any]) -> Any:
-    """A union as a list, everything else as a dict with a simple "type"."""
+    """Return a union as a list, and any other schema as a dict with a simple "type"."""
     if isinstance(schema, str):
         return named.get(schema) or {"type": schema}
     if isinstance(schema, dict) and not isinstance(schema["type"], str):

@@ -1,7 +1,8 @@
-"""Values that are bytes of another format: Avro by a schema, Protobuf by a generated class.
+"""Codecs of values that are bytes of another format: Avro by a schema, Protobuf by a generated class.
 
-Within a column each is a msgpack string of bytes, so whatever moves encoded values about needs to know neither. Reading old
-values is the format's own business: Avro reads with the schema they were written with and the one that is wanted, Protobuf by the numbers of fields.
+In a column, each value is a msgpack string of bytes, so code that moves encoded values need not know the formats. Each
+format defines how old values are read. Avro uses the schema of the writer and that of the reader. Protobuf uses the
+numbers of fields.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from msgspec import Raw
 from msgspec.msgpack import Decoder, Encoder
 
 from penstock.common.errors import StateTypeError
-from penstock.common.extras import module_of_extra
+from penstock.common.program.extras import import_extra
 from penstock.state.encoding.codec import NATIVE, Codec, join_column
 from penstock.state.encoding.messages.protobuf_evolution import describe_message
 from penstock.state.encoding.tagged import type_name
@@ -32,11 +33,12 @@ _decode_list = Decoder(list[bytes | None]).decode
 
 
 class MessageCodec(Codec):
-    """None is stored as such."""
+    """Base of both codecs. None is stored as such."""
 
     @abstractmethod
     def to_bytes(self, value: Any) -> bytes:
-        """
+        """Convert a value to bytes of the format.
+
         Raises:
             StateTypeError: the value does not fit.
         """
@@ -64,15 +66,16 @@ class MessageCodec(Codec):
 
 
 class AvroCodec(MessageCodec):
-    """
+    """The codec of an Avro schema.
+
     Args:
         schema: JSON text.
-        writer: of the schema that stored values have, if it is another one.
+        writer: schema of the stored values if it is another one.
     """
 
     def __init__(self, schema: str, state: str, operator: str, *, writer: str | None = None) -> None:
         super().__init__(state, operator)
-        avro = module_of_extra("fastavro", "avro", f"state {state!r}, of an Avro type,")
+        avro = import_extra("fastavro", "avro", f"state {state!r}, of an Avro type,")
         self.schema: Schema = {"type": "avro", "schema": schema}
         self._text = schema
         self._parsed = avro.parse_schema(json.loads(schema))
@@ -81,25 +84,27 @@ class AvroCodec(MessageCodec):
 
         load_defaults(self._parsed)
         self._reader = None if writer is None else self._parsed
-        self._validate = module_of_extra("fastavro.validation", "avro", f"state {state!r}, of an Avro type,").validate
+        self._validate = import_extra("fastavro.validation", "avro", f"state {state!r}, of an Avro type,").validate
         self._write, self._read = avro.schemaless_writer, avro.schemaless_reader
 
     def to_bytes(self, value: Any) -> bytes:
         file = io.BytesIO()
         try:
             self._write(file, self._parsed, value, strict_allow_default=True)
-            self._validate(value, self._parsed, strict=True)  # writing alone makes 1 of 1.9, and true of "no"
-        except Exception as error:  # fastavro's own, and whatever a value of the wrong type brings about
+            self._validate(
+                value, self._parsed, strict=True
+            )  # without validation, 1.9 is written as 1, and "no" as true
+        except Exception as error:  # fastavro's errors, and any error that a value of the wrong type causes
             raise self.error(
                 value,
-                f"it does not fit the state's Avro schema: {_told(error)}",
+                f"it does not fit the state's Avro schema: {_described(error)}",
                 "store what the schema says: dicts with its fields, Python's values for logical types",
             ) from None
         return file.getvalue()
 
     def from_bytes(self, data: bytes) -> Any:
         value = self._read(io.BytesIO(data), self._writer, self._reader)
-        # a new field has its default as one object for all values; a function may change what it is given
+        # All values share the default object of a new field, and a function may change its value, so it is copied.
         return value if self._reader is None else copy.deepcopy(value)
 
     def reader_of(self, old: Schema) -> Codec:
@@ -109,14 +114,15 @@ class AvroCodec(MessageCodec):
         return AvroCodec(self._text, self.state, self.operator, writer=old["schema"])
 
 
-def _told(error: Exception) -> str:
-    """In one line: fastavro's validation has several, as JSON."""
+def _described(error: Exception) -> str:
+    """Return an error's text in one line. fastavro's validation has several lines of JSON."""
     parts = getattr(error, "errors", None)
     return "; ".join(map(str, parts)) if isinstance(parts, list | tuple) else str(error) or type_name(type(error))
 
 
 class ProtobufCodec(MessageCodec):
-    """
+    """The codec of a Protobuf message.
+
     Args:
         message: the generated class.
     """
@@ -132,7 +138,7 @@ class ProtobufCodec(MessageCodec):
             raise self._misfit(value, f"the value is a {type_name(type(value))}")
         try:
             content: bytes = value.SerializeToString(deterministic=True)
-        except Exception as error:  # a required field that is not set
+        except Exception as error:  # a required field is not set
             raise self._misfit(value, str(error)) from None
         return content
 

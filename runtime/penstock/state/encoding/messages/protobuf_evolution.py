@@ -1,7 +1,7 @@
-"""What a Protobuf message looks like, by numbers of its fields, and whether messages stored under one description can be read under another.
+"""The description of a Protobuf message by the numbers of its fields, and the compatibility of two descriptions.
 
-By the rules of "Updating A Message Type" in Protobuf's language guide; where those allow a change that may cut values off (int64 to int32, the other
-way round than here), it is refused.
+The rules are in "Updating A Message Type" of Protobuf's language guide. Some changes that the guide allows may cut off
+values, such as int64 to int32. These are refused here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KINDS = (
 
 
 def describe_message(descriptor: Any) -> dict[str, Any]:
-    """Of a message's descriptor: its fields, those of the messages in it, and the numbers of enumerations, as JSON."""
+    """Return a message's description as JSON: its fields, those of nested messages, and the numbers of enumerations."""
     messages: dict[str, Any] = {}
     enums: dict[str, Any] = {}
     todo = [descriptor]
@@ -47,23 +47,23 @@ def describe_message(descriptor: Any) -> dict[str, Any]:
             continue
         fields = messages[message.full_name] = []
         for field in sorted(message.fields, key=lambda one: one.number):
-            told: dict[str, Any] = {"number": field.number, "name": field.name, "kind": KINDS[field.type]}
+            entry: dict[str, Any] = {"number": field.number, "name": field.name, "kind": KINDS[field.type]}
             if field.is_repeated:
-                told["repeated"] = True
+                entry["repeated"] = True
             if field.is_required:
-                told["required"] = True
+                entry["required"] = True
             if field.message_type is not None:
-                told["of"] = field.message_type.full_name
+                entry["of"] = field.message_type.full_name
                 todo.append(field.message_type)
             if field.enum_type is not None:
-                told["of"] = field.enum_type.full_name
+                entry["of"] = field.enum_type.full_name
                 enums[field.enum_type.full_name] = sorted({value.number for value in field.enum_type.values})
-            fields.append(told)
+            fields.append(entry)
     return {"type": "protobuf", "name": descriptor.full_name, "messages": messages, "enums": enums}
 
 
 def protobuf_incompatibility(old: dict[str, Any], new: dict[str, Any], at: str) -> str:
-    """Why not; empty if they are compatible.
+    """Return why two descriptions are incompatible, or an empty text.
 
     >>> def described(**field):
     ...     return {"name": "R", "messages": {"R": [{"number": 1, "name": "id", **field}]}, "enums": {}}

@@ -1,4 +1,7 @@
-"""Values of Avro and Protobuf for people, by the description in the snapshot alone; the bytes where the format's library is not installed."""
+"""Readable values of Avro and Protobuf, based only on the description in the snapshot.
+
+Without the format's library, the value is its bytes.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def message_view(content: bytes, schema: Schema) -> Any:
-    """A stored value as dicts and lists. Enumerations of Protobuf are numbers, and maps lists of entries: the description has no more."""
+    """Return a stored value as dicts and lists. Enumerations of Protobuf are numbers and maps are lists of entries."""
     try:
         if schema["type"] == "avro":
             return _avro(content, schema["schema"])
@@ -38,7 +41,7 @@ def _parsed(text: str) -> Any:
 
 @lru_cache(maxsize=64)
 def _message(text: str) -> Any:
-    """A class for messages of a description."""
+    """Return a class for messages of a description."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     schema = json.loads(text)

@@ -1,1 +1,1 @@
-"""The files of a database: what its MANIFEST says of them, those of a moment, those that a range of key groups needs."""
+"""The files of a database: reading its MANIFEST, freezing its current files, and selecting those of a range of key groups."""

@@ -1,16 +1,20 @@
-"""Which files of former databases make the database of a range of key groups (pure; see `manifest`).
+"""Selection of the files of former databases that make the database of a range of key groups (pure; see `manifest`).
 
-Rows begin with their key group, so a file whose first and last row lie outside of the range need not even be fetched. What is left may reach
-beyond the range. For files of one database that does no harm: the rows are hidden by a deletion of ranges, which compaction carries
-out later. Files of several databases are put into one only if none of them reaches beyond its own database's part (`is_clean`): then
-no two databases have a row, or a deletion, of the same key, and levels stay what they are.
+Rows begin with their key group. A file whose first and last row are outside of the range is not fetched. The remaining
+files may extend beyond the range. In files of one database this is harmless: a range deletion hides the rows, and
+compaction removes them later. Files of several databases are combined only if each file is inside its own database's
+part (`is_clean`). Then no two databases have a row, or a deletion, of the same key, and levels do not change.
 
-What reaches beyond its part is written anew by RocksDB, and as little else as can be. A compaction of a range takes with it what overlaps its files on the
-levels below: a file of level 0 has rows of all keys, so it would take everything. So the lowest level, where most of a database is, is
-divided first (`divided`): of it only the files at the edges of the part need to be written anew, and nothing lies below them. What is above goes down by one step,
-to a level of its own (`raised`), and from there to where RocksDB would have it (`settled`).
+RocksDB rewrites the files that extend beyond their part, and as few others as possible. A compaction of a range
+includes all overlapping files on the levels below. A file of level 0 has rows of all keys, so its compaction would
+include all files. Three steps avoid that:
 
-Timers are ordered by time, not by key group, so their files belong to one database and are never put together.
+- The lowest level, which has most of a database, is split first (`divided`). Only its files at the edges of the part
+  are rewritten, and no files are below them.
+- The files above it are moved down by one step, to a separate level (`raised`).
+- From there they are moved to the level that RocksDB expects (`settled`).
+
+Timers are ordered by time, not by key group, so their files belong to one database and are never combined.
 """
 
 from __future__ import annotations
@@ -18,12 +22,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from penstock.state.backend import KeyGroupRange
+from penstock.state.key_groups import KeyGroupRange
 from penstock.state.rocksdb.files.manifest import Version
 from penstock.state.rocksdb.rows import STATE, group_prefix
 
 _LOWEST = 6
-"""Level, of RocksDB's seven."""
+"""Lowest of RocksDB's seven levels."""
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def within(version: Version, groups: KeyGroupRange) -> Version:
-    """Without the files that have no row of the key groups."""
+    """Return the version without files that have no row of the key groups."""
     return _chosen(version, lambda table: _overlaps(table, groups))
 
 
@@ -41,7 +45,7 @@ def states_only(version: Version) -> Version:
 
 
 def is_clean(version: Version, groups: KeyGroupRange) -> bool:
-    """Whether no file of a state has anything outside of the key groups."""
+    """Return whether all files of states are inside the key groups."""
     first, stop = group_prefix(groups.start), group_prefix(groups.end + 1)
     states = [id for id, name in version.families.items() if name.startswith(STATE)]
     tables = [table for id in states for table in version.tables.get(id, {}).values()]
@@ -49,17 +53,20 @@ def is_clean(version: Version, groups: KeyGroupRange) -> bool:
 
 
 def divided(version: Version, groups: KeyGroupRange) -> tuple[Version, Version]:
-    """Of states: the files on the lowest level that reach beyond the key groups, with those that share a row with them; all others.
+    """Split the files of states in two versions: files on the lowest level that extend beyond the key groups, and all
+    others.
 
-    Files of one level do not overlap each other, so they may be parted; but for those of level 0, and for neighbours that hold versions of
-    one row: these stay together.
+    The first version also has the files that share a row with such a file.
+
+    Files of one level do not overlap, so they may be separated. Exceptions are the files of level 0, and neighbours
+    with versions of the same row. These are kept together.
     """
     first, stop = group_prefix(groups.start), group_prefix(groups.end + 1)
     edges, rest = (Version(dict(version.families), {}, version.next_file, version.last_sequence) for _ in range(2))
     for id, tables in version.tables.items():
         lowest = max((table.level for table in tables.values()), default=0)
         at_edge: set[int] = set()
-        for together in _together([table for table in tables.values() if table.level == lowest > 0]):
+        for together in _runs([table for table in tables.values() if table.level == lowest > 0]):
             if not (first <= together[0].first_key and together[-1].last_key < stop):
                 at_edge.update(table.number for table in together)
         for number, table in tables.items():
@@ -67,13 +74,14 @@ def divided(version: Version, groups: KeyGroupRange) -> tuple[Version, Version]:
     return edges, rest
 
 
-def _together(tables: Iterable[Table]) -> list[list[Table]]:
-    """Files of one level below level 0, as it orders them, in runs of neighbours that hold versions of one row.
+def _runs(tables: Iterable[Table]) -> list[list[Table]]:
+    """Return the files of one level below level 0, in its order, as runs of neighbours with versions of the same row.
 
-    RocksDB moves a file from one level to the next as it is, so a row's versions may lie in two files side by side, the newer one first.
+    RocksDB moves a file from one level to the next unchanged. A row's versions may therefore be in two adjacent files,
+    the newer one first.
     """
     runs: list[list[Table]] = []
-    for table in sorted(tables, key=_place):
+    for table in sorted(tables, key=_position):
         if runs and runs[-1][-1].last_key == table.first_key:
             runs[-1].append(table)
         else:
@@ -81,28 +89,31 @@ def _together(tables: Iterable[Table]) -> list[list[Table]]:
     return runs
 
 
-def _place(table: Table) -> tuple[bytes, int]:
-    """Of a file in the order of a level below level 0: by row, and of one row the newest version first."""
+def _position(table: Table) -> tuple[bytes, int]:
+    """Return the sort key of a file on a level below level 0: by row, and for the same row the newest version first."""
     return table.first_key, -int.from_bytes(table.smallest[len(table.first_key) :], "little")
 
 
 def _oldest_first(tables: Iterable[Table]) -> list[Table]:
-    """As files must lie on level 0, where a look-up takes the newest file that has the row: lower levels are older."""
+    """Return the files in the order of level 0, where a look-up takes the newest file with the row. Lower levels are older."""
     levels: dict[int, list[Table]] = {}
     for table in tables:
         levels.setdefault(table.level, []).append(table)
     found: list[Table] = []
     for level in sorted(levels, reverse=True):
         if level:
-            found += sorted(levels[level], key=_place, reverse=True)
+            found += sorted(levels[level], key=_position, reverse=True)
         else:
             found += sorted(levels[0], key=lambda table: (table.epoch, table.largest_sequence, table.number))
     return found
 
 
 def raised(version: Version) -> Version:
-    """With all files above the lowest level on level 0, those of lower levels as the older ones: so one compaction takes them to
-    level 1, which is empty."""
+    """Return the version with all files above the lowest level moved to level 0. Files of lower levels become the older
+    ones.
+
+    One compaction then moves them to level 1, which is empty.
+    """
     found = Version(dict(version.families), {}, version.next_file, version.last_sequence)
     for id, tables in version.tables.items():
         lowest = max((table.level for table in tables.values()), default=0)
@@ -117,11 +128,13 @@ def raised(version: Version) -> Version:
 
 
 def settled(version: Version, before: Version) -> Version:
-    """What has come to level 1, at its place: above the lowest level if there was something between that and level 0, else on level 0.
-    RocksDB would move it down from a level that it does not need, and write anew what it meets there.
+    """Return the version with the files of level 1 moved to their place.
+
+    They belong above the lowest level if the database had files between that level and level 0. Otherwise they belong
+    on level 0, because RocksDB would move them down from a level that it does not need and rewrite the files there.
 
     Args:
-        before: as `raised` got it.
+        before: the argument of `raised`.
     """
     found = Version(dict(version.families), {}, version.next_file, version.last_sequence)
     for id, tables in version.tables.items():
@@ -135,9 +148,9 @@ def settled(version: Version, before: Version) -> Version:
 
 
 def outside(version: Version, groups: KeyGroupRange) -> dict[str, list[KeyGroupRange]]:
-    """Key groups besides these that files of each state may have anything of; what a former range hid may be among it.
+    """Return the other key groups of which the files of each state may have rows, including rows that a former range hid.
 
-    A file's last key may be an end that is not part of it any more; then a key group too many is named.
+    A file's last key may be an excluded end. The result then has one key group too many.
     """
     return {
         name: _outside(version.of_family(name), groups) for name in version.families.values() if name.startswith(STATE)
@@ -157,7 +170,7 @@ def _group(row: bytes) -> int:
 
 @dataclass(frozen=True)
 class Move:
-    """A file of one of the databases gets another name."""
+    """The renaming of a file of one of the databases."""
 
     source: int
     name: str
@@ -165,9 +178,10 @@ class Move:
 
 
 def merged(versions: Sequence[Version]) -> tuple[Version, list[Move]]:
-    """One database of the states of several, each of which is clean. The first keeps its names of files.
+    """Combine the states of several clean versions in one database. The first version keeps its file names.
 
-    Files get numbers, and the order on level 0, behind those of the databases before; families of one name are one.
+    The numbers of files, and their order on level 0, follow those of the previous databases. Families with the same
+    name are combined.
     """
     whole, moves, epochs = Version(), [], 0
     ids = {"default": 0}

@@ -1,15 +1,19 @@
-"""What a database was at a moment, while it goes on changing.
+"""The state of a database at one moment, while the database continues to change.
 
-RocksDB's own checkpoint flushes what is in memory, and whoever writes waits for that. Here a snapshot has two parts. The synchronous one
-lets memory begin anew (what is in it is flushed in the background), links the files that are there, and notes how far the MANIFEST has
-got and which sequence number was the last. Then a thread of its own waits until that memory is flushed and adds the files which that
-made: all of it has sequence numbers up to the last one, so later writes are in none of them (atomic flushes never put memory
-from before and after together). What compaction makes meanwhile is left out: it holds the same rows in other files. The MANIFEST of the snapshot
-is written anew and names these files only.
+RocksDB's own checkpoint flushes the memory, and writers wait for the flush. Here a snapshot has two parts.
 
-Compaction may take a flushed file away before it is linked, if files are tiny; or RocksDB begins another MANIFEST, which does not say what came when.
-Then the files of now will do, as long as nothing later has been flushed, which takes a whole write buffer or the next snapshot; that one waits for this.
-Sequence numbers tell: until then compaction is held from setting them to zero, and from dropping a row together with a later deletion of it.
+1. The synchronous part starts a new memory table, so that the old one is flushed in the background. It links the
+   existing files, and records the length of the MANIFEST and the last sequence number.
+2. A separate thread then waits until that memory is flushed, and adds the resulting files.
+
+The files of the flush have only sequence numbers up to the last one, so they contain no later writes. Atomic flushes
+never combine memory from before and after. New files of compaction are left out, because they have the same rows as
+other files. The MANIFEST of the snapshot is written again and names only these files.
+
+Compaction may remove a tiny flushed file before it is linked. RocksDB may also start another MANIFEST, which does not
+have the order of events. The current files are then sufficient if no later data was flushed. A later flush needs a full
+write buffer or the next snapshot, and the next snapshot waits for this one. Sequence numbers show whether it happened.
+Until then, compaction is prevented from setting them to zero, and from dropping a row together with its later deletion.
 """
 
 from __future__ import annotations
@@ -21,24 +25,23 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from penstock.common.errors import StorageError
+from penstock.common.errors import LocalDiskError, StorageError
 from penstock.state.rocksdb.files.manifest import Edit, ManifestUnreadable, Version, apply, write_version
+from penstock.state.rocksdb.files.pack import CONFIG
 
 if TYPE_CHECKING:
     from penstock.state.rocksdb.database import Database
 
-CONFIG = "rocksdict-config.json"
-"""Says that keys are plain bytes; the binding reads it when it opens a database."""
 _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.02
-"""Between two looks: at first, as a small flush takes milliseconds; and after a while."""
-_LOOK_AT_DISK = "check the disk that state.backend.rocksdb.localdir is on"
+"""Pauses between two checks: the first one, because a small flush takes milliseconds, and the longest one."""
+_CHECK_DISK_REMEDY = "check the disk that state.backend.rocksdb.localdir is on"
 
 
 class FrozenDatabase:
-    """Hard links of a database's files in a directory, and what they are.
+    """Hard links to a database's files in a directory, and the version that they form.
 
     Args:
-        directory: made; on the file system of the database.
+        directory: created on the file system of the database.
     """
 
     def __init__(self, database: Database, directory: Path) -> None:
@@ -46,7 +49,7 @@ class FrozenDatabase:
         self._from = Path(database.path)
         self._directory = directory
         directory.mkdir()
-        self._held: Any = database.hold()
+        self._file_pin: Any = database.hold()
         self._last_sequence = database.begin_flush()
         self._tail = database.manifest
         self._manifest, self._size = "", 0
@@ -55,12 +58,14 @@ class FrozenDatabase:
         try:
             self._link_all()
         except OSError as error:  # the checkpoint fails, not the task
-            self._found.set_exception(StorageError(f"RocksDB's files cannot be linked: {error}", remedy=_LOOK_AT_DISK))
+            self._found.set_exception(
+                LocalDiskError(f"RocksDB's files cannot be linked: {error}", remedy=_CHECK_DISK_REMEDY)
+            )
         self._thread = threading.Thread(target=self._follow, name="penstock-freeze", daemon=True)
         self._thread.start()
 
     def wait(self) -> None:
-        """Until all files of the moment are there, or it has failed."""
+        """Wait until all files of the moment exist, or until the snapshot has failed."""
         self._thread.join()
 
     def give_up(self) -> None:
@@ -68,10 +73,10 @@ class FrozenDatabase:
         self._thread.join()
 
     def finish(self) -> tuple[Version, dict[str, bytes]]:
-        """Wait for the files; returns those there are, and the small ones beside them by name.
+        """Wait for the files. Return the existing ones, and the small files by name.
 
         Raises:
-            StorageError: RocksDB cannot write, or went on so fast that the moment is lost.
+            StorageError: RocksDB cannot write, or has already changed too much.
         """
         version = self._found.result()
         return version, {**write_version(version), CONFIG: (self._from / CONFIG).read_bytes()}
@@ -80,13 +85,13 @@ class FrozenDatabase:
         try:
             if not self._found.done():
                 self._found.set_result(self._files())
-        except Exception as error:  # belongs to whoever asks for the files; the database may be closed meanwhile
+        except Exception as error:  # the caller of `finish` gets it; the database may be closed by then
             self._found.set_exception(error)
         finally:
-            self._held = None
+            self._file_pin = None
 
     def _link_all(self) -> None:
-        """Files come and go meanwhile; once the MANIFEST has not changed between two looks, all that it names is there."""
+        """Link all files of the MANIFEST. Repeat this until the MANIFEST does not change, because files come and go."""
         looked = None
         while True:
             name = self._tail.current()
@@ -124,12 +129,12 @@ class FrozenDatabase:
                     version = self._now()
                 if is_flushed:
                     break
-                self._check_wanted()
+                self._check_not_given_up()
                 time.sleep(pause)
                 if time.monotonic() - began > _LONGEST_PAUSE_S:
                     pause = min(2 * pause, _LONGEST_PAUSE_S)
         except ManifestUnreadable as error:
-            raise StorageError(f"RocksDB's files cannot be told apart: {error}", remedy="report this") from error
+            raise StorageError(f"RocksDB's files cannot be identified: {error}", remedy="report this") from error
         self._check(version)
         version.last_sequence = max(version.last_sequence, self._last_sequence)
         return version
@@ -142,7 +147,7 @@ class FrozenDatabase:
         return self._tail.version.copy()
 
     def _later(self) -> list[Edit] | None:
-        """What came since the last look; None: that is not known."""
+        """Return the changes since the last check; None: they are not known."""
         if self._tail.current() == self._manifest:
             try:
                 return self._tail.read(self._manifest)
@@ -150,12 +155,12 @@ class FrozenDatabase:
                 pass
         return None
 
-    def _check_wanted(self) -> None:
+    def _check_not_given_up(self) -> None:
         if self._given_up:
-            raise StorageError("the snapshot was given up", remedy="none is needed")
+            raise StorageError("the snapshot was given up", remedy="no action is needed")
 
     def _add(self, version: Version, edit: Edit) -> bool:
-        """Take what was flushed; whether that was still there."""
+        """Add the flushed files. Return whether they still existed."""
         flushed = edit.is_flush and edit.family in version.families
         if not flushed or min(table.smallest_sequence for table in edit.added) > self._last_sequence:
             return True
@@ -167,7 +172,7 @@ class FrozenDatabase:
 
     def _now(self) -> Version:
         while True:
-            self._check_wanted()
+            self._check_not_given_up()
             try:
                 self._manifest = self._tail.current()
                 self._tail.read(self._manifest)
@@ -178,7 +183,7 @@ class FrozenDatabase:
             if any(table.largest_sequence > self._last_sequence for table in version.all_tables()):
                 raise StorageError(
                     "the files of the checkpoint's barrier were put together with later ones before they were linked",
-                    remedy="none is needed: the next checkpoint has them; if it comes again, raise "
+                    remedy="no action is needed: the next checkpoint includes them. If the error repeats, raise "
                     "state.backend.rocksdb.writebuffer.size",
                 )
             if all(self._link(table.name) for table in version.all_tables()):
@@ -192,5 +197,5 @@ class FrozenDatabase:
             if size != table.size:
                 raise StorageError(
                     f"RocksDB's file {table.name} has {size} bytes, and {table.size} are named",
-                    remedy=_LOOK_AT_DISK,
+                    remedy=_CHECK_DISK_REMEDY,
                 )

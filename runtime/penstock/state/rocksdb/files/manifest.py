@@ -1,13 +1,15 @@
-"""RocksDB's MANIFEST: which files a database consists of, read and written without opening it.
+"""RocksDB's MANIFEST, which lists the files of a database. It is read and written without opening the database.
 
-A MANIFEST is a log of *version edits*: a file was added to a level, another one went. Reading it tells the files of a database at any
-point of the log, with their levels, bounds of keys and sequence numbers; writing one makes a database of files that are there,
-which is what RocksDB does itself when it imports a column family. So a snapshot can name the files of a moment that has passed, and a restore
-can leave out files of foreign key groups before it fetches them, and put the files of several databases into one.
+A MANIFEST is a log of *version edits*: a file was added to a level, or removed. Reading it yields the files of a
+database at any point of the log, with their levels, bounds of keys and sequence numbers. Writing one creates a database
+of existing files, as RocksDB does when it imports a column family.
 
-Formats: `db/log_format.h` (blocks of 32 KiB; records of crc32c, length, type, payload) and `db/version_edit.cc` (tagged fields) of
-RocksDB 10. Bounds, checksums and whatever else is said of a file are carried along as they are. A field that is not known here and that
-RocksDB does not mark as safe to ignore is refused: `ManifestUnreadable`; callers have a slower way.
+A snapshot can therefore name the files of a past moment. A restore can leave out files of other key groups before it
+fetches them, and combine the files of several databases.
+
+The formats are those of RocksDB 10: `db/log_format.h` (blocks of 32 KiB; records of crc32c, length, type, payload) and
+`db/version_edit.cc` (tagged fields). Bounds, checksums and other fields of a file are copied unchanged. An unknown
+field that RocksDB does not mark as safe to ignore raises `ManifestUnreadable`. Callers then use a slower way.
 """
 
 from __future__ import annotations
@@ -27,14 +29,16 @@ _COMPARATOR, _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE, _COMPACT_CURSOR, _DELETED,
 _MIN_LOG, _NEW_FILE, _FAMILY, _FAMILY_ADD, _FAMILY_DROP, _MAX_FAMILY, _ATOMIC_GROUP = 10, 103, 200, 201, 202, 203, 300
 _SAFE_TO_IGNORE = 1 << 13
 _END, _EPOCH = 1, 13
-"""Of the fields of a file: the end of them, and the order of files on level 0."""
+"""Tags of a file's fields: their end, and the order of files on level 0."""
 BYTEWISE = b"leveldb.BytewiseComparator"
+_LONGEST_VARINT = 63
+"""Maximum number of bits before the last byte of a varint."""
 _TRAILER = 8
-"""Of an internal key: sequence number and type, behind the key."""
+"""Length of the trailer of an internal key: sequence number and type, after the key."""
 
 
 class ManifestUnreadable(Exception):
-    """It says something that is not known here, or is cut off."""
+    """An error of a MANIFEST that has an unknown field or is cut off."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,8 @@ class Table:
 
     @property
     def name(self) -> str:
-        """
+        """The name of its file.
+
         >>> Table(0, 12, 0, b"", b"", 0, 0).name
         '000012.sst'
         """
@@ -65,16 +70,16 @@ class Table:
 
     @property
     def last_key(self) -> bytes:
-        """Excluded if the file ends with a range that is deleted."""
+        """The last key. It is excluded if the file ends with a deleted range."""
         return self.largest[:-_TRAILER]
 
     @property
     def epoch(self) -> int:
-        """Orders files of level 0; 0: it is not said."""
+        """Order of files of level 0; 0: not recorded."""
         return next((_varint(data, 0)[0] for tag, data in self.fields if tag == _EPOCH), 0)
 
     def renumbered(self, number: int, epoch: int) -> Table:
-        """`epoch` 0: stays unsaid."""
+        """Return the file with another number and epoch. `epoch` 0: it remains unrecorded."""
         fields = tuple((tag, _encoded(epoch) if tag == _EPOCH else data) for tag, data in self.fields)
         return replace(self, number=number, fields=fields)
 
@@ -104,7 +109,7 @@ class Version:
 
 @dataclass
 class Edit:
-    """One record of a MANIFEST, as far as it is of interest."""
+    """The relevant part of one record of a MANIFEST."""
 
     family: int = 0
     added_family: str | None = None
@@ -114,31 +119,31 @@ class Edit:
     next_file: int | None = None
     last_sequence: int | None = None
     remaining: int | None = None
-    """Records of its group that are to follow; None: it is of no group."""
+    """Number of following records of its group; None: it belongs to no group."""
 
     @property
     def is_flush(self) -> bool:
-        """It only adds files, to level 0: what was in memory."""
+        """Whether it only adds files to level 0, which is a flush of memory."""
         return bool(self.added) and not self.deleted and all(table.level == 0 for table in self.added)
 
 
 def read_edits(content: bytes) -> list[Edit]:
-    """All that are whole; of a group whose last one is missing none.
+    """Return all complete edits. A group without its last record is left out.
 
     Raises:
-        ManifestUnreadable.
+        ManifestUnreadable: the content has an unknown field or is cut off.
     """
-    return read_on(content, 0)[0]
+    return read_edits_from(content, 0)[0]
 
 
-def read_on(content: bytes, begin: int) -> tuple[list[Edit], int]:
-    """The same for what lies at an offset of a MANIFEST, where a record begins.
+def read_edits_from(content: bytes, begin: int) -> tuple[list[Edit], int]:
+    """Return the edits from an offset of a MANIFEST at which a record begins.
 
     Returns:
-        The edits, and the offset behind them, at which the next look begins.
+        The edits, and the offset after them, at which the next call begins.
 
     Raises:
-        ManifestUnreadable.
+        ManifestUnreadable: the content has an unknown field or is cut off.
     """
     edits: list[Edit] = []
     group: list[Edit] = []
@@ -153,7 +158,7 @@ def read_on(content: bytes, begin: int) -> tuple[list[Edit], int]:
 
 
 def apply(version: Version, edits: Iterable[Edit]) -> Version:
-    """Change the version by the edits, in order; returns it."""
+    """Apply the edits to the version in order, and return it."""
     for edit in edits:
         if edit.added_family is not None:
             version.families[edit.family] = edit.added_family
@@ -172,16 +177,16 @@ def apply(version: Version, edits: Iterable[Edit]) -> Version:
 
 
 def read_version(content: bytes) -> Version:
-    """The files at the end of a MANIFEST.
+    """Return the files at the end of a MANIFEST.
 
     Raises:
-        ManifestUnreadable.
+        ManifestUnreadable: the content has an unknown field or is cut off.
     """
     return apply(Version(), read_edits(content))
 
 
 def write_version(version: Version) -> dict[str, bytes]:
-    """The files MANIFEST and CURRENT, by name, of a database of these files."""
+    """Return the files MANIFEST and CURRENT, by name, of a database of these files."""
     number = version.next_file
     payloads = []
     for id, name in sorted(version.families.items()):
@@ -207,7 +212,9 @@ def write_version(version: Version) -> dict[str, bytes]:
 
 
 def _records(content: bytes, begin: int) -> Iterator[tuple[bytes, int]]:
-    """Payloads of all records that are whole, and where in the log they end. Nothing is verified: what is at rest has a checksum of its own."""
+    """Yield the payloads of all complete records, and their ends in the log. Nothing is verified, because stored files
+    have a separate checksum.
+    """
     position, parts = 0, b""
     while position + _HEADER.size <= len(content):
         left = BLOCK - (begin + position) % BLOCK
@@ -256,7 +263,8 @@ _CRC = _crc_table()
 
 
 def _crc32c(data: bytes) -> int:
-    """
+    """Return the CRC-32C of the data.
+
     >>> hex(_crc32c(b"123456789"))
     '0xe3069283'
     """
@@ -298,13 +306,15 @@ def _decode(payload: bytes) -> Edit:
                 edit.drops_family = True
             else:
                 number, at = _varint(payload, at)
-                _note(edit, tag, number)
+                _apply_field(edit, tag, number)
     except IndexError:
         raise ManifestUnreadable("an edit is cut off") from None
+    except UnicodeDecodeError:
+        raise ManifestUnreadable("the name of a column family is no UTF-8") from None
     return edit
 
 
-def _note(edit: Edit, tag: int, number: int) -> None:
+def _apply_field(edit: Edit, tag: int, number: int) -> None:
     if tag == _FAMILY:
         edit.family = number
     elif tag == _NEXT_FILE:
@@ -357,7 +367,8 @@ def _bytes(payload: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _encoded(number: int) -> bytes:
-    """
+    """Return the number as a varint.
+
     >>> _encoded(300)
     b'\\xac\\x02'
     """
@@ -378,3 +389,5 @@ def _varint(payload: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return number, at
         shift += 7
+        if shift > _LONGEST_VARINT:
+            raise ManifestUnreadable("a number of more than 64 bits")

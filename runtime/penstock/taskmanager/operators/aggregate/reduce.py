@@ -1,6 +1,7 @@
-"""Rolling combination per key: reduce and the built-in aggregates on a field (A22, A23).
+"""Rolling combination per key: `reduce` and the built-in aggregates of a field.
 
-Both emit the updated value for *every* record, with the record's timestamp, and keep one value per key for ever (A24).
+Both emit the updated value for *every* record, with the timestamp of the record. They keep one value per key and never
+remove it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from penstock.records.batch import Batch, RowBatch
 from penstock.records.fields import shortened
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.encoding.serializers import codec_for
+from penstock.taskmanager.operators.current_key import iterate_keys, may_use_state
 from penstock.taskmanager.operators.tables import Table, borrow
 from penstock.taskmanager.operators.user_code import FunctionOperator, select_keys
 
@@ -26,11 +28,11 @@ if TYPE_CHECKING:
 
 
 class ReduceOperator(FunctionOperator):
-    """`reduce`: combines each record with the key's value so far.
+    """The operator of `reduce`. It combines each record with the value of the key so far.
 
     Args:
-        fn: (value so far, record) -> value, of the records' type.
-        element_type: of the records, for the state; any builtin type if None.
+        fn: (value so far, record) -> value. The value has the type of the records.
+        element_type: type of the records in state. None allows any builtin type.
     """
 
     method = "reduce"
@@ -41,8 +43,11 @@ class ReduceOperator(FunctionOperator):
 
     def open(self) -> None:
         super().open()
-        assert self.context.keyed_state is not None
-        self._table = Table(self.context.keyed_state, self._descriptor())
+        backend = self.context.keyed_state
+        assert backend is not None
+        self._at = backend.key_context
+        self._table = Table(backend, self._descriptor())
+        self._may_use_state = may_use_state((self.fn,))
         self._unchecked = None if self._element_type is None else codec_for(self._element_type, state="reduced")
 
     def declare_states(self, context: OperatorContext) -> None:
@@ -64,8 +69,9 @@ class ReduceOperator(FunctionOperator):
         out: list[Any] = []
         append = out.append
         iterator = iter(values)
+        current_keys = iterate_keys(self._at, keys) if self._may_use_state else keys
         try:
-            for key, value in zip(keys, iterator, strict=True):
+            for key, value in zip(current_keys, iterator, strict=True):
                 old = get(key)
                 if old is not None:
                     value = call(old, value)
@@ -77,11 +83,11 @@ class ReduceOperator(FunctionOperator):
             if self._unchecked is not None and values:
                 self._check(self._unchecked, values, out)
                 self._unchecked = None
-            self._table.give_back(table, keys)
+            self._table.write_back(table, keys)
         self.output.emit(RowBatch(out, rows.timestamps))
 
     def _check(self, codec: Codec, values: list[Any], out: list[Any]) -> None:
-        """Of a first batch. A checkpoint would say it of the state, long after whoever gave the records.
+        """Check the types of a first batch. A checkpoint would report a wrong type too late to find its origin.
 
         Raises:
             StateTypeError: the first record or the first result is not of the records' declared type.
@@ -90,8 +96,8 @@ class ReduceOperator(FunctionOperator):
             codec.encode(values[0])
         except StateTypeError as error:
             raise StateTypeError(
-                f"the record {shortened(values[0])} is not what the function before this operator declares: {error.message}",
-                remedy="let that function return what its output_type says, or declare what it returns",
+                f"the record {shortened(values[0])} does not have the type that the function before this operator declares: {error.message}",
+                remedy="return the type of output_type from that function, or change its output_type",
             ) from None
         results = zip(out, values, strict=True)
         combined = next((result for result, record in results if result is not record), None)
@@ -100,7 +106,7 @@ class ReduceOperator(FunctionOperator):
 
 
 class RollingAggregateOperator(ReduceOperator):
-    """`sum`, `min`, `max`, `min_by`, `max_by` of a field, rolling."""
+    """A rolling `sum`, `min`, `max`, `min_by` or `max_by` of a field."""
 
     def __init__(
         self, kind: AggregateKind, field: Field, key_selector: Callable[[Any], Any], element_type: Any = None

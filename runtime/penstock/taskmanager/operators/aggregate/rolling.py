@@ -1,8 +1,10 @@
-"""Rolling aggregates of fields: for every record the key and the aggregates up to it.
+"""Rolling aggregates of fields: for every record its key and the aggregates up to the record.
 
-Where `reduce` and the rolling `sum`, `min`, `max` give records back, this gives `(key, *aggregates)`, several of them in
-one pass, and takes columns as columns: records are sorted by key within the batch, aggregated by running over each key's
-stretch, and put back into their order. The hashmap backend keeps the accumulators as columns then.
+`reduce` and the rolling `sum`, `min` and `max` return records. This operator returns `(key, *aggregates)`, several
+aggregates in one pass.
+
+It processes columns as columns. It sorts the records of a batch by key, aggregates along the stretch of each key, and
+restores the order. In this case, the hashmap backend keeps the accumulators as columns.
 """
 
 from __future__ import annotations
@@ -16,13 +18,8 @@ from penstock.records.fields import field_of
 from penstock.state.descriptors import ValueStateDescriptor
 from penstock.state.encoding.packed_keys import PackedKeys
 from penstock.taskmanager.operators.aggregate.rolling_columns import KeyStretches, running_aggregates
-from penstock.taskmanager.operators.aggregate.stat_columns import (
-    NotInColumns,
-    StatShape,
-    as_stats,
-    is_integer,
-    stats_of,
-)
+from penstock.taskmanager.operators.aggregate.stat_columns import NotColumnar, StatShape
+from penstock.taskmanager.operators.migration import migrate_accumulators
 from penstock.taskmanager.operators.tables import Table, borrow
 from penstock.taskmanager.operators.user_code import FunctionOperator, select_keys
 from penstock.windowing.aggregates import FieldAggregate
@@ -34,21 +31,24 @@ if TYPE_CHECKING:
 
 
 class RollingFieldsOperator(FunctionOperator):
-    """Emits `(key, *aggregates)` for every record, with its timestamp.
+    """The operator that emits `(key, *aggregates)` for every record, with the timestamp of the record.
 
     Args:
-        aggregate: what to aggregate; each key keeps one accumulator, for ever (A24).
+        aggregate: the fields and their aggregates. Each key keeps one accumulator and never removes it.
     """
 
     def __init__(self, aggregate: FieldAggregate, key_selector: Callable[[Any], Any]) -> None:
         if not isinstance(aggregate, FieldAggregate):
-            raise InvalidJob(f"a rolling aggregate takes a FieldAggregate, not {aggregate!r}")
+            raise InvalidJob(f"a rolling aggregate needs a FieldAggregate, not {aggregate!r}")
         super().__init__(aggregate, key_selector)
 
     def open(self) -> None:
         super().open()
         assert self.context.keyed_state is not None
         self._table = Table(self.context.keyed_state, ValueStateDescriptor("rolling"))
+        former = self.context.restored_meaning.get("aggregates")
+        if former is not None:
+            migrate_accumulators(self.context.keyed_state, ValueStateDescriptor("rolling"), former, self.fn)
         self._key_field = field_of(self.key_selectors[0])
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
@@ -77,22 +77,22 @@ class RollingFieldsOperator(FunctionOperator):
         except Exception as error:
             self.fail(error, values, iterator)
         with self.context.named_in_errors():
-            self._table.give_back(table, keys)
+            self._table.write_back(table, keys)
         self.output.emit(RowBatch(out, rows.timestamps))
 
     def _process_columns(self, batch: ColumnBatch, stretches: KeyStretches) -> bool:
-        """False: the numbers have become too large for columns, and nothing was done."""
+        """Return False, without any change, if the numbers are too large for columns."""
         try:
-            columns = self._in_columns(stretches)
+            columns = self._process_as_columns(stretches)
             if columns is None:
-                columns = self._in_objects(stretches)
-        except NotInColumns:
+                columns = self._process_as_objects(stretches)
+        except NotColumnar:
             return False
         self.output.emit(ColumnBatch(columns, batch.timestamps, rows_as_tuples))
         return True
 
-    def _in_columns(self, stretches: KeyStretches) -> pa.RecordBatch | None:
-        """None: the state is not, or these keys cannot be."""
+    def _process_as_columns(self, stretches: KeyStretches) -> pa.RecordBatch | None:
+        """Return the results, or None if the backend or these keys do not support columns."""
         keys = PackedKeys.of_column(stretches.keys)
         if keys is None:
             return None
@@ -105,19 +105,11 @@ class RollingFieldsOperator(FunctionOperator):
         kept.write(places, shape.joined(ends))
         return columns
 
-    def _in_objects(self, stretches: KeyStretches) -> pa.RecordBatch:
-        keys, aggregate = stretches.keys.to_pylist(), self.fn
+    def _process_as_objects(self, stretches: KeyStretches) -> pa.RecordBatch:
+        keys, shape = stretches.keys.to_pylist(), StatShape.of(self.fn, stretches.inputs)
         table = self._table.borrow(keys)
-        get, fresh = table.get, aggregate.create_accumulator()
-        before = [get(key, fresh) for key in keys]
-        is_single = len(aggregate.fields) == 1
-        by_field: list[Any] = [before] if is_single else list(zip(*before, strict=True))
-        starts = [
-            stats_of(stats, need, integers=is_integer(column))
-            for stats, need, column in zip(by_field, aggregate.needs, stretches.inputs, strict=True)
-        ]
-        columns, ends = running_aggregates(stretches, starts)
-        after: list[Any] = [as_stats(stats, old) for stats, old in zip(ends, by_field, strict=True)]
-        table.update(zip(keys, after[0] if is_single else zip(*after, strict=True), strict=True))
-        self._table.give_back(table, keys)
+        get, fresh = table.get, self.fn.create_accumulator()
+        columns, ends = running_aggregates(stretches, shape.by_field([get(key, fresh) for key in keys]))
+        table.update(zip(keys, shape.accumulators_of(ends), strict=True))
+        self._table.write_back(table, keys)
         return columns

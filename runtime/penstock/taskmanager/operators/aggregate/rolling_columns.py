@@ -1,20 +1,37 @@
-"""Running aggregates over Arrow columns: what each record sees of its key's records so far, without a loop per record.
+"""Running aggregates over Arrow columns: the aggregates of each record's key up to the record, without a loop per
+record.
 
-A batch is sorted by key (stable, so a key's records keep their order); in the sorted arrays each key is one *stretch*.
-Counts are positions in the stretch, sums are cumulative sums minus what came before the stretch, extremes are found by
-doubling: after i steps a record knows the extreme of the 2^i records up to it, and few steps do, because the longest
-stretch of a batch is short.
+A batch is sorted by key. The sort is stable, so the records of a key keep their order. In the sorted arrays each key is
+one *stretch*.
+
+Counts and integer sums are cumulative over all stretches, minus the total before the stretch. This is exact.
+
+Float sums would not be exact: one NaN or one large number would change the sums of all later keys. So floats are added
+within each stretch, in order, starting with the sum of the key so far. This gives the same floats as rows do. Minima
+and maxima are computed in the same way.
+
+All short stretches are folded at the same time, record by record. Long stretches of similar length are the rows of a
+matrix.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from penstock.taskmanager.operators.aggregate.stat_columns import FieldStats, NotInColumns, bound_of, is_integer
-from penstock.taskmanager.operators.window.columns import SAFE_SUM, number_column
+from penstock.taskmanager.operators.aggregate.stat_columns import (
+    SAFE_SUM,
+    FieldStats,
+    NotColumnar,
+    number_columns,
+    ordered,
+    stats_of_records,
+    unordered,
+)
+from penstock.taskmanager.operators.key_column import encoded_keys
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -27,7 +44,11 @@ if TYPE_CHECKING:
     Numbers = npt.NDArray[Any]
 
 _SMALL = 1 << 16
-"""Up to so many keys numpy sorts by radix."""
+"""Maximum number of keys for which numpy uses radix sort."""
+_SHORT = 16
+"""Maximum length of a short stretch. All short stretches are folded record by record, at the same time."""
+_EXACT = 1 << 53
+"""Bound up to which a float represents every integer exactly."""
 
 
 class KeyStretches:
@@ -36,13 +57,17 @@ class KeyStretches:
     Attributes:
         keys: every key that occurs, in the order of the stretches.
         order: position in the batch of every sorted record.
-        first: where each stretch begins among the sorted records.
+            first: index of the first sorted record of each stretch.
+        lengths: number of records of each stretch.
     """
 
-    def __init__(self, key_column: pa.Array, inputs: list[pa.Array | None], aggregate: FieldAggregate) -> None:
-        # A dictionary of the user's may name a key twice.
-        plain = key_column.dictionary_decode() if pa.types.is_dictionary(key_column.type) else key_column
-        encoded = plain.dictionary_encode()
+    def __init__(
+        self,
+        key_column: pa.Array,
+        encoded: pa.DictionaryArray,
+        inputs: list[pa.Array | None],
+        aggregate: FieldAggregate,
+    ) -> None:
         codes = encoded.indices.to_numpy(zero_copy_only=False)
         self.key_column = key_column
         self.inputs = inputs
@@ -50,53 +75,105 @@ class KeyStretches:
         if len(encoded.dictionary) < _SMALL:
             codes = codes.astype(np.uint16)
         self.order: Longs = np.argsort(codes, kind="stable")
-        ordered = codes[self.order]
-        self.first: Longs = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-        self.keys: pa.Array = encoded.dictionary.take(pa.array(ordered[self.first]))
+        in_order = codes[self.order]
+        self.first: Longs = np.flatnonzero(np.concatenate(([True], in_order[1:] != in_order[:-1])))
+        self.keys: pa.Array = encoded.dictionary.take(pa.array(in_order[self.first]))
         self.lengths: Longs = np.diff(self.first, append=len(codes))
         self.last: Longs = self.first + self.lengths - 1
 
     @staticmethod
     def of(batch: ColumnBatch, key_field: Field, aggregate: FieldAggregate) -> KeyStretches | None:
-        """None if the types need the way through Python objects."""
-        inputs = [None if field is None else number_column(batch, field) for field in aggregate.fields]
-        if any(column is None and field is not None for column, field in zip(inputs, aggregate.fields, strict=True)):
-            return None
+        """Return the stretches of a batch, or None if the types must become Python objects."""
+        inputs = number_columns(batch, aggregate)
         keys = batch.find(key_field)
-        if keys is None or keys.null_count or pa.types.is_nested(keys.type):
-            return None
-        return KeyStretches(keys, inputs, aggregate)
+        encoded = None if inputs is None or keys is None else encoded_keys(keys)
+        return None if inputs is None or encoded is None else KeyStretches(keys, encoded, inputs, aggregate)
 
     def spread(self, per_stretch: Numbers) -> Numbers:
-        """A value per stretch as a value per sorted record."""
+        """Repeat the value of each stretch for each of its sorted records."""
         return np.repeat(per_stretch, self.lengths)
 
     def unsorted(self, values: Numbers) -> Numbers:
-        """Values of the sorted records in the order of the batch."""
+        """Return the values of the sorted records in the order of the batch."""
         result = np.empty_like(values)
         result[self.order] = values
         return result
 
+    def cumulated(self, values: Longs, begin: Longs) -> Longs:
+        """Return the sums within each stretch, starting with `begin`, up to and including each record. Exact for
+        integers only."""
+        total = np.cumsum(values)
+        result: Longs = total - self.spread(total[self.first] - values[self.first] - begin)
+        return result
+
+    def folded(self, fold: np.ufunc, values: Numbers, begin: Numbers) -> Numbers:
+        """Apply `fold` within each stretch, in order, starting with `begin`, up to and including each record."""
+        result = np.empty_like(values)
+        stretches, rounds = self._rounds
+        sofar = begin[stretches]
+        for positions in rounds:
+            sofar = result[positions] = fold(sofar[: len(positions)], values[positions])
+        for stretches, positions, is_filled in self._matrices:
+            matrix = np.empty((len(stretches), positions.shape[1] + 1), values.dtype)
+            matrix[:, 0] = begin[stretches]
+            matrix[:, 1:] = values[positions]
+            fold.accumulate(matrix, axis=1, out=matrix)
+            result[positions[is_filled]] = matrix[:, 1:][is_filled]
+        return result
+
+    @cached_property
+    def _rounds(self) -> tuple[Longs, list[Longs]]:
+        """Return the short stretches, the longest first, with the positions of their first records, their second
+        records and so on."""
+        short = np.flatnonzero(self.lengths <= _SHORT)
+        stretches = short[np.argsort(-self.lengths[short], kind="stable")]
+        first, lengths = self.first[stretches], self.lengths[stretches]
+        longest = int(lengths[0]) if len(lengths) else 0
+        counts = np.searchsorted(-lengths, -np.arange(longest), side="left").tolist()
+        return stretches, [first[:count] + place for place, count in enumerate(counts)]
+
+    @cached_property
+    def _matrices(self) -> list[tuple[Longs, Longs, npt.NDArray[np.bool_]]]:
+        """Return the long stretches by length: their indexes, the position of each cell's record, and which cells have
+        a record.
+
+        At least half of the cells of a matrix have a record. The other cells, at the end of a row, have the position of
+        any record.
+        """
+        matrices = []
+        width, last, longest = 2 * _SHORT, len(self.order) - 1, int(self.lengths.max())
+        while width < 2 * longest:
+            stretches = np.flatnonzero((self.lengths > width // 2) & (self.lengths <= width))
+            if len(stretches):
+                places = np.arange(width)
+                positions = np.minimum(self.first[stretches][:, None] + places, last)
+                matrices.append((stretches, positions, places < self.lengths[stretches][:, None]))
+            width *= 2
+        return matrices
+
 
 def running_aggregates(stretches: KeyStretches, starts: list[FieldStats]) -> tuple[pa.RecordBatch, list[FieldStats]]:
-    """The key and the aggregates of every record in the order of the batch, and what each key ends with.
+    """Return the key and the aggregates of every record in the order of the batch, and the final stats of each key.
 
     Args:
-        starts: for each field what each of `stretches.keys` starts with.
+        starts: for each field, the initial stats of each of `stretches.keys`.
 
     Raises:
-        NotInColumns: nothing was changed.
+        NotColumnar: the numbers are too large for columns. Nothing was changed.
     """
     aggregate = stretches.aggregate
-    runs = {
-        field: _FieldRun(stretches, column, need, start)
-        for start, field, need, column in zip(starts, aggregate.fields, aggregate.needs, stretches.inputs, strict=True)
-    }
-    names = [kind if field is None else f"{kind}_{field}" for kind, field in aggregate.parts]
-    arrays = [
-        runs[aggregate.fields[0]].column("records") if field is None else runs[field].column(kind)
-        for kind, field in aggregate.parts
-    ]
+    with np.errstate(all="ignore"):
+        runs = {
+            field: _FieldRun(stretches, column, need, start)
+            for start, field, need, column in zip(
+                starts, aggregate.fields, aggregate.needs, stretches.inputs, strict=True
+            )
+        }
+        names = [kind if field is None else f"{kind}_{field}" for kind, field in aggregate.parts]
+        arrays = [
+            runs[aggregate.fields[0]].column("records") if field is None else runs[field].column(kind)
+            for kind, field in aggregate.parts
+        ]
     columns = pa.RecordBatch.from_arrays([stretches.key_column, *arrays], ["key", *names])
     return columns, [run.ended() for run in runs.values()]
 
@@ -112,66 +189,38 @@ class _FieldRun:
         self, stretches: KeyStretches, column: pa.Array | None, need: frozenset[str], start: FieldStats
     ) -> None:
         self._stretches = stretches
-        self._start = start
-        self.records = self._numbered()
-        self.counted = self._counts(column)
+        order = stretches.order
+        record = stats_of_records(column, len(order), need)
+        self.records = self._numbered(start.records)
+        if record.counted is record.records:
+            self.counted = self._numbered(start.counted)
+        else:
+            self.counted = stretches.cumulated(record.counted[order], start.counted)
         self.sum, self.low, self.high = start.sum, start.low, start.high
-        if column is None:
-            return
-        bound = bound_of(is_integer(column))
-        if start.sum is not None:
-            self.sum = self._sums(self._values(column, 0), start.sum)
-        if start.low is not None:
-            self.low = self._extremes(self._values(column, bound), start.low, np.minimum)
-        if start.high is not None:
-            self.high = self._extremes(self._values(column, -bound), start.high, np.maximum)
+        if record.sum is not None and start.sum is not None:
+            self.sum = self._sums(record.sum[order], start.sum)
+        if record.low is not None and start.low is not None:
+            self.low = self._extremes(np.minimum, record.low[order], start.low)
+        if record.high is not None and start.high is not None:
+            self.high = self._extremes(np.maximum, record.high[order], start.high)
 
-    def _values(self, column: pa.Array, instead_of_null: float) -> Numbers:
-        filled = column.fill_null(instead_of_null) if column.null_count else column
-        values: Numbers = filled.to_numpy(zero_copy_only=False)[self._stretches.order]
-        return values
-
-    def _numbered(self) -> Longs:
-        """Which record of its key each one is."""
+    def _numbered(self, begin: Longs) -> Longs:
+        """Return `begin` plus the number of records of the key up to and including each record."""
         spread, first = self._stretches.spread, self._stretches.first
-        begin = self._start.records + 1 - first
-        return spread(begin) + np.arange(len(self._stretches.order))
-
-    def _counts(self, column: pa.Array | None) -> Longs:
-        stretches = self._stretches
-        if column is None:
-            return stretches.spread(self._start.counted)
-        if not column.null_count:
-            return self.records + stretches.spread(self._start.counted - self._start.records)
-        valid = column.is_valid().to_numpy(zero_copy_only=False)[stretches.order].astype(np.int64)
-        return stretches.spread(self._start.counted) + self._cumulated(valid)
-
-    def _cumulated(self, values: Numbers) -> Numbers:
-        """Sums within each stretch, up to and with each record."""
-        total = np.cumsum(values)
-        first = self._stretches.first
-        return total - self._stretches.spread(total[first] - values[first])
+        return spread(begin + 1 - first) + np.arange(len(self._stretches.order))
 
     def _sums(self, values: Numbers, begin: Numbers) -> Numbers:
-        if begin.dtype == values.dtype == np.int64 and max(-int(begin.min()), int(begin.max())) >= SAFE_SUM:
-            raise NotInColumns
-        return self._stretches.spread(begin) + self._cumulated(values)
+        if values.dtype == np.float64:
+            return self._stretches.folded(np.add, values, begin)
+        if max(-int(begin.min()), int(begin.max())) >= SAFE_SUM:
+            raise NotColumnar
+        return self._stretches.cumulated(values, begin)
 
-    def _extremes(self, values: Numbers, begin: Numbers, choose: np.ufunc) -> Numbers:
-        stretches = self._stretches
-        first, longest = stretches.first, int(stretches.lengths.max())
-        best = values.astype(np.result_type(values.dtype, begin.dtype))
-        best[first] = choose(best[first], begin)
-        place = np.arange(len(best)) - stretches.spread(first)
-        step = 1
-        while step < longest:
-            reach = place[step:] >= step
-            best[step:] = np.where(reach, choose(best[step:], best[:-step]), best[step:])
-            step *= 2
-        return best
+    def _extremes(self, choose: np.ufunc, values: Numbers, begin: Numbers) -> Numbers:
+        return unordered(self._stretches.folded(choose, ordered(values), ordered(begin)), values.dtype)
 
     def column(self, kind: str) -> pa.Array:
-        """The aggregate of every record in the order of the batch; null where nothing was counted yet."""
+        """Return the aggregate of every record in the order of the batch. It is null if no value has been counted yet."""
         stretches = self._stretches
         if kind in ("records", "count"):
             return pa.array(stretches.unsorted(self.records if kind == "records" else self.counted))
@@ -180,12 +229,20 @@ class _FieldRun:
         counts = stretches.unsorted(self.counted)
         numbers = stretches.unsorted(values)
         if kind == "mean":
-            numbers = numbers / np.maximum(counts, 1)
+            numbers = _quotients(numbers, np.maximum(counts, 1))
         nothing = counts == 0
         return pa.array(numbers, mask=nothing if nothing.any() else None)
 
     def ended(self) -> FieldStats:
-        """What every key ends with."""
+        """Return the final stats of every key."""
         last = self._stretches.last
         numbers = (None if column is None else column[last] for column in (self.sum, self.low, self.high))
         return FieldStats(self.records[last], self.counted[last], *numbers)
+
+
+def _quotients(sums: Numbers, counts: Longs) -> Numbers:
+    """Divide with one rounding, as Python does. numpy would first round an integer that no float represents."""
+    if sums.dtype == np.int64 and max(-int(sums.min()), int(sums.max())) > _EXACT:
+        pairs = zip(sums.tolist(), counts.tolist(), strict=True)
+        return np.array([total / count for total, count in pairs])
+    return sums / counts

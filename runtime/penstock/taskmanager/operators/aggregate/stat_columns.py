@@ -1,4 +1,8 @@
-"""The accumulators of `FieldAggregate` as numpy columns, and back: `Stats` of one field for many keys at once."""
+"""The accumulators of `FieldAggregate` as numpy columns, and back: `Stats` of one field for many keys.
+
+The columns have the type int64 or float64. Other accumulators raise `NotColumnar`, because their results would differ
+from those of rows. Examples are a sum beyond 64 bits, a Decimal, and an integer sum followed by a float column.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +13,36 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from penstock.windowing.aggregates import COUNT, MAX, MIN, RECORDS, SUM, FieldAggregate, Stats
+from penstock.windowing.aggregates import FieldAggregate, Stats
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     import numpy.typing as npt
 
+    from penstock.records.batch import ColumnBatch
+    from penstock.records.fields import Field
+
     Longs = npt.NDArray[np.int64]
     Numbers = npt.NDArray[Any]
 
-_EXACT = 1 << 53
-"""Above it a float stands for several integers."""
+SAFE_SUM = 1 << 62
+"""Bound below which two sums can be added in 64 bits."""
+_LOWEST, _HIGHEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 _SUMS, _LOWS, _HIGHS = frozenset({"mean", "sum"}), frozenset({"min"}), frozenset({"max"})
 
 
-class NotInColumns(Exception):
-    """An accumulator holds a number that 64 bits cannot go on from: the batch must be processed as Python objects."""
+class NotColumnar(Exception):
+    """An accumulator with a value that columns cannot continue exactly. The batch must be processed as Python objects."""
 
 
 class FieldStats(NamedTuple):
-    """`Stats` of many keys, or of many records. None: not needed; where nothing is counted `low` and `high` are bounds."""
+    """`Stats` of many keys, or of many records. A column that is not needed is None.
+
+    If no value is counted, `sum` is 0, and `low` and `high` are `no_low` and `no_high`.
+    """
 
     records: Longs
     counted: Longs
@@ -39,71 +51,164 @@ class FieldStats(NamedTuple):
     high: Numbers | None = None
 
 
-def bound_of(is_integer: bool) -> float:
-    """Above all numbers of a column."""
-    return int(np.iinfo(np.int64).max) if is_integer else float("inf")
+def no_low(*, integers: bool) -> float:
+    """Return the minimum of no values. No value is above it in the order of `penstock.records.order`."""
+    return _HIGHEST if integers else float("nan")
+
+
+def no_high(*, integers: bool) -> float:
+    """Return the maximum of no values. No value is below it."""
+    return _LOWEST if integers else float("-inf")
+
+
+def ordered(numbers: Numbers) -> Longs:
+    """Return integers that sort in the order of `penstock.records.order`, for numbers of int64 or float64.
+
+    >>> ordered(np.array([-0.0, 0.0, np.inf, np.nan])).argsort().tolist()
+    [0, 1, 2, 3]
+    """
+    if numbers.dtype == np.int64:
+        return numbers
+    bits = np.where(np.isnan(numbers), np.nan, numbers).view(np.int64)
+    return bits ^ ((bits >> 63) & _HIGHEST)
+
+
+def unordered(keys: Longs, dtype: np.dtype[Any]) -> Numbers:
+    """Return the numbers from which `ordered` made these integers."""
+    return keys if dtype == np.int64 else (keys ^ ((keys >> 63) & _HIGHEST)).view(np.float64)
 
 
 def is_integer(column: pa.Array | None) -> bool:
     return column is not None and bool(pa.types.is_integer(column.type))
 
 
-def stats_of(before: Sequence[Stats], need: frozenset[str], *, integers: bool) -> FieldStats:
-    """What a batch can go on from.
+def number_columns(batch: ColumnBatch, aggregate: FieldAggregate) -> list[pa.Array | None] | None:
+    """Return every field of the aggregate as a column of float64 or int64. A field that is None has no column.
+
+    Return None if a field has numbers of another type, or numbers whose sum may exceed 64 bits.
+    """
+    columns: list[pa.Array | None] = []
+    for field, need in zip(aggregate.fields, aggregate.needs, strict=True):
+        column = None if field is None else _number_column(batch, field, need)
+        if column is None and field is not None:
+            return None
+        columns.append(column)
+    return columns
+
+
+def _number_column(batch: ColumnBatch, field: Field, need: frozenset[str]) -> pa.Array | None:
+    column = batch.find(field)
+    if column is None:
+        return None
+    if pa.types.is_floating(column.type):
+        return column.cast(pa.float64())
+    if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
+        longs = column.cast(pa.int64())
+        return longs if not need & _SUMS or _sums_fit(longs) else None
+    return None
+
+
+def _sums_fit(longs: pa.Array) -> bool:
+    """Return whether all sums of the numbers are far from the bounds of 64 bits, at which numpy wraps around."""
+    bounds = pc.min_max(longs).as_py()
+    return bounds["min"] is None or max(-bounds["min"], bounds["max"]) * len(longs) < SAFE_SUM
+
+
+def stats_of_records(column: pa.Array | None, count: int, need: frozenset[str]) -> FieldStats:
+    """Return the stats of each single record of a batch.
 
     Args:
-        integers: whether the batch's numbers are.
-
-    Raises:
-        NotInColumns: there are numbers that are not in 64 bits, or floats too large to add integers to.
+        column: from `number_columns`.
+        count: number of records.
     """
-    by_stat = list(zip(*before, strict=True))
-    bound = bound_of(integers)
+    ones = np.ones(count, np.int64)
+    if column is None:
+        return FieldStats(ones, ones)
+    integers = is_integer(column)
+    counted = column.is_valid().to_numpy(zero_copy_only=False).astype(np.int64) if column.null_count else ones
 
-    def column(stat: int, default: float) -> Numbers:
-        values = by_stat[stat]
-        numbers = np.array([default if value is None else value for value in values] if None in values else values)
-        is_long = numbers.dtype == np.int64
-        if not is_long and (numbers.dtype != np.float64 or (integers and np.abs(numbers).max() >= _EXACT)):
-            raise NotInColumns
+    def values(instead_of_null: float) -> Numbers:
+        filled = column.fill_null(instead_of_null) if column.null_count else column
+        numbers: Numbers = filled.to_numpy(zero_copy_only=False)
         return numbers
 
     return FieldStats(
-        column(RECORDS, 0),
-        column(COUNT, 0),
-        column(SUM, 0) if need & _SUMS else None,
-        column(MIN, bound) if need & _LOWS else None,
-        column(MAX, -bound) if need & _HIGHS else None,
+        ones,
+        counted,
+        values(0) if need & _SUMS else None,
+        values(no_low(integers=integers)) if need & _LOWS else None,
+        values(no_high(integers=integers)) if need & _HIGHS else None,
     )
 
 
-def as_stats(columns: FieldStats, before: Sequence[Stats] | None = None) -> list[Stats]:
-    """One tuple for each key.
+def stats_of(accumulators: Sequence[Stats], need: frozenset[str], *, integers: bool) -> FieldStats:
+    """Return the accumulators of one field as columns, limited to the stats that the aggregate needs.
 
     Args:
-        before: has what is not needed.
+        integers: whether the columns have the type int64 instead of float64.
+
+    Raises:
+        NotColumnar: `as_stats` would not return equal accumulators of the same types.
     """
+    kind: type = int if integers else float
+    try:
+        records, counts, sums, lows, highs = zip(*accumulators, strict=True)
+        every = 0 not in counts
+
+        def column(values: Sequence[Any], nothing: float) -> Numbers:
+            if not every:
+                values = [value if count else nothing for value, count in zip(values, counts, strict=True)]
+            return _exact(values, kind)
+
+        return FieldStats(
+            _exact(records, int),
+            _exact(counts, int),
+            column(sums, kind(0)) if need & _SUMS else None,
+            column(lows, no_low(integers=integers)) if need & _LOWS else None,
+            column(highs, no_high(integers=integers)) if need & _HIGHS else None,
+        )
+    except (TypeError, ValueError, OverflowError):
+        raise NotColumnar from None  # a number beyond 64 bits, or accumulators of another program
+
+
+def _exact(values: Sequence[Any], kind: type) -> Numbers:
+    if set(map(type, values)) != {kind}:
+        raise TypeError(f"not all values are {kind.__name__}")
+    return np.array(values, np.int64 if kind is int else np.float64)
+
+
+def as_stats(columns: FieldStats) -> list[Stats]:
+    """Return one tuple of stats for each key."""
     counts = columns.counted.tolist()
+    every = 0 not in counts
 
-    def values(column: Numbers | None, stat: int, nothing: Any) -> Iterable[Any]:
+    def values(column: Numbers | None, nothing: Any) -> Iterable[Any]:
         if column is None:
-            return repeat(nothing) if before is None else [stats[stat] for stats in before]
+            return repeat(nothing)
         numbers: list[Any] = column.tolist()
-        if stat == SUM or 0 not in counts:
+        if every:
             return numbers
-        return [number if count else None for number, count in zip(numbers, counts, strict=True)]
+        return [number if count else nothing for number, count in zip(numbers, counts, strict=True)]
 
-    sums, lows, highs = values(columns.sum, SUM, 0), values(columns.low, MIN, None), values(columns.high, MAX, None)
-    return list(zip(columns.records.tolist(), counts, sums, lows, highs, strict=False))
+    return list(
+        zip(
+            columns.records.tolist(),
+            counts,
+            values(columns.sum, 0),
+            values(columns.low, None),
+            values(columns.high, None),
+            strict=False,
+        )
+    )
 
 
 @dataclass(frozen=True)
 class StatShape:
-    """`AccumulatorShape` of a field aggregate: for each field the columns of `FieldStats` that it needs.
+    """The `AccumulatorShape` of a field aggregate: for each field the columns of `FieldStats` that it needs.
 
     Attributes:
-        needs: aggregates needed of each field.
-        integers: whether each field's numbers are.
+        needs: aggregates that are needed for each field.
+        integers: whether each field's numbers are integers.
     """
 
     needs: tuple[frozenset[str], ...]
@@ -121,14 +226,17 @@ class StatShape:
     def fresh(self) -> list[float]:
         values: list[float] = []
         for need, integers in zip(self.needs, self.integers, strict=True):
-            bound = bound_of(integers)
+            numbers = (0, 0, 0 if integers else 0.0, no_low(integers=integers), no_high(integers=integers))
             wanted = (True, True, need & _SUMS, need & _LOWS, need & _HIGHS)
-            numbers = (0, 0, 0 if integers else 0.0, bound, -bound)
             values.extend(number for number, is_wanted in zip(numbers, wanted, strict=True) if is_wanted)
         return values
 
+    def fresh_columns(self, count: int) -> list[FieldStats]:
+        """Return the stats of `count` keys that have no accumulator yet."""
+        return self.split([np.full(count, value) for value in self.fresh])
+
     def split(self, columns: Sequence[Numbers]) -> list[FieldStats]:
-        """The columns by field."""
+        """Group the columns by field."""
         left = iter(columns)
         return [
             FieldStats(
@@ -144,46 +252,38 @@ class StatShape:
     def joined(self, by_field: Sequence[FieldStats]) -> list[Numbers]:
         return [column for stats in by_field for column in stats if column is not None]
 
+    def by_field(self, accumulators: Sequence[Any]) -> list[FieldStats]:
+        """Return the accumulators of many keys as columns.
+
+        Raises:
+            NotColumnar: a value has another type.
+        """
+        parts = [accumulators] if self.is_flat else _by_position(accumulators, len(self.needs))
+        return [
+            stats_of(stats, need, integers=integers)
+            for stats, need, integers in zip(parts, self.needs, self.integers, strict=True)
+        ]
+
+    def accumulators_of(self, by_field: Sequence[FieldStats]) -> list[Any]:
+        """Return the accumulator of every key from the columns of each field."""
+        parts = list(map(as_stats, by_field))
+        return parts[0] if self.is_flat else list(zip(*parts, strict=True))
+
     def accumulators(self, columns: Sequence[Numbers]) -> list[Any]:
-        by_field = list(map(as_stats, self.split(columns)))
-        return by_field[0] if len(by_field) == 1 else list(zip(*by_field, strict=True))
+        return self.accumulators_of(self.split(columns))
 
     def columns(self, accumulators: Sequence[Any]) -> list[Numbers] | None:
-        by_field = [accumulators] if len(self.needs) == 1 else list(zip(*accumulators, strict=True))
-        columns: list[Numbers] = []
         try:
-            for stats, need, integers in zip(by_field, self.needs, self.integers, strict=True):
-                columns += _exact_columns(stats, need, integers=integers)
-        except (TypeError, ValueError, OverflowError):
-            return None  # another program's accumulators, or a number beyond 64 bits
-        return columns
+            return self.joined(self.by_field(accumulators))
+        except NotColumnar:
+            return None
 
 
-def _exact_columns(stats: Sequence[Stats], need: frozenset[str], *, integers: bool) -> list[Numbers]:
-    """
-    Raises:
-        TypeError, ValueError, OverflowError: what `as_stats` would make of them is not the same.
-    """
-    records, counts, sums, lows, highs = zip(*stats, strict=True)
-    kind, bound = (int, bound_of(True)) if integers else (float, bound_of(False))
-    columns = [_exact(records, int), _exact(counts, int)]
-    if need & _SUMS:
-        columns.append(
-            _exact([total if count else kind(total) for total, count in zip(sums, counts, strict=True)], kind)
-        )
-    elif set(map(type, sums)) != {int} or any(sums):
-        raise ValueError("sums that are not needed")
-    for values, wanted, nothing in ((lows, need & _LOWS, bound), (highs, need & _HIGHS, -bound)):
-        if wanted:
-            if any((value is None) != (count == 0) for value, count in zip(values, counts, strict=True)):
-                raise ValueError("an extreme of nothing, or none of something")
-            columns.append(_exact([nothing if value is None else value for value in values], kind))
-        elif set(values) != {None}:
-            raise ValueError("extremes that are not needed")
-    return columns
-
-
-def _exact(values: Sequence[Any], kind: type) -> Numbers:
-    if set(map(type, values)) != {kind}:
-        raise TypeError(f"not all are {kind.__name__}")
-    return np.array(values, np.int64 if kind is int else np.float64)
+def _by_position(accumulators: Sequence[Any], count: int) -> list[Any]:
+    try:
+        parts = list(zip(*accumulators, strict=True))
+    except (TypeError, ValueError):
+        raise NotColumnar from None
+    if len(parts) != count:
+        raise NotColumnar
+    return parts

@@ -1,1 +1,1 @@
-"""Requests to outside services that are under way while the job goes on."""
+"""Pending requests to external services while the job continues."""

@@ -1,7 +1,7 @@
-"""In which order answers go out (A52): by input, or as they come but never past a watermark. Pure; used by one thread.
+"""The order of results: by input, or as they arrive but never across a watermark. Pure, and used by one thread.
 
-Watermarks, and changes of idleness, are *marks*: they keep their place among the requests, so no result overtakes one and
-none is overtaken by one.
+Watermarks and changes of idleness are *marks*. They keep their position among the requests, so that no result crosses a
+mark.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Request:
-    """One input and what became of it."""
+    """One input and its outcome."""
 
     __slots__ = ("error", "is_done", "results", "segment", "timestamp", "value")
 
@@ -24,30 +24,30 @@ class Request:
         self.results: list[Any] = []
         self.error: BaseException | None = None
         self.is_done = False
-        """It was taken from those that are answered; the task says so, not the loop."""
+        """Whether the task has taken the request from the answered requests. The task sets it, not the event loop."""
         self.segment: _Segment | None = None
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A watermark (ms), or whether the input is idle."""
+    """A watermark (ms), or a change of idleness."""
 
     watermark: int | None = None
     is_idle: bool | None = None
 
 
 class Answers(ABC):
-    """Requests that are under way, with the marks among them."""
+    """The pending requests, with the marks among them."""
 
     def __init__(self) -> None:
         self._under_way: dict[Request, None] = {}
 
     def __len__(self) -> int:
-        """Of requests whose results have not gone out."""
+        """Return the number of requests whose results have not been emitted."""
         return len(self._under_way)
 
     def inputs(self) -> list[Request]:
-        """Those requests, in the order of their inputs."""
+        """Return these requests in the order of their inputs."""
         return list(self._under_way)
 
     def put(self, request: Request) -> None:
@@ -55,7 +55,7 @@ class Answers(ABC):
         self._put(request)
 
     def take(self, done: Iterator[Request]) -> Iterator[Request | Mark]:
-        """What goes out now, after these were answered."""
+        """Yield the requests and marks that can be emitted now, after the requests in `done` were answered."""
         for request in done:
             self._on_done(request)
         for item in self._take():
@@ -77,7 +77,7 @@ class Answers(ABC):
 
 
 class OrderedAnswers(Answers):
-    """Results in the order of their inputs."""
+    """The results in the order of their inputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,8 @@ class OrderedAnswers(Answers):
         self._items.append(request)
 
     def _on_done(self, request: Request) -> None:
-        """Its turn comes. One that is answered from now on waits: nobody has looked yet whether it failed."""
+        """Do nothing: a request leaves in its order. A request that is answered later waits, because its error is not
+        checked yet."""
         request.is_done = True
 
     def _take(self) -> Iterator[Request | Mark]:
@@ -100,19 +101,19 @@ class OrderedAnswers(Answers):
 
 
 class _Segment:
-    """Requests between two marks; the mark behind them, if there is one yet."""
+    """The requests between two marks, and the mark after them, if any."""
 
     __slots__ = ("done", "mark", "open")
 
     def __init__(self) -> None:
         self.open = 0
-        """How many have not gone out."""
+        """Number of requests that have not been emitted."""
         self.done: deque[Request] = deque()
         self.mark: Mark | None = None
 
 
 class UnorderedAnswers(Answers):
-    """Results as they come, between the marks."""
+    """The results as they arrive, between the marks."""
 
     def __init__(self) -> None:
         super().__init__()

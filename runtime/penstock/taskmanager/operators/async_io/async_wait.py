@@ -1,11 +1,11 @@
-"""Async I/O (A51-A55): many requests to an outside service are under way while the task does other things.
+"""Async I/O: many requests to an external service are pending while the task does other work.
 
-`process_batch` hands the records over to the function's event loop (`requests`) and returns. What was answered goes out when
-the task is woken, in the order that was asked for and never past a watermark (`answers`). With `capacity` records under
-way the operator is full: its task takes no more of them, and goes on with timers, commands and output meanwhile.
+`process_batch` passes the records to the function's event loop (`requests`) and returns. An answer wakes the task,
+which emits the results in the configured order and never across a watermark (`answers`). The operator is full at
+`capacity` pending records. Its task then takes no more records, but continues with timers, commands and output.
 
-A barrier does not wait for answers. The inputs whose results have not gone out are part of the checkpoint, and asked for
-again after a restore (A54); so a service may see a request twice, and no result is lost or given twice.
+A barrier does not wait for answers. Inputs whose results have not been emitted are part of the checkpoint, and are
+requested again after a restore. So a service may receive a request twice, but each result is emitted exactly once.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 
 IN_FLIGHT = "async-in-flight"
 IN_FLIGHT_TIMES = "async-in-flight-times"
-"""Event times of those inputs, of the same number and order: a rescale spreads both alike."""
+"""Name of the state with the event times of the inputs in `IN_FLIGHT`. Both lists have the same order, so a rescale
+distributes both in the same way."""
 
 
 class AsyncWaitOperator(FunctionOperator):
-    """Calls `async_invoke(value)` for every record, `capacity` at a time.
+    """The operator that calls `async_invoke(value)` for every record, with at most `capacity` pending calls.
 
     Args:
-        declared: type the results are converted to if it has a Row in it.
-        element_type: of the inputs, for the checkpoint; any builtin type if None.
+        declared: type of the results, which are converted to it if it contains a Row.
+        element_type: type of the inputs in the checkpoint. None allows any builtin type.
     """
 
     method = "async_invoke"
@@ -67,7 +68,7 @@ class AsyncWaitOperator(FunctionOperator):
         self._answers = OrderedAnswers() if self._is_ordered else UnorderedAnswers()
         self._loop = RequestLoop(self._descriptor, self._convert, self.context.wake)
         self._loop.start(super().open)
-        self._ask([Request(*input_) for input_ in zip(self._stored, self._stored_times, strict=True)])
+        self._submit([Request(*input_) for input_ in zip(self._stored, self._stored_times, strict=True)])
 
     def close(self) -> None:
         loop, self._loop = self._loop, None
@@ -85,14 +86,14 @@ class AsyncWaitOperator(FunctionOperator):
             with self.context.named_in_errors():
                 self.context.operator_state.check(IN_FLIGHT, rows.values[0])
         times = [None] * len(rows.values) if rows.timestamps is None else rows.timestamps
-        self._ask([Request(*input_) for input_ in zip(rows.values, times, strict=True)])
+        self._submit([Request(*input_) for input_ in zip(rows.values, times, strict=True)])
         self.take_finished()
 
-    def _ask(self, requests: list[Request]) -> None:
+    def _submit(self, requests: list[Request]) -> None:
         assert self._loop is not None
         for request in requests:
             self._answers.put(request)
-        self._loop.ask(requests)
+        self._loop.submit(requests)
 
     def process_watermark(self, timestamp: int) -> None:
         self._answers.mark(Mark(watermark=timestamp))
@@ -144,7 +145,7 @@ class AsyncWaitOperator(FunctionOperator):
             super().process_idle(bool(mark.is_idle))
 
     def finish(self) -> None:
-        """Bounded input has ended: its last results belong to the last checkpoint."""
+        """Wait for the last results of bounded input, which belong to the last checkpoint."""
         assert self._loop is not None
         self.take_finished()
         while len(self._answers):
@@ -157,11 +158,11 @@ class AsyncWaitOperator(FunctionOperator):
         self.take_finished()
 
     def next_processing_time(self) -> int | None:
-        """Runners without a task that could be woken look again at once."""
+        """Return the current time while requests are pending, for runners without a task to wake."""
         return self.context.clock.now_ms() if len(self._answers) else None
 
     def next_wake(self) -> int | None:
-        """An answer wakes the task."""
+        """Return None, because an answer wakes the task."""
         return None
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:

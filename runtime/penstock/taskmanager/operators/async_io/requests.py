@@ -1,10 +1,11 @@
-"""The event loop of one async function, in a thread of its own: requests go on while the task does other things.
+"""The event loop of one async function, in a separate thread. Requests continue while the task does other work.
 
-All of the user's code runs on that loop, one piece at a time (A51): the function's `open` and `close` too, because clients
-of asynchronous services want a loop around them. The task hands requests over and is woken when some are answered.
+All user code runs on this loop, one step at a time. This includes the function's `open` and `close`, because clients of
+asynchronous services need a running loop. The task passes requests to the loop, and the loop wakes the task when some
+are answered.
 
-All requests have the same time to be answered, so their deadlines come in the order in which they began: one timer, for the first that is
-under way, is enough. `asyncio.timeout` sets one for each request, which costs more than most of what is asked for in memory.
+All requests have the same timeout, so their deadlines are in the order of their starts. One timer for the first pending
+request is enough. `asyncio.timeout` would set one timer per request, which costs more than most requests to memory.
 """
 
 from __future__ import annotations
@@ -25,16 +26,17 @@ from penstock.records.fields import shortened
 from penstock.taskmanager.operators.async_io.answers import Request
 
 T = TypeVar("T")
-_ANSWERED_KEPT = 4
-"""Times the capacity: so many requests may stand behind a slow one in the order of deadlines before those that were answered are taken out."""
+_MAX_ANSWERED = 4
+"""Multiple of the capacity: the maximum number of deadlines behind a slow request. Above it, those of answered requests
+are removed."""
 
 
 class RequestLoop:
-    """Asks for what it is given, at most `capacity` at a time.
+    """The loop that runs requests, at most `capacity` at the same time.
 
     Args:
-        convert: of a result to its declared type; None: as it is.
-        on_done: called on the loop's thread when there are answers and the last ones were taken.
+        convert: converts a result to its declared type. None leaves it unchanged.
+        on_done: called on the loop's thread if new answers are ready and all earlier answers have been taken.
     """
 
     def __init__(
@@ -50,26 +52,26 @@ class RequestLoop:
         self._waiting: deque[Request] = deque()
         self._running: dict[asyncio.Task[None], Request] = {}
         self._deadlines: deque[tuple[float, asyncio.Task[None]]] = deque()
-        """On the loop's clock, the next one first; of requests that have been answered, too."""
+        """Deadlines on the loop's clock, the next one first. They include those of answered requests."""
         self._late: set[asyncio.Task[None]] = set()
-        """They are cancelled because their time is over."""
+        """Tasks that are cancelled because of their timeout."""
         self._timer: asyncio.TimerHandle | None = None
         self._done: deque[Request] = deque()
-        self._has_told = False
+        self._has_notified = False
         self._answered = threading.Event()
         self._loop: asyncio.AbstractEventLoop
         self._stop: asyncio.Event
         self._thread: threading.Thread | None = None
 
     @property
-    def works_in(self) -> int | None:
-        """The loop's thread, for `taskmanager.watching.watchdog`."""
+    def worker_thread_id(self) -> int | None:
+        """The identifier of the loop's thread, for `taskmanager.watching.watchdog`."""
         return None if self._thread is None else self._thread.ident
 
     # --- called by the task ------------------------------------------------------------------------------------
 
     def start(self, open_function: Callable[[], None]) -> None:
-        """Returns when the function is open; raises what its `open` did."""
+        """Start the loop, and return when the function is open. Raise the error of the function's `open`."""
         started: Future[None] = Future()
         self._thread = threading.Thread(target=self._run, args=(started,), name="penstock-async", daemon=True)
         self._thread.start()
@@ -82,7 +84,7 @@ class RequestLoop:
         self._is_bad = predicate.result_predicate()
         self._may_pass = predicate.exception_predicate()
         tries_again = self._is_bad is not None or self._may_pass is not None
-        self._ask: Callable[[Any], Any] = self._attempts if tries_again else self._call
+        self._submit: Callable[[Any], Any] = self._attempts if tries_again else self._call
 
     def call(self, action: Callable[[], T]) -> T:
         """Run user code on the loop, between two steps of its requests."""
@@ -92,23 +94,23 @@ class RequestLoop:
 
         return asyncio.run_coroutine_threadsafe(run(), self._loop).result()
 
-    def ask(self, requests: list[Request]) -> None:
+    def submit(self, requests: list[Request]) -> None:
         self._loop.call_soon_threadsafe(self._accept, requests)
 
     def take_done(self) -> Iterator[Request]:
-        """What was answered since the last call, in that order."""
+        """Yield the requests that were answered since the last call, in that order."""
         self._answered.clear()
-        # Last before the look: what comes from now on is told of again, and nobody takes that back.
-        self._has_told = False
+        # Reset the flag before reading the answers, so that every later answer triggers a new notification.
+        self._has_notified = False
         while self._done:
             yield self._done.popleft()
 
     def wait(self) -> None:
-        """Until there is something to take."""
+        """Wait until an answer is ready."""
         self._answered.wait()
 
     def close(self, close_function: Callable[[], None]) -> None:
-        """Give up what is under way. Raises what the function's `close` did."""
+        """Cancel the pending requests. Raise the error of the function's `close`."""
         if self._thread is None:
             return
         try:
@@ -141,9 +143,9 @@ class RequestLoop:
 
     def _accept(self, requests: list[Request]) -> None:
         self._waiting.extend(requests)
-        self._ask_more()
+        self._accept_more()
 
-    def _ask_more(self) -> None:
+    def _accept_more(self) -> None:
         waiting, running = self._waiting, self._running
         room = self._descriptor.capacity - len(running)
         if not waiting or room <= 0:
@@ -156,7 +158,7 @@ class RequestLoop:
             running[task] = request
             task.add_done_callback(self._on_answer)
             self._deadlines.append((deadline, task))
-        if len(self._deadlines) > _ANSWERED_KEPT * self._descriptor.capacity:
+        if len(self._deadlines) > _MAX_ANSWERED * self._descriptor.capacity:
             self._deadlines = deque(entry for entry in self._deadlines if not entry[1].done())
         if self._timer is None:
             self._expect_next()
@@ -185,46 +187,47 @@ class RequestLoop:
         while deadlines and deadlines[0][1].done():
             deadlines.popleft()
         self._done.append(request)
-        if not self._has_told:
-            self._has_told = True
+        if not self._has_notified:
+            self._has_notified = True
             self._answered.set()
             self._on_done()
         if self._waiting:
-            self._ask_more()
+            self._accept_more()
 
     def _settle_cancelled(self, request: Request, *, is_late: bool) -> None:
-        """Late: its time was over before it had its first step, while something held up the loop."""
+        """Settle a cancelled request. If `is_late`, its timeout ended before its first step, because the loop was
+        blocked."""
         if not is_late:
             request.error = asyncio.CancelledError("the request was cancelled")
             return
         try:
-            request.results = self._checked(self._give_instead(request.value))
+            request.results = self._checked(self._call_timeout(request.value))
         except BaseException as error:
             request.error = error
 
     async def _answer(self, request: Request) -> None:
         try:
             try:
-                results = await self._awaitable(self._ask(request.value))
+                results = await self._awaitable(self._submit(request.value))
             except asyncio.CancelledError:
                 if not self._is_late():
                     raise
-                results = self._give_instead(request.value)
+                results = self._call_timeout(request.value)
             request.results = self._checked(results)
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # SystemExit would end the loop, and nobody would be told
+        except BaseException as error:  # SystemExit would end the loop without a report
             request.error = error
 
     def _is_late(self) -> bool:
-        """Whether the request at hand was cancelled for its time, and by nobody else."""
+        """Return whether the current request was cancelled because of its timeout and for no other reason."""
         task = asyncio.current_task(self._loop)
         assert task is not None
         return task in self._late and task.uncancel() == 0
 
-    def _give_instead(self, value: Any) -> Any:
+    def _call_timeout(self, value: Any) -> Any:
         if self._on_timeout is None:
-            raise TimeoutError(f"no answer within {self._timeout_s} s")
+            raise TimeoutError(f"the request was not answered within {self._timeout_s} s")
         return self._on_timeout(value)
 
     async def _attempts(self, value: Any) -> Any:
@@ -249,7 +252,7 @@ class RequestLoop:
             return answer
         raise RecordFormatError(
             f"async_invoke returned {shortened(answer)}, which cannot be awaited",
-            remedy="define it with `async def`; what does not wait for anything belongs into map or flat_map",
+            remedy="define it with `async def`, or use map or flat_map for code that does not wait",
         )
 
     def _checked(self, results: Any) -> list[Any]:

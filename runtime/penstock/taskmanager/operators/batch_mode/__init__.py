@@ -1,1 +1,1 @@
-"""Operators of jobs in batch mode: what they get, in which order, and when their timers fire."""
+"""The operators of jobs in batch mode: their input, its order, and the time of their timers."""

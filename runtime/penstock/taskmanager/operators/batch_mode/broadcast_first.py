@@ -1,4 +1,4 @@
-"""Batch mode: a stream without keys that meets a broadcast one waits until that has ended, as in Flink."""
+"""Batch mode: a stream without keys that is connected with a broadcast stream waits for its end, as in Flink."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.graph.operator import Operator, OperatorSnapshot
 from penstock.records.batch import RowBatch
-from penstock.taskmanager.operators.batch_mode.at_the_end import AtTheEnd
+from penstock.taskmanager.operators.batch_mode.batch_mode_operator import BatchModeOperator
 from penstock.taskmanager.operators.two_inputs.broadcast import DATA
 from penstock.taskmanager.pace import Pace
 
@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 
     from penstock.records.batch import Batch
 
-HELD = "batch-input"
+INPUT_STATE = "batch-input"
 
 
-class BroadcastFirst(AtTheEnd):
-    """Holds the data side, in memory; part of the snapshot as operator state."""
+class BroadcastFirstOperator(BatchModeOperator):
+    """An operator that keeps the data side in memory. The data is part of the snapshot as operator state."""
 
     def __init__(self, inner: Operator) -> None:
         super().__init__(inner)
-        self._held: deque[Batch] = deque()
+        self._pending: deque[Batch] = deque()
 
     def open(self) -> None:
         super().open()
-        self._saved: list[Any] = self.context.operator_state.get_list_state(HELD)
+        self._saved: list[Any] = self.context.operator_state.get_list_state(INPUT_STATE)
         for moment, value in self._saved:
-            self._held.append(RowBatch([value], None if moment is None else [moment]))
+            self._pending.append(RowBatch([value], None if moment is None else [moment]))
 
     def process_batch(self, batch: Batch, input_index: int = DATA) -> None:
         if input_index == DATA:
-            self._held.append(batch)
+            self._pending.append(batch)
         else:
             self.inner.process_batch(batch, input_index)
 
-    def work_off(self) -> Iterator[None]:
-        held, pace = self._held, Pace(sys.maxsize)
+    def process_remaining(self) -> Iterator[None]:
+        held, pace = self._pending, Pace(sys.maxsize)
         while held:
             batch, most = held.popleft(), pace.records
             if len(batch) > most:
@@ -50,13 +50,13 @@ class BroadcastFirst(AtTheEnd):
                 batch = batch.slice(0, most)
             began = time.perf_counter()
             self.inner.process_batch(batch, DATA)
-            pace.took(len(batch), time.perf_counter() - began)
+            pace.record_batch(len(batch), time.perf_counter() - began)
             yield
-        yield from super().work_off()
+        yield from super().process_remaining()
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         self._saved.clear()
-        for rows in (batch.rows() for batch in self._held):
+        for rows in (batch.rows() for batch in self._pending):
             times: Iterable[int | None] = rows.timestamps or repeat(None, len(rows))
             self._saved += zip(times, rows.values, strict=True)
         return super().snapshot(checkpoint_id)

@@ -1,13 +1,16 @@
-"""Batch mode: a keyed operator gets all records of a key, in order of their time, then the end of time; then the next key.
+"""Batch mode: a keyed operator gets all records of a key in order of their times, then the end of time, then the next
+key.
 
-Until the input ends the records are held in the operator's keyed state, as lists: with RocksDB on disk, where appending reads
-nothing and keys lie in order, so that the input need not fit into memory; and checkpoints, savepoints and rescaling go on as
-in streaming mode. Records of equal times keep the order in which they came. What comes without a key, from a broadcast
-stream, is worked on at once: all of it before the first key.
+Until the input ends the records are lists in the operator's keyed state. RocksDB keeps them on disk, where an append
+reads nothing and keys are sorted, so the input need not fit into memory. Checkpoints, savepoints and rescaling work as
+in streaming mode.
 
-A key's records are held until its time has ended. A snapshot in its middle has them all, and how many of them the operator has
-had; there may be several such keys after a rescale. They go first then, and end together, because the end of time fires the
-timers of all keys.
+Records of equal times keep their order of arrival. Records without a key, from a broadcast stream, are processed
+immediately: all of them before the first key.
+
+The records of a key are kept until its time has ended. A snapshot during a key has all its records, and the number of
+records that the operator has processed. After a rescale several keys may be in this condition. They are processed first
+and end together, because the end of time fires the timers of all keys.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.typeinfo import Types
 from penstock.records.batch import MIN_TIMESTAMP, RowBatch
 from penstock.state.descriptors import ListState, ListStateDescriptor, ValueState, ValueStateDescriptor
-from penstock.taskmanager.operators.batch_mode.at_the_end import AtTheEnd
+from penstock.taskmanager.operators.batch_mode.batch_mode_operator import BatchModeOperator
 from penstock.taskmanager.operators.user_code import refuse_keys, select_keys
 from penstock.taskmanager.pace import Pace
 
@@ -33,36 +36,36 @@ if TYPE_CHECKING:
     from penstock.records.batch import Batch
 
 _INPUT = "batch-input-{}"
-_GIVEN = ValueStateDescriptor("batch-given", Types.LONG())
-_MOST = 10_000
-"""Records at once."""
+_PROCESSED_STATE = ValueStateDescriptor("batch-given", Types.LONG())
+_MAX_KEYS = 10_000
+"""Maximum number of records per call."""
 _PART_S = 0.01
-"""Between two looks at what else the task has to do."""
+"""Maximum time (s) between two checks for other work of the task."""
 _time_of = itemgetter(0)
 _shape_of = itemgetter(0, 1)
 
 
-class ByKey(AtTheEnd):
-    """A keyed operator that gets its input sorted.
+class SortedKeyOperator(BatchModeOperator):
+    """A keyed operator with sorted input.
 
     Args:
-        element_types: of the inputs' values where the state must know them; None: any builtin type.
+        element_types: types of the values of the inputs, if state needs them. None allows any builtin type.
     """
 
     def __init__(self, inner: Operator, element_types: tuple[TypeInformation | None, ...] = ()) -> None:
         super().__init__(inner)
         self._element_types = element_types
-        self._held: dict[int, ListState[Any]] = {}
-        self._begun: dict[Any, int] = {}
-        """Keys whose time has not ended, with how many of their records the operator has had."""
+        self._pending: dict[int, ListState[Any]] = {}
+        self._started: dict[Any, int] = {}
+        """Keys whose time has not ended, with the number of their records that the operator has processed."""
         self._noted: set[Any] = set()
-        """Those of which the state says it, too."""
-        self._pace = Pace(_MOST)
+        """Subset of these keys that is also recorded in state."""
+        self._pace = Pace(_MAX_KEYS)
 
     def declare_states(self, context: OperatorContext) -> None:
         super().declare_states(context)
         assert context.keyed_state is not None
-        for descriptor in (*self._descriptors().values(), _GIVEN):
+        for descriptor in (*self._descriptors().values(), _PROCESSED_STATE):
             context.keyed_state.get_state(descriptor)
 
     def open(self) -> None:
@@ -70,11 +73,11 @@ class ByKey(AtTheEnd):
         backend = self.context.keyed_state
         assert backend is not None
         self._backend, self._at = backend, backend.key_context
-        self._held = {n: backend.get_state(d) for n, d in self._descriptors().items()}  # type: ignore[misc]
-        self._given: ValueState[int] = backend.get_state(_GIVEN)  # type: ignore[assignment]
+        self._pending = {n: backend.get_state(d) for n, d in self._descriptors().items()}  # type: ignore[misc]
+        self._processed: ValueState[int] = backend.get_state(_PROCESSED_STATE)  # type: ignore[assignment]
 
     def _descriptors(self) -> dict[int, ListStateDescriptor]:
-        """By the number of the input, of those that have a key."""
+        """Return the descriptors by the number of the input, for the inputs that have a key."""
         found = {}
         for number, selector in enumerate(self.key_selectors):
             if selector is not None:
@@ -84,7 +87,7 @@ class ByKey(AtTheEnd):
         return found
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        held = self._held.get(input_index)
+        held = self._pending.get(input_index)
         if held is None:
             self.inner.process_batch(batch, input_index)
             return
@@ -106,13 +109,13 @@ class ByKey(AtTheEnd):
             refuse_keys(self.context, error, keys, values)
             raise
 
-    def work_off(self) -> Iterator[None]:
-        """Key by key."""
+    def process_remaining(self) -> Iterator[None]:
+        """Process the records key by key."""
         clock = time.perf_counter
         seen = clock()
         for keys in self._keys():
             for key in keys:
-                for _ in self._give(key):
+                for _ in self._process_key(key):
                     if clock() - seen >= _PART_S:
                         yield
                         seen = clock()
@@ -122,34 +125,34 @@ class ByKey(AtTheEnd):
         yield
 
     def _keys(self) -> Iterator[tuple[Any, ...]]:
-        """Of all inputs, each once; first those that have begun, together."""
+        """Yield the keys of all inputs, each one once. The keys that have started come first, together."""
         begun = []
-        for key in list(self._backend.keys(_GIVEN.name)):
+        for key in list(self._backend.keys(_PROCESSED_STATE.name)):
             self._at.key, self._at.namespace = key, None
-            self._begun[key] = self._given.value() or 0
+            self._started[key] = self._processed.value() or 0
             self._noted.add(key)
             begun.append(key)
         if begun:
             yield tuple(begun)
-        names = [_INPUT.format(number) for number in self._held]
+        names = [_INPUT.format(number) for number in self._pending]
         for key in list(dict.fromkeys(key for name in names for key in self._backend.keys(name))):
             yield (key,)
 
-    def _give(self, key: Any) -> Iterator[None]:
-        """The records of a key that the operator has not had, in order."""
+    def _process_key(self, key: Any) -> Iterator[None]:
+        """Process the remaining records of a key, in order."""
         at, items = self._at, []
         at.key, at.namespace = key, None
-        for number, held in self._held.items():
+        for number, held in self._pending.items():
             items += [(moment, number, value) for moment, value in held.get()]
         items.sort(key=_time_of)
-        given = self._begun.get(key, 0)
+        given = self._started.get(key, 0)
         while given < len(items):
             part = items[given : given + self._pace.records] if given or len(items) > self._pace.records else items
             began = time.perf_counter()
             self._process(part)
-            self._pace.took(len(part), time.perf_counter() - began)
+            self._pace.record_batch(len(part), time.perf_counter() - began)
             given += len(part)
-            self._begun[key] = given
+            self._started[key] = given
             yield
 
     def _process(self, items: list[tuple[int, int, Any]]) -> None:
@@ -164,23 +167,23 @@ class ByKey(AtTheEnd):
             self.inner.process_batch(RowBatch(values, times if has_time else None), number)
 
     def _forget(self, keys: Iterable[Any]) -> None:
-        """Their time has ended."""
+        """Remove the keys whose time has ended."""
         at = self._at
         for key in keys:
             at.key, at.namespace = key, None
-            for held in self._held.values():
+            for held in self._pending.values():
                 held.clear()
-            self._begun.pop(key, None)
+            self._started.pop(key, None)
             if key in self._noted:
                 self._noted.discard(key)
-                self._given.clear()
+                self._processed.clear()
 
     def write_state(self) -> None:
         at = self._at
-        for key, given in self._begun.items():
+        for key, given in self._started.items():
             at.key, at.namespace = key, None
-            self._given.update(given)
-        self._noted.update(self._begun)
+            self._processed.update(given)
+        self._noted.update(self._started)
         super().write_state()
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:

@@ -1,11 +1,11 @@
-"""The sink operator: drives a `SinkWriter` and carries its part of the two-phase commit (K6, K7)."""
+"""The sink operator: it drives a `SinkWriter` and does its part of the two-phase commit."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock.connectors.json_able import json_able
-from penstock.connectors.sink import Sink, SinkWriter, StagedCommittable, WriterContext
+from penstock.connectors.core.json_able import json_able
+from penstock.connectors.core.sink import Sink, SinkWriter, StagedCommittable, WriterContext
 from penstock.graph.operator import Operator, OperatorSnapshot
 from penstock.records.batch import MIN_TIMESTAMP, Batch
 
@@ -13,7 +13,8 @@ _STATE = "penstock-sink-writer"
 
 
 class SinkOperator(Operator):
-    """Writes every batch; pre-commits at barriers. The JobManager commits when the checkpoint is complete."""
+    """The operator that writes every batch and pre-commits at barriers. The JobManager commits when the checkpoint is
+    complete."""
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
@@ -45,7 +46,7 @@ class SinkOperator(Operator):
         self._watermark = timestamp
 
     def process_idle(self, is_idle: bool) -> None:
-        """Nothing is behind a sink."""
+        """Ignore idleness, because no operator follows a sink."""
 
     def advance_processing_time(self, now: int) -> None:
         assert self._writer is not None
@@ -53,14 +54,14 @@ class SinkOperator(Operator):
 
     def next_wake(self) -> int | None:
         now = self.context.clock.now_ms()
-        ask = getattr(self._writer, "next_processing_time", None)  # a writer may have the methods without the class
+        ask = getattr(self._writer, "next_processing_time", None)  # a writer may lack the base class
         return now + 1000 if ask is None else ask(now)
 
     def current_watermark(self) -> int:
         return self._watermark
 
     def end_of_epoch(self) -> None:
-        """Nothing is in flight: at-least-once sinks make durable what they can."""
+        """Let at-least-once sinks make their data durable. No record is in flight."""
         assert self._writer is not None
         self._writer.flush()
 
@@ -80,7 +81,7 @@ class SinkOperator(Operator):
         self._writer.notify_checkpoint_complete(checkpoint_id)
 
     def notify_committed(self, checkpoint_id: int) -> None:
-        told = getattr(self._writer, "notify_committed", None)  # a writer may have the methods without the class
+        told = getattr(self._writer, "notify_committed", None)  # a writer may lack the base class
         if told is not None:
             told(checkpoint_id)
 

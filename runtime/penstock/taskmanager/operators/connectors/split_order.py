@@ -1,7 +1,7 @@
-"""Which of its splits a source reads next, and the lowest watermark of those that hold the clock back.
+"""The order in which a source reads its splits, and the lowest watermark of those that hold the clock back.
 
-A subtask may have 100,000 splits, one for each small file, so nothing here looks at all of them for one batch. Watermarks
-only rise: an entry of a heap may be out of date, but it is never too high, and is put right when it comes to the top.
+A subtask may have 100,000 splits, one for each small file. So no code here visits all of them for one batch. Watermarks
+only rise, so an outdated entry of a heap is never too high. It is corrected when it reaches the top.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from penstock.records.batch import MIN_TIMESTAMP
 
 
 class Clocked(Protocol):
-    """A split as it is seen here."""
+    """The part of a split that this module uses."""
 
     number: int
-    """Splits came in this order."""
+    """Number of the split in the order of arrival."""
     watermark: int | None
-    """ms; None before the first."""
+    """Watermark that was last emitted (ms), or None before the first one."""
+    reached: int | None
+    """Progress of its records (ms): the watermark that it emits next."""
     is_closed: bool
 
 
@@ -26,10 +28,10 @@ _Entry = tuple[int, int, Clocked]
 
 
 class ReadOrder:
-    """Splits that may have something to read: the one with the lowest watermark first (A46, T27), of those the first.
+    """The splits that may have records. The split with the least progress comes first, then the one that arrived first.
 
     Args:
-        in_turns: a split that was read goes behind the others of the same watermark.
+        in_turns: whether a split that was read goes behind the others of the same watermark.
     """
 
     def __init__(self, *, in_turns: bool) -> None:
@@ -39,34 +41,34 @@ class ReadOrder:
         self._dry: list[Clocked] = []
 
     def add(self, split: Clocked) -> None:
-        """Put a split in, or back after it was read."""
+        """Add a split, or return it after it was read."""
         self._turn += 1
-        heappush(self._ready, (_watermark(split), self._turn if self._in_turns else split.number, split))
+        heappush(self._ready, (_reached(split), self._turn if self._in_turns else split.number, split))
 
     @property
     def has_ready(self) -> bool:
         return bool(self._ready)
 
     def set_aside(self, split: Clocked) -> None:
-        """A split that had nothing, or has given all that it had, is not asked again before `retry`."""
+        """Exclude a split without available records until the next call of `retry`."""
         self._dry.append(split)
 
     def retry(self) -> int:
-        """Ask those again that were set aside; how many they are."""
+        """Include the excluded splits again, and return their number."""
         dry, self._dry = self._dry, []
         for split in dry:
             self.add(split)
         return len(dry)
 
     def take(self, limit: int) -> Clocked | None:
-        """The split to read now, until it is put back; None: there is none, or all are past the watermark `limit`."""
+        """Take the split to read now, or return None if none is ready or all are past the watermark `limit`."""
         ready = self._ready
         while ready:
-            watermark, turn, split = ready[0]
-            current = _watermark(split)
-            if current != watermark:
+            reached, turn, split = ready[0]
+            current = _reached(split)
+            if current != reached:
                 heapreplace(ready, (current, turn, split))
-            elif watermark > limit:
+            elif reached > limit:
                 return None
             else:
                 heappop(ready)
@@ -75,7 +77,7 @@ class ReadOrder:
 
 
 class LowestWatermark:
-    """The minimum over splits that are neither closed nor taken out."""
+    """The minimum over the splits that are neither closed nor removed."""
 
     def __init__(self) -> None:
         self._heap: list[_Entry] = []
@@ -84,7 +86,7 @@ class LowestWatermark:
         heappush(self._heap, (_watermark(split), split.number, split))
 
     def first(self) -> Clocked | None:
-        """The split with the lowest watermark."""
+        """Return the split with the lowest watermark."""
         heap = self._heap
         while heap:
             watermark, number, split = heap[0]
@@ -98,8 +100,12 @@ class LowestWatermark:
         return None
 
     def take_first(self) -> None:
-        """Take out what `first` gave."""
+        """Remove the split that `first` returned."""
         heappop(self._heap)
+
+
+def _reached(split: Clocked) -> int:
+    return MIN_TIMESTAMP if split.reached is None else split.reached
 
 
 def _watermark(split: Clocked) -> int:

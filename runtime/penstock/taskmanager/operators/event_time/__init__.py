@@ -1,1 +1,1 @@
-"""Where event time begins: timestamps of records, and watermarks made of them."""
+"""The start of event time: timestamps of records, and the watermarks made from them."""

@@ -1,9 +1,9 @@
-"""Giving the records of a batch their event times: one loop per batch, or none for a field of a columnar batch."""
+"""The event times of the records of a batch: one loop per batch, or none for a field of a columnar batch."""
 
 from __future__ import annotations
 
 import inspect
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,25 +25,30 @@ _INT = {int}
 
 
 def epoch_ms(time: Any) -> int:
-    """A point of time in ms since the epoch, from int, datetime (naive: UTC), numpy's datetime64 or Instant.
+    """Return a point of time in ms since the epoch. Fractions of a millisecond are rounded down, also before 1970.
+
+    Accept int, datetime (naive: UTC), date (midnight UTC), numpy's datetime64 and Instant.
 
     Raises:
-        TypeError: something else, for example None.
+        TypeError: the value has another type, for example None.
 
-    >>> epoch_ms(datetime(2026, 1, 1)), epoch_ms(5)
-    (1767225600000, 5)
+    >>> epoch_ms(datetime(2026, 1, 1)), epoch_ms(5), epoch_ms(datetime(1969, 12, 31, 23, 59, 59, 999_500))
+    (1767225600000, 5, -1)
     """
     ms = _whole_ms(time)
     if type(ms) is int and MIN_TIMESTAMP <= ms <= MAX_TIMESTAMP:
         return ms
-    raise TypeError(f"{time!r} of type {type(time).__name__} is no point of time")
+    raise TypeError(f"{time!r} of type {type(time).__name__} is not a point of time")
 
 
 def _whole_ms(time: Any) -> Any:
-    """Not always a number: what pandas has for a missing time is a datetime, too."""
+    """Return the whole milliseconds. The result may be no number, because pandas represents a missing time as a
+    datetime."""
     if isinstance(time, datetime):
         moment = time.replace(tzinfo=UTC) if time.tzinfo is None else time
         return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND
+    if isinstance(time, date):
+        return (time - date(1970, 1, 1)).days * _MS_OF["d"]
     if isinstance(time, Instant):
         return time.to_epoch_milli()
     if isinstance(time, np.datetime64):
@@ -51,11 +56,15 @@ def _whole_ms(time: Any) -> Any:
     return int(time.__index__()) if hasattr(time, "__index__") and not isinstance(time, bool) else None
 
 
+_MS_OF = {"d": 86_400_000, "s": 1000, "ms": 1}
+"""Milliseconds in each unit of at least 1 ms."""
+_PER_MS = {"us": 1000, "ns": 1_000_000}
+"""Number of each shorter unit in 1 ms."""
 _MILLISECOND = datetime(1970, 1, 1, microsecond=1000) - datetime(1970, 1, 1)
 
 
 class Stamper:
-    """Assigns timestamps by an assigner; without one, records keep what they carry."""
+    """The assignment of timestamps. Without an assigner, records keep their timestamps."""
 
     def __init__(self, assigner: Assigner | None) -> None:
         self._assigner = assigner
@@ -72,15 +81,16 @@ class Stamper:
                 self._of_value = extract
 
     def stamp(self, batch: Batch) -> Batch:
-        """The batch with its timestamps.
+        """Return the batch with its timestamps.
 
         Raises:
-            UserFunctionError: the assigner raised; RecordFormatError: what it gave is no time. Both name the record.
+            UserFunctionError: the assigner raised an error. The message names the record.
+            RecordFormatError: the assigner returned a value that is not a time. The message names the record.
         """
         if self._assigner is None or not len(batch):
             return batch
         if isinstance(batch, ColumnBatch) and self._field is not None:
-            return batch.with_timestamps(self._column(batch, self._field))
+            return batch.with_timestamps(column_times(batch, self._field))
         rows = batch.rows()
         values = rows.values
         times = read_field(values, self._field) if self._field is not None else self._call(values, rows.timestamps)
@@ -102,7 +112,7 @@ class Stamper:
             value = values[position(values, iterator)]
             raise UserFunctionError(
                 f"the timestamp assigner raised {type(error).__name__}: {error} on the record {shortened(value)}",
-                remedy="fix the assigner, or filter such records out before it",
+                remedy="fix the assigner, or filter such records out first",
             ) from error
 
     def _converted(self, times: list[Any], values: list[Any]) -> list[int]:
@@ -113,34 +123,54 @@ class Stamper:
             except TypeError as error:
                 raise RecordFormatError(
                     f"the timestamp {error}: the record is {shortened(value)}",
-                    remedy="give ms since the epoch as int, a datetime or an Instant, for every record",
+                    remedy="return ms since the epoch as int, a datetime or an Instant, for every record",
                 ) from None
         return converted
 
-    def _column(self, batch: ColumnBatch, field: str) -> npt.NDArray[np.int64]:
-        import pyarrow as pa
 
-        column = column_of(batch, field)
-        if column.null_count:
-            row = column.is_null().index(True).as_py()
-            record = batch.slice(row, row + 1).columns.to_pylist()[0]
-            raise RecordFormatError(
-                f"the timestamp field {field!r} is null in the record {shortened(record)}",
-                remedy="filter such records out before timestamps are assigned",
-            )
-        if pa.types.is_timestamp(column.type) or pa.types.is_date(column.type):
-            column = column.cast(pa.timestamp("ms"), safe=False)
-        elif not pa.types.is_integer(column.type):
-            raise RecordFormatError(
-                f"the timestamp field {field!r} has the type {column.type}",
-                remedy="use an integer column of ms since the epoch, or a timestamp column",
-            )
-        times: npt.NDArray[np.int64] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        return times
+def column_times(batch: ColumnBatch, field: str) -> npt.NDArray[np.int64]:
+    """Return the field of every record, which holds integers, timestamps or dates, as ms since the epoch.
+
+    Raises:
+        RecordFormatError: the field is not a column of times, or a value is null or exceeds 64 bits.
+    """
+    import pyarrow as pa
+
+    column = column_of(batch, field)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if column.null_count:
+        row = column.is_null().index(True).as_py()
+        record = batch.slice(row, row + 1).columns.to_pylist()[0]
+        raise RecordFormatError(
+            f"the timestamp field {field!r} is null in the record {shortened(record)}",
+            remedy="filter such records out before timestamps are assigned",
+        )
+    kind = column.type
+    if pa.types.is_timestamp(kind):
+        unit = kind.unit
+    elif pa.types.is_integer(kind) or pa.types.is_date(kind):
+        unit = "d" if pa.types.is_date32(kind) else "ms"
+    else:
+        raise RecordFormatError(
+            f"the timestamp field {field!r} has the type {kind}",
+            remedy="use an integer column of ms since the epoch, or a timestamp column",
+        )
+    try:
+        longs = column.cast(pa.int32() if unit == "d" else pa.int64()).cast(pa.int64())
+        times: npt.NDArray[np.int64] = longs.to_numpy(zero_copy_only=False)
+        if unit in _PER_MS:
+            return times // _PER_MS[unit]
+        return times if unit == "ms" else pa.compute.multiply_checked(longs, _MS_OF[unit]).to_numpy()
+    except pa.ArrowInvalid as error:
+        raise RecordFormatError(
+            f"the timestamp field {field!r} of type {kind} has a value in ms that exceeds 64 bits: {error}",
+            remedy="correct the values, or filter such records out before timestamps are assigned",
+        ) from error
 
 
 def _takes_previous(extract: Callable[..., Any]) -> bool:
-    """Whether the function takes (value, record_timestamp) rather than (value)."""
+    """Return whether the function takes (value, record_timestamp) instead of (value)."""
     try:
         parameters = inspect.signature(extract).parameters.values()
     except (TypeError, ValueError):

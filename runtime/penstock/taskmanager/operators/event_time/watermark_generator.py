@@ -1,8 +1,12 @@
-"""Watermarks batch by batch: the engine's side of a `WatermarkStrategy`, one per split of a source or per subtask.
+"""The engine's implementation of a `WatermarkStrategy`: one generator per split of a source or per subtask.
 
-Where Flink asks a generator every 200 ms, the built-in ones answer here after every batch: their watermark is known then,
-and the clock is never behind the data. A custom generator's `on_periodic_emit` is asked at the auto-watermark interval, as
-in Flink, and its punctuated watermarks cut the batch: the records behind a mark are processed after it.
+A *periodic* watermark is emitted at the auto-watermark interval, as in Flink. It comes from a built-in strategy, or
+from `on_periodic_emit` of a custom generator. Between two emissions records may arrive in any order without being late.
+
+A *punctuated* watermark (returned by `on_event`) splits the batch. The records behind the watermark are processed after
+it.
+
+`reached` is the progress of the records, also between two emissions. Sources use it to read their splits evenly.
 """
 
 from __future__ import annotations
@@ -10,7 +14,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.common.errors import InvalidJob, UserFunctionError
-from penstock.common.watermark_strategy import DEFAULT_AUTO_WATERMARK_INTERVAL_MS
 from penstock.records.batch import MIN_TIMESTAMP, Batch
 from penstock.records.fields import shortened
 from penstock.taskmanager.operators.event_time.timestamps import Stamper
@@ -21,70 +24,96 @@ if TYPE_CHECKING:
     from penstock.common.watermark_strategy import WatermarkGenerator, WatermarkStrategy
 
 
-def create_generator(
-    strategy: WatermarkStrategy, auto_watermark_interval_ms: int = DEFAULT_AUTO_WATERMARK_INTERVAL_MS
-) -> BatchWatermarkGenerator:
-    """The engine's side of a strategy, for one split or one subtask.
+def create_generator(strategy: WatermarkStrategy) -> BatchWatermarkGenerator:
+    """Return the engine's generator of a strategy, for one split or one subtask.
 
     Raises:
-        InvalidJob: the program's generator is none.
+        InvalidJob: the object that the program created is not a generator.
 
     >>> from penstock.common.watermark_strategy import WatermarkStrategy
     >>> from penstock.records.batch import RowBatch
     >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(10_000).with_timestamp_assigner("ts")
-    >>> parts = create_generator(strategy).process(RowBatch([{"ts": 10_000}, {"ts": 25_000}]))
-    >>> [(part.timestamps, mark) for part, mark in parts]
-    [([10000, 25000], 14999)]
+    >>> generator = create_generator(strategy)
+    >>> [(part.timestamps, mark) for part, mark in generator.process(RowBatch([{"ts": 10_000}, {"ts": 25_000}]))]
+    [([10000, 25000], None)]
+    >>> generator.emit_periodic()
+    14999
     """
     custom = None if strategy.generator_factory is None else strategy.generator_factory()
     if custom is not None and not callable(getattr(custom, "on_event", None)):
-        raise InvalidJob(f"{strategy.generator_factory!r} made {custom!r}, which has no on_event(value, timestamp)")
-    return BatchWatermarkGenerator(strategy, Stamper(strategy.timestamp_assigner), custom, auto_watermark_interval_ms)
+        raise InvalidJob(f"{strategy.generator_factory!r} returned {custom!r}, which has no on_event(value, timestamp)")
+    return BatchWatermarkGenerator(strategy, Stamper(strategy.timestamp_assigner), custom)
+
+
+class EmissionTimes:
+    """The times of periodic watermarks: multiples of the interval since the start, if a watermark is expected.
+
+    Args:
+        interval_ms: 0 switches periodic watermarks off.
+            start_ms: start on the monotonic clock, like all times here.
+
+    >>> times = EmissionTimes(200, start_ms=1000)
+    >>> times.expect(1450)
+    >>> times.due, times.take(1599), times.take(1600), times.due
+    (1600, False, True, None)
+    """
+
+    def __init__(self, interval_ms: int, start_ms: int) -> None:
+        self._interval = interval_ms
+        self._start = start_ms
+        self.due: int | None = None
+        """The next emission (ms), or None if none is expected."""
+
+    def expect(self, now_ms: int) -> None:
+        """Schedule an emission at the next multiple of the interval."""
+        if self.due is None and self._interval > 0:
+            self.due = now_ms + self._interval - (now_ms - self._start) % self._interval
+
+    def take(self, now_ms: int) -> bool:
+        """Return whether it is time to emit. After that, the next emission must be scheduled again."""
+        if self.due is None or now_ms < self.due:
+            return False
+        self.due = None
+        return True
+
+    def take_early(self) -> None:
+        """Cancel the scheduled emission, because everything is emitted now."""
+        self.due = None
 
 
 class BatchWatermarkGenerator:
     """Timestamps, watermarks and idleness of one split.
 
     Args:
-        custom: the user's generator, for a strategy of the kind `custom`.
-        auto_watermark_interval_ms: how often `on_periodic_emit` is asked; 0 switches periodic watermarks off.
+        custom: the user's generator, if the strategy has the kind `custom`.
     """
 
-    def __init__(
-        self,
-        strategy: WatermarkStrategy,
-        stamper: Stamper,
-        custom: WatermarkGenerator | None,
-        auto_watermark_interval_ms: int,
-    ) -> None:
+    def __init__(self, strategy: WatermarkStrategy, stamper: Stamper, custom: WatermarkGenerator | None) -> None:
         self._stamp = stamper.stamp
         self._custom = custom
-        self._is_bounded = strategy.kind == "bounded" and auto_watermark_interval_ms > 0
+        self._is_bounded = strategy.kind == "bounded"
         self._delay = strategy.max_out_of_orderness_ms + 1
         self._idle_timeout = strategy.idle_timeout_ms
-        self._interval = auto_watermark_interval_ms
         self._max_timestamp = MIN_TIMESTAMP
         self._watermark = MIN_TIMESTAMP
-        self._next_poll: int | None = None
         self._saw_records = True
         self._quiet_since: int | None = None
 
     # --- records ----------------------------------------------------------------------------------------------
 
     def process(self, batch: Batch) -> Iterator[tuple[Batch, int | None]]:
-        """Stamp a batch and cut it at punctuated watermarks: parts in order, each with the watermark to emit after it."""
+        """Stamp a batch and split it at punctuated watermarks. Yield the parts in order, each with the watermark to
+        emit after it."""
         stamped = self._stamp(batch)
-        before = self._watermark
         begin = 0
         for end, watermark in self.on_batch(stamped):
             yield (stamped.slice(begin, end) if (begin, end) != (0, len(stamped)) else stamped), watermark
-            begin, before = end, watermark
+            begin = end
         if begin < len(stamped):
-            rest = stamped if begin == 0 else stamped.slice(begin, len(stamped))
-            yield rest, (self._watermark if self._watermark > before else None)
+            yield (stamped if begin == 0 else stamped.slice(begin, len(stamped))), None
 
     def on_batch(self, batch: Batch) -> list[tuple[int, int]]:
-        """Take note of a stamped batch; punctuated marks as (number of records before it, watermark)."""
+        """Process a stamped batch. Return its punctuated watermarks, each with the number of records before it."""
         if not len(batch):
             return []
         self._saw_records = True
@@ -93,9 +122,7 @@ class BatchWatermarkGenerator:
         timestamps = batch.timestamps
         if timestamps is not None and self._is_bounded:
             newest = max(timestamps) if isinstance(timestamps, list) else int(timestamps.max())
-            if newest > self._max_timestamp:
-                self._max_timestamp = newest
-                self._watermark = max(self._watermark, newest - self._delay)
+            self._max_timestamp = max(self._max_timestamp, newest)
         return []
 
     def _on_events(self, batch: Batch, custom: WatermarkGenerator) -> list[tuple[int, int]]:
@@ -121,29 +148,29 @@ class BatchWatermarkGenerator:
     # --- watermarks -------------------------------------------------------------------------------------------
 
     def current(self) -> int | None:
-        """The watermark as far as it is known (ms); None before the first."""
+        """Return the watermark that was last emitted (ms), or None before the first one."""
         return None if self._watermark == MIN_TIMESTAMP else self._watermark
 
-    def on_periodic(self, now_ms: int) -> int | None:
-        """The watermark at processing time `now_ms`; asks a custom generator if the interval has passed."""
-        if self._custom is not None and self._interval > 0:
-            if self._next_poll is None:
-                self._next_poll = now_ms + self._interval
-            elif now_ms >= self._next_poll:
-                self._next_poll = now_ms + self._interval
-                watermark = self._custom.on_periodic_emit()
-                if watermark is not None and watermark > self._watermark:
-                    self._watermark = watermark
+    def reached(self) -> int | None:
+        """Return the watermark (ms) that the records so far justify, emitted or not, or None before the first one."""
+        if self._is_bounded and self._max_timestamp != MIN_TIMESTAMP:
+            return max(self._watermark, self._max_timestamp - self._delay)
         return self.current()
 
-    def next_poll(self) -> int | None:
-        """When (ms) `on_periodic` next has something to do besides idleness; None if never."""
-        return self._next_poll if self._custom is not None else None
+    def emit_periodic(self) -> int | None:
+        """Return the watermark (ms) to emit at the end of an interval, or None before the first one."""
+        watermark = self.reached() if self._custom is None else self._custom.on_periodic_emit()
+        if watermark is not None and watermark > self._watermark:
+            self._watermark = watermark
+        return self.current()
 
     # --- idleness ---------------------------------------------------------------------------------------------
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether no record has come for the idle timeout; measured from the first call after the last record."""
+        """Return whether no record has arrived during the idle timeout (monotonic ms).
+
+        The time starts with the first call after the last record.
+        """
         if self._idle_timeout is None:
             return False
         if self._saw_records or self._quiet_since is None:
@@ -151,7 +178,8 @@ class BatchWatermarkGenerator:
         return now_ms - self._quiet_since >= self._idle_timeout
 
     def idle_at(self) -> int | None:
-        """When (ms) the split becomes idle if no record comes; None if it is already, or never will be."""
+        """Return when (ms) the split becomes idle without further records, or None if it is idle already or never will
+        be."""
         if self._idle_timeout is None or self._quiet_since is None:
             return None
         return self._quiet_since + self._idle_timeout
@@ -159,7 +187,8 @@ class BatchWatermarkGenerator:
     # --- snapshots --------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, int]:
-        """JSON-able. A custom generator's own fields are not part of it: it goes on from the next record."""
+        """Return a snapshot for JSON. It does not include the fields of a custom generator, which continues with the
+        next record."""
         return {"max_timestamp": self._max_timestamp, "watermark": self._watermark}
 
     def restore(self, snapshot: dict[str, int]) -> None:

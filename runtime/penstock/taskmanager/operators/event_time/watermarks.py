@@ -1,7 +1,8 @@
-"""`assign_timestamps_and_watermarks` as an operator: gives records timestamps and makes watermarks from them (T12-T18).
+"""`assign_timestamps_and_watermarks` as an operator: it sets the timestamps of records and makes watermarks from them.
 
-Timestamps and watermarks that come in are overwritten: the upstream's watermarks and idleness end here, except the final
-watermark of bounded input. Put it close to the source: behind an exchange, one watermark stands for many partitions.
+It replaces the timestamps and watermarks of its input. It also ignores the upstream's watermarks and idleness, except
+the final watermark of bounded input. Use it close to the source, because after an exchange one watermark represents
+many partitions.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import PenstockError
 from penstock.graph.operator import Operator, OperatorSnapshot
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, Batch
-from penstock.taskmanager.operators.event_time.watermark_generator import create_generator
+from penstock.taskmanager.operators.event_time.watermark_generator import EmissionTimes, create_generator
 
 if TYPE_CHECKING:
     from penstock.common.watermark_strategy import WatermarkStrategy
@@ -20,22 +21,28 @@ GENERATOR_STATE = "watermark-generator"
 
 
 class TimestampsAndWatermarksOperator(Operator):
-    """One generator per subtask; its progress is kept, so time does not go back after a restore."""
+    """One generator per subtask. Its progress is saved, so that time does not go back after a restore."""
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy
 
     def open(self) -> None:
         context = self.context
-        self._generator = create_generator(self.strategy, context.auto_watermark_interval_ms)
+        self._generator = create_generator(self.strategy)
         self._saved: list[Any] = context.operator_state.get_union_list_state(GENERATOR_STATE)
         self._restore()
         self._emitted = MIN_TIMESTAMP
         self._idle = False
-        self._generator.on_periodic(context.clock.now_ms())
+        self._clock = context.clock
+        self._is_periodic = self.strategy.kind != "none"
+        self._times = EmissionTimes(context.auto_watermark_interval_ms, self._clock.monotonic_ms())
+        self._expects_all_the_time = self.strategy.kind == "custom"
+        if self._expects_all_the_time or self._generator.reached() != self._generator.current():
+            self._times.expect(self._clock.monotonic_ms())
 
     def _restore(self) -> None:
-        """This subtask's own progress if the parallelism is the same, else the least of all."""
+        """Restore this subtask's own progress if the parallelism is the same, or else the lowest progress of all
+        subtasks."""
         context, saved = self.context, self._saved
         own = [
             s for subtask, parallelism, s in saved if (subtask, parallelism) == (context.subtask, context.parallelism)
@@ -63,6 +70,21 @@ class TimestampsAndWatermarksOperator(Operator):
             error.operator = error.operator or self.context.name
             error.location = error.location or self.context.user_location
             raise
+        if self._is_periodic:
+            now = self._clock.monotonic_ms()
+            self._times.expect(now)
+            self._emit_if_due(now)
+
+    def _emit_if_due(self, now: int) -> None:
+        if self._times.take(now):
+            self.emit_periodic_watermark()
+
+    def emit_periodic_watermark(self) -> None:
+        self._times.take_early()
+        if self._emitted != MAX_TIMESTAMP:
+            self._advance(self._generator.emit_periodic())
+            if self._expects_all_the_time:
+                self._times.expect(self._clock.monotonic_ms())
 
     def process_watermark(self, timestamp: int) -> None:
         if timestamp == MAX_TIMESTAMP:
@@ -71,22 +93,26 @@ class TimestampsAndWatermarksOperator(Operator):
             self._advance(timestamp)
 
     def process_idle(self, is_idle: bool) -> None:
-        """Upstream's idleness ends here; this operator's own strategy decides."""
+        """Ignore the upstream's idleness, because this operator's strategy decides."""
 
     def advance_processing_time(self, now: int) -> None:
-        self._advance(self._generator.on_periodic(now))
+        self._advance(self._generator.current())
+        now = self._clock.monotonic_ms()
+        self._emit_if_due(now)
         if self._emitted != MAX_TIMESTAMP and not self._idle and self._generator.is_idle(now):
+            self.emit_periodic_watermark()
             self._set_idle(is_idle=True)
 
     def next_processing_time(self) -> int | None:
         if self._emitted == MAX_TIMESTAMP:
             return None
-        times = (self._generator.next_poll(), None if self._idle else self._generator.idle_at())
-        return min((time for time in times if time is not None), default=None)
+        times = (self._times.due, None if self._idle else self._generator.idle_at())
+        at = min((time for time in times if time is not None), default=None)
+        return None if at is None else at - self._clock.monotonic_ms() + self._clock.now_ms()
 
     def next_wake(self) -> int | None:
         if self._emitted != MAX_TIMESTAMP and not self._idle:
-            self._generator.is_idle(self.context.clock.now_ms())  # begins to count
+            self._generator.is_idle(self._clock.monotonic_ms())  # starts the idle timeout
         return self.next_processing_time()
 
     def current_watermark(self) -> int:

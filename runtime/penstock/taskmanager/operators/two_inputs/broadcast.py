@@ -1,8 +1,10 @@
-"""The broadcast pattern: a stream meets a broadcast one, whose records every subtask receives (S17, S18).
+"""The broadcast pattern: a data stream is connected with a broadcast stream, whose records every subtask receives.
 
-Input 0 is the data side: it reads the broadcast state and must not write it, or the subtasks would diverge. Input 1 is
-the broadcast side: it writes the state, alike in all subtasks, and has no current key: on a keyed stream it reaches keyed
-state through `apply_to_keyed_state` only.
+Input 0 is the data side. It reads the broadcast state. It must not write this state, because the subtasks would then
+have different states.
+
+Input 1 is the broadcast side. It writes the state in the same way in all subtasks. It has no current key. On a keyed
+stream it accesses keyed state only with `apply_to_keyed_state`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from penstock.state.descriptors import (
     State,
     StateDescriptor,
 )
+from penstock.state.key_context import NoKey
 from penstock.taskmanager.operators.process import OnTimerContext, ProcessContext, TimerOperator
 
 if TYPE_CHECKING:
@@ -31,7 +34,7 @@ DATA, BROADCAST = 0, 1
 
 
 class ReadOnlyView(ReadOnlyBroadcastState[Any, Any]):
-    """Broadcast state that refuses to be written."""
+    """Broadcast state that refuses writes."""
 
     __slots__ = ("_state",)
 
@@ -76,29 +79,20 @@ class ReadOnlyView(ReadOnlyBroadcastState[Any, Any]):
 
     def _refuse(self) -> NoReturn:
         raise InvalidJob(
-            "process_element and on_timer may only read broadcast state: what one subtask wrote, the others would not see",
+            "process_element and on_timer may only read broadcast state, because other subtasks would not see the change",
             remedy="change it in process_broadcast_element",
         )
 
 
-class _NoKey:
-    """The current key while a broadcast record is processed: whoever looks anything up under it is told why not."""
-
-    def __hash__(self) -> int:
-        raise KeyedStateNotAvailable(
-            "a broadcast record has no key, so keyed state cannot be read or written in process_broadcast_element",
-            remedy="use ctx.apply_to_keyed_state",
-        )
-
-    def __repr__(self) -> str:
-        return "<no key: broadcast side>"
-
-
-NO_KEY = _NoKey()
+NO_KEY = NoKey(
+    "a broadcast record has no key, so keyed state cannot be read or written in process_broadcast_element",
+    "use ctx.apply_to_keyed_state",
+)
+"""The current key during the processing of a broadcast record."""
 
 
 class _BroadcastAccess:
-    """Looks up the broadcast states of a `BroadcastProcessOperator` by descriptor."""
+    """A mix-in that finds the broadcast states of a `BroadcastProcessOperator` by descriptor."""
 
     _operator: Any
 
@@ -114,27 +108,27 @@ class _BroadcastAccess:
 
 
 class DataContext(_BroadcastAccess, ProcessContext):
-    """What `process_element` gets: the broadcast state read-only."""
+    """The context of `process_element`, with read-only broadcast state."""
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
         return ReadOnlyView(self.broadcast_state(state_descriptor))
 
 
 class DataTimerContext(_BroadcastAccess, OnTimerContext):
-    """What `on_timer` gets: the broadcast state read-only."""
+    """The context of `on_timer`, with read-only broadcast state."""
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
         return ReadOnlyView(self.broadcast_state(state_descriptor))
 
 
 class BroadcastContext(_BroadcastAccess, ProcessContext):
-    """What `process_broadcast_element` gets: the broadcast state, and the keyed state of all keys at once."""
+    """The context of `process_broadcast_element`, with the broadcast state and the keyed state of all keys."""
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         return self.broadcast_state(state_descriptor)
 
     def apply_to_keyed_state(self, state_descriptor: StateDescriptor, function: Callable[[Any, State], None]) -> None:
-        """Calls `function(key, state)` for every key that has a value in the state."""
+        """Call `function(key, state)` for every key that has a value in the state."""
         state = self._operator.context.keyed_state
         if state is None:
             raise KeyedStateNotAvailable("the stream is not keyed", remedy="call key_by on the stream before connect")
@@ -143,11 +137,11 @@ class BroadcastContext(_BroadcastAccess, ProcessContext):
 
 
 class BroadcastProcessOperator(TimerOperator):
-    """`process` on a stream connected with a broadcast one; without keys, so without timers.
+    """`process` on a stream connected with a broadcast stream. It has no keys and therefore no timers.
 
     Args:
         fn: `process_element(value, ctx)` and `process_broadcast_element(value, ctx)`.
-        descriptors: of the broadcast states.
+            descriptors: descriptors of the broadcast states.
     """
 
     method = "process_element"
@@ -166,11 +160,13 @@ class BroadcastProcessOperator(TimerOperator):
             self.key_selectors = (key_selector, None)
 
     def declare_states(self, context: OperatorContext) -> None:
+        states = context.operator_state.for_functions()
         for descriptor in self.descriptors:
-            context.operator_state.get_broadcast_state(descriptor)
+            states.get_broadcast_state(descriptor)
 
     def open(self) -> None:
-        self.states = {d.name: self.context.operator_state.get_broadcast_state(d) for d in self.descriptors}
+        states = self.context.operator_state.for_functions()
+        self.states = {d.name: states.get_broadcast_state(d) for d in self.descriptors}
         super().open()
         self._call_broadcast = bind(self.fn, "process_broadcast_element")
         self._broadcast_ctx = BroadcastContext(self)
@@ -192,7 +188,7 @@ class BroadcastProcessOperator(TimerOperator):
 
 
 class KeyedBroadcastProcessOperator(BroadcastProcessOperator):
-    """`process` on a keyed stream connected with a broadcast one: keyed state and timers on the data side."""
+    """`process` on a keyed stream connected with a broadcast stream. The data side has keyed state and timers."""
 
     def __init__(self, fn: Any, descriptors: Iterable[MapStateDescriptor], key_selector: Callable[[Any], Any]) -> None:
         super().__init__(fn, descriptors, key_selector)

@@ -1,7 +1,7 @@
-"""Operators with two inputs: map, flat_map and process on connected streams (A26-A28, T24).
+"""Operators with two inputs: map, flat_map and process on connected streams.
 
-The task merges the watermarks of both inputs before the operator sees them (T7). With key selectors both inputs share
-one keyed state; without, there is none. There is no order between the inputs (A27).
+The task merges the watermarks of both inputs before it passes them to the operator. If the inputs have key selectors,
+they share one keyed state. Otherwise, they have no keyed state. The inputs have no order relative to each other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KeySelector = Callable[[Any], Any] | None
 class TwoInputs:
     """A function object with one method per input, and the key selectors of the inputs.
 
-    In place of the object a pair of plain functions is taken.
+    A pair of plain functions is accepted instead of the object.
     """
 
     methods = ("", "")
@@ -71,7 +71,7 @@ class CoMapOperator(TwoInputs, FunctionOperator):
 
 
 class CoFlatMapOperator(CoMapOperator):
-    """`flat_map1` and `flat_map2`: no, one or many results per record."""
+    """`flat_map1` and `flat_map2`: zero or more results per record."""
 
     methods = ("flat_map1", "flat_map2")
 

@@ -1,11 +1,15 @@
-"""The values of an interval join by key, and how they get into state and out of it.
+"""The values of an interval join by key, in memory and in state.
 
-A value is kept while a partner that is not late may come: until the watermark is beyond the last time a partner could have.
-In state each side keeps its values by event time in a map state, and each time has a timer, one ms behind that last time, at
-which it is removed. That is written with a snapshot, and when more values are unwritten than a barrier should have to
-wait for. Until then the values of a key are lists at hand, in order of time, cleaned up as a whole; those that come and go
-between two snapshots never cost an access to state or a timer. What was written is let go, and read again when a record
-comes for its key.
+A value is kept until the watermark passes the latest time of a partner that is not late.
+
+In state, each side keeps its values by event time in a map state. Each time has a timer 1 ms after the latest partner
+time, which removes its values.
+
+State is written with a snapshot, or earlier if the unwritten values would delay a barrier too much. Until then the
+values of a key are lists in memory, sorted by time and cleaned up together. Values that arrive and expire between two
+snapshots cause no access to state and no timer.
+
+After the write, the values leave memory. They are read from state again when a record of their key arrives.
 """
 
 from __future__ import annotations
@@ -20,22 +24,23 @@ from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP
 from penstock.taskmanager.operators.schedule import Schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from penstock.state.backend import KeyContext
     from penstock.state.descriptors import MapState
+    from penstock.state.key_context import KeyContext
     from penstock.state.timers.internal_timer_service import InternalTimerService
 
-MOST_VALUES = 1 << 14
-"""That are unwritten: writing them takes 70 ms, with RocksDB 150, for which a barrier waits. Fewer would be written although the next
-watermark makes an end of them: between two of them a buffer of each sender comes on either side."""
+MAX_VALUES = 1 << 14
+"""Maximum number of unwritten values. A barrier waits 70 ms for the write, or 150 ms with RocksDB.
+A lower limit would write values that the next watermark removes. Between two watermarks each side gets a buffer from
+each sender."""
 
 
 class Side(msgspec.Struct, eq=False):
     """Values of one key on one side, in order of time.
 
     Attributes:
-        stored: times that are in state, with the number of their values there.
+        stored: the times that are in state, with the number of their values there.
     """
 
     times: list[int]
@@ -43,7 +48,7 @@ class Side(msgspec.Struct, eq=False):
     stored: dict[int, int]
 
     def forget(self, until: int) -> None:
-        """Drop the values of times up to that, which is not before the first."""
+        """Drop the values of all times up to `until`, which is not before the first time."""
         times = self.times
         gone = next((place for place, time in enumerate(times) if time > until), len(times))
         del times[:gone]
@@ -51,7 +56,7 @@ class Side(msgspec.Struct, eq=False):
 
 
 class Buffer(msgspec.Struct, eq=False):
-    """The values of one key at hand: all that it has."""
+    """All values of one key, in memory."""
 
     key: Any
     sides: tuple[Side, Side]
@@ -61,9 +66,9 @@ class Buffers:
     """The values of all keys.
 
     Args:
-        states: of each side: values by time.
-        kept_ms: of each side: how long after its time a value is kept.
-        is_empty: nothing was restored.
+        states: for each side, the values by time.
+        kept_ms: for each side, how long after its time a value is kept.
+        is_empty: no state was restored.
     """
 
     def __init__(
@@ -75,7 +80,7 @@ class Buffers:
         *,
         is_empty: bool,
     ) -> None:
-        self.at_hand: dict[Any, Buffer] = {}
+        self.in_memory: dict[Any, Buffer] = {}
         self._states = states
         self._kept_ms = kept_ms
         self._at = at
@@ -86,11 +91,11 @@ class Buffers:
         timers.set_callbacks(self._on_timer, self._on_timer)
 
     def of(self, key: Any, until: int) -> Buffer:
-        """All values of a key; one that is kept until then (ms) will be added to them."""
-        buffer = self.at_hand.get(key)
+        """Return all values of a key. The caller adds a value that is kept until `until` (ms)."""
+        buffer = self.in_memory.get(key)
         if buffer is None:
             sides = (self._stored(key, 0), self._stored(key, 1)) if self._has_state else (_empty(), _empty())
-            buffer = self.at_hand[key] = Buffer(key, sides)
+            buffer = self.in_memory[key] = Buffer(key, sides)
             self._schedule.add(until, buffer)
         return buffer
 
@@ -106,17 +111,17 @@ class Buffers:
     # --- clean-up ---------------------------------------------------------------------------------------------
 
     def advance(self, watermark: int) -> None:
-        """Drop what nothing can meet any more."""
+        """Drop the values that can have no more partners."""
         for buffer in self._schedule.take(watermark):
             last = self._last_ms(buffer)
             if last < watermark:
-                del self.at_hand[buffer.key]
+                del self.in_memory[buffer.key]
             else:
                 self._forget(buffer, watermark)
                 self._schedule.add(last, buffer)
 
     def _last_ms(self, buffer: Buffer) -> int:
-        """Until when the last value of the key is kept."""
+        """Return the time until which the last value of the key is kept."""
         (first, second), kept = buffer.sides, self._kept_ms
         if not first.times:
             return second.times[-1] + kept[1] if second.times else MIN_TIMESTAMP
@@ -129,15 +134,18 @@ class Buffers:
                 side.forget(watermark - kept - 1)
 
     def _on_timer(self, timestamp: int, key: Any, namespace: Any) -> None:
-        """Of a time that is in state; in older snapshots the timer is at the last time itself, and may be too early."""
+        """Remove the values of a time in state if no partner can arrive any more.
+
+        The timers of older snapshots are 1 ms earlier, so such a timer may be too early and is registered again.
+        """
         side = namespace[0]
         kept, states = self._kept_ms[side], self._states[side]
-        buffer = self.at_hand.get(key)
+        buffer = self.in_memory.get(key)
         for time in (timestamp - kept - 1, timestamp - kept):
             self._at.namespace = None
             if not states.contains(time):
                 continue
-            if time + kept < self._timers.current_watermark or timestamp == MAX_TIMESTAMP:  # there is no later timer
+            if time + kept < self._timers.current_watermark or timestamp == MAX_TIMESTAMP:  # no later timer exists
                 states.remove(time)
                 if buffer is not None:
                     buffer.sides[side].stored.pop(time, None)
@@ -147,24 +155,43 @@ class Buffers:
 
     # --- state ------------------------------------------------------------------------------------------------
 
-    def saw(self, records: int, watermark: int) -> None:
-        """So many records came: write the values at hand if they have become too many."""
+    def move_timers(self, keys: Callable[[int], Iterable[Any]], watermark: int) -> None:
+        """Register the timers for the current interval if the state was written for another interval.
+
+        Args:
+            keys: returns the keys of the state of one side.
+        """
+        for number, state in enumerate(self._states):
+            kept = self._kept_ms[number]
+            for key in list(keys(number)):
+                self._at.key = key
+                self._at.namespace = None
+                for time in list(state.keys()):
+                    self._at.namespace = None
+                    if time + kept < watermark:
+                        state.remove(time)
+                    else:
+                        self._at.namespace = (number,)
+                        self._timers.register_event_time_timer(time + kept + 1)
+
+    def count_records(self, records: int, watermark: int) -> None:
+        """Count the records, and write the values in memory if they are too many."""
         self._seen += records
-        if self._seen > MOST_VALUES // 2:
+        if self._seen > MAX_VALUES // 2:
             self._seen = 0
-            for buffer in self.at_hand.values():
+            for buffer in self.in_memory.values():
                 self._forget(buffer, watermark)
-            if sum(len(side.times) for buffer in self.at_hand.values() for side in buffer.sides) > MOST_VALUES:
+            if sum(len(side.times) for buffer in self.in_memory.values() for side in buffer.sides) > MAX_VALUES:
                 self.write(watermark)
 
     def write(self, watermark: int) -> None:
-        """Write what is not in state yet and may still meet something; let go of everything."""
-        for buffer in self.at_hand.values():
+        """Write all values that are not in state and can still have partners. Then forget all values in memory."""
+        for buffer in self.in_memory.values():
             self._at.key = buffer.key
             for number, side in enumerate(buffer.sides):
                 if len(side.times) > sum(side.stored.values()):
                     self._write_side(number, side, watermark)
-        self.at_hand.clear()
+        self.in_memory.clear()
         self._schedule.clear()
 
     def _write_side(self, number: int, side: Side, watermark: int) -> None:

@@ -1,8 +1,11 @@
-"""The interval join of two keyed streams (`penstock.datastream.streams.interval_join`), as Flink's operator does it.
+"""The interval join of two keyed streams (`penstock.datastream.streams.interval_join`), as in Flink.
 
-Each side keeps its values by event time (`interval_buffers`). A value looks for partners among the other side's, and is
-dropped when the watermark is beyond the last time a partner could have: of two values that are not late it does not matter
-which came first. Flink drops it as the watermark reaches that time, so a partner of the watermark's own time meets it or not.
+Each side keeps its values by event time (`interval_buffers`). The operator searches the partners of a value among the
+values of the other side. It drops a value when the watermark passes the latest time of a partner. So the order of
+arrival of two values that are not late does not matter.
+
+Flink drops a value as soon as the watermark reaches that time. In Flink, a partner with exactly the time of the
+watermark may therefore miss it.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from penstock.functions.join_functions import ProcessJoinFunction
 from penstock.graph.operator import OperatorSnapshot
 from penstock.records.batch import MIN_TIMESTAMP
 from penstock.state.descriptors import MapStateDescriptor
+from penstock.taskmanager.operators.event_time.saved_clock import SavedClock
 from penstock.taskmanager.operators.results import Results
 from penstock.taskmanager.operators.two_inputs.interval_buffers import Buffers, Side
 from penstock.taskmanager.operators.user_code import FunctionOperator, select_keys
@@ -35,7 +39,7 @@ LATE_RECORDS_METRIC = "numLateRecordsDropped"
 
 
 class JoinContext(ProcessJoinFunction.Context):
-    """What `process_element` gets: one object per operator, moved from pair to pair."""
+    """The context of `process_element`: one object per operator, which moves from pair to pair."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -55,12 +59,12 @@ class JoinContext(ProcessJoinFunction.Context):
 
 
 class IntervalJoinOperator(FunctionOperator):
-    """Pairs with `left time + lower_ms <= right time <= left time + upper_ms`.
+    """The pairs with `left time + lower_ms <= right time <= left time + upper_ms`.
 
     Args:
-        key_selectors: of the left input (0) and the right one (1).
-        element_types: of their values, for the state; any builtin type if None.
-        late_tags: side outputs of values behind the watermark; without one they are dropped and counted.
+        key_selectors: the key selectors of the left input (0) and the right input (1).
+        element_types: the types of their values in state. None allows any builtin type.
+        late_tags: side outputs of values behind the watermark. Without a tag, late values are dropped and counted.
     """
 
     method = "process_element"
@@ -79,7 +83,7 @@ class IntervalJoinOperator(FunctionOperator):
         super().__init__(fn)
         self.is_keyed = True
         self.key_selectors = key_selectors
-        # Seen from either side: where the partners of a value lie.
+        # The time range of the partners of a value, relative to each side.
         self._bounds = ((lower_ms, upper_ms), (-upper_ms, -lower_ms))
         self._kept_ms = (max(0, upper_ms), max(0, -lower_ms))
         self._element_types = element_types
@@ -101,8 +105,12 @@ class IntervalJoinOperator(FunctionOperator):
         self._buffers = Buffers(states, self._kept_ms, self._at, context.timers, is_empty=not context.is_restored)
         self._ctx = JoinContext(self.results)
         self._dropped = None if context.metrics is None else context.metrics.counter(LATE_RECORDS_METRIC)
-        self._saved_watermark = context.operator_state.get_union_list_state(WATERMARK_STATE, int)
-        self.watermark = max(context.timers.current_watermark, min(self._saved_watermark, default=MIN_TIMESTAMP))
+        self._clock = SavedClock(context, WATERMARK_STATE)
+        self.watermark = self._clock.restored
+        former = context.restored_meaning
+        if former.get("kind") == "interval join" and (former["lower_ms"], former["upper_ms"]) != self._bounds[0]:
+            names = [descriptor.name for descriptor in self._descriptors()]
+            self._buffers.move_timers(lambda side: backend.keys(names[side]), self.watermark)
 
     def declare_states(self, context: OperatorContext) -> None:
         assert context.keyed_state is not None
@@ -117,8 +125,7 @@ class IntervalJoinOperator(FunctionOperator):
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         self.write_state()
-        # After a restore, what was late stays late.
-        self._saved_watermark[:] = [self.watermark]
+        self._clock.save(self.watermark)
         return super().snapshot(checkpoint_id)
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
@@ -129,7 +136,7 @@ class IntervalJoinOperator(FunctionOperator):
         if timestamps is None:
             raise InvalidJob(
                 f"the {SIDES[input_index]} records of the interval join have no event time",
-                remedy="call assign_timestamps_and_watermarks on the stream, or give from_source a WatermarkStrategy",
+                remedy="call assign_timestamps_and_watermarks on the stream, or pass a WatermarkStrategy to from_source",
                 operator=self.context.name,
                 location=self.context.user_location,
             )
@@ -141,12 +148,12 @@ class IntervalJoinOperator(FunctionOperator):
             self._join_all(iterator, keys, timestamps, input_index)
         except Exception as error:
             self.fail(error, values, iterator, input_index)
-        self._buffers.saw(len(values), self.watermark)
+        self._buffers.count_records(len(values), self.watermark)
         self.results.flush()
 
     def _join_all(self, values: Iterator[Any], keys: list[Any], timestamps: list[int], side: int) -> None:
         watermark, buffers = self.watermark, self._buffers
-        known, other, join = buffers.at_hand.get, 1 - side, self._join
+        known, other, join = buffers.in_memory.get, 1 - side, self._join
         lower, upper = self._bounds[side]
         kept, gone = self._kept_ms[side], watermark - self._kept_ms[other] - 1
         for value, key, timestamp in zip(values, keys, timestamps, strict=True):
@@ -188,9 +195,12 @@ class IntervalJoinOperator(FunctionOperator):
             self._dropped.inc()
 
     def process_watermark(self, timestamp: int) -> None:
-        self.watermark = timestamp
-        self._buffers.advance(timestamp)
-        super().process_watermark(timestamp)
+        if timestamp > self.watermark:
+            self.watermark = timestamp
+            self._buffers.advance(timestamp)
+            super().process_watermark(timestamp)
+        else:
+            self.output.emit_watermark(timestamp)
 
     def rewind(self) -> None:
         super().rewind()

@@ -1,4 +1,4 @@
-"""The window operator.
+"""The window operator: an assigner, a trigger, an evictor and a function on a stream.
 
-Assigner, trigger, evictor and function on a stream; a general way, and a fast one for grouped windows.
+The operator has a general implementation, and fast ones for grouped windows and for sessions.
 """

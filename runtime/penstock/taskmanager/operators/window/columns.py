@@ -1,33 +1,58 @@
-"""Aggregating Arrow columns by time slice and key, without a Python object per record.
+"""Aggregates of Arrow columns by window and key, without a Python object per record.
 
-Keys are dictionary-encoded, (slice, key) becomes a group number, and numpy accumulates each field by group. What comes out
-is one accumulator of `FieldAggregate` per group, to be merged into the windows.
+Keys are dictionary-encoded. Every record gets the number of its time slice and the number of its key. A slice belongs
+to one or several windows. Each pair (window, key) becomes a group number, and numpy folds the records into the
+accumulators of the groups.
+
+Floats are folded in the order of arrival into the accumulator of their window, which gives the same floats as rows do.
+Counts, integer sums, minima and maxima do not depend on the order. They are folded by slice first, and the slices are
+then folded into the windows.
 """
 
 from __future__ import annotations
 
-from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from penstock.taskmanager.operators.aggregate.stat_columns import (
+    SAFE_SUM,
+    FieldStats,
+    NotColumnar,
+    StatShape,
+    number_columns,
+    ordered,
+    stats_of_records,
+    unordered,
+)
+from penstock.taskmanager.operators.key_column import encoded_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
     from penstock.records.batch import ColumnBatch
     from penstock.records.fields import Field
-    from penstock.windowing.aggregates import FieldAggregate, Stats
+    from penstock.windowing.aggregates import FieldAggregate
 
     Longs = npt.NDArray[np.int64]
+    Table = dict[Any, Any]
 
-SAFE_SUM = 1 << 62
-"""Two sums below it can be added in 64 bits."""
 _SPARSE = 4
-"""Above this many possible groups per record, only the groups that occur are numbered."""
+"""Number of possible groups per record above which only the groups that occur are numbered."""
+_FARTHEST = 1 << 62
+"""Bound up to which times (ms) plus an offset fit into 64 bits."""
+
+
+class Members(NamedTuple):
+    """Records, or groups of records, to be folded. `stats` has an entry for each field, with a number for each member."""
+
+    slice_of: Longs
+    code_of: Longs
+    stats: list[FieldStats]
 
 
 class ColumnGroups:
@@ -39,41 +64,98 @@ class ColumnGroups:
     """
 
     def __init__(
-        self, slices: list[int], keys: list[Any], slice_of: Longs, code_of: Longs, fields: FieldAggregate
+        self,
+        slices: list[int],
+        slice_of: Longs,
+        keys: pa.DictionaryArray,
+        inputs: list[pa.Array | None],
+        aggregate: FieldAggregate,
     ) -> None:
         self.slices = slices
-        self.keys = keys
+        self.keys: list[Any] = keys.dictionary.to_pylist()
         self._slice_of = slice_of
-        self._code_of = code_of
-        self._fields = fields
-        self.inputs: list[pa.Array | None] = []
+        self._code_of: Longs = keys.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        self._inputs = inputs
+        self._aggregate = aggregate
+        self._shape = StatShape.of(aggregate, inputs)
 
-    def accumulators(self, skip: Sequence[int]) -> Iterator[tuple[int, int, tuple[Any, ...]]]:
-        """(index of the slice, index of the key, accumulator) of every group; without the slices in `skip`."""
-        groups = self._slice_of * len(self.keys) + self._code_of
-        keep = None
-        if skip:
-            keep = ~np.isin(self._slice_of, [self.slices.index(low) for low in skip])
-            groups = groups[keep]
-        total = len(self.slices) * len(self.keys)
-        if total > _SPARSE * len(groups):
-            present, groups = np.unique(groups, return_inverse=True)
-            counts = np.bincount(groups, minlength=len(present))
-            occupied = np.arange(len(present))
-        else:
-            counts = np.bincount(groups, minlength=total)
-            present = occupied = np.flatnonzero(counts)
-        by_field = []
-        for column, need in zip(self.inputs, self._fields.needs, strict=True):
-            kept = column if column is None or keep is None else column.filter(pa.array(keep))
-            by_field.append(_stats(kept, groups, counts, need, occupied))
-        accumulators = by_field[0] if len(by_field) == 1 else list(zip(*by_field, strict=True))
+    def fold(self, tables: Sequence[Table], windows_of: Sequence[Sequence[int]]) -> list[tuple[int, list[Any]]]:
+        """Add the records to the accumulators in `tables`.
+
+        Args:
+            tables: for every window, a dictionary of key -> accumulator, which is changed in place.
+            windows_of: for every slice, the indexes of the tables of its windows. Records of slices without windows
+                are left out.
+
+        Returns: the index of every changed table, with the keys that changed in it.
+
+        Raises:
+            NotColumnar: nothing was changed.
+        """
+        widths = np.array([len(windows) for windows in windows_of])
+        with np.errstate(all="ignore"):
+            members = self._members(widths)
+            if widths.max() > 1 and not self._depends_on_order():
+                members = self._by_slice(members)
+            window_of, members = _placed(members, windows_of, widths)
+            groups, present = _numbered(window_of * len(self.keys) + members.code_of, len(tables) * len(self.keys))
+            return self._fold_groups(tables, members.stats, groups, present)
+
+    def _members(self, widths: Longs) -> Members:
+        """Return the records of the slices that have windows."""
+        count = len(self._code_of)
+        stats = [
+            stats_of_records(column, count, need)
+            for column, need in zip(self._inputs, self._aggregate.needs, strict=True)
+        ]
+        members = Members(self._slice_of, self._code_of, stats)
+        return members if widths.all() else _selected(members, np.flatnonzero(widths[self._slice_of] > 0))
+
+    def _depends_on_order(self) -> bool:
+        return any(
+            need & {"sum", "mean"} and not integers
+            for need, integers in zip(self._shape.needs, self._shape.integers, strict=True)
+        )
+
+    def _by_slice(self, members: Members) -> Members:
         width = len(self.keys)
-        for group, accumulator in zip(present.tolist(), accumulators, strict=True):
-            yield group // width, group % width, accumulator
+        groups, present = _numbered(members.slice_of * width + members.code_of, len(self.slices) * width)
+        fresh = self._shape.fresh_columns(len(present))
+        stats = [_folded(start, part, groups) for start, part in zip(fresh, members.stats, strict=True)]
+        return Members(present // width, present % width, stats)
+
+    def _fold_groups(
+        self, tables: Sequence[Table], stats: list[FieldStats], groups: Longs, present: Longs
+    ) -> list[tuple[int, list[Any]]]:
+        width = len(self.keys)
+        at = [self.keys[code] for code in (present % width).tolist()]
+        bounds = np.searchsorted(present, np.arange(len(tables) + 1) * width).tolist()
+        spans = [(n, begin, end) for n, (begin, end) in enumerate(pairwise(bounds)) if begin < end]
+        before = [old for n, begin, end in spans for old in map(tables[n].get, at[begin:end])]
+        starts = self._starts(before)
+        ends = [_folded(start, part, groups) for start, part in zip(starts, stats, strict=True)]
+        accumulators = self._shape.accumulators_of(ends)
+        changed = []
+        for n, begin, end in spans:
+            keys = at[begin:end]
+            tables[n].update(zip(keys, accumulators[begin:end], strict=True))
+            changed.append((n, keys))
+        return changed
+
+    def _starts(self, before: list[Any]) -> list[FieldStats]:
+        """Return the initial stats of groups. `before` are their accumulators, or None for a new group."""
+        if not any(before):
+            return self._shape.fresh_columns(len(before))
+        fresh = self._aggregate.create_accumulator()
+        starts = self._shape.by_field([fresh if old is None else old for old in before])
+        for start in starts:
+            sums = start.sum
+            if sums is not None and sums.dtype == np.int64 and max(-int(sums.min()), int(sums.max())) >= SAFE_SUM:
+                raise NotColumnar
+        return starts
 
     def records_of(self, slices: Sequence[int], batch: ColumnBatch) -> ColumnBatch:
-        """The records of these slices."""
+        """Return the records of these slices."""
         wanted = np.isin(self._slice_of, [self.slices.index(low) for low in slices])
         return batch.take(np.flatnonzero(wanted))
 
@@ -85,32 +167,29 @@ def group_columns(
     now: int,
     slice_ms: int,
     offset: int,
-    fields: FieldAggregate,
+    aggregate: FieldAggregate,
 ) -> ColumnGroups | None:
-    """The records by slice and key; None if their types need the way through Python objects.
+    """Return the records by slice and key, or None if their types must become Python objects.
 
     Args:
         times: event times in ms; None: all records belong to `now`.
     """
-    inputs = [None if field is None else number_column(batch, field) for field in fields.fields]
-    if any(column is None and field is not None for column, field in zip(inputs, fields.fields, strict=True)):
+    inputs = number_columns(batch, aggregate)
+    column = batch.find(key_field)
+    keys = None if inputs is None or column is None else encoded_keys(column)
+    if inputs is None or keys is None:
         return None
-    keys = batch.find(key_field)
-    if keys is None or keys.null_count or pa.types.is_nested(keys.type):
-        return None
-    encoded = keys if pa.types.is_dictionary(keys.type) else keys.dictionary_encode()
-    codes = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     if times is None:
-        slices, slice_of = [now - (now - offset) % slice_ms], np.zeros(len(codes), np.int64)
-    else:
+        slices, slice_of = [now - (now - offset) % slice_ms], np.zeros(len(keys), np.int64)
+    elif times.min() > -_FARTHEST and times.max() < _FARTHEST:
         slices, slice_of = _slices(times, slice_ms, offset)
-    groups = ColumnGroups(slices, encoded.dictionary.to_pylist(), slice_of, codes, fields)
-    groups.inputs = inputs
-    return groups
+    else:
+        return None
+    return ColumnGroups(slices, slice_of, keys, inputs, aggregate)
 
 
 def _slices(times: Longs, slice_ms: int, offset: int) -> tuple[list[int], Longs]:
-    """Starts of the slices that occur, and the index of its slice for every record."""
+    """Return the starts of the slices that occur, and for every record the index of its slice."""
     numbers = (times - offset) // slice_ms
     first = int(numbers.min())
     span = int(numbers.max()) - first + 1
@@ -120,65 +199,69 @@ def _slices(times: Longs, slice_ms: int, offset: int) -> tuple[list[int], Longs]
     return (present * slice_ms + offset).tolist(), index
 
 
-def number_column(batch: ColumnBatch, field: Field) -> pa.Array | None:
-    """The column as float64 or int64; None if it holds no numbers that these can carry, or whose sum they cannot."""
-    column = batch.find(field)
-    if column is None:
-        return None
-    if pa.types.is_floating(column.type):
-        return column.cast(pa.float64())
-    if pa.types.is_integer(column.type) and not pa.types.is_uint64(column.type):
-        longs = column.cast(pa.int64())
-        return longs if _sums_fit(longs) else None
-    return None
+def _placed(members: Members, windows_of: Sequence[Sequence[int]], widths: Longs) -> tuple[Longs, Members]:
+    """Return the window of every member. A member of several windows occurs once for each of them. The order is kept."""
+    of_slice = np.concatenate([np.asarray(windows, np.int64) for windows in windows_of])
+    begin = np.cumsum(widths) - widths
+    if widths.max() <= 1:
+        return of_slice[begin[members.slice_of]], members
+    counts = widths[members.slice_of]
+    which = np.repeat(np.arange(len(counts)), counts)
+    place = np.arange(len(which)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return of_slice[np.repeat(begin[members.slice_of], counts) + place], _selected(members, which)
 
 
-def _sums_fit(longs: pa.Array) -> bool:
-    """Whether no sum of the numbers comes near the bounds of 64 bits, where numpy would go on at the other end."""
-    bounds = pc.min_max(longs).as_py()
-    return bounds["min"] is None or max(-bounds["min"], bounds["max"]) * len(longs) < SAFE_SUM
+def _selected(members: Members, places: Longs) -> Members:
+    stats = [_selected_stats(part, places) for part in members.stats]
+    return Members(members.slice_of[places], members.code_of[places], stats)
 
 
-def _stats(column: pa.Array | None, groups: Longs, counts: Longs, need: frozenset[str], occupied: Longs) -> list[Stats]:
-    """The stats of the groups `occupied`, as far as needed; what is not needed is 0 or None."""
-    size = len(counts)
-    records = counts[occupied].tolist()
-    valid = records
-    sums: Iterable[Any] = repeat(0)
-    lows: Iterable[Any] = repeat(None)
-    highs: Iterable[Any] = repeat(None)
-    if column is not None:
-        if column.null_count:
-            groups = groups[column.is_valid().to_numpy(zero_copy_only=False)]
-            column = column.drop_null()
-            counts = np.bincount(groups, minlength=size)
-            valid = counts[occupied].tolist()
-        values = column.to_numpy(zero_copy_only=False)
-        if need & {"mean", "sum"}:
-            sums = _sums(values, groups, size)[occupied].tolist()
-        limit = np.inf if values.dtype == np.float64 else np.iinfo(np.int64).max
-        if "min" in need:
-            lows = _extremes(np.minimum, limit, values, groups, counts)[occupied].tolist()
-        if "max" in need:
-            highs = _extremes(np.maximum, -limit, values, groups, counts)[occupied].tolist()
-    return list(zip(records, valid, sums, lows, highs, strict=False))
+def _selected_stats(stats: FieldStats, places: Longs) -> FieldStats:
+    records = stats.records[places]
+    counted = records if stats.counted is stats.records else stats.counted[places]
+    return FieldStats(records, counted, *(None if column is None else column[places] for column in stats[2:]))
 
 
-def _sums(values: npt.NDArray[Any], groups: Longs, size: int) -> npt.NDArray[Any]:
-    if values.dtype == np.float64:
-        return np.bincount(groups, weights=values, minlength=size)
-    sums = np.zeros(size, np.int64)
-    np.add.at(sums, groups, values)
+def _numbered(groups: Longs, total: int) -> tuple[Longs, Longs]:
+    """Number the groups from 0 without gaps, in order. Return the number of each entry and the group of every number."""
+    if total > _SPARSE * len(groups):
+        present, index = np.unique(groups, return_inverse=True)
+        return index, present
+    present = np.flatnonzero(np.bincount(groups, minlength=total))
+    numbers = np.empty(total, np.int64)
+    numbers[present] = np.arange(len(present))
+    return numbers[groups], present
+
+
+def _folded(start: FieldStats, members: FieldStats, groups: Longs) -> FieldStats:
+    """Return the stats of every group after its members."""
+    records = _added(start.records, members.records, groups)
+    is_all = members.counted is members.records and start.counted is start.records
+    return FieldStats(
+        records,
+        records if is_all else _added(start.counted, members.counted, groups),
+        None if start.sum is None or members.sum is None else _added(start.sum, members.sum, groups),
+        _chosen(np.minimum, start.low, members.low, groups),
+        _chosen(np.maximum, start.high, members.high, groups),
+    )
+
+
+def _added(start: npt.NDArray[Any], numbers: npt.NDArray[Any], groups: Longs) -> npt.NDArray[Any]:
+    """Add the numbers one by one, in order."""
+    if start.dtype == np.float64:  # bincount is faster than add.at, and starts with 0.0
+        size = len(start)
+        weights = np.concatenate((start, numbers))
+        return np.bincount(np.concatenate((np.arange(size), groups)), weights, size)
+    sums = start.copy()
+    np.add.at(sums, groups, numbers)
     return sums
 
 
-def _extremes(
-    choose: np.ufunc, limit: float, values: npt.NDArray[Any], groups: Longs, counts: Longs
-) -> npt.NDArray[Any]:
-    """The extreme of every group, None for an empty one."""
-    extremes = np.full(len(counts), limit, values.dtype)
-    choose.at(extremes, groups, values)
-    if not counts.all():
-        extremes = extremes.astype(object)
-        extremes[counts == 0] = None
-    return extremes
+def _chosen(
+    choose: np.ufunc, start: npt.NDArray[Any] | None, numbers: npt.NDArray[Any] | None, groups: Longs
+) -> npt.NDArray[Any] | None:
+    if start is None or numbers is None:
+        return None
+    best = ordered(start).copy()
+    choose.at(best, groups, ordered(numbers))
+    return unordered(best, start.dtype)

@@ -1,6 +1,6 @@
-"""What one pane (key and window) keeps until it fires: an accumulator, a list, or a list with timestamps.
+"""The contents of one pane (key and window) until it fires: an accumulator, a list, or a list with timestamps.
 
-All methods work on the key and the namespace that the key context stands on.
+All methods use the key and the namespace of the key context.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ CONTENT_TIMESTAMPS = "window-content-timestamps"
 
 
 class Contents(Protocol):
-    """The contents of the pane the key context stands on."""
+    """The contents of the pane that the key context points to."""
 
     def add(self, value: Any, timestamp: int) -> None: ...
 
     def elements(self) -> list[Any] | None:
-        """What the window function gets; None if there is nothing."""
+        """Return the elements for the window function, or None if the pane is empty."""
         ...
 
     def clear(self) -> None: ...
 
     def merge(self, target: Any, sources: Iterable[Any]) -> None:
-        """Moves the contents of the namespaces `sources` into `target`, for the current key."""
+        """Move the contents of the namespaces `sources` into `target`, for the current key."""
         ...
 
 
 def contents_descriptor(spec: WindowFunctionSpec, *, evicts: bool) -> ValueStateDescriptor | ListStateDescriptor:
-    """The state that windows keep their contents in."""
+    """Return the descriptor of the state that holds the contents of windows."""
     if evicts:
         return ListStateDescriptor(CONTENTS, None if spec.kind == "aggregate" else spec.state_type)
     return (ValueStateDescriptor if spec.is_incremental else ListStateDescriptor)(CONTENTS, spec.state_type)
@@ -50,7 +50,7 @@ class FoldedContents:
     def __init__(self, backend: KeyedStateBackend, spec: WindowFunctionSpec) -> None:
         self._at = backend.key_context
         self._table = backend.raw_table(contents_descriptor(spec, evicts=False))
-        self._fold = Fold(spec)
+        self._fold = Fold(spec, self._at)
 
     def add(self, value: Any, timestamp: int) -> None:
         key, namespace = self._at.key, self._at.namespace
@@ -94,13 +94,13 @@ class ListContents:
 
 
 class EvictedContents:
-    """All records with their timestamps, for an evictor; a reduce or aggregate is computed when the window fires."""
+    """All records with their timestamps, for an evictor. A reduce or aggregate is computed when the window fires."""
 
     def __init__(self, backend: KeyedStateBackend, spec: WindowFunctionSpec) -> None:
         self._at = backend.key_context
         self._values: Any = backend.get_state(contents_descriptor(spec, evicts=True))
         self._timestamps: Any = backend.get_state(ListStateDescriptor(CONTENT_TIMESTAMPS, int))
-        self._fold = Fold(spec) if spec.is_incremental else None
+        self._fold = Fold(spec, self._at) if spec.is_incremental else None
 
     def add(self, value: Any, timestamp: int) -> None:
         self._values.add(value)
@@ -110,7 +110,7 @@ class EvictedContents:
         return list(map(TimestampedValue, self._values.get(), self._timestamps.get())) or None
 
     def evict(self, evictor: Evictor[Any], elements: list[TimestampedValue], window: Any, ctx: Any) -> list[Any]:
-        """Lets the evictor shorten `elements`; what the window function gets then."""
+        """Let the evictor shorten `elements`. Return the elements for the window function."""
         evictor.evict_before(elements, len(elements), window, ctx)
         values = [element.value for element in elements]
         if self._fold is None or not values:
@@ -121,7 +121,7 @@ class EvictedContents:
         return [self._fold.result(accumulator)]
 
     def keep(self, evictor: Evictor[Any], elements: list[TimestampedValue], window: Any, ctx: Any) -> None:
-        """After the window function: the evictor's second turn; what is left stays in the window."""
+        """Call the evictor again after the window function. The remaining elements stay in the window."""
         evictor.evict_after(elements, len(elements), window, ctx)
         self._values.update([element.value for element in elements])
         self._timestamps.update([element.timestamp for element in elements])

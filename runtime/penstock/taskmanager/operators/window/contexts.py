@@ -1,8 +1,8 @@
 """The contexts of assigners, triggers, evictors and window functions: clocks, timers and state of one key and window.
 
-All of them work through the operator's one key context. Its namespace is the window's while a trigger runs and None (the
-key's own state) while a window function runs; `window_state()` therefore gives handles that switch the namespace for the
-length of each call.
+All of them use the only key context of the operator. Its namespace is the window's while a trigger runs. It is None
+(the key's own state) while a window function runs. Therefore `window_state()` returns handles that switch the namespace
+during each call.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from penstock.state.descriptors import (
     ValueState,
     ValueStateDescriptor,
 )
+from penstock.state.owners import FUNCTION, OPERATOR
 from penstock.windowing.assigner import WindowAssigner
 from penstock.windowing.evictor import Evictor
 from penstock.windowing.trigger import Trigger
@@ -30,11 +31,11 @@ from penstock.windowing.trigger import Trigger
 if TYPE_CHECKING:
     from penstock.functions.operator_context import MetricSink, OperatorContext
     from penstock.functions.output_tag import OutputTag
-    from penstock.state.backend import KeyContext
+    from penstock.state.key_context import KeyContext
     from penstock.taskmanager.operators.results import Results
 
 TRIGGER_STATE_PREFIX = "trigger:"
-"""Keeps the states of triggers apart from those of window functions."""
+"""Prefix that separates the states of triggers from those of window functions."""
 
 
 class Clocks:
@@ -55,21 +56,22 @@ class Clocks:
 
 
 class AssignerContext(Clocks, WindowAssigner.WindowAssignerContext):
-    """What `assign_windows` gets."""
+    """The context of `assign_windows`. The library's assigners and window functions have separate states."""
 
-    def __init__(self, context: OperatorContext, watermark: Callable[[], int]) -> None:
+    def __init__(self, context: OperatorContext, watermark: Callable[[], int], assigner: object) -> None:
         super().__init__(context, watermark)
-        self._runtime_context = _HandleKeepingContext(context)
+        is_of_library = type(assigner).__module__.startswith("penstock.")
+        self._runtime_context = _HandleKeepingContext(context, OPERATOR if is_of_library else FUNCTION)
 
     def get_runtime_context(self) -> RuntimeContext:
         return self._runtime_context
 
 
 class _HandleKeepingContext(RuntimeContextImpl):
-    """A runtime context for code that asks for its value state at every record, as assigners do."""
+    """A runtime context for code that requests its value state for every record, as assigners do."""
 
-    def __init__(self, context: OperatorContext) -> None:
-        super().__init__(context)
+    def __init__(self, context: OperatorContext, owner: str) -> None:
+        super().__init__(context, owner)
         self._handles: dict[str, ValueState[Any]] = {}
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
@@ -80,14 +82,14 @@ class _HandleKeepingContext(RuntimeContextImpl):
 
 
 class EvictionContext(Clocks, Evictor.EvictorContext):
-    """What evictors get."""
+    """The context of evictors."""
 
 
 class TriggerContext(Clocks, Trigger.OnMergeContext):
-    """What triggers get; the key context stands on the key and the window already."""
+    """The context of triggers. The key context already points to the key and the window."""
 
     merged: tuple[Any, ...] = ()
-    """Namespaces of the windows that have just become this one."""
+    """Namespaces of the windows that have just merged into this one."""
 
     def __init__(self, context: OperatorContext, watermark: Callable[[], int]) -> None:
         super().__init__(context, watermark)
@@ -148,7 +150,7 @@ class TriggerContext(Clocks, Trigger.OnMergeContext):
 
 
 class AccumulatorState(AggregatingState[Any, Any]):
-    """Aggregating state of a trigger, over a value state that holds the accumulator, so that two can be merged."""
+    """Aggregating state of a trigger. It wraps a value state that holds the accumulator, so that two of them can merge."""
 
     __slots__ = ("_function", "_state")
 
@@ -178,7 +180,7 @@ class AccumulatorState(AggregatingState[Any, Any]):
 
 
 class WindowContext(Clocks, ProcessWindowFunction.Context):
-    """What window functions get."""
+    """The context of window functions."""
 
     def __init__(
         self, context: OperatorContext, watermark: Callable[[], int], results: Results, *, is_merging: bool
@@ -196,12 +198,12 @@ class WindowContext(Clocks, ProcessWindowFunction.Context):
         return self.current
 
     def get_current_key(self) -> Any:
-        return self._key_context.key
+        return self._key_context.as_restored(self._key_context.key)
 
     def window_state(self) -> KeyedStateStore:
         if self._is_merging:
             raise InvalidJob(
-                "windows that merge have no state of their own: it could not be merged",
+                "windows that merge have no window state, because their states could not be merged",
                 remedy="use global_state(), or a window that does not merge",
             )
         return WindowStateStore(self._global_state, self._key_context, self.namespace)
@@ -245,7 +247,7 @@ _SPECIAL = ("__iter__", "__len__", "__bool__", "__contains__", "__getitem__", "_
 
 
 def _scoped_class(state_class: type) -> type:
-    """A class with the methods of `state_class`, each of which runs in the namespace of its instance."""
+    """Return a class with the methods of `state_class`, each of which runs in the namespace of its instance."""
     scoped = _scoped_classes.get(state_class)
     if scoped is None:
         names = [name for name in dir(state_class) if not name.startswith("_") or name in _SPECIAL]

@@ -1,4 +1,4 @@
-"""How the functions of a window are called (what is done with its records: `penstock.windowing.window_function`)."""
+"""The calls of a window's functions. `penstock.windowing.window_function` defines what a window does with its records."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.functions.function import bind
+from penstock.taskmanager.operators.current_key import bind_current_key, may_use_state
 
 if TYPE_CHECKING:
+    from penstock.state.key_context import KeyContext
     from penstock.windowing.window_function import WindowFunctionSpec
 
 Invoke = Callable[[Any, Any, Any], Iterable[Any] | None]
-"""(key, context, elements) -> results; `context.current` is the window."""
+"""A call (key, context, elements) -> results. `context.current` is the window."""
 
 
 def invoker(spec: WindowFunctionSpec, *, is_keyed: bool) -> Invoke | None:
-    """How to call the window function; None if the folded value is the result.
+    """Return how to call the window function, or None if the folded value is the result.
 
     Args:
-        is_keyed: whether the function gets a key, where its signature does not tell.
+        is_keyed: whether the function gets a key, if its signature does not show it.
     """
     function = spec.window_function
     if function is None:
@@ -35,7 +37,7 @@ def invoker(spec: WindowFunctionSpec, *, is_keyed: bool) -> Invoke | None:
 
 
 def clearer(spec: WindowFunctionSpec) -> Callable[[Any], None] | None:
-    """The window function's own `clear(context)`, if it has one."""
+    """Return the function's `clear(context)`, or None if it has none."""
     clear = getattr(spec.window_function, "clear", None)
     if clear is None or getattr(clear, "__module__", "") == "penstock.functions.window_functions":
         return None
@@ -43,7 +45,7 @@ def clearer(spec: WindowFunctionSpec) -> Callable[[Any], None] | None:
 
 
 def _parameters(call: Callable[..., Any]) -> int:
-    """Number of positional parameters without default; -1 where that cannot be told."""
+    """Return the number of positional parameters without a default, or -1 if the signature is unknown."""
     try:
         parameters = inspect.signature(call).parameters.values()
     except (TypeError, ValueError):
@@ -54,16 +56,25 @@ def _parameters(call: Callable[..., Any]) -> int:
 
 
 class Fold:
-    """Accumulators of a reduce or an aggregate; an accumulator that is None is empty."""
+    """The accumulators of a reduce or an aggregate. An accumulator that is None is empty.
 
-    def __init__(self, spec: WindowFunctionSpec) -> None:
+    Args:
+        at: the key context, if it points to a window during the call. None if it already points to the key's own
+        state, which is the state that a function uses.
+    """
+
+    def __init__(self, spec: WindowFunctionSpec, at: KeyContext | None = None) -> None:
         function = spec.fold
+        self.may_use_state = may_use_state(spec.functions())
         self.is_reduce = spec.kind == "reduce"
         self.create: Callable[[], Any] = (lambda: None) if self.is_reduce else function.create_accumulator
         self.call: Callable[[Any, Any], Any] = bind(function, "reduce") if self.is_reduce else function.add
-        """(value so far, record) for reduce, (record, accumulator) for aggregate."""
+        """The call: (value so far, record) for reduce, (record, accumulator) for aggregate."""
         self.result: Callable[[Any], Any] = (lambda value: value) if self.is_reduce else function.get_result
         self._merge: Callable[[Any, Any], Any] = self.call if self.is_reduce else function.merge
+        if at is not None and self.may_use_state:
+            self.create, self.call = bind_current_key(at, self.create), bind_current_key(at, self.call)
+            self.result, self._merge = bind_current_key(at, self.result), bind_current_key(at, self._merge)
 
     def add(self, accumulator: Any, value: Any) -> Any:
         if self.is_reduce:

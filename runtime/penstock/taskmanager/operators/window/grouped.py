@@ -1,13 +1,18 @@
-"""Windows grouped: tumbling and sliding time windows with their default trigger; and the global window that fires when the
-input ends (batch mode's final results). Here with a reduce or an aggregate; with a function of all records in `grouped_lists`.
+"""Grouped windows: tumbling and sliding time windows with their default trigger, and the global window of batch mode.
 
-Such windows need no trigger call per record and no timer per key and window: all keys of a window fire together, when the
-clock passes the window's end, and are cleaned up together. So the state is grouped by window first (the namespace), then by
-key, and the clock is compared with the few open windows. It gives the same results as `panes`, from the same state
-(`window-contents`); either can be restored from a snapshot of the other.
+The global window fires when the input ends and gives batch mode's final results. The windows of this module have a
+reduce or an aggregate. `grouped_lists` has the windows whose function gets all records.
 
-Time is cut into *slices* of gcd(size, slide): all records of a slice belong to the same windows. A batch meets few slices,
-so windows are looked up once per slice and batch; the loop per record is a dictionary look-up and the user's function.
+Such windows need no trigger call per record and no timer per key and window. All keys of a window fire together, when
+the clock passes the window's end, and are cleaned up together. So the state is grouped by window first (the namespace)
+and then by key, and the clock is compared with the few open windows.
+
+The results are the same as those of `panes`, and so is the state (`window-contents`). Either can be restored from a
+snapshot of the other.
+
+Time is divided into *slices* of gcd(size, slide). All records of a slice belong to the same windows. A batch spans few
+slices, so windows are looked up once per slice and batch. The loop per record only accesses a dictionary and calls the
+user's function.
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, ColumnBatch
+from penstock.taskmanager.operators.aggregate.stat_columns import NotColumnar
+from penstock.taskmanager.operators.current_key import iterate_keys
 from penstock.taskmanager.operators.tables import Table
 from penstock.taskmanager.operators.user_code import raise_user_error
 from penstock.taskmanager.operators.window.columns import group_columns
@@ -41,13 +48,16 @@ if TYPE_CHECKING:
     from penstock.records.fields import Field
     from penstock.state.backend import KeyedStateBackend
     from penstock.state.timers.internal_timer_service import InternalTimerService
-    from penstock.taskmanager.operators.window.operator import WindowOperator
+    from penstock.taskmanager.operators.window.host import WindowHost
     from penstock.windowing.window_function import WindowFunctionSpec
     from penstock.windowing.windows import Namespace, Window
 
+_MAX_MEMBERS = 1 << 20
+"""Maximum number of pairs of record and window in columns, which limits their memory."""
 
-def can_group(operator: WindowOperator) -> bool:
-    """Whether the operator's windows may be grouped: nothing of the user's decides about a single pane."""
+
+def can_group(operator: WindowHost) -> bool:
+    """Return whether the operator's windows may be grouped: no user code decides about a single pane."""
     assigner, trigger = type(operator.assigner), type(operator.trigger)
     if operator.evictor is not None:
         return False
@@ -60,19 +70,20 @@ def can_group(operator: WindowOperator) -> bool:
 
 
 class Opened:
-    """A window while a batch is processed: its table, and the keys that changed, in a list for each slice."""
+    """A window during a batch: its table, and lists of the keys that changed."""
 
-    __slots__ = ("changed", "has_fired", "start", "table")
+    __slots__ = ("changed", "has_fired", "space", "table")
 
-    def __init__(self, start: int, table: dict[Any, Any], *, has_fired: bool) -> None:
-        self.start = start
+    def __init__(self, space: Namespace, table: dict[Any, Any], *, has_fired: bool) -> None:
+        self.space = space
         self.table = table
         self.has_fired = has_fired
         self.changed: list[list[Any]] = []
 
 
 class Slice:
-    """The windows that hold a slice of time, the keys that occur in it, and whether all that is done is to fold into tables."""
+    """The windows that contain a slice of time, and the keys that occur in it. If it is plain, records only change
+    tables."""
 
     __slots__ = ("changed", "is_plain", "tables", "windows")
 
@@ -86,9 +97,9 @@ class Slice:
 
 
 class GroupedWindows:
-    """Windows of one operator, window by window."""
+    """The windows of one operator, processed window by window."""
 
-    def __init__(self, operator: WindowOperator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
+    def __init__(self, operator: WindowHost, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
         assigner: Any = operator.assigner
         spec = operator.function
         self._operator = operator
@@ -102,8 +113,10 @@ class GroupedWindows:
         else:
             self._size, self._slide, self._offset = assigner.size_ms, assigner.slide_ms, assigner.offset_ms
         self._last = MAX_TIMESTAMP if self._is_global else MAX_TIMESTAMP - 1
-        """No window reaches further."""
+        """The last timestamp of any window."""
         self._slice = gcd(self._size, self._slide)
+        self.most_records = max(1, _MAX_MEMBERS // max(1, self._size // self._slide))
+        """Maximum number of records of columns to process at the same time."""
         self._lateness = operator.allowed_lateness if assigner.is_event_time() else 0
         self._fields = spec.fold if isinstance(spec.fold, FieldAggregate) else None
         self._invoke = invoker(spec, is_keyed=operator.has_key)
@@ -112,13 +125,16 @@ class GroupedWindows:
         self._window_ctx = WindowContext(
             operator.context, operator.current_watermark, operator.results, is_merging=False
         )
-        self._due: dict[int, int] = {}
-        """Start of every window with contents -> when the clock next fires it or cleans it up (ms)."""
+        self._due: dict[Namespace, int] = {}
+        """The time (ms) at which the clock next fires or cleans up every window with contents.
+        After a restore with other windows, no more records fall into some of these windows."""
+        self._fired: set[Namespace] = set()
+        """Windows that have fired and wait for late records."""
         self._next_due = MAX_TIMESTAMP
         timers.set_callbacks(_ignore_timer, _ignore_timer)
         if operator.context.is_restored:
             for namespace in backend.namespaces(CONTENTS):
-                self._schedule(MIN_TIMESTAMP if self._is_global else namespace[0])
+                self._schedule(namespace)
 
     def _make_contents(self, backend: KeyedStateBackend, spec: WindowFunctionSpec) -> None:
         self._fold = Fold(spec)
@@ -129,7 +145,7 @@ class GroupedWindows:
     def process(
         self, values: list[Any], iterator: Iterator[Any], keys: list[Any], timestamps: list[int] | None
     ) -> None:
-        """Every record of a batch; `iterator` runs over `values`."""
+        """Process every record of a batch. `iterator` runs over `values`."""
         times = self._times(len(values), timestamps)
         call, create, is_reduce = self._fold.call, self._fold.create, self._fold.is_reduce
         inputs = values
@@ -141,7 +157,8 @@ class GroupedWindows:
         low = high = MIN_TIMESTAMP
         part = Slice([])
         changed, tables, is_plain = part.changed, part.tables, part.is_plain
-        for original, value, key, time in zip(iterator, inputs, keys, times, strict=False):
+        current_keys = iterate_keys(self._at, keys) if self._fold.may_use_state else keys
+        for original, value, key, time in zip(iterator, inputs, current_keys, times, strict=False):
             if not low <= time < high:
                 low = time - (time - offset) % length
                 high = low + length
@@ -162,9 +179,9 @@ class GroupedWindows:
         batch_windows.close()
 
     def _fold_and_fire(self, part: Slice, original: Any, value: Any, key: Any, time: int) -> None:
-        """A record that is late for some of its windows or all."""
+        """Process a record that is late for some or all of its windows."""
         if not part.windows:
-            self._miss(original, time)
+            self._on_late(original, time)
             return
         part.changed.append(key)
         call, create = self._fold.call, self._fold.create
@@ -178,7 +195,7 @@ class GroupedWindows:
             else:
                 table[key] = call(value, create() if old is None else old)
             if window.has_fired:
-                self._fire_pane(window.start, key, table[key])
+                self._fire_pane(window.space, key, table[key])
 
     def _times(self, count: int, timestamps: list[int] | None) -> Iterable[int]:
         if self._is_global:
@@ -193,7 +210,7 @@ class GroupedWindows:
         return timestamps
 
     def process_columns(self, batch: ColumnBatch, key_field: Field) -> ColumnBatch | None:
-        """The records as columns, as far as that goes; what is returned must go through `process` as rows."""
+        """Aggregate the records as columns. The records that are returned must go through `process` as rows."""
         has_times = self._event_time and not self._is_global
         if self._fields is None or (has_times and batch.timestamps is None):
             return batch
@@ -204,54 +221,60 @@ class GroupedWindows:
             return batch
         batch_windows = BatchWindows(self, columns.keys)
         parts = [batch_windows.of_slice(low) for low in columns.slices]
+        windows = {window.space: window for part in parts if part.is_plain for window in part.windows}
         rest = [low for low, part in zip(columns.slices, parts, strict=True) if not part.is_plain]
-        merge = self._fields.merge
-        keys = columns.keys
-        for at, code, accumulator in columns.accumulators(skip=rest):
-            key = keys[code]
-            parts[at].changed.append(key)
-            for table in parts[at].tables:
-                old = table.get(key)
-                table[key] = accumulator if old is None else merge(old, accumulator)
+        if rest and any(window.space in windows for part in parts if not part.is_plain for window in part.windows):
+            return batch  # otherwise the order of its records would be lost
+        index = {space: n for n, space in enumerate(windows)}
+        opened = list(windows.values())
+        windows_of = [[index[window.space] for window in part.windows] if part.is_plain else [] for part in parts]
+        if opened:
+            try:
+                changes = columns.fold([window.table for window in opened], windows_of)
+            except NotColumnar:
+                return batch
+            for n, keys in changes:
+                opened[n].changed.append(keys)
         batch_windows.close()
         return columns.records_of(rest, batch) if rest else None
 
-    def _miss(self, value: Any, time: int) -> None:
-        """The record belongs to no window, or to none that is still there."""
-        if self._event_time and time + self._lateness <= self._operator.watermark:
+    def _on_late(self, value: Any, time: int) -> None:
+        """Handle a record that belongs to no window, or only to windows that have been removed."""
+        if self._event_time and time <= self._operator.removed_until:
             self._operator.late(value, time)
 
     def starts_of_slice(self, low: int) -> list[int]:
-        """Starts of the windows that hold the slice at `low` and have not been cleaned up, the latest first."""
+        """Return the starts of the windows that contain the slice at `low`, the latest first, without the removed
+        windows."""
         last = low - (low - self._offset) % self._slide
         starts = range(last, low - self._size, -self._slide)
         if not self._event_time:
             return list(starts)
-        gone = self._operator.watermark - self._lateness - self._size + 1
+        gone = self._operator.removed_until - self._size + 1
         return [start for start in starts if start > gone]
 
     def open_window(self, start: int, keys: list[Any]) -> Opened:
-        if start not in self._due:
-            self._schedule(start)
-        has_fired = self._event_time and self._end(start) <= self._operator.watermark
-        return Opened(start, self._borrow(self._namespace(start), keys), has_fired=has_fired)
+        space = self._namespace(start)
+        if space not in self._due:
+            self._schedule(space)
+        return Opened(space, self._borrow(space, keys), has_fired=space in self._fired)
 
     def _borrow(self, namespace: Namespace, keys: list[Any]) -> dict[Any, Any]:
         return self._table.borrow(keys, namespace)
 
     def close_window(self, window: Opened) -> None:
         changed = window.changed[0] if len(window.changed) == 1 else chain.from_iterable(window.changed)
-        self._table.give_back(window.table, changed, self._namespace(window.start))
+        self._table.write_back(window.table, changed, window.space)
 
     def _namespace(self, start: int) -> Namespace:
-        return (0,) if self._is_global else (start, self._end(start) + 1)
+        return (0,) if self._is_global else (start, min(start + self._size - 1, self._last) + 1)
 
-    def _window(self, start: int) -> Window:
-        return GlobalWindow.get() if self._is_global else TimeWindow.of_length(start, self._size)
+    def _window(self, space: Namespace) -> Window:
+        return GlobalWindow.get() if self._is_global else TimeWindow(*space)
 
-    def _end(self, start: int) -> int:
-        """The last timestamp that belongs to the window."""
-        return min(start + self._size - 1, self._last)
+    def _end(self, space: Namespace) -> int:
+        """Return the last timestamp that belongs to the window."""
+        return self._last if self._is_global else space[1] - 1
 
     # --- clocks -----------------------------------------------------------------------------------------------
 
@@ -268,27 +291,29 @@ class GroupedWindows:
     def next_processing_time(self) -> int | None:
         return None if self._event_time or not self._due else self._next_due
 
-    def _schedule(self, start: int) -> None:
-        end = self._end(start)
-        has_fired = self._event_time and end <= self._operator.watermark
-        self._due[start] = due = end + self._lateness if has_fired else end
+    def _schedule(self, space: Namespace) -> None:
+        due = self._end(space)
+        if self._event_time and due <= self._operator.watermark:
+            self._fired.add(space)
+            due += self._lateness
+        self._due[space] = due
         self._next_due = min(self._next_due, due)
 
     def _advance(self, now: int) -> None:
-        """Fire and clean up what is due, in order of time."""
+        """Fire and clean up the windows that are due, in order of time."""
         while now >= self._next_due:
-            for due, start in sorted((due, start) for start, due in self._due.items() if due <= now):
-                end = self._end(start)
-                if due == end and self._lateness:
-                    self._fire(start, self._items(self._namespace(start)))
-                    self._due[start] = end + self._lateness
+            for due, space in sorted((due, space) for space, due in self._due.items() if due <= now):
+                if space in self._fired:
+                    self._clean_up(space, self._pop(space))
+                    self._fired.discard(space)
+                elif self._lateness:
+                    self._fire(space, self._items(space))
+                    self._fired.add(space)
+                    self._due[space] = due + self._lateness
                     continue
-                popped = self._pop(self._namespace(start))
-                if due == end:
-                    self._fire(start, popped, is_last=True)
                 else:
-                    self._clean_up(start, popped)
-                del self._due[start]
+                    self._fire(space, self._pop(space), is_last=True)
+                del self._due[space]
             self._next_due = min(self._due.values(), default=MAX_TIMESTAMP)
             if not self._due:
                 return
@@ -301,50 +326,50 @@ class GroupedWindows:
     def _pop(self, namespace: Namespace) -> Iterable[tuple[Any, Any]]:
         return self._table.pop(namespace)
 
-    def _fire(self, start: int, items: Iterable[tuple[Any, Any]], *, is_last: bool = False) -> None:
-        """Evaluate the window for every key; `is_last`: it is cleaned up at the same time."""
+    def _fire(self, space: Namespace, items: Iterable[tuple[Any, Any]], *, is_last: bool = False) -> None:
+        """Evaluate the window for every key. If `is_last` is true, the window is cleaned up at the same time."""
         results = self._operator.results
-        if self._invoke is None:
+        if self._invoke is None and not self._fold.may_use_state:
             fold = self._fold.result
             values = [accumulator if self._fold.is_reduce else fold(accumulator) for _, accumulator in items]
             results.values.extend(values)
-            results.timestamps.extend(repeat(self._end(start), len(values)))
+            results.timestamps.extend(repeat(self._end(space), len(values)))
         else:
             for key, accumulator in items:
-                self._fire_pane(start, key, accumulator)
+                self._fire_pane(space, key, accumulator)
                 if is_last:
                     self._call_clear()
         results.flush()
 
-    def _fire_pane(self, start: int, key: Any, accumulator: Any) -> None:
-        window = self._window(start)
+    def _fire_pane(self, space: Namespace, key: Any, accumulator: Any) -> None:
+        window = self._window(space)
         results = self._operator.results
         try:
+            self._set_current(space, window, key)
             elements = self._elements(accumulator)
             if self._invoke is None:
                 results.add(elements[0], window.max_timestamp())
                 return
-            self._stand_on(start, window, key)
-            returned = self._invoke(key, self._window_ctx, elements)
+            returned = self._invoke(self._at.as_restored(key), self._window_ctx, elements)
             if returned is not None:
                 results.collect(returned, window.max_timestamp())
         except Exception as error:
             raise_user_error(self._operator.context, error, f"{window!r} of the key {key!r}")
 
     def _elements(self, accumulator: Any) -> list[Any]:
-        """What the window function gets."""
+        """Return the elements for the window function."""
         return [self._fold.result(accumulator)]
 
-    def _clean_up(self, start: int, items: Iterable[tuple[Any, Any]]) -> None:
-        window = self._window(start)
+    def _clean_up(self, space: Namespace, items: Iterable[tuple[Any, Any]]) -> None:
+        window = self._window(space)
         for key, _ in items:
             if self._clear is not None:
-                self._stand_on(start, window, key)
+                self._set_current(space, window, key)
                 self._call_clear()
 
-    def _stand_on(self, start: int, window: Window, key: Any) -> None:
+    def _set_current(self, space: Namespace, window: Window, key: Any) -> None:
         self._at.key, self._at.namespace = key, None
-        self._window_ctx.current, self._window_ctx.namespace = window, self._namespace(start)
+        self._window_ctx.current, self._window_ctx.namespace = window, space
 
     def _call_clear(self) -> None:
         if self._clear is not None:
@@ -355,7 +380,7 @@ class GroupedWindows:
 
 
 class BatchWindows:
-    """The windows that one batch has met."""
+    """The windows of the records of one batch."""
 
     def __init__(self, windows: GroupedWindows, keys: list[Any]) -> None:
         self._windows = windows
@@ -364,7 +389,7 @@ class BatchWindows:
         self._opened: dict[int, Opened] = {}
 
     def of_slice(self, low: int) -> Slice:
-        """The slice that begins at `low` (ms)."""
+        """Return the slice that starts at `low` (ms)."""
         part = self._slices.get(low)
         if part is None:
             part = self._slices[low] = Slice([self._open(start) for start in self._windows.starts_of_slice(low)])
@@ -382,4 +407,4 @@ class BatchWindows:
 
 
 def _ignore_timer(timestamp: int, key: Any, namespace: Any) -> None:
-    """Timers restored from a run without grouping; grouped windows need none."""
+    """Ignore a timer of a run without grouping. Grouped windows need no timers."""

@@ -1,6 +1,7 @@
-"""Windows grouped whose function sees all records: process and apply, and with them the joins and co-groups of windows.
+"""Grouped windows whose function gets all records: process and apply, and the window joins and co-groups based on them.
 
-As `grouped`, but a pane keeps a list of its records. Those of a batch are gathered by window and key, and written once.
+They work like `grouped`, but a pane keeps a list of its records. The records of a batch are collected by window and
+key, and written once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 
 class GroupedLists(GroupedWindows):
-    """Windows of one operator, window by window. An opened window's table holds what the batch adds."""
+    """The windows of one operator, processed window by window. The table of an opened window holds the records of the
+    batch."""
 
     def _make_contents(self, backend: KeyedStateBackend, spec: WindowFunctionSpec) -> None:
         self._backend = backend
@@ -50,14 +52,14 @@ class GroupedLists(GroupedWindows):
 
     def _add_late(self, part: Slice, value: Any, key: Any, time: int) -> None:
         if not part.windows:
-            self._miss(value, time)
+            self._on_late(value, time)
         for window in part.windows:
             if window.has_fired:
                 self._write(window, key, window.table.pop(key))
-                self._fire_pane(window.start, key, self._list.get())
+                self._fire_pane(window.space, key, self._list.get())
 
     def _write(self, window: Opened, key: Any, added: list[Any]) -> None:
-        self._at.key, self._at.namespace = key, self._namespace(window.start)
+        self._at.key, self._at.namespace = key, window.space
         self._list.add_all(added)
 
     def _borrow(self, namespace: Namespace, keys: list[Any]) -> dict[Any, Any]:

@@ -1,8 +1,9 @@
-"""The windows of one key that may merge, and where their contents lie (T30, T43).
+"""The windows of one key that may merge, and the place of their contents.
 
-When windows merge, their contents are not copied into a new namespace each time: the merged window goes on using the
-namespace of one of its parts, its *state window*. The mapping window -> state window is keyed state itself, one value per
-key: pairs of namespaces.
+When windows merge, their contents are not copied into a new namespace each time. The merged window keeps the namespace
+of one of its parts, its *state window*.
+
+The mapping window -> state window is keyed state itself. It is one value per key, with pairs of namespaces.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ if TYPE_CHECKING:
 MERGING_WINDOWS = "window-merging-set"
 
 OnMerge = Callable[[Any, list[Any], Namespace, list[Namespace]], None]
-"""(merged window, windows it was made of, its state window, state windows to be moved into that)."""
+"""A callback with the merged window, the windows that it replaces, its state window, and the state windows to move into
+it."""
 
 Windows = tuple[tuple[Namespace, Namespace], ...]
-"""Pairs of window and state window; of sessions, sorted by time."""
+"""Pairs of window and state window. The pairs of sessions are sorted by time."""
 
 
 class _Collect(MergingWindowAssigner.MergeCallback[Any]):
@@ -37,7 +39,7 @@ class _Collect(MergingWindowAssigner.MergeCallback[Any]):
 
 
 class MergingWindows:
-    """The window sets of all keys of an operator; every call is about the current key."""
+    """The window sets of all keys of an operator. Every call is about the current key."""
 
     def __init__(self, assigner: MergingWindowAssigner[Any, Any], backend: KeyedStateBackend) -> None:
         self._assigner = assigner
@@ -50,7 +52,7 @@ class MergingWindows:
         self._are_sessions = merges_like_sessions(assigner)
 
     def state_window(self, namespace: Namespace) -> Namespace | None:
-        """Where the window's contents are; None if the window is gone."""
+        """Return the state window of a window, or None if the window no longer exists."""
         windows = self._load()
         if self._are_sessions:
             at = bisect_left(windows, namespace, key=_window)
@@ -58,7 +60,7 @@ class MergingWindows:
         return dict(windows).get(namespace)
 
     def panes(self) -> Iterator[tuple[Any, Namespace]]:
-        """Every key and window."""
+        """Yield every key and window."""
         for key in list(self._backend.keys(MERGING_WINDOWS)):
             for namespace, _ in self._table.get(key) or ():
                 yield key, namespace
@@ -70,8 +72,8 @@ class MergingWindows:
             self._store(kept)
 
     def add(self, window: Any, on_merge: OnMerge) -> tuple[Any, Namespace]:
-        """Adds a window of a new record; what merges is merged at once. The window that now holds the record, and its
-        state window."""
+        """Add the window of a new record, and merge windows immediately if necessary. Return the window that now
+        contains the record, and its state window."""
         windows = self._load()
         if self._are_sessions:
             return self._add_session(window, windows, on_merge)
@@ -102,7 +104,8 @@ class MergingWindows:
         return result, state_window
 
     def _add_session(self, window: TimeWindow, windows: Windows, on_merge: OnMerge) -> tuple[TimeWindow, Namespace]:
-        """As `add`, for windows that merge where they overlap or touch: `windows` are sorted, and none touches another."""
+        """Add a window as `add` does, if windows merge when they overlap or touch. `windows` are sorted and do not
+        touch."""
         start, end = window.start, window.end
         first = bisect_left(windows, start, key=end_of)
         behind = bisect_right(windows, end, first, key=start_of)

@@ -1,14 +1,18 @@
-"""The window operator: assigner + trigger + evictor + function on a keyed stream, or on a whole one (T25).
+"""The window operator: assigner, trigger, evictor and function on a keyed stream, or on a stream without keys.
 
-Three implementations share it. `panes` is the general one: every record asks the trigger of its pane. Where nothing of
-the user's decides about a single pane (default trigger, no evictor), `grouped` and `grouped_lists` fire and clean up tumbling
-and sliding time windows window by window, and `sessions` keeps the sessions of a key together; a record costs a look-up.
+Three implementations share it:
 
-Results carry the window's `max_timestamp()`, and go out before the watermark that caused them (T6, T10).
+* `panes` is the general one. Every record calls the trigger of its pane.
+* `grouped` and `grouped_lists` fire and clean up tumbling and sliding time windows window by window.
+* `sessions` keeps the sessions of a key together.
 
-The operator's clock is part of its snapshot: after a restore, what was late stays late, and a window that has fired and
-waits for late records does not fire again as a whole. All subtasks are at the same watermark when a checkpoint is taken;
-should they differ, the smallest counts.
+The last two need a default trigger and no evictor, so that no user code decides about a single pane. They cost one
+look-up per record.
+
+Results have the window's `max_timestamp()` as their timestamp. They are emitted before the watermark that caused them.
+
+The operator's clock is part of its snapshot. After a restore, late records are still late. A window that has fired and
+waits for late records does not fire again as a whole.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ from penstock.graph.operations import constant_key
 from penstock.graph.operator import Operator, OperatorSnapshot, Output
 from penstock.records.batch import MIN_TIMESTAMP, Batch, ColumnBatch
 from penstock.records.fields import field_of, shortened
+from penstock.state.descriptors import ValueStateDescriptor
+from penstock.taskmanager.operators.event_time.saved_clock import SavedClock
+from penstock.taskmanager.operators.migration import migrate_accumulators
 from penstock.taskmanager.operators.results import Results
 from penstock.taskmanager.operators.user_code import position, raise_user_error, refuse_keys, select_keys
 from penstock.taskmanager.operators.window.contents import contents_descriptor
@@ -31,6 +38,7 @@ from penstock.taskmanager.operators.window.grouped import GroupedWindows, can_gr
 from penstock.taskmanager.operators.window.grouped_lists import GroupedLists
 from penstock.taskmanager.operators.window.panes import PaneWindows
 from penstock.taskmanager.operators.window.sessions import SessionWindows, are_plain_sessions
+from penstock.windowing.aggregates import FieldAggregate
 from penstock.windowing.assigner import WindowAssigner, check_merging
 
 if TYPE_CHECKING:
@@ -43,20 +51,22 @@ if TYPE_CHECKING:
 
 LATE_RECORDS_METRIC = "numLateRecordsDropped"
 WATERMARK_STATE = "window-watermark"
+REMOVED_STATE = "window-removed-until"
+"""Name of the state that is set after a restore with a longer allowed lateness, as long as it is relevant."""
 
 
 class WindowOperator(Operator):
-    """Windows of a keyed stream; without a key selector, of the whole stream in one subtask.
+    """The windows of a keyed stream, or without a key selector the windows of the whole stream in one subtask.
 
     Args:
-        trigger: replaces the assigner's default trigger (T40).
-        allowed_lateness: how long (ms as int, or a length of time) an event-time window is kept for late records after
-            its end; each of them fires it again (T55).
-        late_tag: side output of records that came too late; without it they are dropped and counted (T53, T54).
-        grouping: "auto" groups windows where that gives the same results; "never" goes pane by pane.
+        trigger: replaces the default trigger of the assigner.
+        allowed_lateness: how long an event-time window is kept for late records after its end (ms as int, or a
+        length of time). Each late record fires the window again.
+        late_tag: side output of records that are too late. Without it they are dropped and counted.
+        grouping: "auto" groups windows if the results are the same. "never" processes pane by pane.
 
     Raises:
-        InvalidJob: the windows merge and the trigger cannot, or the lateness is negative.
+        InvalidJob: the windows merge but the trigger cannot merge, or the lateness is negative.
     """
 
     is_keyed = True
@@ -78,13 +88,15 @@ class WindowOperator(Operator):
         self.trigger: Trigger[Any, Any] = assigner.get_default_trigger(None) if trigger is None else trigger
         self.evictor = evictor
         self.allowed_lateness = as_millis(allowed_lateness, "allowed_lateness")
+        self._kept_ms = self.allowed_lateness if assigner.is_event_time() else 0
+        self._removed_until = MIN_TIMESTAMP
         self.late_tag = late_tag
         self.has_key = key_selector is not None
         self.key_selectors = (key_selector or constant_key,)
         self.watermark = MIN_TIMESTAMP
         self._grouping = grouping
         if self.allowed_lateness < 0:
-            raise InvalidJob(f"allowed lateness must not be negative, got {self.allowed_lateness} ms")
+            raise InvalidJob(f"the allowed lateness is {self.allowed_lateness} ms, but must not be negative")
         check_merging(assigner, self.trigger)
 
     # --- life cycle -------------------------------------------------------------------------------------------
@@ -106,13 +118,23 @@ class WindowOperator(Operator):
         self._checkpoints.initialize()
         for function in self.function.functions():
             open_function(function, context)
-        self._saved_watermark = context.operator_state.get_union_list_state(WATERMARK_STATE, int)
-        self.watermark = max(timers.current_watermark, min(self._saved_watermark, default=MIN_TIMESTAMP))
+        self._clock = SavedClock(context, WATERMARK_STATE)
+        self.watermark = self._clock.restored
+        self._saved_removed = context.operator_state.get_union_list_state(REMOVED_STATE, int)
+        self._removed_until = max(self._saved_removed, default=MIN_TIMESTAMP)
+        former_lateness = context.restored_meaning.get("allowed_lateness_ms", self.allowed_lateness)
+        if former_lateness < self.allowed_lateness:
+            self._removed_until = max(self._removed_until, self.watermark - former_lateness)
         self._dropped = None if context.metrics is None else context.metrics.counter(LATE_RECORDS_METRIC)
-        self._windows = self._way()(self, backend, timers)
+        former = context.restored_meaning.get("contents", {}).get("aggregates")
+        if former is not None and isinstance(self.function.fold, FieldAggregate) and self.evictor is None:
+            contents = contents_descriptor(self.function, evicts=False)
+            assert isinstance(contents, ValueStateDescriptor)
+            migrate_accumulators(backend, contents, former, self.function.fold)
+        self._windows = self._implementation()(self, backend, timers)
         self._key_field = field_of(self.key_selectors[0])
 
-    def _way(self) -> type[GroupedWindows] | type[SessionWindows] | type[PaneWindows]:
+    def _implementation(self) -> type[GroupedWindows] | type[SessionWindows] | type[PaneWindows]:
         if self._grouping != "auto":
             return PaneWindows
         if can_group(self):
@@ -125,7 +147,9 @@ class WindowOperator(Operator):
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         self.write_state()
-        self._saved_watermark[:] = [self.watermark]
+        self._clock.save(self.watermark)
+        is_forgotten = self._removed_until <= self.watermark - self._kept_ms
+        self._saved_removed[:] = [] if is_forgotten else [self._removed_until]
         self._checkpoints.snapshot(checkpoint_id)
         return OperatorSnapshot()
 
@@ -143,6 +167,11 @@ class WindowOperator(Operator):
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
         if isinstance(batch, ColumnBatch) and self._key_field is not None and isinstance(self._windows, GroupedWindows):
+            most = self._windows.most_records
+            if len(batch) > most:
+                for begin in range(0, len(batch), most):
+                    self.process_batch(batch.slice(begin, min(begin + most, len(batch))))
+                return
             rest = self._windows.process_columns(batch, self._key_field)
             if rest is None:
                 return
@@ -164,7 +193,7 @@ class WindowOperator(Operator):
         self.results.flush()
 
     def late(self, value: Any, timestamp: int | None) -> None:
-        """A record for which all its windows are gone."""
+        """Handle a record whose windows have all been removed."""
         if self.late_tag is not None:
             self.results.side(self.late_tag, value, timestamp)
         elif self._dropped is not None:
@@ -187,6 +216,16 @@ class WindowOperator(Operator):
     def rewind(self) -> None:
         super().rewind()
         self.watermark = MIN_TIMESTAMP
+
+    @property
+    def removed_until(self) -> int:
+        """The last timestamp (ms) of the latest event-time windows that have been removed. Records that belong only to
+        such windows are late.
+
+        An upgrade does not open windows again that a shorter lateness removed before, because their former records are
+        lost.
+        """
+        return max(self.watermark - self._kept_ms, self._removed_until)
 
     def current_watermark(self) -> int:
         return self.watermark

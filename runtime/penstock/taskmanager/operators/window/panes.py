@@ -1,12 +1,13 @@
-"""Windows by pane: the general way, for every assigner, trigger, evictor and function.
+"""Windows by pane: the general implementation, for every assigner, trigger, evictor and function.
 
 A *pane* is one key and one window. Every record goes through the assigner and, for each of its windows, through the
-trigger; timers and a clean-up timer belong to the pane. The rules are Flink's:
+trigger. Timers and a clean-up timer belong to the pane. The rules are those of Flink:
 
-* a record is late if every window it belongs to has been cleaned up; it goes to the late output or is counted and dropped;
-* a window is cleaned up when its clock reaches its end plus, in event time, the allowed lateness;
-* FIRE calls the window function; PURGE drops the contents and calls the function's `clear`, trigger state stays (T41, T46);
-* windows that merge take their trigger state, timers and contents with them (T43).
+* A record is late if all its windows have been cleaned up. It goes to the late output, or is counted and dropped.
+* A window is cleaned up when its clock reaches its end plus, in event time, the allowed lateness.
+* FIRE calls the window function. PURGE drops the contents and calls the function's `clear`, but keeps the trigger
+  state.
+* The merged window gets the trigger state, the timers and the contents of windows that merge.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ if TYPE_CHECKING:
 
     from penstock.state.backend import KeyedStateBackend
     from penstock.state.timers.internal_timer_service import InternalTimerService
-    from penstock.taskmanager.operators.window.operator import WindowOperator
+    from penstock.taskmanager.operators.window.host import WindowHost
 
 
 class PaneWindows:
-    """Windows of one operator, pane by pane."""
+    """The windows of one operator, processed pane by pane."""
 
-    def __init__(self, operator: WindowOperator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
+    def __init__(self, operator: WindowHost, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
         context, clock = operator.context, operator.current_watermark
         self._operator = operator
         self._backend = backend
@@ -61,7 +62,7 @@ class PaneWindows:
         if isinstance(assigner, MergingWindowAssigner):
             self._merging = MergingWindows(assigner, backend)
         self._contents = self._create_contents()
-        self._assigner_ctx = AssignerContext(context, clock)
+        self._assigner_ctx = AssignerContext(context, clock, assigner)
         self._trigger_ctx = TriggerContext(context, clock)
         self._eviction_ctx = EvictionContext(context, clock)
         self._window_ctx = WindowContext(context, clock, operator.results, is_merging=self._merging is not None)
@@ -69,7 +70,7 @@ class PaneWindows:
         self._clear = clearer(operator.function)
         timers.set_callbacks(self._on_event_time, self._on_processing_time)
         if context.is_restored:
-            self._adopt_grouped_windows()
+            self._adopt_panes()
 
     def _create_contents(self) -> Contents:
         spec, backend = self._operator.function, self._backend
@@ -77,23 +78,32 @@ class PaneWindows:
             return EvictedContents(backend, spec)
         return FoldedContents(backend, spec) if spec.is_incremental else ListContents(backend, spec)
 
-    def _adopt_grouped_windows(self) -> None:
-        """Panes restored from a run that kept fewer timers (`GroupedWindows`, `SessionWindows`): give them theirs."""
-        if not isinstance(self._contents, FoldedContents | ListContents):
-            return
-        at, timers = self._at, self._timers
+    def _adopt_panes(self) -> None:
+        """Give restored panes the timers that they need.
+
+        Panes of a run with fewer timers (`GroupedWindows`, `SessionWindows`) have no timers. Panes of a run with
+        another allowed lateness have a timer for another time. Panes that a shorter lateness removes immediately have
+        already fired.
+        """
+        at, timers, watermark = self._at, self._timers, self._operator.watermark
+        may_lack_timers = isinstance(self._contents, FoldedContents | ListContents)
         with_timers = {(key, namespace) for _, key, namespace in timers.event_time_timers()}
-        fires_at_end = self._event_time or isinstance(self._trigger, EventTimeTrigger)
+        fires_at_end = may_lack_timers and (self._event_time or isinstance(self._trigger, EventTimeTrigger))
         for key, namespace in list(self._restored_panes()):
             window = self._from_namespace(namespace)
-            end = window.max_timestamp()
+            end, cleanup = window.max_timestamp(), self._cleanup_time(window)
             at.key, at.namespace = key, namespace
-            if fires_at_end and end > self._operator.watermark and (key, namespace) not in with_timers:
+            if self._event_time and cleanup <= watermark:
+                contents_at = namespace if self._merging is None else self._merging.state_window(namespace)
+                if contents_at is not None:
+                    self._clean_up(window, namespace, contents_at)
+                continue
+            if fires_at_end and end > watermark and (key, namespace) not in with_timers:
                 timers.register_event_time_timer(end)
-            self._register_cleanup(self._cleanup_time(window))
+            self._register_cleanup(cleanup)
 
     def _restored_panes(self) -> Iterator[tuple[Any, Namespace]]:
-        """Keys and windows."""
+        """Yield keys and windows."""
         if self._merging is not None:
             yield from self._merging.panes()
             return
@@ -106,9 +116,10 @@ class PaneWindows:
     def process(
         self, values: list[Any], iterator: Iterator[Any], keys: list[Any], timestamps: list[int] | None
     ) -> None:
-        """Every record of a batch; `iterator` runs over `values`."""
+        """Process every record of a batch. `iterator` runs over `values`."""
         at, assign, assigner_ctx = self._at, self._assigner.assign_windows, self._assigner_ctx
         operator = self._operator
+        gone = operator.removed_until
         contents_at: Namespace = ()
         stamps = [NO_TIMESTAMP] * len(values) if timestamps is None else timestamps
         for value, key, timestamp in zip(iterator, keys, stamps, strict=True):
@@ -120,7 +131,7 @@ class PaneWindows:
                     window, contents_at = self._merging.add(window, self._on_merge)
                 cleanup = self._cleanup_time(window)
                 namespace = self._to_namespace(window)
-                if self._event_time and cleanup <= operator.watermark:
+                if self._event_time and window.max_timestamp() <= gone:
                     if self._merging is not None:
                         self._merging.retire(namespace)
                     continue
@@ -163,17 +174,19 @@ class PaneWindows:
     def _on_processing_time(self, timestamp: int, key: Any, namespace: Namespace) -> None:
         self._on_timer(timestamp, key, namespace, self._trigger.on_processing_time, is_own_clock=not self._event_time)
 
-    def _on_timer(self, timestamp: int, key: Any, namespace: Namespace, ask: Any, *, is_own_clock: bool) -> None:
+    def _on_timer(
+        self, timestamp: int, key: Any, namespace: Namespace, call_trigger: Any, *, is_own_clock: bool
+    ) -> None:
         window = self._from_namespace(namespace)
         contents_at: Namespace | None = namespace
         if self._merging is not None:
             contents_at = self._merging.state_window(namespace)
             if contents_at is None:
-                return  # the window has merged away or was cleaned up; its trigger left a timer behind
+                return  # the timer of a window that has merged or was cleaned up
         assert contents_at is not None
         try:
             self._at.namespace = namespace
-            result = ask(timestamp, window, self._trigger_ctx)
+            result = call_trigger(timestamp, window, self._trigger_ctx)
             is_cleanup = is_own_clock and timestamp == self._cleanup_time(window)
             if result is not TriggerResult.CONTINUE:
                 self._apply(result, window, namespace, contents_at, is_cleanup=is_cleanup)
@@ -225,7 +238,7 @@ class PaneWindows:
         else:
             self._at.namespace = None
             self._window_ctx.current, self._window_ctx.namespace = window, namespace
-            returned = self._invoke(self._at.key, self._window_ctx, elements)
+            returned = self._invoke(self._at.as_restored(self._at.key), self._window_ctx, elements)
             if returned is not None:
                 results.collect(returned, window.max_timestamp())
         if evictor is not None:
@@ -256,7 +269,7 @@ class PaneWindows:
         return min(end + self._operator.allowed_lateness, MAX_LONG) if self._event_time else end
 
     def _is_late_record(self, timestamp: int) -> bool:
-        return self._event_time and timestamp + self._operator.allowed_lateness <= self._operator.watermark
+        return self._event_time and timestamp <= self._operator.removed_until
 
     def _register_cleanup(self, time: int) -> None:
         if time == MAX_LONG:

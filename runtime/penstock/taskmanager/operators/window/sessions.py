@@ -1,14 +1,17 @@
-"""Sessions with their default trigger and a reduce or an aggregate, the key's sessions as a whole instead of pane by pane.
+"""Sessions with their default trigger and a reduce or an aggregate, processed key by key instead of pane by pane.
 
-It gives the same results as `panes`, from the same state (the windows of a key in `window-merging-set`, accumulators in
-`window-contents` under the window that the session began as); either can be restored from a snapshot of the other.
+The results are the same as those of `panes`, and so is the state. `window-merging-set` holds the windows of a key.
+`window-contents` holds the accumulators, under the first window of the session. Either can be restored from a snapshot
+of the other.
 
-State is written when somebody is to see it: with a snapshot, and when more keys have sessions at hand than a barrier should
-have to wait for. Until then a session is an object among its key's, and the time it ends at lies in a schedule. One that
-begins and ends between two snapshots, as most do where gaps are short, never costs an access to state or a timer. What was
-written is let go, and read again when a record comes for its key or its timer fires, so that nothing is in memory twice.
+State is written with a snapshot, or earlier if the sessions of too many keys are unwritten and would delay a barrier.
+Until then a session is an object in memory, and a schedule holds the time of its end.
 
-The trigger is not asked: without allowed lateness the default one says nothing but "fire at the end".
+If gaps are short, most sessions start and end between two snapshots. Such a session causes no access to state and no
+timer. Written sessions leave memory, so that no session is in memory twice. They are read again when a record of their
+key arrives or their timer fires.
+
+The trigger is not called: without allowed lateness, the default trigger only fires at the end.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import msgspec
 
 from penstock.functions.output_tag import OutputTag
 from penstock.state.descriptors import ValueStateDescriptor
+from penstock.taskmanager.operators.current_key import iterate_keys
 from penstock.taskmanager.operators.schedule import Schedule
 from penstock.taskmanager.operators.user_code import raise_user_error
 from penstock.taskmanager.operators.window.contents import contents_descriptor
@@ -44,17 +48,17 @@ if TYPE_CHECKING:
 
     from penstock.state.backend import KeyedStateBackend
     from penstock.state.timers.internal_timer_service import InternalTimerService
+    from penstock.taskmanager.operators.window.host import WindowHost
     from penstock.taskmanager.operators.window.merging import Windows
-    from penstock.taskmanager.operators.window.operator import WindowOperator
 
-MOST_KEYS = 1 << 14
-"""Keys whose sessions may be unwritten: writing them takes some 50 ms, which is what a barrier may wait for it."""
-MOST_STORED_KEYS = 1 << 12
-"""The same where values are not in memory, which takes four times as long each."""
+MAX_KEYS = 1 << 14
+"""Maximum number of keys with unwritten sessions. A barrier may wait about 50 ms for the write."""
+MAX_STORED_KEYS = 1 << 12
+"""The same limit if values are not in memory. Each write then takes four times as long."""
 
 
-def are_plain_sessions(operator: WindowOperator) -> bool:
-    """Whether nothing of the user's decides about a single session, and none is kept after it has fired."""
+def are_plain_sessions(operator: WindowHost) -> bool:
+    """Return whether no user code decides about a single session, and no session is kept after it has fired."""
     assigner, trigger = type(operator.assigner), type(operator.trigger)
     if operator.evictor is not None or not operator.function.is_incremental:
         return False
@@ -68,13 +72,13 @@ def are_plain_sessions(operator: WindowOperator) -> bool:
 
 
 class Session(msgspec.Struct, eq=False, gc=False):
-    """A session at hand.
+    """A session in memory.
 
     Attributes:
-        earlier: the session of the key before it; one that is over ends the row.
-        state: the namespace its accumulator is stored in; None: it is not in state.
-        has_timer: it has a timer in state, for its end or an earlier time; without one it is in the schedule.
-        is_over: it has fired, or has become part of another one.
+        earlier: the previous session of the key. A session that is over ends the list.
+        state: the namespace of its accumulator in state, or None if it is not in state.
+        has_timer: whether state has a timer for its end or an earlier time. Without a timer it is in the schedule.
+        is_over: whether it has fired or has become part of another session.
     """
 
     key: Any
@@ -92,14 +96,15 @@ end_of = attrgetter("end")
 
 
 class SessionWindows:
-    """The sessions of one operator, key by key."""
+    """The sessions of one operator, processed key by key."""
 
-    def __init__(self, operator: WindowOperator, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
+    def __init__(self, operator: WindowHost, backend: KeyedStateBackend, timers: InternalTimerService) -> None:
         assigner: Any = operator.assigner
         spec = operator.function
         self._operator = operator
         self._timers = timers
         self._at = backend.key_context
+        self._backend = backend
         self._event_time = assigner.is_event_time()
         is_fixed = isinstance(assigner, EventTimeSessionWindows | ProcessingTimeSessionWindows)
         self._gap = assigner.gap_ms(None) if is_fixed else None
@@ -117,21 +122,23 @@ class SessionWindows:
         self._register = register
         timers.set_callbacks(self._on_timer, self._on_timer)
         self._latest: dict[Any, Session] = {}
-        """Of each key at hand the latest session; at hand are all that the key has."""
-        self._most_keys = MOST_STORED_KEYS if self._windows.mapping() is None else MOST_KEYS
+        """The latest session of each key in memory. All sessions of such a key are in memory."""
+        self._max_keys = MAX_STORED_KEYS if self._windows.mapping() is None else MAX_KEYS
         self._stored: set[Any] = set()
-        """Keys at hand that have sessions in state, too."""
+        """Keys in memory that also have sessions in state."""
         self._new: list[Session] = []
-        """Begun since the clock last advanced: most of them may be over by then."""
+        """Sessions that started since the clock last advanced. Most of them may be over when it advances again."""
         self._schedule: Schedule[Session] = Schedule(_last_ms)
         self._due: list[Session] = []
+        if operator.context.restored_meaning.get("allowed_lateness_ms"):
+            self._remove_fired()
 
     # --- records ----------------------------------------------------------------------------------------------
 
     def process(
         self, values: list[Any], iterator: Iterator[Any], keys: list[Any], timestamps: list[int] | None
     ) -> None:
-        """Every record of a batch; `iterator` runs over `values`."""
+        """Process every record of a batch. `iterator` runs over `values`."""
         times: Iterable[int]
         if not self._event_time:
             times = repeat(self._operator.context.clock.now_ms(), len(values))
@@ -146,7 +153,8 @@ class SessionWindows:
         gap, gap_of, begun = self._gap, self._gap_of, self._new.append
         latest, known, stored = self._latest, self._latest.get, self._windows.get
         over = self._operator.watermark + 1 if self._event_time else -MAX_LONG
-        for original, value, key, time in zip(iterator, inputs, keys, times, strict=False):
+        current_keys = iterate_keys(self._at, keys) if fold.may_use_state else keys
+        for original, value, key, time in zip(iterator, inputs, current_keys, times, strict=False):
             end = time + (gap_of(original) if gap is None else gap)
             session = known(key)
             if session is not None and session.start <= time <= session.end and end <= MAX_LONG:
@@ -172,11 +180,12 @@ class SessionWindows:
                 session.accumulator = value if accumulator is None else call(accumulator, value)
             else:
                 session.accumulator = call(value, create() if accumulator is None else accumulator)
-        if len(latest) > self._most_keys:
+        if len(latest) > self._max_keys:
             self.write_state()
 
     def _session_of(self, key: Any, time: int, end: int) -> Session | None:
-        """The session that now holds the time, with those merged that it brings together; None: it is over already."""
+        """Return the session that now contains the time, after all merges that it causes, or None if it is already
+        over."""
         event_time_of(time)
         of_key = self._sessions(key)
         first = bisect_left(of_key, time, key=end_of)
@@ -197,11 +206,11 @@ class SessionWindows:
                 if other.state is not None:
                     self._contents.remove(key, other.state)
             del of_key[first + 1 : behind]
-        self._line_up(of_key)
+        self._set_sessions(of_key)
         return session
 
-    def _line_up(self, of_key: list[Session]) -> None:
-        """These are the sessions of their key."""
+    def _set_sessions(self, of_key: list[Session]) -> None:
+        """Set the sessions of a key."""
         earlier = None
         for session in of_key:
             session.earlier = earlier
@@ -211,7 +220,7 @@ class SessionWindows:
     # --- state ------------------------------------------------------------------------------------------------
 
     def _sessions(self, key: Any) -> list[Session]:
-        """All sessions of a key, in order of time; from now on they are at hand."""
+        """Load all sessions of a key into memory, and return them in order of time."""
         session = self._latest.get(key)
         if session is not None:
             return _row(session)
@@ -221,12 +230,12 @@ class SessionWindows:
             Session(key, start, end, get(key, state), state=state, has_timer=True) for (start, end), state in windows
         ]
         if of_key:
-            self._line_up(of_key)
+            self._set_sessions(of_key)
             self._stored.add(key)
         return of_key
 
     def write_state(self) -> None:
-        """Write all sessions at hand, and let go of them."""
+        """Write all sessions in memory, and forget them."""
         at, contents, register = self._at, self._contents, self._register
         for key, latest in self._latest.items():
             windows = []
@@ -243,6 +252,17 @@ class SessionWindows:
         self._stored.clear()
         self._new.clear()
         self._schedule.clear()
+
+    def _remove_fired(self) -> None:
+        """Remove the sessions that have fired and waited for late records, which this operator no longer allows."""
+        for key in list(self._backend.keys(MERGING_WINDOWS)):
+            fired = [session for session in self._sessions(key) if session.end - 1 <= self._operator.watermark]
+            for session in fired:
+                session.accumulator = None  # so that it emits no result
+            self._fire(fired)
+            if len(self._latest) > self._max_keys:
+                self.write_state()
+        self.write_state()
 
     # --- clocks -----------------------------------------------------------------------------------------------
 
@@ -269,7 +289,7 @@ class SessionWindows:
         self._new.clear()
 
     def _on_timer(self, timestamp: int, key: Any, namespace: Namespace) -> None:
-        """A session that was written has ended, or has become a longer one since, or is gone."""
+        """Handle the timer of a written session: it has ended, has become longer since, or no longer exists."""
         of_key = self._sessions(key)
         place = bisect_right(of_key, namespace[0], key=start_of) - 1
         if place < 0 or of_key[place].end < namespace[1]:
@@ -282,7 +302,7 @@ class SessionWindows:
             self._schedule.add(session.end - 1, session)
 
     def _fire_until(self, until: int) -> None:
-        """All sessions that have ended by then, in order of their ends."""
+        """Fire all sessions that end by `until`, in order of their ends."""
         due, self._due = self._due, []
         behind = until + 1
         for sessions in (self._schedule.take(until), self._new):
@@ -314,7 +334,7 @@ class SessionWindows:
                         append(element)
                         stamp(last)
                     else:
-                        for result in invoke(key, ctx, [element]) or ():
+                        for result in invoke(at.as_restored(key), ctx, [element]) or ():
                             if result.__class__ is tuple and len(result) == 2 and isinstance(result[0], OutputTag):
                                 results.side(result[0], result[1], last)
                             else:
@@ -336,7 +356,7 @@ class SessionWindows:
 
 
 def _row(latest: Session) -> list[Session]:
-    """A session and those of its key before it, in order of time."""
+    """Return a session and the previous sessions of its key, in order of time."""
     row = [latest]
     while (earlier := row[-1].earlier) is not None and not earlier.is_over:
         row.append(earlier)

@@ -1,4 +1,4 @@
-"""A TaskManager's logs are read over its connection to the master."""
+"""Logs of a TaskManager that are read over its connection to the master."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from penstock.common.logs.log_file import LogFile
 from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.logs import requests as log_requests
 from penstock.jobmanager.cluster.logs.files import LogFiles
-from penstock.jobmanager.cluster.members import questions
+from penstock.jobmanager.cluster.members import pending_requests
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
-from penstock.jobmanager.process.worker_process import Child, WorkerProcess
+from penstock.jobmanager.process.worker.worker_process import Child, WorkerProcess
 from penstock.rest.errors import NotFound, Unavailable
 from tests.unit.jobmanager.cluster.test_resource_manager import SECRET, Driver
 
@@ -54,7 +54,7 @@ def log(tmp_path: Path) -> LogFile:
 
 @pytest.fixture
 def master(log: LogFile) -> Iterator[ResourceManager]:
-    """With one worker, which has that log."""
+    """Start a resource manager with one worker that has the given log."""
     driver = Driver()
     server = ResourceManager("127.0.0.1", 0, cast("SparkCluster", driver))
     server.start()
@@ -75,7 +75,7 @@ def only_worker(master: ResourceManager) -> str:
     return master._spark.registry.members()[0].id
 
 
-def test_logs_are_listed_and_read_where_they_are(master: ResourceManager, log: LogFile) -> None:
+def test_logs_are_listed_and_read_on_their_worker(master: ResourceManager, log: LogFile) -> None:
     log.write(b"one\ntwo\n")
     logs = master.logs(only_worker(master))
     assert [(file.name, file.size) for file in logs.listing()] == [("taskmanager.log", 8)]
@@ -92,16 +92,16 @@ def test_a_long_log_is_read_in_parts(master: ResourceManager, log: LogFile) -> N
     assert found == text
 
 
-def test_a_log_that_is_not_there_is_not_found(master: ResourceManager) -> None:
-    with pytest.raises(NotFound, match=r"no log 'x'; there are taskmanager\.log"):
+def test_a_missing_log_is_not_found(master: ResourceManager) -> None:
+    with pytest.raises(NotFound, match=r"the log 'x' does not exist; existing logs: taskmanager\.log"):
         master.logs(only_worker(master)).read("x", 0, 100)
 
 
-def test_who_has_gone_or_does_not_answer_is_unavailable(
+def test_logs_of_a_lost_or_silent_worker_are_unavailable(
     master: ResourceManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(Unavailable, match="has gone"):
+    with pytest.raises(Unavailable, match="disconnected"):
         master.logs("another").listing()
-    monkeypatch.setattr(questions, "PATIENCE_S", 0.05)
-    with pytest.raises(Unavailable, match="has not answered"):
-        log_requests.RemoteLogs(questions.Questions(), lambda question: True).listing()
+    monkeypatch.setattr(pending_requests, "PATIENCE_S", 0.05)
+    with pytest.raises(Unavailable, match="has not responded"):
+        log_requests.RemoteLogs(pending_requests.PendingRequests(), lambda question: True).listing()

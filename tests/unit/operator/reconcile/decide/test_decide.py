@@ -1,4 +1,4 @@
-"""The decision table: which operation begins, and what may be given up when. One test per row."""
+"""The decision table: which operation starts, and when an operation may be abandoned. One test per row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.api.status import HealthStatus, Nonces, Rejected, Restore
+from penstock_operator.api.status.incarnation import HealthStatus
+from penstock_operator.api.status.operation import Nonces, Rejected
+from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.errors import Problem
 from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide import actions
@@ -36,11 +38,11 @@ from tests.unit.operator.world.scenario import running
 from tests.unit.operator.world.world import flinkjob
 
 
-def test_every_flow_is_made_of_known_steps() -> None:
+def test_every_flow_consists_of_known_steps() -> None:
     assert {s for flow in FLOWS.values() for s in flow} == set(STEPS)
 
 
-def test_a_settled_job_is_left_alone() -> None:
+def test_a_settled_job_is_not_changed() -> None:
     decision = decide(make_context())
     assert (action(decision), step(decision), decision.events) == ("", "", ())
     assert decision.requeue == timedelta(seconds=15)
@@ -53,7 +55,7 @@ def test_the_finalizer_comes_before_everything() -> None:
     assert action(decision) == "AddFinalizer"
 
 
-def test_leftovers_of_an_earlier_job_are_waited_for() -> None:
+def test_leftovers_of_an_earlier_job_are_awaited() -> None:
     decision = decide(make_context(seen=Observation(foreign=("Deployment weather-master",)), running=None))
     assert (action(decision), step(decision)) == ("", "")
     ready = decision.status.condition("Ready")
@@ -61,7 +63,7 @@ def test_leftovers_of_an_earlier_job_are_waited_for() -> None:
     assert ready.reason == "NameTaken"
 
 
-def test_the_revision_is_stored_before_the_operation_begins() -> None:
+def test_the_revision_is_stored_before_the_operation_starts() -> None:
     first = decide(make_context(OTHER))
     assert isinstance(first.action, actions.RecordRevision)
     assert step(first) == ""
@@ -100,7 +102,9 @@ def test_the_revision_is_stored_before_the_operation_begins() -> None:
         "finished", "finished-and-edited",
     ],
 )  # fmt: skip
-def test_which_operation_begins(spec: Any, status: dict[str, Any], seen: Observation, kind: str) -> None:
+def test_the_spec_and_the_status_decide_which_operation_starts(
+    spec: Any, status: dict[str, Any], seen: Observation, kind: str
+) -> None:
     seen = replace(seen, revisions=knows(spec))
     decision = decide(make_context(spec, seen=seen, **status))
     assert step(decision) == kind
@@ -167,18 +171,18 @@ def test_an_invalid_spec_starts_nothing_but_the_job_is_still_recovered() -> None
         (make_op("Recover", "Teardown"), OTHER, False),
     ],
 )
-def test_what_a_newer_spec_gives_up(op: Any, spec: Any, given_up: bool) -> None:
+def test_a_newer_spec_abandons_an_operation(op: Any, spec: Any, given_up: bool) -> None:
     decision = decide(make_context(spec, operation=op, seen=up(revisions=knows(spec, OTHER))))
     assert ("Abandoned" in reasons(decision)) is given_up
 
 
-def test_deletion_replaces_whatever_was_going_on() -> None:
+def test_deletion_replaces_every_operation() -> None:
     op = make_op("Upgrade", "Teardown")
     decision = decide(make_context(operation=op, subject={"deleting": True}))
     assert step(decision) == "Delete/Teardown"
 
 
-def test_a_refused_action_is_not_tried_again_in_the_same_pass() -> None:
+def test_a_refused_action_is_not_retried_in_the_same_pass() -> None:
     refused = ActionResult("ApplyPods", ok=False, code="Denied", message="exceeded quota: pods")
     ctx = in_step("Upgrade", "Start", up(pods=(), last=refused), restore=Restore(kind="Savepoint", path=SAVEPOINT))
     decision = decide(ctx)
@@ -198,9 +202,9 @@ EDITS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_a_new_generation_is_never_ready_before_it_is_carried_out(edit: dict[str, Any]) -> None:
-    """Also in the pass that only stores the revision: `kubectl wait` reads what it writes."""
-    told: list[tuple[str, str]] = []
+def test_a_new_generation_is_never_ready_before_it_is_applied(edit: dict[str, Any]) -> None:
+    """This includes the pass that only stores the revision: `kubectl wait` reads the status that it writes."""
+    reported: list[tuple[str, str]] = []
 
     async def scenario(world: World) -> None:
         world.apply(flinkjob())
@@ -211,16 +215,16 @@ def test_a_new_generation_is_never_ready_before_it_is_carried_out(edit: dict[str
             status = manifest.get("status", {})
             if subresource == "status" and status.get("observedGeneration") == 2:
                 found = {c["type"]: c["status"] for c in status["conditions"]}
-                told.append((found["Ready"], found["Reconciling"]))
+                reported.append((found["Ready"], found["Reconciling"]))
             return await write(manifest, subresource=subresource)
 
         world.cluster.replace = replace  # type: ignore[method-assign]
         world.edit(**edit)
-        await world.until(lambda: len(told) >= 2)
+        await world.until(lambda: len(reported) >= 2)
 
     asyncio.run(scenario(World()))
-    assert told[0] == ("False", "True")
-    assert told[1][0] == "False", "a savepoint that is not there is told by now"
+    assert reported[0] == ("False", "True")
+    assert reported[1][0] == "False", "a missing savepoint must be reported"
 
 
 @pytest.mark.parametrize(
@@ -234,7 +238,7 @@ def test_a_new_generation_is_never_ready_before_it_is_carried_out(edit: dict[str
         ({"maxRestarts": 3}, "FAILED", "Recover/Seal"),
     ],
 )
-def test_what_has_failed_is_recoverys_business_and_what_gets_nowhere_is_healths(
+def test_recovery_handles_failures_and_health_handles_missing_progress(
     recovery: dict[str, Any], state: str, kind: str
 ) -> None:
     spec = make_spec(recovery=recovery, health={"restart": True})

@@ -1,4 +1,4 @@
-"""The decision table: pods that go, come and are watched; rescaling; deletion."""
+"""The decision table: the teardown, start and trial of pods; rescaling; deletion."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock_operator.api.flinkjob import Deletion
-from penstock_operator.api.status import Restore, Superseded
+from penstock_operator.api.status.snapshots import Restore, Superseded
 from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide import actions
 from penstock_operator.reconcile.decide.spec_diff import fingerprint
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.decision import Decision
 
 
-def test_pods_go_and_are_waited_for() -> None:
+def test_the_teardown_waits_until_pods_are_gone() -> None:
     restore = Restore(kind="Savepoint", path=SAVEPOINT)
     first = decide(in_step("Upgrade", "Teardown", restore=restore, take_newest=True))
     assert isinstance(first.action, actions.ScaleDown)
@@ -51,8 +51,8 @@ def test_pods_go_and_are_waited_for() -> None:
     assert step(fifth) == "Upgrade/Start"
 
 
-def test_a_savepoint_is_never_given_up_for_the_checkpoint_its_incarnation_started_from() -> None:
-    """The numbers of two incarnations have nothing in common: number 1 of this one is later than number 6 of the last."""
+def test_a_savepoint_is_never_replaced_by_the_checkpoint_its_incarnation_started_from() -> None:
+    """The checkpoint numbers of two incarnations are unrelated: number 1 of this one is newer than number 6 of the last."""
     source = Restore(kind="Checkpoint", path="s3://bucket/checkpoints/former/chk-6", checkpoint_id=6)
     running = make_running(stable=False, had_checkpoint=False, restored_from=source)
     down = {"master": deployment(replicas=0), "worker": deployment("worker", replicas=0)}
@@ -79,7 +79,7 @@ def tearing_down(seen: Observation, since: float = 600, **op: Any) -> Decision:
     return decide(in_step("Upgrade", "Teardown", seen, restore=restore, step_since=ago(since), **op))
 
 
-def test_pods_on_a_lost_node_are_fenced_off_before_they_are_given_up() -> None:
+def test_pods_on_a_lost_node_are_fenced_before_they_are_abandoned() -> None:
     assert action(tearing_down(up(**DOWN), since=60)) == "", "they may still come back"
     assert action(tearing_down(up(**DOWN))) == "FenceIncarnation"
     done = tearing_down(up(**DOWN, last=ActionResult("FenceIncarnation", ok=True)))
@@ -89,14 +89,14 @@ def test_pods_on_a_lost_node_are_fenced_off_before_they_are_given_up() -> None:
     assert forced.action.names == (LOST.name,)
 
 
-@pytest.mark.parametrize(("pods", "goes_on"), [((LOST,), False), ((), True)])
-def test_without_a_fence_only_pods_that_were_seen_to_end_are_left_behind(pods: Any, goes_on: bool) -> None:
+@pytest.mark.parametrize(("pods", "continues"), [((LOST,), False), ((), True)])
+def test_without_a_fence_only_pods_that_have_ended_are_abandoned(pods: Any, continues: bool) -> None:
     refused = ActionResult("FenceIncarnation", ok=False, code="StorageUnavailable", message="AccessDenied")
     decision = tearing_down(up(**{**DOWN, "pods": pods, "last": refused}))
     op = decision.status.operation
     assert op is not None
-    assert op.fenced is goes_on
-    assert (op.blocked == "StorageUnavailable") is not goes_on
+    assert op.fenced is continues
+    assert (op.blocked == "StorageUnavailable") is not continues
 
 
 def test_the_job_id_of_the_next_incarnation_is_written_before_its_pods_exist() -> None:
@@ -108,13 +108,13 @@ def test_the_job_id_of_the_next_incarnation_is_written_before_its_pods_exist() -
     assert op.job_id == decision.action.incarnation.job_id != make_running().job_id
 
 
-def test_no_start_while_pods_of_the_former_incarnation_are_there() -> None:
+def test_a_start_waits_while_pods_of_the_former_incarnation_exist() -> None:
     decision = decide(in_step("Upgrade", "Start", restore=Restore(kind="Savepoint", path=SAVEPOINT)))
     assert action(decision) == ""
 
 
 @pytest.mark.parametrize(("kind", "seconds"), [("Upgrade", 20), ("Rollback", 300)])
-def test_a_rollback_is_given_more_time_than_what_it_takes_back(kind: str, seconds: int) -> None:
+def test_a_rollback_has_more_time_than_the_upgrade(kind: str, seconds: int) -> None:
     spec = make_spec(image="job:2", rollback={"after": "20s"})
     seen = up(
         master=deployment("master", revision=revision(spec)), worker=deployment("worker", revision=revision(spec))
@@ -126,7 +126,7 @@ def test_a_rollback_is_given_more_time_than_what_it_takes_back(kind: str, second
     assert found.status.operation.deadline == ago(-seconds)
 
 
-def test_the_first_checkpoint_is_asked_for() -> None:
+def test_the_first_checkpoint_is_requested() -> None:
     fresh = replace(engine(), checkpoints=replace(engine().checkpoints, completed=0))
     running = make_running(OTHER, stable=False)
     ctx = in_step(
@@ -151,7 +151,7 @@ def watching(seen: Observation, **op: Any) -> Decision:
 NONE_YET = replace(engine(), checkpoints=replace(engine().checkpoints, completed=0))
 
 
-def test_stable_is_running_with_a_checkpoint_of_its_own() -> None:
+def test_a_stable_job_is_running_with_its_own_checkpoint() -> None:
     assert watching(up()).status.operation is None
     assert step(watching(up(engine=NONE_YET, storage=stored(None)), trigger_id="t" * 32)) == "Upgrade/Watch"
     assert step(watching(up(engine=engine("RESTARTING"), storage=stored(None)))) == "Upgrade/Watch"
@@ -166,7 +166,7 @@ def test_stable_is_running_with_a_checkpoint_of_its_own() -> None:
     ],
     ids=["too-late", "failed", "crash-loop"],
 )
-def test_an_unstable_revision_is_rolled_back_and_remembered(seen: Observation, op: dict[str, Any]) -> None:
+def test_an_unstable_revision_is_rolled_back_and_recorded(seen: Observation, op: dict[str, Any]) -> None:
     decision = watching(seen, **op)
     found = decision.status.operation
     assert found is not None
@@ -177,7 +177,7 @@ def test_an_unstable_revision_is_rolled_back_and_remembered(seen: Observation, o
     assert decision.status.rejected.fingerprint == fingerprint(OTHER)
 
 
-def test_what_the_job_has_failed_with_stands_in_what_is_said_of_a_revision_that_is_given_up() -> None:
+def test_the_message_of_a_rejected_revision_contains_the_failure_of_the_job() -> None:
     why = "the Python worker of slot 0 was killed: its container has used all of its 512Mi of memory"
     seen = up(
         engine=replace(engine("RESTARTING", exception=why), checkpoints=NONE_YET.checkpoints), storage=stored(None)
@@ -189,34 +189,34 @@ def test_what_the_job_has_failed_with_stands_in_what_is_said_of_a_revision_that_
     assert any(why in event.message for event in decision.events)
 
 
-EVICTED = Trouble("Evicted", "the pod failed: the node was low on memory", "It is replaced")
+EVICTED = Trouble("Evicted", "the pod failed: the node was low on memory", "Kubernetes replaces it")
 
 
 def record(role: str = "master") -> Any:
-    """What stays of a pod that was evicted, for ever."""
+    """Return the remaining record of an evicted pod."""
     return pod(role, name="former", ready=False, over=True, restarts=9, trouble=EVICTED)
 
 
-def test_the_record_of_a_pod_that_was_evicted_tells_nothing_of_the_revision_that_is_watched() -> None:
+def test_the_record_of_an_evicted_pod_does_not_affect_the_revision_on_trial() -> None:
     starting = up(engine=engine(None), pods=(record(), pod(ready=False)), storage=stored(None))
     assert step(watching(starting)) == "Upgrade/Watch"
 
 
-def test_the_record_of_a_pod_that_was_evicted_is_no_trouble() -> None:
+def test_the_record_of_an_evicted_pod_is_no_problem() -> None:
     spec = make_spec(job={"parallelism": 4})
     pods = (record(), record("worker"), pod(), pod("worker"))
     seen = up(worker=deployment("worker", replicas=4), engine=engine(slots_total=3), pods=pods)
     waiting = decide(in_step("Rescale", "AddWorkers", seen, spec=spec, target_parallelism=4)).status
     assert waiting.operation is not None
     assert waiting.operation.blocked is None
-    assert waiting.restarts == 9  # they were of this incarnation, and stay counted
+    assert waiting.restarts == 9  # they belong to this incarnation and remain counted
     restarting = decide(make_context(seen=up(engine=engine("RESTARTING"), pods=pods)))
     stalled = restarting.status.condition("Stalled")
     assert stalled is not None
     assert (stalled.status, restarting.events) == ("False", ())
 
 
-def test_without_rollback_it_is_left_and_explained() -> None:
+def test_without_rollback_the_revision_is_kept_and_explained() -> None:
     spec = make_spec(image="job:2", rollback={"enabled": False})
     running = make_running(spec, stable=False, had_checkpoint=False)
     seen = up(engine=NONE_YET, storage=stored(None))
@@ -226,7 +226,7 @@ def test_without_rollback_it_is_left_and_explained() -> None:
     assert stalled.reason == "UpgradeFailed"
 
 
-def test_workers_first_on_the_way_up() -> None:
+def test_workers_are_scaled_first_when_the_parallelism_grows() -> None:
     spec = make_spec(job={"parallelism": 4})
     first = decide(in_step("Rescale", "AddWorkers", spec=spec, target_revision=revision(), target_parallelism=4))
     assert isinstance(first.action, actions.ScaleWorkers)
@@ -238,19 +238,19 @@ def test_workers_first_on_the_way_up() -> None:
     assert step(going) == "Rescale/Rescale"
 
 
-def test_missing_slots_are_explained_while_the_job_goes_on() -> None:
+def test_missing_slots_are_explained_while_the_job_keeps_running() -> None:
     spec = make_spec(job={"parallelism": 4})
-    trouble = Trouble("Unschedulable", "no node takes the pod", "Add nodes")
+    trouble = Trouble("Unschedulable", "no node accepts the pod", "Add nodes")
     seen = up(worker=deployment("worker", replicas=4), pods=(pod(), pod("worker", ready=False, trouble=trouble)))
     stalled = decide(in_step("Rescale", "AddWorkers", seen, spec=spec, target_parallelism=4)).status.condition(
         "Stalled"
     )
     assert stalled is not None
     assert stalled.reason == "Unschedulable"
-    assert "goes on with parallelism 2" in stalled.message
+    assert "keeps parallelism 2" in stalled.message
 
 
-def test_the_job_first_on_the_way_down() -> None:
+def test_the_job_is_scaled_first_when_the_parallelism_shrinks() -> None:
     spec = make_spec(job={"parallelism": 1})
     up_front = decide(in_step("Rescale", "AddWorkers", spec=spec, target_parallelism=1))
     assert (step(up_front), action(up_front)) == ("Rescale/Rescale", "")
@@ -265,7 +265,7 @@ def test_the_job_first_on_the_way_down() -> None:
 
 
 @pytest.mark.parametrize("savepoint", [True, False])
-def test_deletion_takes_a_savepoint_only_if_asked_to(savepoint: bool) -> None:
+def test_deletion_takes_a_savepoint_only_on_request(savepoint: bool) -> None:
     spec = make_spec(deletion={"savepoint": savepoint})
     begun = decide(make_context(spec, subject={"deleting": True}))
     assert step(begun) == ("Delete/Stop" if savepoint else "Delete/Teardown")
@@ -296,7 +296,7 @@ def test_deletion_always_ends(name: str) -> None:
     ],
     ids=["checkpoints-left", "none-left", "kept", "pods-left"],
 )
-def test_what_deletion_of_a_job_that_does_not_run_begins_with(
+def test_deletion_of_a_job_that_does_not_run_starts_with_the_right_step(
     storage: str, left: tuple[str, ...], seen: Observation, expected: str
 ) -> None:
     waiting = tuple(Superseded(job_id=i) for i in left)
@@ -317,7 +317,7 @@ def test_deletion_works_with_an_empty_status(spec: Any) -> None:
     assert action(decide(replace(ctx, spec=spec))) == "RemoveFinalizer"
 
 
-def test_storage_that_cannot_be_deleted_does_not_hold_deletion_up() -> None:
+def test_storage_that_cannot_be_deleted_does_not_block_deletion() -> None:
     spec = make_spec(deletion={"storage": "Delete"})
     failed = ActionResult("DisposeJobStorage", ok=False, code="StorageUnavailable", message="away")
     op = make_op("Delete", "Dispose", deadline=NOW + Settings().dispose_timeout)
@@ -333,11 +333,11 @@ def test_storage_that_cannot_be_deleted_does_not_hold_deletion_up() -> None:
     assert [e.message for e in decision.events if e.reason == "StorageKept"] == [
         "checkpoints in "
         + ", ".join(f"s3://bucket/checkpoints/{letter * 32}" for letter in "bcd")
-        + " and 1 more could not be deleted and stay: away"
+        + " and 1 more could not be deleted: away"
     ]
 
 
-def test_storage_that_hangs_does_not_hold_deletion_up() -> None:
+def test_storage_that_hangs_does_not_block_deletion() -> None:
     spec = make_spec(deletion={"storage": "Delete"})
     op = make_op("Delete", "Dispose", deadline=ago(1), message="deleting checkpoints: 503 SlowDown")
     waiting = (Superseded(job_id="b" * 32),)
@@ -358,7 +358,7 @@ def test_storage_that_hangs_does_not_hold_deletion_up() -> None:
     ],
     ids=["said", "said-otherwise", "not-said-but-stored", "not-said"],
 )
-def test_deletion_of_a_job_whose_spec_is_not_valid(
+def test_deletion_of_a_job_with_an_invalid_spec_ends(
     running: Any, said: Deletion | None, stored: dict[str, str], expected: str
 ) -> None:
     spec = make_spec(deletion=stored)
@@ -371,7 +371,7 @@ def test_deletion_of_a_job_whose_spec_is_not_valid(
     assert action(decide(replace(ctx, spec=None, deletion=said))) == expected
 
 
-def test_a_deployment_that_cannot_be_scaled_down_does_not_hold_deletion_up() -> None:
+def test_a_deployment_that_cannot_be_scaled_down_does_not_block_deletion() -> None:
     refused = ActionResult("ScaleDown", ok=False, code="Denied", message="admission webhook says no")
     for seconds, expected in ((30, "Delete/Teardown"), (400, "Delete/Dispose")):
         op = make_op("Delete", "Teardown", started_at=ago(seconds))

@@ -1,4 +1,4 @@
-"""The decision table: the check of a new revision and the savepoint before anything stops."""
+"""The decision table: the check of a new revision, and the savepoint before the job stops."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.api.status import Restore
+from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.engine.account import Request
 from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide import actions
@@ -24,7 +24,7 @@ def test_the_check_runs_against_the_newest_checkpoint() -> None:
 
 
 @pytest.mark.parametrize("kind", ["no", "stable"])
-def test_a_check_that_is_not_needed(kind: str) -> None:
+def test_an_unnecessary_check_is_skipped(kind: str) -> None:
     if kind == "no":
         ctx = in_step("Upgrade", "Check", spec=make_spec(image="job:2", upgrade={"check": False}))
     else:
@@ -46,7 +46,7 @@ def test_a_check_that_is_not_needed(kind: str) -> None:
         ),
     ],
 )
-def test_what_the_check_pod_says(pod_state: CheckPod, outcome: str) -> None:
+def test_the_result_of_the_check_pod_decides_the_next_step(pod_state: CheckPod, outcome: str) -> None:
     decision = decide(in_step("Upgrade", "Check", up(check=pod_state)))
     if "/" in outcome:
         assert step(decision) == outcome
@@ -61,7 +61,7 @@ def test_what_the_check_pod_says(pod_state: CheckPod, outcome: str) -> None:
         assert stalled.reason == "ImagePullFailed"
 
 
-def test_a_check_that_found_no_storage_is_made_again() -> None:
+def test_a_check_without_storage_is_repeated() -> None:
     found = CheckPod("c", "op", "Refused", (CheckProblem("STORAGE", "s3://bucket cannot be written: 403", "Grant it"),))
     first = decide(in_step("Upgrade", "Check", up(check=found)))
     assert (step(first), action(first)) == ("Upgrade/Check", "")
@@ -90,9 +90,7 @@ NO_IMAGE: dict[str, Any] = {"blocked": "ImagePullFailed", "message": "the check 
         (DEADLINE, NO_IMAGE, "ImagePullFailed", "no such image. Correct it"),
     ],
 )
-def test_a_check_that_was_cut_short_is_made_again(
-    found: CheckPod, before: dict[str, Any], reason: str, words: str
-) -> None:
+def test_an_interrupted_check_is_repeated(found: CheckPod, before: dict[str, Any], reason: str, words: str) -> None:
     first = decide(in_step("Upgrade", "Check", up(check=found), **before))
     op = first.status.operation
     assert op is not None
@@ -115,7 +113,7 @@ def test_a_check_that_was_cut_short_is_made_again(
 
 
 @pytest.mark.parametrize(
-    ("blocked", "state", "told"),
+    ("blocked", "state", "reported"),
     [
         ("ImagePullFailed", "Waiting", True),
         ("ImagePullFailed", "Running", False),
@@ -124,14 +122,16 @@ def test_a_check_that_was_cut_short_is_made_again(
         ("QuotaExceeded", "Waiting", False),
     ],
 )
-def test_why_a_check_is_made_again_is_told_as_long_as_it_holds(blocked: str, state: Any, told: bool) -> None:
+def test_the_reason_for_a_repeated_check_is_reported_as_long_as_it_applies(
+    blocked: str, state: Any, reported: bool
+) -> None:
     op: dict[str, Any] = {"attempt": 1, "blocked": blocked, "message": "why"}
     after = decide(in_step("Upgrade", "Check", up(check=CheckPod("c", "op", state)), **op)).status.operation
     assert after is not None
-    assert (after.blocked, after.message == "why") == (blocked if told else None, told)
+    assert (after.blocked, after.message == "why") == (blocked if reported else None, reported)
 
 
-def test_a_check_has_its_time_from_when_it_began_to_run() -> None:
+def test_the_timeout_of_a_check_starts_with_its_container() -> None:
     late = CheckPod("c", "op", "Running", started=ago(30))
     assert step(decide(in_step("Upgrade", "Check", up(check=late), step_since=ago(3000)))) == "Upgrade/Check"
     hung = CheckPod("c", "op", "Running", started=ago(700))
@@ -145,7 +145,7 @@ def test_a_check_pod_of_another_operation_is_removed() -> None:
     assert isinstance(decision.action, actions.DeleteCheck)
 
 
-def test_folder_and_trigger_are_in_the_status_before_the_engine_is_asked() -> None:
+def test_folder_and_trigger_are_in_the_status_before_the_request_to_the_engine() -> None:
     decision = decide(in_step("Upgrade", "Stop"))
     assert isinstance(decision.action, actions.StopWithSavepoint)
     op = decision.status.operation
@@ -190,7 +190,7 @@ def request(state: Any, **values: Any) -> Any:
         "storage-away",
     ],
 )
-def test_what_becomes_of_the_savepoint(seen: Observation, expected: str) -> None:
+def test_the_outcome_of_the_savepoint_decides_the_next_step(seen: Observation, expected: str) -> None:
     decision = decide(in_step("Upgrade", "Stop", seen, **ASKED))
     op = decision.status.operation
     assert op is not None
@@ -206,7 +206,7 @@ def test_what_becomes_of_the_savepoint(seen: Observation, expected: str) -> None
         assert step(decision) == expected
 
 
-def test_a_savepoint_that_the_job_has_outrun_is_not_its_end() -> None:
+def test_a_savepoint_older_than_the_job_is_not_its_end() -> None:
     old = chk(path="s3://b/t/savepoint-a-1", checkpoint_id=5)
     decision = decide(
         in_step("Upgrade", "Stop", up(engine=request("Failed", cause="x"), storage=stored(sealed=old)), **ASKED)
@@ -215,7 +215,7 @@ def test_a_savepoint_that_the_job_has_outrun_is_not_its_end() -> None:
     assert "SavepointFailed" in reasons(decision)
 
 
-def test_repeated_failures_tell_a_person() -> None:
+def test_repeated_failures_are_reported() -> None:
     ctx = in_step(
         "Upgrade",
         "Stop",
@@ -228,7 +228,7 @@ def test_repeated_failures_tell_a_person() -> None:
     assert "last-state" in stalled.message
 
 
-def test_nothing_is_torn_down_before_the_savepoint_is_verified() -> None:
+def test_the_teardown_waits_until_the_savepoint_is_verified() -> None:
     restore = Restore(kind="Savepoint", path=SAVEPOINT, checkpoint_id=8)
     waiting = decide(in_step("Upgrade", "Seal", up(storage=stored()), restore=restore))
     assert (step(waiting), action(waiting)) == ("Upgrade/Seal", "")

@@ -1,4 +1,4 @@
-"""The decision table: what is repaired, removed and remembered while nothing is going on."""
+"""The decision table: repairs, removals and records of a job without an operation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.api.status import Nonces, Restore, Superseded
+from penstock_operator.api.status.operation import Nonces
+from penstock_operator.api.status.snapshots import Restore, Superseded
 from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide import actions
 from penstock_operator.reconcile.observation import (
@@ -45,20 +46,20 @@ from tests.unit.operator.decisions import action, knows, reasons
         (up(check=CheckPod("stray", "old", "Passed")), "DeleteCheck"),
     ],
 )
-def test_what_is_repaired(seen: Observation, expected: str) -> None:
+def test_missing_and_changed_objects_are_repaired(seen: Observation, expected: str) -> None:
     assert action(decide(make_context(seen=seen))) == expected
 
 
-def test_a_finished_job_lets_its_pods_go() -> None:
+def test_the_pods_of_a_finished_job_are_removed() -> None:
     decision = decide(make_context(running=make_running(finished_at=ago(5)), seen=up(engine=engine("FINISHED"))))
     assert action(decision) == "ScaleDown"
 
 
-def test_a_finished_job_stays_finished_when_its_pods_are_gone() -> None:
-    seen = up(engine=Engine(error="there is no master", absent=True), pods=())
+def test_a_finished_job_remains_finished_without_its_pods() -> None:
+    seen = up(engine=Engine(error="the job has no master", absent=True), pods=())
     status = {"job_state": "FINISHED", "job_state_since": ago(9)}
-    told = decide(make_context(running=make_running(finished_at=ago(5)), seen=seen, **status)).status
-    assert (told.phase, told.job_state, told.job_state_since) == ("Finished", "FINISHED", ago(9))
+    reported = decide(make_context(running=make_running(finished_at=ago(5)), seen=seen, **status)).status
+    assert (reported.phase, reported.job_state, reported.job_state_since) == ("Finished", "FINISHED", ago(9))
 
 
 def superseded(*ids: str) -> dict[str, Any]:
@@ -83,14 +84,14 @@ def superseded(*ids: str) -> dict[str, Any]:
     ],
     ids=["proved", "not-yet-proved", "never-its-own", "restored-from-it"],
 )
-def test_checkpoints_of_former_incarnations_are_removed_when_nothing_needs_them(
+def test_checkpoints_of_former_incarnations_are_removed_when_they_are_not_needed(
     status: dict[str, Any], expected: str
 ) -> None:
     seen = up(engine=replace(engine(), checkpoints=replace(engine().checkpoints, completed=0)))
     assert action(decide(make_context(seen=seen, **superseded("b" * 32), **status))) == expected
 
 
-def test_what_cannot_be_removed_is_tried_again_soon_then_seldom_and_then_told() -> None:
+def test_a_failed_removal_is_retried_soon_then_rarely_and_then_reported() -> None:
     failed = ActionResult("DisposeJobStorage", ok=False, code="StorageUnavailable", message="AccessDenied")
     again = decide(make_context(seen=up(last=failed), **superseded("b" * 32)))
     assert again.status.superseded[0].retry_at == NOW + timedelta(seconds=10)
@@ -104,7 +105,7 @@ def test_what_cannot_be_removed_is_tried_again_soon_then_seldom_and_then_told() 
 
 
 @pytest.mark.parametrize("periodic", [{"interval": "60s"}, {"cron": "* * * * *"}])
-def test_the_clock_becomes_one_snapshot(periodic: dict[str, Any]) -> None:
+def test_a_due_schedule_becomes_one_snapshot(periodic: dict[str, Any]) -> None:
     spec, before = make_spec(snapshots={"periodic": periodic}), {"last_periodic_at": ago(60)}
     asked = decide(make_context(spec, **before))
     assert isinstance(asked.action, actions.CreateSnapshot)
@@ -134,14 +135,14 @@ def test_a_nonce_becomes_one_snapshot() -> None:
         ({"cron": "0 12 * * *"}, 53, 15),
     ],
 )
-def test_the_next_look_is_when_the_clock_wants_a_snapshot(periodic: dict[str, Any], since: int, pause: int) -> None:
+def test_the_next_pass_is_when_the_schedule_is_due(periodic: dict[str, Any], since: int, pause: int) -> None:
     ctx = make_context(make_spec(snapshots={"periodic": periodic}), last_periodic_at=NOW)
     decision = decide(replace(ctx, now=NOW + timedelta(seconds=since)))
     assert (action(decision), decision.requeue) == ("", timedelta(seconds=pause))
 
 
-def test_a_checkpoint_seen_on_storage_is_remembered() -> None:
-    """Else the job could be started empty when its checkpoints are lost later."""
+def test_a_checkpoint_seen_in_storage_is_recorded() -> None:
+    """Otherwise the job could start empty if its checkpoints are lost later."""
     running = make_running(had_checkpoint=False)
     decision = decide(make_context(running=running, seen=up(engine=engine(None), storage=stored(chk()))))
     assert decision.status.running is not None

@@ -1,4 +1,7 @@
-"""A FlinkJob goes by itself, if it is to, once all input of its job is read; no other does, and nothing that waits for a person."""
+"""A FlinkJob with a TTL is deleted after its job has read all input.
+
+No other FlinkJob is, and none that needs a person.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ def test_a_finished_job_is_deleted_when_its_time_is_over() -> None:
         world.images["job:1"] = Image(ends_at=300)
         world.apply(manifest_of("10m"))
         await world.until(lambda: finished(world))
-        await world.run(540)
+        await world.run(540, pace=5)
         assert finished(world)
         await world.until(lambda: gone(world), within=180)
         (text,) = [text for reason, text in world.events() if reason == "Expired"]
@@ -39,18 +42,18 @@ def test_a_finished_job_is_deleted_when_its_time_is_over() -> None:
 
 
 @pytest.mark.parametrize("ttl", [None, "1h"])
-def test_a_finished_job_stays_until_then(ttl: str | None) -> None:
+def test_a_finished_job_is_kept_until_then(ttl: str | None) -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(ends_at=300)
         world.apply(manifest_of(ttl))
         await world.until(lambda: finished(world))
-        await world.run(1800)
+        await world.run(1800, pace=5)
         assert finished(world)
 
     played(scenario)
 
 
-def test_a_job_that_has_failed_or_is_suspended_or_runs_has_not_finished() -> None:
+def test_a_failed_suspended_or_running_job_has_not_finished() -> None:
     async def scenario(world: World) -> None:
         manifest = manifest_of("1s")
         manifest["spec"]["recovery"] = {"maxRestarts": 0}  # type: ignore[index]
@@ -78,13 +81,13 @@ def test_a_finished_job_that_is_edited_runs_again() -> None:
         world.images["job:2"] = Image()
         world.edit(image="job:2")
         await world.until(lambda: running(world))
-        await world.run(900)
+        await world.run(900, pace=5)
         assert running(world)
 
     played(scenario)
 
 
-def test_a_job_that_a_person_stopped_with_a_savepoint_stays() -> None:
+def test_a_job_that_a_person_stopped_with_a_savepoint_is_kept() -> None:
     async def scenario(world: World) -> None:
         world.apply(manifest_of("10m"))
         await world.until(lambda: running(world))
@@ -93,32 +96,32 @@ def test_a_job_that_a_person_stopped_with_a_savepoint_stays() -> None:
         assert job is not None
         job.ask("stop", "5" * 32, "s3://bucket/by-hand")
         await world.until(lambda: finished(world))
-        await world.run(1200)
+        await world.run(1200, pace=5)
         assert finished(world)
         assert "it was stopped" in dict(world.events())["Finished"]
 
     played(scenario)
 
 
-def test_a_job_whose_engine_does_not_say_why_it_has_finished_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    glance = FakeEngineClient.glance
+def test_a_job_whose_engine_does_not_report_why_it_has_finished_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    overview = FakeEngineClient.overview
 
     async def of_an_earlier_version(self: FakeEngineClient, job_id: str) -> Any:
-        await glance(self, job_id)
+        await overview(self, job_id)
 
-    monkeypatch.setattr(FakeEngineClient, "glance", of_an_earlier_version)
+    monkeypatch.setattr(FakeEngineClient, "overview", of_an_earlier_version)
 
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(ends_at=300)
         world.apply(manifest_of("10m"))
         await world.until(lambda: finished(world))
-        await world.run(1200)
+        await world.run(1200, pace=5)
         assert finished(world)
 
     played(scenario)
 
 
-def test_an_edit_that_meets_the_end_of_its_time_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_at_the_end_of_its_time_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     create, done = FakeCluster.create, list[int]()
 
     async def scenario(world: World) -> None:
@@ -139,7 +142,7 @@ def test_an_edit_that_meets_the_end_of_its_time_wins(monkeypatch: pytest.MonkeyP
     played(scenario)
 
 
-def test_an_edit_between_the_last_look_and_the_deletion_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_between_the_last_read_and_the_deletion_wins(monkeypatch: pytest.MonkeyPatch) -> None:
     delete, done = FakeCluster.delete, list[int]()
 
     async def scenario(world: World) -> None:
@@ -160,33 +163,33 @@ def test_an_edit_between_the_last_look_and_the_deletion_wins(monkeypatch: pytest
     played(scenario)
 
 
-def test_an_edit_that_was_rejected_is_not_deleted_with_its_error() -> None:
+def test_a_rejected_edit_is_not_deleted_with_its_error() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"], world.images["job:2"] = Image(ends_at=300), Image(check_crashes=True)
         world.apply(manifest_of("10m"))
         await world.until(lambda: finished(world))
         world.edit(image="job:2")
         await world.until(lambda: stalled(world, "CheckCrashed", ""))
-        await world.run(900)
+        await world.run(900, pace=5)
         assert stalled(world, "CheckCrashed", "")
 
     played(scenario)
 
 
-def test_a_finished_job_that_is_to_be_suspended_stays() -> None:
+def test_a_finished_job_that_must_be_suspended_is_kept() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(ends_at=300)
         world.apply(manifest_of("10m"))
         await world.until(lambda: finished(world))
         world.edit(job={"state": "suspended"})
-        await world.run(1200)
+        await world.run(1200, pace=5)
         assert not gone(world)
 
     played(scenario)
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
-def test_nothing_is_said_of_a_savepoint_of_a_finished_job(by_hand: bool) -> None:
+def test_the_savepoint_of_a_finished_job_is_not_mentioned(by_hand: bool) -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(ends_at=300)
         manifest = manifest_of(None if by_hand else "10m")

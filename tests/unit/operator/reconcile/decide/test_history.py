@@ -1,4 +1,4 @@
-"""A FlinkJob whose job has ended says where its history is, if the job keeps one, and what shows it."""
+"""The status of a FlinkJob whose job has ended names the job's history archive, if it exists, and the command that shows it."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ def test_status_and_event_name_the_command(folder: str, written: str) -> None:
         world.apply(manifest)
         await world.until(lambda: bool(shown(world)))
         command = f"penstock history show {written} {world.status()['running']['jobId']}"
-        assert shown(world) == f"all of its input is read. Its history: {command}"
+        assert shown(world) == f"it has read all input. Its history: {command}"
         assert command in dict(world.events())["Finished"]
-        await world.run(900)
+        await world.run(900, pace=5)
         assert command in shown(world), "a look at rest says the same"
 
     played(scenario)
 
 
-def test_without_an_archive_nothing_is_promised() -> None:
+def test_a_job_without_an_archive_names_no_command() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(ends_at=300)
         world.apply(flinkjob())
         await world.until(lambda: bool(shown(world)))
-        await world.run(900)
-        assert shown(world) == "all of its input is read"
+        await world.run(900, pace=5)
+        assert shown(world) == "it has read all input"
         assert "history" not in dict(world.events())["Finished"]
 
     played(scenario)

@@ -1,4 +1,4 @@
-"""The status is lost while the job is being stopped: it is adopted, and ends as the spec says, not as what was going on."""
+"""The status is lost while the job is being stopped. The job is adopted, and ends as the spec requests."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ UPGRADE: dict[str, Any] = {"image": "job:2"}
 TAKEN_BACK: dict[str, Any] = {"image": "job:1", "job": {"state": "running"}}
 
 
-def told(world: World) -> list[str]:
+def reported(world: World) -> list[str]:
     return [reason for reason, _ in world.events()]
 
 
 async def lost_in_a_stop(world: World, edit: dict[str, Any], **manifest: Any) -> str:
-    """The engine has been asked to stop; then nothing is known of that any more. The job's id."""
+    """Lose the status after the request to the engine to stop, and return the job's id."""
     world.apply(flinkjob(**manifest))
     await world.until(lambda: running(world))
     await world.run(25)
@@ -46,7 +46,7 @@ def has_ended(world: World) -> bool:
 
 @pytest.mark.parametrize("edit", [SUSPEND, UPGRADE], ids=["suspend", "upgrade"])
 @pytest.mark.parametrize("ended_before", [True, False], ids=["ended-before-it-is-adopted", "ends-afterwards"])
-def test_a_stop_that_nobody_wants_any_more_is_made_good(
+def test_a_stop_that_the_spec_no_longer_requests_is_reverted(
     monkeypatch: pytest.MonkeyPatch, edit: dict[str, Any], ended_before: bool
 ) -> None:
     monkeypatch.setattr(engine, "ACTION_TIME", 6.0)
@@ -56,18 +56,18 @@ def test_a_stop_that_nobody_wants_any_more_is_made_good(
         world.edit(**TAKEN_BACK)
         while ended_before and not has_ended(world):
             world.tick(1)
-        await world.until(lambda: "Adopted" in told(world))
+        await world.until(lambda: "Adopted" in reported(world))
         await world.until(lambda: has_ended(world) and running(world))
         await world.run(60)
         assert running(world, image="job:1")
         assert world.status()["jobId"] != job_id
-        assert "Finished" not in told(world)
-        assert "the status was lost" in dict(world.events())["RecoverStarted"]
+        assert "Finished" not in reported(world)
+        assert "lost with the status" in dict(world.events())["RecoverStarted"]
 
     played(scenario)
 
 
-def test_a_suspension_goes_on_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspension_continues_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "ACTION_TIME", 6.0)
 
     async def scenario(world: World) -> None:
@@ -81,18 +81,18 @@ def test_a_suspension_goes_on_to_its_end(monkeypatch: pytest.MonkeyPatch) -> Non
     played(scenario)
 
 
-def test_an_upgrade_goes_on_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrade_continues_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "ACTION_TIME", 6.0)
 
     async def scenario(world: World) -> None:
         await lost_in_a_stop(world, UPGRADE)
         await world.until(lambda: running(world, image="job:2"))
-        assert "Finished" not in told(world)
+        assert "Finished" not in reported(world)
 
     played(scenario)
 
 
-def test_without_a_readable_checkpoint_a_person_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_is_informed_if_no_checkpoint_is_readable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine, "ACTION_TIME", 6.0)
 
     async def scenario(world: World) -> None:
@@ -112,25 +112,25 @@ def test_without_a_readable_checkpoint_a_person_is_told(monkeypatch: pytest.Monk
     played(scenario)
 
 
-def test_it_goes_on_also_if_its_master_is_gone_by_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The master that is made in its place tells the end of the one before."""
+def test_the_stop_continues_if_its_master_is_already_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replacement of the master reports the end of its predecessor."""
     monkeypatch.setattr(engine, "ACTION_TIME", 6.0)
 
     async def scenario(world: World) -> None:
         await lost_in_a_stop(world, SUSPEND)
         world.edit(**TAKEN_BACK)
-        await world.until(lambda: "Adopted" in told(world))
+        await world.until(lambda: "Adopted" in reported(world))
         while not has_ended(world):
             world.tick(1)
         world.cluster.drop("Deployment", "default", f"{NAME}-master")
-        await world.until(lambda: told(world).count("RecoverSucceeded") == 1)
+        await world.until(lambda: reported(world).count("RecoverSucceeded") == 1)
         assert running(world)
-        assert "Finished" not in told(world)
+        assert "Finished" not in reported(world)
 
     played(scenario)
 
 
-def test_the_end_of_its_input_is_the_end_of_an_adopted_job() -> None:
+def test_the_end_of_the_input_ends_an_adopted_job() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(ends_at=600)
         world.apply(flinkjob())
@@ -139,23 +139,23 @@ def test_the_end_of_its_input_is_the_end_of_an_adopted_job() -> None:
         await world.until(lambda: world.status().get("phase") == "Finished")
         assert world.status()["running"]["endOfInput"] is True
         await world.run(60)
-        assert "RecoverStarted" not in told(world)
+        assert "RecoverStarted" not in reported(world)
 
     played(scenario)
 
 
-def test_who_stops_an_adopted_job_much_later_has_stopped_it() -> None:
+def test_a_later_stop_of_an_adopted_job_counts_as_a_stop() -> None:
     async def scenario(world: World) -> None:
         world.apply(flinkjob())
         await world.until(lambda: running(world))
         wipe(world)
         await world.until(lambda: running(world))
-        await world.run(3700)
+        await world.run(3700, pace=5)
         job = world.leading(NAME)
         assert job is not None
         job.ask("stop", "by-hand", "s3://bucket/savepoints/by-hand")
         await world.until(lambda: world.status().get("phase") == "Finished")
         await world.run(60)
-        assert "RecoverStarted" not in told(world)
+        assert "RecoverStarted" not in reported(world)
 
     played(scenario)

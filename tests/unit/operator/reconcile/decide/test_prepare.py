@@ -1,4 +1,4 @@
-"""The decision table: pods of a new revision that stand by, when there are any, and when they start."""
+"""The decision table: standby pods of a new revision, the conditions for them, and their start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.api.status import Restore
+from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide import actions
 from penstock_operator.reconcile.decide.operations.prepare import PATIENCE
@@ -44,7 +44,7 @@ STOPPED: dict[str, Any] = {
 
 
 def running_seen(**changes: Any) -> Observation:
-    """As this version of the operator would make it."""
+    """Return an observation of objects that this version of the operator creates."""
     return up(master=deployment(same_made=True), worker=deployment("worker", same_made=True), **changes)
 
 
@@ -52,24 +52,30 @@ def preparing(seen: Observation, spec: Any = WARM, **op: Any) -> Any:
     return decide(in_step("Upgrade", "Prepare", seen, spec=spec, **op))
 
 
-def test_a_job_of_a_former_operator_keeps_its_door_until_its_next_start() -> None:
+def test_a_job_of_a_former_operator_keeps_its_service_until_its_next_start() -> None:
     decision = preparing(running_seen())
-    assert isinstance(decision.action, actions.StandBy)
+    assert isinstance(decision.action, actions.CreateStandby)
     new, old = decision.action.incarnation, decision.action.running
-    assert (old.job_id, old.door, old.warm) == (make_running().job_id, "", False)
-    assert (new.door, new.warm, new.parallelism) == ("-1", True, old.parallelism)
+    assert (old.job_id, old.service_suffix, old.warm) == (make_running().job_id, "", False)
+    assert (new.service_suffix, new.warm, new.parallelism) == ("-1", True, old.parallelism)
     assert new.job_id != old.job_id
     assert decision.status.operation is not None
     assert decision.status.operation.standby == new.job_id, "it is written before anything is made"
 
 
-@pytest.mark.parametrize(("door", "other"), [("-1", "-2"), ("-2", "-1"), ("-b", "-1")])
-def test_both_incarnations_have_doors_of_their_own(door: str, other: str) -> None:
+@pytest.mark.parametrize(("service_suffix", "other"), [("-1", "-2"), ("-2", "-1"), ("-b", "-1")])
+def test_both_incarnations_have_separate_services(service_suffix: str, other: str) -> None:
     again = decide(
-        in_step("Upgrade", "Prepare", running_seen(), spec=WARM, status={"running": make_running(door=door)})
+        in_step(
+            "Upgrade",
+            "Prepare",
+            running_seen(),
+            spec=WARM,
+            status={"running": make_running(service_suffix=service_suffix)},
+        )
     )
-    assert isinstance(again.action, actions.StandBy)
-    assert (again.action.running.door, again.action.incarnation.door) == (door, other)
+    assert isinstance(again.action, actions.CreateStandby)
+    assert (again.action.running.service_suffix, again.action.incarnation.service_suffix) == (service_suffix, other)
 
 
 @pytest.mark.parametrize(
@@ -97,14 +103,14 @@ def test_both_incarnations_have_doors_of_their_own(door: str, other: str) -> Non
         "made-by-another-version",
     ],
 )
-def test_where_nothing_stands_by_the_upgrade_goes_the_ordinary_way(spec: Any, seen: Observation) -> None:
+def test_an_upgrade_without_standby_pods_uses_the_ordinary_steps(spec: Any, seen: Observation) -> None:
     decision = preparing(seen, spec)
     assert (step(decision), action(decision)) == ("Upgrade/Stop", "")
     assert decision.status.operation is not None
     assert decision.status.operation.standby is None
 
 
-def test_it_goes_on_when_all_of_them_are_up() -> None:
+def test_the_upgrade_continues_when_all_standby_pods_run() -> None:
     some = preparing(up(**MADE, standby=WAITING[:2]), standby=STANDBY, deadline=ago(-30))
     assert (step(some), action(some)) == ("Upgrade/Prepare", "")
     ready = preparing(up(**MADE, standby=WAITING), standby=STANDBY, deadline=ago(-30))
@@ -119,11 +125,11 @@ def test_it_goes_on_when_all_of_them_are_up() -> None:
         (up(**MADE, standby=WAITING[:1]), str(PATIENCE)),
         (up(**MADE, standby=(replace(WAITING[0], restarts=1, last_end="Error, exit code 2"),)), "exit code 2"),
         (up(**MADE, standby=(pod(job_id=STANDBY, trouble=Trouble("Unschedulable", "no room", "Add")),)), "no room"),
-        (up(last=ActionResult("StandBy", ok=False, code="Denied", message="by policy")), "by policy"),
+        (up(last=ActionResult("CreateStandby", ok=False, code="Denied", message="by policy")), "by policy"),
     ],
     ids=["too-late", "crashed", "no-room", "refused"],
 )
-def test_what_does_not_come_up_is_told_and_not_waited_for(seen: Observation, words: str) -> None:
+def test_standby_pods_that_do_not_start_are_reported_and_not_awaited(seen: Observation, words: str) -> None:
     decision = preparing(seen, standby=STANDBY, deadline=ago(1))
     assert (step(decision), reasons(decision)) == ("Upgrade/Stop", ["StandbyGivenUp"])
     assert words in decision.events[0].message
@@ -135,7 +141,7 @@ def stopping(seen: Observation, **op: Any) -> Any:
     return decide(in_step("Upgrade", "Stop", seen, spec=WARM, **op))
 
 
-def test_what_was_given_up_is_removed_before_the_job_is_asked_to_stop() -> None:
+def test_an_abandoned_standby_is_removed_before_the_job_is_stopped() -> None:
     decision = stopping(up(**MADE, standby=WAITING))
     assert isinstance(decision.action, actions.ApplyPods)
     assert decision.action.incarnation.job_id == make_running().job_id
@@ -146,19 +152,19 @@ def test_what_was_given_up_is_removed_before_the_job_is_asked_to_stop() -> None:
     assert action(stopping(up(**MADE, standby=WAITING), standby=STANDBY)) == "StopWithSavepoint"
 
 
-def test_nothing_stands_by_for_a_savepoint_that_fails_again_and_again() -> None:
+def test_no_pods_are_on_standby_for_a_savepoint_that_keeps_failing() -> None:
     waiting = {"standby": STANDBY, "attempt": 1, "retry_at": ago(-10)}
     once = stopping(up(**MADE, standby=WAITING), **waiting)
     assert once.status.operation.standby == STANDBY
-    told = stopping(up(**MADE, standby=WAITING), **waiting, blocked="SavepointFailed")
-    assert reasons(told) == ["StandbyGivenUp"]
-    assert (told.status.operation.standby, told.status.operation.blocked) == (None, "SavepointFailed")
+    reported = stopping(up(**MADE, standby=WAITING), **waiting, blocked="SavepointFailed")
+    assert reasons(reported) == ["StandbyGivenUp"]
+    assert (reported.status.operation.standby, reported.status.operation.blocked) == (None, "SavepointFailed")
     removed = stopping(up(**MADE), **{**waiting, "standby": None}, blocked="SavepointFailed")
     assert isinstance(removed.action, actions.ApplyPods)
-    assert removed.status.operation.blocked == "SavepointFailed", "a person is told of it all the same"
+    assert removed.status.operation.blocked == "SavepointFailed", "the failure must still be reported"
 
 
-def test_nothing_stands_by_for_a_job_that_cannot_be_asked_to_stop() -> None:
+def test_no_pods_are_on_standby_for_a_job_that_cannot_be_stopped() -> None:
     patient = make_spec(image="job:2", upgrade={"warmStart": True, "checkpointFallback": False})
     seen = up(**MADE, standby=WAITING, engine=engine("RESTARTING"))
 
@@ -170,14 +176,14 @@ def test_nothing_stands_by_for_a_job_that_cannot_be_asked_to_stop() -> None:
     assert after(181, trigger_id="t").status.operation.standby == STANDBY, "the savepoint is being made"
 
 
-def test_the_number_of_pods_does_not_change_while_two_incarnations_are_there() -> None:
+def test_the_number_of_pods_does_not_change_while_two_incarnations_exist() -> None:
     more = make_spec(image="job:2", upgrade={"warmStart": True}, job={"parallelism": 4}, worker={"replicas": 6})
     given = {**STOPPED, "fenced": True, "job_id": STANDBY, "target_revision": revision(WARM)}
     applied = decide(in_step("Upgrade", "Start", ended(), spec=more, **given))
     assert isinstance(applied.action, actions.ApplyPods)
     assert (applied.action.incarnation.parallelism, applied.action.workers) == (2, 2)
     beside = preparing(running_seen(), more, standby=STANDBY, deadline=ago(-30))
-    assert isinstance(beside.action, actions.StandBy)
+    assert isinstance(beside.action, actions.CreateStandby)
     assert beside.action.workers == 2
     left = decide(in_step("Upgrade", "Prepare", up(**MADE), spec=more).with_status(operation=None))
     assert isinstance(left.action, actions.ApplyPods)
@@ -192,7 +198,7 @@ def ended(state: str = "FINISHED", **changes: Any) -> Observation:
     return up(**MADE, standby=WAITING, engine=engine(state), storage=stored(None), **changes)
 
 
-def test_the_old_pods_are_fenced_off_in_place_of_being_waited_for() -> None:
+def test_the_old_pods_are_fenced_instead_of_awaited() -> None:
     assert action(handing_over(ended())) == "FenceIncarnation"
     fenced = handing_over(ended(last=ActionResult("FenceIncarnation", ok=True)))
     assert (step(fenced), action(fenced)) == ("Upgrade/Teardown", ""), "storage is read once more, after the fence"
@@ -203,7 +209,7 @@ def test_the_old_pods_are_fenced_off_in_place_of_being_waited_for() -> None:
     assert settled.status.operation.restore == OWN
 
 
-def test_a_job_whose_savepoint_is_complete_is_given_a_moment_to_end() -> None:
+def test_a_job_whose_savepoint_is_complete_gets_a_moment_to_end() -> None:
     decision = handing_over(ended("RUNNING"))
     assert (step(decision), action(decision)) == ("Upgrade/Teardown", "")
     assert decision.status.operation is not None
@@ -225,16 +231,14 @@ def test_a_job_whose_savepoint_is_complete_is_given_a_moment_to_end() -> None:
     ],
     ids=["runs", "restarts", "not-its-savepoint", "another-edit", "suspended", "no-fence", "not-there"],
 )
-def test_whatever_is_not_as_it_should_be_has_all_pods_go_first(
-    seen: Observation, spec: Any, op: dict[str, Any]
-) -> None:
+def test_any_irregularity_removes_all_pods_first(seen: Observation, spec: Any, op: dict[str, Any]) -> None:
     decision = handing_over(seen, spec, **op)
     assert (step(decision), action(decision)) == ("Upgrade/Teardown", "ScaleDown")
     assert decision.status.operation is not None
     assert decision.status.operation.standby is None
 
 
-def test_it_is_the_one_that_runs_before_it_is_released() -> None:
+def test_the_standby_incarnation_is_recorded_as_running_before_its_release() -> None:
     applied = decide(in_step("Upgrade", "Start", ended(), spec=WARM, **STOPPED, fenced=True, job_id=STANDBY))
     assert isinstance(applied.action, actions.ApplyPods)
     assert (applied.action.incarnation.job_id, applied.action.incarnation.warm) == (STANDBY, True)
@@ -245,7 +249,7 @@ def test_it_is_the_one_that_runs_before_it_is_released() -> None:
     assert (step(started), action(started)) == ("Upgrade/Watch", "")
     running = started.status.running
     assert running is not None
-    assert (running.job_id, running.warm, running.door, running.restored_from) == (STANDBY, True, "-1", OWN)
+    assert (running.job_id, running.warm, running.service_suffix, running.restored_from) == (STANDBY, True, "-1", OWN)
 
     def watching(spec: Any = WARM, **op: Any) -> Any:
         seen = up(**plain, engine=engine(None), storage=stored(None), last=op.pop("last", None))
@@ -265,8 +269,11 @@ def test_it_is_the_one_that_runs_before_it_is_released() -> None:
     assert action(watching(released=True)) == ""
 
 
-def test_pods_are_not_counted_down_before_kubernetes_has_seen_which_of_two_incarnations_is_to_go() -> None:
-    """A deletion just after the Deployments were applied: with two ReplicaSets and another number, neither would ever go."""
+def test_pods_are_not_scaled_down_before_kubernetes_has_observed_which_incarnation_must_end() -> None:
+    """A deletion follows immediately after the Deployments were applied.
+
+    If the number changed now, neither of the two ReplicaSets would end.
+    """
     plain = {role: replace(found, standby=False) for role, found in MADE.items()}
     both = up(**plain, pods=(pod(), pod("worker"), *WAITING))
 
@@ -280,7 +287,7 @@ def test_pods_are_not_counted_down_before_kubernetes_has_seen_which_of_two_incar
     assert action(torn_down(up(**MADE, pods=both.pods))) == "ScaleDown", "a rollout takes any number"
 
 
-def test_what_was_given_up_is_put_back_before_anything_else_is_begun() -> None:
+def test_an_abandoned_standby_is_reverted_before_another_operation_starts() -> None:
     given_up = in_step("Upgrade", "Prepare", up(**MADE), spec=WARM)
     decision = decide(given_up.with_status(operation=None))
     assert isinstance(decision.action, actions.ApplyPods)

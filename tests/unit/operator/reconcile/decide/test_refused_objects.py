@@ -1,4 +1,4 @@
-"""Objects that the API server does not take: seen before anything is stopped, and never a dead end."""
+"""Objects that the API server refuses: detected before the job is stopped, and always with an exit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.world import World
-from tests.unit.operator.world.scenario import edit, played, running, suspended
+from tests.unit.operator.world.scenario import deployed, edit, played, running, suspended
 from tests.unit.operator.world.world import flinkjob
 
 Refusal = Callable[[str, dict[str, Any]], str | None]
@@ -17,7 +17,7 @@ WHY = 'Deployment "weather-worker" is invalid: spec.template.spec.containers[0].
 
 
 def worker_of(image: str, *verbs: str) -> Refusal:
-    """Worker Deployments of an image are not taken."""
+    """Refuse worker Deployments of an image."""
 
     def refuse(verb: str, manifest: dict[str, Any]) -> str | None:
         is_worker = manifest["kind"] == "Deployment" and manifest["metadata"]["name"].endswith("-worker")
@@ -28,7 +28,7 @@ def worker_of(image: str, *verbs: str) -> Refusal:
 
 
 @pytest.mark.parametrize("check", [True, False], ids=["with-check-pod", "without"])
-def test_a_worker_that_is_refused_leaves_the_old_job_alone(check: bool) -> None:
+def test_a_refused_worker_does_not_affect_the_old_job(check: bool) -> None:
     async def scenario(world: World) -> None:
         world.cluster.invalid = worker_of(BAD, "apply", "dry-run")
         manifest = flinkjob()
@@ -51,7 +51,7 @@ def test_a_worker_that_is_refused_leaves_the_old_job_alone(check: bool) -> None:
     played(scenario)
 
 
-def test_a_first_deployment_that_is_refused_takes_the_next_edit() -> None:
+def test_a_refused_first_deployment_accepts_the_next_edit() -> None:
     async def scenario(world: World) -> None:
         world.cluster.invalid = worker_of(BAD, "apply", "dry-run")
         world.apply(flinkjob(image=BAD))
@@ -62,7 +62,7 @@ def test_a_first_deployment_that_is_refused_takes_the_next_edit() -> None:
     played(scenario)
 
 
-def test_a_refusal_that_nobody_foresaw_is_rolled_back() -> None:
+def test_an_unforeseen_refusal_is_rolled_back() -> None:
     async def scenario(world: World) -> None:
         world.cluster.invalid = worker_of(BAD, "apply")
         world.apply(flinkjob())
@@ -77,7 +77,7 @@ def test_a_refusal_that_nobody_foresaw_is_rolled_back() -> None:
 
 
 @pytest.mark.parametrize("image", ["job:1", "job:2"], ids=["reverted", "another"])
-def test_without_a_way_back_the_next_edit_is_taken(image: str) -> None:
+def test_without_a_rollback_the_next_edit_is_accepted(image: str) -> None:
     async def scenario(world: World) -> None:
         await stuck(world)
         world.edit(image=image)
@@ -88,7 +88,7 @@ def test_without_a_way_back_the_next_edit_is_taken(image: str) -> None:
     played(scenario)
 
 
-def test_without_a_way_back_it_can_be_suspended() -> None:
+def test_without_a_rollback_the_job_can_be_suspended() -> None:
     async def scenario(world: World) -> None:
         await stuck(world)
         world.edit(job={"state": "suspended"})
@@ -102,7 +102,7 @@ def test_without_a_way_back_it_can_be_suspended() -> None:
 
 
 async def stuck(world: World) -> None:
-    """The job is stopped, its successor cannot be made, and rollback is switched off."""
+    """Stop the job when its successor cannot be created and rollback is disabled."""
     world.cluster.invalid = worker_of(BAD, "apply")
     manifest = flinkjob()
     manifest["spec"]["rollback"] = {"enabled": False}
@@ -114,8 +114,8 @@ async def stuck(world: World) -> None:
     await world.run(60)
 
 
-def test_a_half_made_deployment_is_cleared_away_for_the_next_edit() -> None:
-    """The worker Deployment was taken, the master's was not."""
+def test_a_partial_deployment_is_removed_for_the_next_edit() -> None:
+    """The API server accepts the worker Deployment and refuses that of the master."""
 
     def master_of_bad(verb: str, manifest: dict[str, Any]) -> str | None:
         is_master = manifest["kind"] == "Deployment" and manifest["metadata"]["name"].endswith("-master")
@@ -132,7 +132,7 @@ def test_a_half_made_deployment_is_cleared_away_for_the_next_edit() -> None:
     played(scenario)
 
 
-def test_a_policy_that_forbids_the_pods_is_waited_for() -> None:
+def test_a_policy_that_forbids_the_pods_is_awaited() -> None:
     async def scenario(world: World) -> None:
         world.apply(flinkjob())
         await world.until(lambda: running(world))
@@ -148,9 +148,9 @@ def test_a_policy_that_forbids_the_pods_is_waited_for() -> None:
     played(scenario)
 
 
-def test_an_ingress_that_is_refused_is_told_while_the_job_runs() -> None:
+def test_a_refused_ingress_is_reported_while_the_job_runs() -> None:
     def bad_host(verb: str, manifest: dict[str, Any]) -> str | None:
-        is_bad = manifest["kind"] == "Ingress" and "BAD_HOST" in str(manifest)
+        is_bad = manifest["kind"] == "Ingress" and "bad-host" in str(manifest)
         return "Ingress is invalid: spec.rules[0].host: Invalid value" if is_bad else None
 
     async def scenario(world: World) -> None:
@@ -158,20 +158,103 @@ def test_an_ingress_that_is_refused_is_told_while_the_job_runs() -> None:
         world.apply(flinkjob())
         await world.until(lambda: running(world))
         before = world.status()["jobId"]
-        edit(ingress={"host": "BAD_HOST"})(world)
+        edit(ingress={"host": "bad-host.example.org"})(world)
         await world.until(world.stalled)
         for _ in range(30):
             stalled = world.condition("Stalled")
             assert (stalled["reason"], "spec.rules[0].host" in stalled["message"]) == ("InvalidObject", True)
             assert world.condition("Running")["status"] == "True"
             await world.run(5)
-        told = [reason for reason, _ in world.events()]
-        assert told.count("InvalidObject") == 1
-        assert told.count("Repaired") <= 1
+        reported = [reason for reason, _ in world.events()]
+        assert reported.count("InvalidObject") == 1
+        assert reported.count("Repaired") <= 1
         world.edit(image="job:2")
         await world.run(60)
         assert world.status()["jobId"] == before, "an upgrade would not get an Ingress either"
         edit(ingress={"host": "good.example.org"})(world)
         await world.until(lambda: running(world, image="job:2") and not world.stalled())
+
+    played(scenario)
+
+
+KINDS = ["ConfigMap", "Secret", "Service", "ServiceAccount", "Deployment"]
+
+
+def denied(kind: str, *verbs: str) -> Refusal:
+    """Refuse objects of a kind, as an admission policy does that is newer than the job."""
+    return lambda verb, manifest: f"{kind}: denied by policy" if verb in verbs and manifest["kind"] == kind else None
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k != "Secret"])
+def test_every_object_is_tried_before_the_job_is_stopped(kind: str) -> None:
+    async def scenario(world: World) -> None:
+        before = await deployed(world)
+        world.cluster.invalid = denied(kind, "apply", "create", "dry-run")
+        world.edit(image="job:2")
+        await world.until(world.stalled)
+        await world.run(120)
+        assert world.status()["jobId"] == before
+        assert not world.savepoints
+        world.edit(image="job:1")
+        await world.until(lambda: running(world, image="job:1"))
+
+    played(scenario)
+
+
+def test_a_deleted_secret_is_tried_as_well() -> None:
+    async def scenario(world: World) -> None:
+        before = await deployed(world)
+        world.cluster.invalid = denied("Secret", "apply", "create", "dry-run")
+        world.cluster.remove("Secret", "default", "weather-secrets")
+        assert world.cluster.one("Secret", "weather-secrets") is None
+        world.edit(image="job:2")
+        await world.until(world.stalled)
+        assert world.status()["jobId"] == before
+        assert not world.savepoints
+
+    played(scenario)
+
+
+def test_a_quota_for_config_maps_is_detected_before_the_job_is_stopped() -> None:
+    async def scenario(world: World) -> None:
+        before = await deployed(world)
+        world.cluster.quotas["ConfigMap"] = len(world.cluster.select("ConfigMap", None, {}))
+        world.edit(image="job:2")
+        await world.until(world.stalled)
+        assert world.condition("Stalled")["reason"] == "QuotaExceeded"
+        await world.run(60)
+        assert world.status()["jobId"] == before
+        assert not world.savepoints
+        world.cluster.quotas.clear()
+        await world.until(lambda: running(world, image="job:2"))
+
+    played(scenario)
+
+
+@pytest.mark.parametrize("kind", ["ConfigMap", "Service", "Deployment"])
+@pytest.mark.parametrize("wish", ["rollback", "revert"])
+def test_a_refusal_after_the_stop_has_an_exit(kind: str, wish: str) -> None:
+    """The dry run succeeded before. The former revision returns by rollback, or when the spec is reverted."""
+
+    async def scenario(world: World) -> None:
+        manifest = flinkjob()
+        manifest["spec"]["rollback"] = {"enabled": wish == "rollback"}
+        await deployed(world, manifest)
+        room = len(world.cluster.select("ConfigMap", None, {}))
+
+        def refuse(verb: str, manifest: dict[str, Any]) -> str | None:
+            new = world.status().get("operation", {}).get("kind") == "Upgrade" and world.savepoints
+            return denied(kind, "apply", "create")(verb, manifest) if new else None
+
+        world.cluster.invalid = refuse
+        world.edit(image="job:2")
+        await world.until(world.stalled)
+        world.cluster.quotas["ConfigMap"] = room
+        if wish == "revert":
+            world.cluster.invalid = lambda verb, manifest: None
+            world.edit(image="job:1")
+        await world.until(lambda: world.status().get("phase") == "Running" and "operation" not in world.status())
+        assert world.status()["running"]["image"] == "job:1"
+        assert len(world.savepoints) == 1
 
     played(scenario)

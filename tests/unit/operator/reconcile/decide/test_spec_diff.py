@@ -1,4 +1,4 @@
-"""Every field of the spec has a known effect, and revisions are stable names."""
+"""Every field of the spec has a known effect, and revisions have stable names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def leaves(model: type[BaseModel], path: str = "") -> list[str]:
     return found
 
 
-def test_every_field_has_an_effect_of_its_own_in_the_table() -> None:
+def test_every_field_has_its_own_effect_in_the_table() -> None:
     unknown = [path for path in leaves(FlinkJobSpec) if not _listed(path)]
     assert not unknown, f"decide what a change of {unknown} does, and add it to EFFECTS"
 
@@ -46,7 +46,7 @@ def test_every_entry_of_the_table_is_a_field() -> None:
     assert not [path for path in EFFECTS if not any(k == path or k.startswith(f"{path}.") for k in known)]
 
 
-def test_an_unlisted_field_restarts() -> None:
+def test_an_unlisted_field_restarts_the_job() -> None:
     assert effect_of("somethingNew.inside") is Effect.RESTART
 
 
@@ -70,25 +70,25 @@ def test_an_unlisted_field_restarts() -> None:
         ),
     ],
 )
-def test_what_a_change_does(changes: dict[str, Any], path: str, effect: Effect) -> None:
+def test_a_change_has_the_effect_of_its_field(changes: dict[str, Any], path: str, effect: Effect) -> None:
     found = diff(spec(), spec(**changes))
     assert (found[0].path, found[0].effect) == (path, effect)
     same = effect not in (Effect.RESTART,)
     assert (revision_hash(spec()) == revision_hash(spec(**changes))) is same
 
 
-def test_changes_are_told_shortly() -> None:
+def test_changes_are_described_briefly() -> None:
     [change] = diff(spec(), spec(image="job:2"))
     assert str(change) == 'image: "job:1" → "job:2"'
     [long] = diff(spec(), spec(image="x" * 500))
     assert len(str(long)) < 150
 
 
-def test_defaults_spelled_out_are_the_same_revision() -> None:
+def test_explicit_defaults_are_the_same_revision() -> None:
     assert revision_hash(spec()) == revision_hash(spec(worker={"slots": 1}, imagePullPolicy="IfNotPresent"))
 
 
-def test_the_hash_is_the_one_it_was() -> None:
+def test_the_hash_has_not_changed() -> None:
     """If this fails, a new version of the operator would restart every job in every cluster."""
     assert revision_hash(spec()) == "a22a68effd"
 
@@ -102,7 +102,7 @@ def test_the_hash_is_the_one_it_was() -> None:
         {"image": "job:2"},
     ],
 )
-def test_a_rejected_spec_is_tried_again_when_this_changes(changes: dict[str, Any]) -> None:
+def test_a_rejected_spec_is_retried_when_a_relevant_field_changes(changes: dict[str, Any]) -> None:
     assert fingerprint(spec()) != fingerprint(spec(**changes))
 
 
@@ -122,13 +122,13 @@ def test_a_rejected_spec_is_tried_again_when_this_changes(changes: dict[str, Any
         ),
     ],
 )
-def test_what_was_rejected_is_known_by_the_fingerprint_that_it_had(changes: dict[str, Any], digest: str) -> None:
-    """If this fails, a new version of the operator stops running jobs to try again what they have rejected."""
+def test_a_rejected_spec_is_recognized_by_its_former_fingerprint(changes: dict[str, Any], digest: str) -> None:
+    """If this fails, a new version of the operator would stop running jobs to retry the specs that it has rejected."""
     assert fingerprint(spec(**changes)) == digest
 
 
 @pytest.mark.parametrize("field", ["ingress", "network_policy", "service_account"])
-def test_a_field_that_a_later_version_adds_does_not_change_a_fingerprint(field: str) -> None:
+def test_a_field_of_a_later_version_does_not_change_a_fingerprint(field: str) -> None:
     before = spec(ingress={"host": "weather.example"})
     part = getattr(before, field)
 
@@ -145,7 +145,7 @@ def test_a_field_that_a_later_version_adds_does_not_change_a_fingerprint(field: 
 @pytest.mark.parametrize(
     "changes", [{"job": {"parallelism": 5}}, {"rollback": {"enabled": False}}, {"deletion": {"savepoint": True}}]
 )
-def test_a_rejected_spec_stays_rejected_when_that_changes(changes: dict[str, Any]) -> None:
+def test_a_rejected_spec_remains_rejected_when_an_irrelevant_field_changes(changes: dict[str, Any]) -> None:
     assert fingerprint(spec()) == fingerprint(spec(**changes))
 
 
@@ -159,7 +159,7 @@ def test_a_rejected_spec_stays_rejected_when_that_changes(changes: dict[str, Any
         ([], ["y" * 200]),
     ],
 )
-def test_two_sides_of_a_change_never_read_alike(before: list[str], after: list[str]) -> None:
+def test_two_sides_of_a_change_have_different_descriptions(before: list[str], after: list[str]) -> None:
     after = [*after[:-1], after[-1].replace("10 s", "20 s")]
     [change] = diff(spec(job={"args": before}), spec(job={"args": after}))
     left, right = str(change).removeprefix("job.args: ").split(" → ")

@@ -1,4 +1,4 @@
-"""With whose settings storage is opened: a wrong edit must not hide the state of the job that runs."""
+"""The settings with which the operator opens storage: a wrong edit must not hide the state of the running job."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ELSEWHERE = {"s3.endpoint": "http://elsewhere:9000"}
 
 
 def where(world: World, storage: FakeStorage, *, edited: bool) -> None:
-    """What the operator gets with the edited endpoint, or with the one before it."""
+    """Set the storage that the operator opens with the edited endpoint, or with the former one."""
     world.storage.opened = lambda spec, secret: storage if ("s3.endpoint" in spec.configuration) is edited else None
 
 
@@ -64,15 +64,15 @@ def recovered(wrong: Callable[[World], dict[str, Any]]) -> None:
     played(scenario)
 
 
-def test_a_failed_job_is_recovered_whatever_endpoint_an_edit_names() -> None:
+def test_a_failed_job_is_recovered_despite_the_endpoint_of_an_edit() -> None:
     recovered(wrong_endpoint)
 
 
-def test_a_failed_job_is_recovered_whatever_secret_an_edit_names() -> None:
+def test_a_failed_job_is_recovered_despite_the_secret_of_an_edit() -> None:
     recovered(wrong_secret)
 
 
-def test_a_secret_that_was_replaced_by_one_of_another_name() -> None:
+def test_a_secret_replaced_by_one_of_another_name_is_used() -> None:
     async def scenario(world: World) -> None:
         world.secret("s3-2025")
         await deployed(world, with_secret("s3-2025"))
@@ -85,14 +85,14 @@ def test_a_secret_that_was_replaced_by_one_of_another_name() -> None:
     played(scenario)
 
 
-def test_a_store_that_has_nothing_of_the_job_proves_nothing() -> None:
+def test_a_store_without_objects_of_the_job_proves_nothing() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         empty, away = FakeStorage(world.fault), FakeStorage(world.fault, down="connection refused")
         world.storage.opened = lambda spec, secret: empty if "s3.endpoint" in spec.configuration else away
         world.edit(configuration=ELSEWHERE)
         await world.until(lambda: stalled(world, "StorageUnavailable", "connection refused; and with the settings of"))
-        assert "has nothing of the job that runs" in world.condition("Stalled")["message"]
+        assert "has no data of the running job" in world.condition("Stalled")["message"]
         assert world.condition("Running")["status"] == "True"
         world.storage.opened = lambda spec, secret: None
         await world.until(lambda: running(world, generation=2))
@@ -101,8 +101,11 @@ def test_a_store_that_has_nothing_of_the_job_proves_nothing() -> None:
 
 
 @pytest.mark.parametrize("found", [True, False], ids=["has-it", "has-nothing"])
-def test_a_secret_that_is_gone_does_not_say_which_store_it_opened(found: bool) -> None:
-    """Another Secret may name another endpoint: there a number fences nobody off, and what is not there proves nothing."""
+def test_a_missing_secret_does_not_reveal_which_store_it_opened(found: bool) -> None:
+    """Another Secret may name another endpoint.
+
+    A leader number there fences no master, and an absent object proves nothing.
+    """
 
     async def scenario(world: World) -> None:
         world.secret("s3-2025")
@@ -118,14 +121,14 @@ def test_a_secret_that_is_gone_does_not_say_which_store_it_opened(found: bool) -
             await world.until(lambda: running(world, generation=2))
             assert other.leaders[job_id] == 1
         else:
-            await world.until(lambda: stalled(world, "StorageUnavailable", "has nothing of the job that runs"))
+            await world.until(lambda: stalled(world, "StorageUnavailable", "has no data of the running job"))
             assert world.condition("Running")["status"] == "True"
             assert job_id not in other.leaders
 
     played(scenario)
 
 
-def test_what_a_new_spec_names_is_looked_for_where_it_says() -> None:
+def test_snapshots_that_a_new_spec_names_are_read_with_its_settings() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         with_foreign_savepoint(world)
@@ -143,7 +146,7 @@ def wrong_endpoint(world: World) -> dict[str, Any]:
 
 
 def another_store(world: World) -> dict[str, Any]:
-    """It answers, and has nothing: what is deleted there is still where it was."""
+    """Return a store that answers and is empty. A deletion there does not affect the original."""
     where(world, FakeStorage(world.fault), edited=True)
     return {"configuration": ELSEWHERE}
 
@@ -171,7 +174,9 @@ async def disposed_of(world: World, name: str) -> None:
 
 
 @WRONG
-def test_snapshots_are_taken_and_disposed_of_whatever_an_edit_names(wrong: Callable[[World], dict[str, Any]]) -> None:
+def test_snapshots_are_taken_and_disposed_of_despite_the_settings_of_an_edit(
+    wrong: Callable[[World], dict[str, Any]],
+) -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.apply(flinksnapshot("before"))
@@ -188,7 +193,7 @@ def test_snapshots_are_taken_and_disposed_of_whatever_an_edit_names(wrong: Calla
 
 
 @WRONG
-def test_the_savepoint_of_an_upgrade_is_registered_whatever_an_edit_names(
+def test_the_savepoint_of_an_upgrade_is_registered_despite_the_settings_of_an_edit(
     wrong: Callable[[World], dict[str, Any]],
 ) -> None:
     async def scenario(world: World) -> None:
@@ -221,7 +226,7 @@ def test_the_savepoint_of_an_upgrade_is_disposed_of_although_it_was_never_verifi
 
 
 @pytest.mark.parametrize("works", [True, False], ids=["the-edit-works", "the-edit-does-not"])
-def test_a_savepoint_that_a_person_registers_is_looked_for_wherever_the_flinkjob_says(works: bool) -> None:
+def test_a_savepoint_that_a_person_registers_is_read_with_the_settings_of_the_flinkjob(works: bool) -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         away = FakeStorage(world.fault, down="" if works else "connection refused")
@@ -231,7 +236,7 @@ def test_a_savepoint_that_a_person_registers_is_looked_for_wherever_the_flinkjob
         world.apply(flinksnapshot("known", savepoint={"path": FOREIGN}))
         if not works:
             await world.run(30)
-            assert world.snapshots()["known"]["state"] == "Pending", "nobody knows yet whether it is there"
+            assert world.snapshots()["known"]["state"] == "Pending", "it is not yet known whether the snapshot exists"
             assert "connection refused" in world.snapshots()["known"]["message"]
             away.down = ""
         await world.until(lambda: completed(world, "known"))
@@ -241,7 +246,7 @@ def test_a_savepoint_that_a_person_registers_is_looked_for_wherever_the_flinkjob
 
 
 @WRONG
-def test_checkpoints_are_deleted_with_their_job_whatever_an_edit_names(
+def test_checkpoints_are_deleted_with_their_job_despite_the_settings_of_an_edit(
     wrong: Callable[[World], dict[str, Any]],
 ) -> None:
     async def scenario(world: World) -> None:
@@ -259,7 +264,7 @@ def test_checkpoints_are_deleted_with_their_job_whatever_an_edit_names(
 
 
 @pytest.mark.parametrize("suspended_first", [True, False], ids=["suspended", "running"])
-def test_what_could_not_be_deleted_of_a_job_that_is_not_valid_is_told(suspended_first: bool) -> None:
+def test_a_failed_deletion_for_an_invalid_job_is_reported(suspended_first: bool) -> None:
     async def scenario(world: World) -> None:
         manifest = flinkjob()
         manifest["spec"]["deletion"] = {"storage": "Delete"}
@@ -272,16 +277,14 @@ def test_what_could_not_be_deleted_of_a_job_that_is_not_valid_is_told(suspended_
         world.storage.down = "connection refused"
         world.delete()
         await world.until(lambda: gone(world), within=180)
-        told = dict(world.events())["StorageKept"]
-        assert told == (
-            f"checkpoints in s3://bucket/checkpoints/{job_id} could not be deleted and stay: connection refused"
-        )
+        reported = dict(world.events())["StorageKept"]
+        assert reported == (f"checkpoints in s3://bucket/checkpoints/{job_id} could not be deleted: connection refused")
 
     played(scenario)
 
 
-def test_checkpoints_of_a_former_incarnation_are_removed_where_it_wrote_them() -> None:
-    """The edit opens the savepoint, but may not delete: what it cannot remove, the revision that wrote it can."""
+def test_checkpoints_of_a_former_incarnation_are_removed_with_its_settings() -> None:
+    """The edit can read the savepoint but not delete. The settings of the revision that wrote it can delete."""
 
     async def scenario(world: World) -> None:
         job_id = await deployed(world)

@@ -1,4 +1,4 @@
-"""The pod that proves a revision: images that come late, evictions, lost nodes, containers beside it."""
+"""The pod that checks a revision: late images, evictions, lost nodes, other containers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     pass
 
 
-def test_an_image_that_arrives_later() -> None:
+def test_an_image_that_arrives_later_is_checked() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(pulls=False)
         world.apply(flinkjob())
@@ -24,7 +24,7 @@ def test_an_image_that_arrives_later() -> None:
     played(scenario)
 
 
-def test_an_image_that_arrives_after_the_deadline_of_its_check_pod() -> None:
+def test_an_image_that_arrives_after_the_deadline_of_its_check_pod_is_checked() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.images["job:2"] = Image(pulls=False)
@@ -33,7 +33,7 @@ def test_an_image_that_arrives_after_the_deadline_of_its_check_pod() -> None:
         first = world.time
         while (world.time - first).total_seconds() < 3000:
             assert stalled(world, "ImagePullFailed", "spec.image"), world.describe()
-            await world.run(1)
+            await world.run(5, pace=5)
         assert [reason for reason, _ in world.events()].count("ImagePullFailed") == 1
         world.images["job:2"] = Image()
         await world.until(lambda: running(world, image="job:2"))
@@ -41,7 +41,7 @@ def test_an_image_that_arrives_after_the_deadline_of_its_check_pod() -> None:
     played(scenario)
 
 
-def test_a_check_pod_that_is_evicted_says_nothing_of_the_image() -> None:
+def test_an_evicted_check_pod_gives_no_verdict_on_the_image() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.images["job:2"] = Image(check_hangs=True)
@@ -61,7 +61,7 @@ def test_a_check_pod_that_is_evicted_says_nothing_of_the_image() -> None:
 
 
 def lose_check(world: World) -> None:
-    """Its node does not answer; Kubernetes deletes the pod, and nobody says that it has ended."""
+    """Cut off the node of the check pod. Kubernetes deletes the pod, and no kubelet confirms its end."""
     (pod,) = world.cluster.select("Pod", None, {"penstock.dev/role": "check"})
     world.lose_node("check")
     world.cluster.remove("Pod", "default", pod["metadata"]["name"])
@@ -85,7 +85,7 @@ def test_a_check_pod_on_a_lost_node_is_replaced() -> None:
     played(scenario)
 
 
-def test_a_check_pod_of_an_earlier_flinkjob_on_a_lost_node_is_nobodys_business() -> None:
+def test_a_check_pod_of_an_earlier_flinkjob_on_a_lost_node_is_ignored() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(check_hangs=True)
         world.apply(flinkjob())
@@ -102,7 +102,7 @@ def test_a_check_pod_of_an_earlier_flinkjob_on_a_lost_node_is_nobodys_business()
 
 
 @pytest.mark.parametrize("refused", [False, True], ids=["passes", "refused"])
-def test_a_container_beside_the_check_does_not_keep_it_from_its_verdict(refused: bool) -> None:
+def test_a_container_beside_the_check_does_not_delay_its_verdict(refused: bool) -> None:
     async def scenario(world: World) -> None:
         beside = [{"name": "logs", "image": "fluent-bit:3"}]
         await deployed(world)
@@ -118,7 +118,7 @@ def test_a_container_beside_the_check_does_not_keep_it_from_its_verdict(refused:
     played(scenario)
 
 
-def test_memory_that_is_too_little_is_told_with_numbers_and_the_field() -> None:
+def test_insufficient_memory_is_reported_with_numbers_and_the_field() -> None:
     async def scenario(world: World) -> None:
         warning = {
             "code": "MEMORY_TIGHT",
@@ -135,7 +135,24 @@ def test_memory_that_is_too_little_is_told_with_numbers_and_the_field() -> None:
     played(scenario)
 
 
-def test_a_check_that_does_not_end_is_given_up_once() -> None:
+def test_an_event_names_the_state_that_an_upgrade_migrates_or_starts_empty() -> None:
+    async def scenario(world: World) -> None:
+        changes = [
+            {"operator": "totals", "message": "max(amount) is new and starts empty"},
+            {"operator": "", "message": "the window size changed from 1 s to 3 s"},
+        ]
+        report = {"ok": True, "problems": [], "state_changes": changes, "graph": {}}
+        await deployed(world)
+        world.images["job:2"] = Image(check=report)
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        (text,) = [text for reason, text in world.events() if reason == "StateChanged"]
+        assert "operator totals: max(amount) is new and starts empty; the window size changed from 1 s to 3 s" in text
+
+    played(scenario)
+
+
+def test_a_check_that_does_not_end_is_abandoned_once() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.images["job:2"] = Image(check_hangs=True)

@@ -1,4 +1,4 @@
-"""Others write into our objects, too: what they add stays, what they change is put back, and nobody is fought with."""
+"""Changes of the operator's objects by others: additions remain, changes are reverted, and the operator fights no writer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Manifest
 
 ENV = {"name": "INJECTED", "value": "1"}
-VOLUME = {"name": "ca", "configMap": {"name": "private-ca"}}
+VOLUME: dict[str, Any] = {"name": "ca", "configMap": {"name": "private-ca"}}
 
 
 def pod_of(deployment: Manifest) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def deployed(world: World, role: str) -> Manifest:
 
 
 @pytest.mark.parametrize("role", ["master", "worker"])
-def test_what_others_add_to_a_deployment_stays_and_costs_nothing(role: str) -> None:
+def test_additions_to_a_deployment_remain_and_cost_nothing(role: str) -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -69,10 +69,12 @@ def test_what_others_add_to_a_deployment_stays_and_costs_nothing(role: str) -> N
     asyncio.run(scenario())
 
 
-def test_what_others_add_survives_an_upgrade() -> None:
+def test_additions_survive_an_upgrade() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
+        metadata = {"name": VOLUME["configMap"]["name"], "namespace": "default"}
+        world.cluster.put({"kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": "certificate"}})
         await world.until(lambda: running(world))
         world.cluster.edit("Deployment", "default", "weather-worker", with_foreign_additions)
         world.edit(image="job:2")
@@ -82,7 +84,7 @@ def test_what_others_add_survives_an_upgrade() -> None:
     asyncio.run(scenario())
 
 
-def test_what_others_change_is_put_back_once() -> None:
+def test_changes_by_others_are_reverted_once() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -90,9 +92,9 @@ def test_what_others_change_is_put_back_once() -> None:
         world.cluster.edit("Deployment", "default", "weather-worker", with_another_image)
         await world.until(lambda: pod_of(deployed(world, "worker"))["containers"][0]["image"] == "job:1")
         await world.until(lambda: running(world))
-        told = [text for reason, text in world.events() if reason == "Repaired"]
-        assert len(told) == 1
-        assert "spec.template.spec.containers[penstock].image" in told[0]
+        reported = [text for reason, text in world.events() if reason == "Repaired"]
+        assert len(reported) == 1
+        assert "spec.template.spec.containers[penstock].image" in reported[0]
 
     asyncio.run(scenario())
 
@@ -106,7 +108,7 @@ def webhook(kind: str, change: Callable[[Manifest], None]) -> Callable[[Manifest
 
 
 def annotate(service: Manifest) -> None:
-    """A webhook that claims a field that is ours."""
+    """Change a field of the operator, as a webhook does."""
     service["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "somebody-else"
 
 
@@ -117,7 +119,7 @@ def annotate(service: Manifest) -> None:
         ("Service", annotate, "metadata.labels.app.kubernetes.io/managed-by"),
     ],
 )
-def test_a_webhook_that_changes_what_is_ours_is_not_fought(
+def test_a_webhook_that_changes_a_field_of_the_operator_is_not_fought(
     kind: str, change: Callable[[Manifest], None], where: str
 ) -> None:
     async def scenario() -> None:
@@ -129,9 +131,9 @@ def test_a_webhook_that_changes_what_is_ours_is_not_fought(
         written = await writes_in(world, 600)
         repairs = [call for call in written if call.startswith(f"apply {kind}")]
         assert len(repairs) <= 24, f"{len(repairs)} in ten minutes"
-        told = [text for reason, text in world.events() if reason == "RepairFruitless"]
-        assert any(where in text and "webhook" in text for text in told), told
-        assert len(told) <= 2, told
+        reported = [text for reason, text in world.events() if reason == "RepairFruitless"]
+        assert any(where in text and "webhook" in text for text in reported), reported
+        assert len(reported) <= 2, reported
         world.edit(job={"savepointTriggerNonce": 1})
         await world.until(lambda: bool(world.savepoints), within=60)
         await world.until(lambda: len(world.snapshots(trigger="nonce")) == 1, within=60)
@@ -139,17 +141,17 @@ def test_a_webhook_that_changes_what_is_ours_is_not_fought(
     asyncio.run(scenario())
 
 
-def test_a_repair_that_helps_after_all_is_forgotten() -> None:
+def test_a_repair_that_finally_succeeds_is_forgotten() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
         await world.until(lambda: running(world))
         world.cluster.admission = webhook("Service", annotate)
         world.cluster.edit("Service", "default", "weather-rest", annotate)
-        world.edit(rollback={"after": "6m"})  # compares everything anew
+        world.edit(rollback={"after": "6m"})  # compares all objects again
         await world.until(lambda: any(reason == "RepairFruitless" for reason, _ in world.events()))
         world.cluster.admission = lambda manifest: None
-        await world.run(400)
+        await world.run(400, pace=5)
         service = world.cluster.one("Service", "weather-rest")
         assert service is not None
         assert service["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "penstock-operator"
@@ -158,7 +160,7 @@ def test_a_repair_that_helps_after_all_is_forgotten() -> None:
     asyncio.run(scenario())
 
 
-def test_a_second_master_is_taken_away() -> None:
+def test_a_second_master_is_removed() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -190,7 +192,7 @@ def test_a_second_master_is_taken_away() -> None:
         ({"limits": {"memory": "1Gi"}}, {"limits": {"memory": "1024Mi"}}, None),
     ],
 )
-def test_difference(wanted: Any, live: Any, where: str | None) -> None:
+def test_differences_are_found(wanted: Any, live: Any, where: str | None) -> None:
     assert difference(wanted, live) == where
 
 
@@ -209,11 +211,11 @@ def test_difference(wanted: Any, live: Any, where: str | None) -> None:
         ({"args": ["x", "y"]}, {"args": ["x"]}, {"args": ["z"]}, {"args": ["z"]}),
     ],
 )
-def test_the_world_applies_as_a_server_does(live: Any, before: Any, wanted: Any, expected: Any) -> None:
+def test_the_simulated_api_server_applies_as_a_real_one(live: Any, before: Any, wanted: Any, expected: Any) -> None:
     assert applied(live, before, wanted) == expected
 
 
-def test_a_users_own_edit_is_applied_and_a_strangers_is_repaired() -> None:
+def test_an_edit_of_the_user_is_applied_and_a_foreign_change_is_repaired() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())
@@ -225,8 +227,8 @@ def test_a_users_own_edit_is_applied_and_a_strangers_is_repaired() -> None:
             await world.run(30)
         reasons = [reason for reason, _ in world.events()]
         assert (reasons.count("Applied"), reasons.count("Repaired")) == (3, 0), world.events()
-        told = [text for reason, text in world.events() if reason == "Applied"]
-        assert all("Ingress weather-rest" in text for text in told), told
+        reported = [text for reason, text in world.events() if reason == "Applied"]
+        assert all("Ingress weather-rest" in text for text in reported), reported
         world.cluster.remove("NetworkPolicy", "default", NAME)
         world.loops.clear()
         await world.until(lambda: "Repaired" in dict(world.events()))
@@ -235,7 +237,7 @@ def test_a_users_own_edit_is_applied_and_a_strangers_is_repaired() -> None:
     asyncio.run(scenario())
 
 
-def test_an_edit_that_could_not_be_applied_at_once_is_no_repair_later() -> None:
+def test_an_edit_that_could_not_be_applied_immediately_is_not_counted_as_a_repair() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(flinkjob())

@@ -1,4 +1,4 @@
-"""What a master says is told in the words of a FlinkJob."""
+"""Messages of a master, translated into the terms of a FlinkJob."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import httpx
 
 from penstock_operator.engine.client import HttpEngine
-from penstock_operator.reconcile.observe.engine import _ask
+from penstock_operator.reconcile.observe.engine import _query
 from penstock_operator.reconcile.observe.scope import Scope
 
 
@@ -18,5 +18,5 @@ def test_remedies_name_fields_of_the_flinkjob() -> None:
         return httpx.Response(200, json={"jid": "j", "state": "RESTARTING", "exception": why})
 
     client = HttpEngine(httpx.AsyncClient(transport=httpx.MockTransport(answer)), "http://rest:8081/", None)
-    engine = asyncio.run(_ask(client, "j", Scope()))
+    engine = asyncio.run(_query(client, "j", Scope()))
     assert engine.exception.endswith("raise spec.worker.resources.limits.memory, or lower spec.worker.slots")

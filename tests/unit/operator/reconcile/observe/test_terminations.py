@@ -1,4 +1,4 @@
-"""What ends a container is told with cause, limit and remedy, and stays told when its pod is long gone."""
+"""The end of a container is reported with cause, limit and remedy, and remains reported after its pod is gone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from penstock_operator.api.types import format_time
 from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide.context import Context
-from penstock_operator.reconcile.decide.health.causes import PODS_GONE, noted, restarts_of
+from penstock_operator.reconcile.decide.health.causes import PODS_GONE, restarts_of, with_terminations
 from penstock_operator.reconcile.observation import Pod, Terminated, Trouble
 from penstock_operator.reconcile.observe.manifests import pod as read_pod
 from penstock_operator.reconcile.report.writes import weighty
@@ -36,14 +36,14 @@ REMEDY = "Raise spec.worker.resources.limits.memory"
 
 
 def small(**job: Any) -> dict[str, Any]:
-    """A job whose workers have a memory limit, and little time to become stable."""
+    """Return a FlinkJob whose workers have a memory limit and little time to become stable."""
     manifest = flinkjob(**job)
     manifest["spec"]["worker"] = {"resources": {"limits": {"memory": "256Mi"}}}
     manifest["spec"]["rollback"] = {"after": "60s"}
     return manifest
 
 
-def told(world: World, reason: str) -> list[str]:
+def reported(world: World, reason: str) -> list[str]:
     return [message for found, message in world.events() if found == reason]
 
 
@@ -52,7 +52,7 @@ def names_the_cause(text: str) -> bool:
 
 
 class Killer:
-    """Kills the container of a worker whenever all are up, at most so many times."""
+    """A killer of worker containers. It kills one whenever all are up, up to a maximum number of times."""
 
     def __init__(self, world: World, times: int = 1000, role: str = "worker") -> None:
         self.world, self.left, self.role = world, times, role
@@ -62,7 +62,7 @@ class Killer:
             self.left -= 1
 
 
-def test_a_deployment_that_dies_of_memory_says_so_in_condition_event_and_column() -> None:
+def test_a_deployment_killed_for_memory_is_reported_in_condition_event_and_column() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(small())
@@ -70,8 +70,8 @@ def test_a_deployment_that_dies_of_memory_says_so_in_condition_event_and_column(
         stalled = world.condition("Stalled")
         assert stalled["reason"] == "DeployFailed"
         assert names_the_cause(stalled["message"]), stalled
-        assert names_the_cause(told(world, "OOMKilled")[0])
-        assert names_the_cause(told(world, "DeployFailed")[0])
+        assert names_the_cause(reported(world, "OOMKilled")[0])
+        assert names_the_cause(reported(world, "DeployFailed")[0])
         await world.run(61)
         assert world.status()["restarts"] >= 4
         assert world.status()["lastTermination"]["count"] >= 4
@@ -79,7 +79,7 @@ def test_a_deployment_that_dies_of_memory_says_so_in_condition_event_and_column(
     asyncio.run(scenario())
 
 
-def test_a_rejected_revision_names_what_killed_it_although_its_pods_are_gone() -> None:
+def test_a_rejected_revision_names_its_killed_container_although_its_pods_are_gone() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(small())
@@ -98,7 +98,7 @@ def test_a_rejected_revision_names_what_killed_it_although_its_pods_are_gone() -
         await world.until(lambda: "rejected" in world.status() and world.stalled(), also=replaced_as_well)
         assert names_the_cause(world.status()["rejected"]["message"]), world.status()["rejected"]
         assert names_the_cause(world.condition("Stalled")["message"])
-        assert names_the_cause(told(world, "RollbackStarted")[0])
+        assert names_the_cause(reported(world, "RollbackStarted")[0])
         assert world.status()["running"]["image"] == "job:1"
 
     asyncio.run(scenario())
@@ -117,27 +117,27 @@ def test_a_running_job_that_lost_a_worker_to_memory_keeps_the_cause_in_its_condi
         world.kill_pod("worker")
         await world.until(lambda: running(world))
         assert names_the_cause(world.condition("Running")["message"]), "it is known also with its pod gone"
-        assert len(told(world, "OOMKilled")) == 1
+        assert len(reported(world, "OOMKilled")) == 1
         await world.run(90)
         assert world.status()["restarts"] == 1
-        assert len(told(world, "OOMKilled")) == 1, "once, however often it is looked at"
+        assert len(reported(world, "OOMKilled")) == 1, "once, however often it is looked at"
 
     asyncio.run(scenario())
 
 
-def test_deaths_without_end_are_told_ever_more_rarely() -> None:
+def test_repeated_kills_are_reported_less_and_less_often() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(small())
-        await world.run(600, also=Killer(world))
+        await world.run(600, also=Killer(world), pace=5)
         count = world.status()["lastTermination"]["count"]
         assert count > 32
-        assert len(told(world, "OOMKilled")) == count.bit_length()
+        assert len(reported(world, "OOMKilled")) == count.bit_length()
 
     asyncio.run(scenario())
 
 
-def test_the_next_incarnation_begins_to_count_anew() -> None:
+def test_the_next_incarnation_resets_the_count() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(small())
@@ -155,7 +155,7 @@ def test_the_next_incarnation_begins_to_count_anew() -> None:
 
 
 async def kills(world: World, role: str, times: int) -> None:
-    """So often, one at a time, and each seen before the next."""
+    """Kill containers this number of times, one at a time, each observed before the next."""
     for _ in range(times):
         await world.until(lambda: running(world))
         await world.run(20)
@@ -166,7 +166,7 @@ async def kills(world: World, role: str, times: int) -> None:
 
 
 @pytest.mark.parametrize("role", ["worker", "master"])
-def test_a_pod_that_takes_its_counter_with_it_takes_no_restarts(role: str) -> None:
+def test_a_pod_that_is_deleted_keeps_its_restarts_in_the_count(role: str) -> None:
     async def scenario() -> None:
         world = World()
         world.apply(small())
@@ -183,7 +183,7 @@ def test_a_pod_that_takes_its_counter_with_it_takes_no_restarts(role: str) -> No
     asyncio.run(scenario())
 
 
-def test_failovers_that_a_former_master_has_told_are_not_lost() -> None:
+def test_failovers_reported_by_a_former_master_are_kept() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(small())
@@ -196,12 +196,12 @@ def test_failovers_that_a_former_master_has_told_are_not_lost() -> None:
     asyncio.run(scenario())
 
 
-def test_counters_are_added_up_whatever_is_seen_of_them() -> None:
-    """A pod is seen again after it was gone, the engine is silent, a container restarts twice between two looks."""
+def test_counters_are_summed_for_any_observations() -> None:
+    """A pod reappears after it was gone, the engine is silent, or a container restarts twice between two polls."""
 
     def look(ctx: Context, *pods: Pod, failovers: int | None) -> Context:
-        told = engine(None) if failovers is None else engine(restarts=failovers)
-        return noted(replace(ctx, seen=up(pods=pods, engine=told)))
+        reported = engine(None) if failovers is None else engine(restarts=failovers)
+        return with_terminations(replace(ctx, seen=up(pods=pods, engine=reported)))
 
     def seen(restarts: int, name: str = "m1", role: str = "master") -> Pod:
         return pod(role, name=name, restarts=restarts, created=ago(100 - int(name[1:])))
@@ -225,19 +225,19 @@ def test_counters_are_added_up_whatever_is_seen_of_them() -> None:
     assert counts == [0, 2, 2, 3, 3, 4, 5, 6, 8, 12]
 
 
-def test_a_job_that_was_never_restarted_has_nothing_noted() -> None:
+def test_a_job_that_was_never_restarted_has_no_record() -> None:
     ctx = make_context()
-    assert noted(ctx) is ctx
+    assert with_terminations(ctx) is ctx
 
 
-def test_a_failover_alone_is_no_reason_to_write_at_once() -> None:
+def test_a_failover_alone_does_not_cause_an_immediate_write() -> None:
     ctx = make_context()
-    told = noted(replace(ctx, seen=up(engine=engine(restarts=1))))
-    assert told.status.ends is not None
-    assert weighty(told.status) == weighty(ctx.status)
+    reported = with_terminations(replace(ctx, seen=up(engine=engine(restarts=1))))
+    assert reported.status.ends is not None
+    assert weighty(reported.status) == weighty(ctx.status)
 
 
-def test_a_master_that_is_killed_counts_also_while_it_does_not_answer() -> None:
+def test_a_killed_master_counts_even_while_it_does_not_answer() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(small())
@@ -247,12 +247,12 @@ def test_a_master_that_is_killed_counts_also_while_it_does_not_answer() -> None:
         world.crash_master()
         await world.run(90)
         assert world.status()["restarts"] >= 3
-        assert "the master refuses to start" in told(world, "ContainerFailed")[0]
+        assert "the master refuses to start" in reported(world, "ContainerFailed")[0]
 
     asyncio.run(scenario())
 
 
-def test_a_master_that_does_not_stay_up_is_given_up_for_what_ended_it() -> None:
+def test_a_master_that_keeps_ending_is_rejected_with_the_cause_of_its_end() -> None:
     trouble = Trouble("OOMKilled", "container penstock of worker w ended: OOMKilled, memory limit 160Mi", REMEDY)
     killed = Terminated("w", "worker", "penstock", trouble, at=ago(5))
     pods = (pod(restarts=3, ready=False, last_end="Error, exit code 3"), pod("worker", terminations=(killed,)))
@@ -267,7 +267,7 @@ def test_a_master_that_does_not_stay_up_is_given_up_for_what_ended_it() -> None:
 
 
 def terminated(role: str = "worker", **changes: Any) -> dict[str, Any]:
-    """A pod whose container was ended and runs again."""
+    """Return a pod whose container was terminated and runs again."""
     ended = {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T12:00:00Z", **changes.pop("ended", {})}
     container = {"name": "penstock", "restartCount": 1, "state": {"running": {}}, "lastState": {"terminated": ended}}
     container |= changes.pop("status", {})
@@ -294,7 +294,7 @@ def terminated(role: str = "worker", **changes: Any) -> dict[str, Any]:
         (terminated(ended={"reason": "Error", "exitCode": 0, "signal": 9}), "ContainerFailed", "SIGKILL"),
     ],
 )
-def test_how_a_container_ended_is_said_with_what_to_do(manifest: dict[str, Any], reason: str, words: str) -> None:
+def test_the_end_of_a_container_is_described_with_a_remedy(manifest: dict[str, Any], reason: str, words: str) -> None:
     (found,) = read_pod(manifest).terminations
     assert found.trouble.reason == reason
     assert words in str(found.trouble)
@@ -312,7 +312,7 @@ def test_how_a_container_ended_is_said_with_what_to_do(manifest: dict[str, Any],
     ],
     ids=["completed", "fenced, which is told as that", "stopped"],
 )
-def test_what_ended_as_it_should_is_no_death(manifest: dict[str, Any]) -> None:
+def test_a_normal_exit_is_not_reported(manifest: dict[str, Any]) -> None:
     assert read_pod(manifest).terminations == ()
 
 
@@ -324,7 +324,7 @@ def test_an_evicted_pod_names_the_resource() -> None:
     assert (found.trouble.reason, "ephemeral-storage" in found.trouble.remedy) == ("Evicted", True)
 
 
-def test_an_eviction_is_told_with_its_cause() -> None:
+def test_an_eviction_is_reported_with_its_cause() -> None:
     async def scenario() -> None:
         world = World()
         world.apply(small())
@@ -332,19 +332,19 @@ def test_an_eviction_is_told_with_its_cause() -> None:
         await world.run(25)
         world.evict("worker")
         await world.run(5)
-        assert "The node was low on resource: memory" in told(world, "Evicted")[0]
-        assert "requests.memory" in told(world, "Evicted")[0]
+        assert "The node was low on resource: memory" in reported(world, "Evicted")[0]
+        assert "requests.memory" in reported(world, "Evicted")[0]
         await world.until(lambda: running(world))
         assert world.status(NAME)["lastTermination"]["reason"] == "Evicted"
 
     asyncio.run(scenario())
 
 
-# --- seen in another order than it happened -------------------------------------------------------------------------------
+# --- observed in another order than it happened -----------------------------------------------------------------------
 
 
 def end(world: World, name: str, reason: str, code: int, at: datetime | None) -> None:
-    """A container of a pod has ended then, and runs again."""
+    """Let a container of a pod end at this time, and run again."""
 
     def change(manifest: dict[str, Any]) -> None:
         own = manifest["status"]["containerStatuses"][0]
@@ -369,7 +369,7 @@ async def stands(world: World) -> tuple[str, str]:
 
 @pytest.mark.parametrize("killed_first_seen", [True, False])
 @pytest.mark.parametrize("apart", [0, 1, -1], ids=["in one second", "a second later", "clocks that differ"])
-def test_what_was_killed_is_shown_whatever_ended_by_it_and_was_seen_before(killed_first_seen: bool, apart: int) -> None:
+def test_a_kill_is_shown_although_its_consequences_were_observed_first(killed_first_seen: bool, apart: int) -> None:
     async def scenario() -> None:
         world = World()
         one, two = await stands(world)
@@ -380,15 +380,15 @@ def test_what_was_killed_is_shown_whatever_ended_by_it_and_was_seen_before(kille
             end(world, *step)
             await world.run(3)
         await world.run(60)
-        assert len(told(world, "OOMKilled")) == 1
-        assert len(told(world, "ContainerFailed")) == 1
+        assert len(reported(world, "OOMKilled")) == 1
+        assert len(reported(world, "ContainerFailed")) == 1
         assert world.status()["lastTermination"]["reason"] == "OOMKilled"
         assert world.status()["lastTermination"]["pod"] == one
 
     asyncio.run(scenario())
 
 
-def test_what_a_node_reports_long_after_is_told_and_counted_but_not_shown_as_the_last() -> None:
+def test_a_late_report_of_a_node_is_reported_and_counted_but_not_shown_as_the_last() -> None:
     async def scenario() -> None:
         world = World()
         one, two = await stands(world)
@@ -398,13 +398,13 @@ def test_what_a_node_reports_long_after_is_told_and_counted_but_not_shown_as_the
         await world.run(5)
         end(world, one, "OOMKilled", 137, before)
         await world.run(60)
-        assert len(told(world, "OOMKilled")) == 1
+        assert len(reported(world, "OOMKilled")) == 1
         assert world.status()["lastTermination"]["pod"] == two
 
     asyncio.run(scenario())
 
 
-def test_all_that_end_in_one_second_are_counted() -> None:
+def test_all_containers_that_end_in_one_second_are_counted() -> None:
     async def scenario() -> None:
         world = World()
         pods, at = await stands(world), world.time
@@ -417,7 +417,7 @@ def test_all_that_end_in_one_second_are_counted() -> None:
     asyncio.run(scenario())
 
 
-def test_one_that_is_killed_again_and_again_and_takes_another_with_it_floods_nothing() -> None:
+def test_a_container_that_is_killed_repeatedly_together_with_another_floods_no_log() -> None:
     async def scenario() -> None:
         world = World()
         one, two = await stands(world)
@@ -427,12 +427,12 @@ def test_one_that_is_killed_again_and_again_and_takes_another_with_it_floods_not
             await world.run(10)
         assert world.status()["lastTermination"]["count"] == 32
         assert world.status()["lastTermination"]["reason"] == "OOMKilled"
-        assert [len(told(world, reason)) for reason in ("OOMKilled", "ContainerFailed")] == [6, 6]
+        assert [len(reported(world, reason)) for reason in ("OOMKilled", "ContainerFailed")] == [6, 6]
 
     asyncio.run(scenario())
 
 
-def test_what_ended_at_no_known_time_is_told_once() -> None:
+def test_an_end_without_a_time_is_reported_once() -> None:
     async def scenario() -> None:
         world = World()
         one, two = await stands(world)
@@ -440,14 +440,14 @@ def test_what_ended_at_no_known_time_is_told_once() -> None:
         await world.run(5)
         end(world, one, "ContainerStatusUnknown", 137, None)
         await world.run(120)
-        assert len(told(world, "ContainerFailed")) == 2
+        assert len(reported(world, "ContainerFailed")) == 2
         assert world.status()["lastTermination"]["pod"] == one
         assert world.status()["lastTermination"]["count"] == 2
 
     asyncio.run(scenario())
 
 
-def test_an_evicted_pod_that_says_nothing_of_its_containers_is_told_when_it_is_seen() -> None:
+def test_an_evicted_pod_without_container_statuses_is_reported_when_it_is_observed() -> None:
     async def scenario() -> None:
         world = World()
         one, two = await stands(world)
@@ -456,7 +456,7 @@ def test_an_evicted_pod_that_says_nothing_of_its_containers_is_told_when_it_is_s
         failed = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
         world.cluster.edit("Pod", "default", one, lambda m: m.update(status=failed))
         await world.run(60)
-        assert len(told(world, "Evicted")) == 1
+        assert len(reported(world, "Evicted")) == 1
         last = world.status()["lastTermination"]
         assert last["reason"] == "Evicted"
         assert last["time"] > "2026-01-01T12:00:30Z", "not when it was created"
@@ -464,20 +464,20 @@ def test_an_evicted_pod_that_says_nothing_of_its_containers_is_told_when_it_is_s
     asyncio.run(scenario())
 
 
-def test_an_eviction_is_dated_by_what_kubernetes_says_of_it() -> None:
+def test_an_eviction_has_the_time_that_kubernetes_reports() -> None:
     manifest = terminated(phase="Failed", reason="Evicted", message="low on resource: memory", containerStatuses=[])
     manifest["status"]["conditions"] = [{"type": "DisruptionTarget", "lastTransitionTime": "2026-01-01T12:34:56Z"}]
     (found,) = read_pod(manifest).terminations
     assert found.at == datetime(2026, 1, 1, 12, 34, 56, tzinfo=UTC)
 
 
-def test_pods_that_are_gone_are_not_remembered_without_end() -> None:
+def test_the_memory_of_deleted_pods_is_bounded() -> None:
     trouble = Trouble("Evicted", "w was ended by Kubernetes", "")
     status: dict[str, Any] = {}
     for number in range(3 * PODS_GONE):
         gone = Terminated(f"w-{number}", "worker", "", trouble, at=ago(1000 - number))
         seen = up(pods=(pod(), pod("worker", terminations=(gone,))))
-        ctx = noted(make_context(make_spec(), seen=seen, **status))
+        ctx = with_terminations(make_context(make_spec(), seen=seen, **status))
         status = {"ends": ctx.status.ends, "last_termination": ctx.status.last_termination}
     assert status["last_termination"].count == 3 * PODS_GONE
     assert len(status["ends"].counted) <= PODS_GONE + 1

@@ -1,4 +1,4 @@
-"""Kubernetes' words, understood: pods in trouble, check reports, and JSON with anything missing."""
+"""The interpretation of Kubernetes' objects: pods with problems, check reports, and JSON with missing fields."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.jobmanager.process import master_process
+from penstock.jobmanager.process.master import master_process
 from penstock_operator.reconcile.observe import manifests, troubles
 from penstock_operator.reconcile.observe.troubles import deployment_trouble, pod_trouble
 
@@ -38,19 +38,19 @@ def pod(waiting: dict[str, Any] | None = None, **status: Any) -> dict[str, Any]:
         (pod(phase="Failed", reason="Evicted", message="disk pressure"), "Evicted", "disk pressure"),
     ],
 )  # fmt: skip
-def test_troubles_say_what_to_do(manifest: dict[str, Any], reason: str, words: str) -> None:
+def test_problems_name_a_remedy(manifest: dict[str, Any], reason: str, words: str) -> None:
     trouble = pod_trouble(manifest)
     assert trouble is not None
     assert trouble.reason == reason
     assert words in str(trouble)
 
 
-def test_a_master_that_another_one_takes_over_from_is_named() -> None:
+def test_a_master_that_another_one_superseded_is_named() -> None:
     manifest = pod({"reason": "CrashLoopBackOff"})
     manifest["status"]["containerStatuses"][0]["lastState"]["terminated"] = {"exitCode": 75, "reason": "Error"}
     trouble = pod_trouble(manifest)
     assert trouble is not None
-    assert (trouble.reason, "Only one may run" in str(trouble)) == ("Fenced", True)
+    assert (trouble.reason, "Only one JobManager may run" in str(trouble)) == ("Fenced", True)
 
 
 def test_the_operator_knows_the_exit_code_of_a_fenced_master() -> None:
@@ -61,7 +61,7 @@ def test_the_operator_knows_the_exit_code_of_a_fenced_master() -> None:
     ("message", "reason"),
     [("pods is forbidden: exceeded quota: q", "QuotaExceeded"), ("denied by policy", "PodsRefused")],
 )
-def test_deployments_that_cannot_make_pods(message: str, reason: str) -> None:
+def test_deployments_that_cannot_create_pods_are_reported(message: str, reason: str) -> None:
     found = deployment_trouble(
         {"status": {"conditions": [{"type": "ReplicaFailure", "status": "True", "message": message}]}}
     )
@@ -69,7 +69,7 @@ def test_deployments_that_cannot_make_pods(message: str, reason: str) -> None:
     assert found.reason == reason
 
 
-def test_a_healthy_pod_is_no_trouble() -> None:
+def test_a_healthy_pod_has_no_problem() -> None:
     assert pod_trouble(pod()) is None
     assert deployment_trouble({"status": {"conditions": [{"type": "ReplicaFailure", "status": "False"}]}}) is None
 
@@ -82,7 +82,7 @@ def test_a_healthy_pod_is_no_trouble() -> None:
         "to memory limit of 256Mi",
     ],
 )
-def test_requests_that_a_limit_range_refuses_are_to_be_set(message: str) -> None:
+def test_requests_that_a_limit_range_refuses_must_be_set(message: str) -> None:
     refused = {"type": "ReplicaFailure", "status": "True", "message": message}
     found = deployment_trouble({"status": {"conditions": [refused]}})
     assert found is not None
@@ -99,7 +99,7 @@ def test_requests_that_a_limit_range_refuses_are_to_be_set(message: str) -> None
         ({"status": {"conditions": [{"type": "Ready", "status": "False", "reason": "ContainersNotReady"}]}}, False),
     ],
 )
-def test_lost_nodes(manifest: dict[str, Any], lost: bool) -> None:
+def test_lost_nodes_are_detected(manifest: dict[str, Any], lost: bool) -> None:
     seen = manifests.pod({**manifest, "metadata": {"name": "p"}, "spec": {"nodeName": "n1"}})
     assert seen.node_lost is lost
     assert (seen.trouble is not None and seen.trouble.reason == "NodeLost") is lost
@@ -127,7 +127,7 @@ def test_the_report_is_found_in_any_log(log: str) -> None:
 
 
 @pytest.mark.parametrize("log", ["", "Traceback: KeyError", '{"ok"', "[1, 2]", '{"fine": true}'])
-def test_no_report(log: str) -> None:
+def test_a_log_without_a_report_has_none(log: str) -> None:
     assert manifests.read_report(log) is None
 
 
@@ -149,7 +149,7 @@ REFUSED = {"terminated": {"exitCode": 1, "reason": "Error"}}
 
 
 def beside(own: dict[str, Any] | None, *, phase: str = "Running", **status: Any) -> dict[str, Any]:
-    """A pod in which a container of the user's goes on, or has failed."""
+    """Return a pod in which a container of the user still runs or has failed."""
     other = {"running": {}} if phase == "Running" else {"terminated": {"exitCode": 1, "reason": "Error"}}
     states = [{"name": "logs", "state": other}] + ([{"name": "penstock", "state": own}] if own else [])
     return {"metadata": {"name": "c"}, "status": {"phase": phase, "containerStatuses": states, **status}}
@@ -182,7 +182,7 @@ def beside(own: dict[str, Any] | None, *, phase: str = "Running", **status: Any)
         ({}, None, "Waiting"),
     ],
 )
-def test_verdicts_of_the_check_pod(manifest: dict[str, Any], log: str | None, state: str) -> None:
+def test_the_check_pod_gives_a_verdict(manifest: dict[str, Any], log: str | None, state: str) -> None:
     assert manifests.check_pod(manifest, log).state == state
 
 
@@ -232,24 +232,24 @@ def test_a_check_pod_that_kubernetes_ended_gives_no_verdict(reason: str, contain
         ({"running": {}}, None, "Overdue"),
     ],
 )
-def test_the_deadline_of_a_check_pod_judges_only_a_program_that_had_its_time(
+def test_the_deadline_of_a_check_pod_rejects_only_a_program_that_had_its_time(
     container: dict[str, Any] | None, log: str | None, state: str
 ) -> None:
     assert manifests.check_pod(ended_by_kubernetes("DeadlineExceeded", container), log).state == state
 
 
-def test_what_kept_a_check_pod_from_starting_is_known_at_its_end() -> None:
+def test_the_obstacle_of_a_check_pod_is_known_at_its_end() -> None:
     trouble = manifests.check_pod(ended_by_kubernetes("DeadlineExceeded", NO_IMAGE), None).trouble
     assert trouble is not None
     assert trouble.reason == "ImagePullFailed"
 
 
-def test_a_container_whose_end_nobody_saw_gives_no_verdict() -> None:
+def test_a_container_with_an_unobserved_end_gives_no_verdict() -> None:
     unseen = {"phase": "Failed", "containerStatuses": [{"name": "penstock", "state": NEVER_STARTED}]}
     assert manifests.check_pod({"status": unseen}, "").state == "Interrupted"
 
 
-def test_the_jobs_own_container_is_judged_whatever_stands_beside_it() -> None:
+def test_only_the_jobs_own_container_gives_the_verdict() -> None:
     beside = {"name": "logs", "state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}
     own = {"name": "penstock", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}
     found = manifests.check_pod({"status": {"phase": "Failed", "containerStatuses": [beside, own]}}, "")
@@ -262,7 +262,7 @@ def test_a_check_whose_init_container_fails_names_it() -> None:
     assert (found.state, found.output) == ("Crashed", "the container fetch failed: Error, exit code 7: no route")
 
 
-def test_only_the_jobs_own_container_tells_of_starts_and_restarts() -> None:
+def test_only_the_jobs_own_container_counts_starts_and_restarts() -> None:
     waiting = {"name": "penstock", "restartCount": 0, "state": {"waiting": {"reason": "ImagePullBackOff"}}}
     other = {"name": "logs", "restartCount": 9, "state": {"running": {}}}
     found = manifests.pod({"status": {"phase": "Pending", "containerStatuses": [other, waiting]}})
@@ -272,11 +272,11 @@ def test_only_the_jobs_own_container_tells_of_starts_and_restarts() -> None:
 @pytest.mark.parametrize(
     ("phase", "over"), [("Failed", True), ("Succeeded", True), ("Running", False), ("Pending", False)]
 )
-def test_a_pod_that_has_failed_is_only_a_record(phase: str, over: bool) -> None:
+def test_a_failed_pod_is_only_a_record(phase: str, over: bool) -> None:
     assert manifests.pod({"status": {"phase": phase}}).over is over
 
 
-def test_problems_of_a_check_read_well() -> None:
+def test_problems_of_a_check_are_readable() -> None:
     [problem] = manifests.check_pod(check("Failed", code=1), json.dumps(REPORT)).problems
     assert str(problem) == "operator 'dedup': uid 'dedup' has no operator. keep it"
 

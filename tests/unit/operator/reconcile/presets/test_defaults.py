@@ -1,4 +1,4 @@
-"""What a platform presets for FlinkJobs: merged beneath what they say, and taken at a start, not behind anybody's back."""
+"""Defaults of a platform for FlinkJobs: merged below the fields of the job, and applied only at its next start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import yaml
 
 from penstock_operator.errors import Denied
 from penstock_operator.reconcile.presets.config_maps import KEPT_FOR, ClusterPresets
-from penstock_operator.reconcile.presets.defaults import laid_under, preset
+from penstock_operator.reconcile.presets.defaults import merged_over, preset
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.scenario import played, rejected, running, stalled
 
@@ -28,7 +28,7 @@ def config_map(namespace: str, spec: dict[str, Any] | str) -> Manifest:
 
 
 def put(world: World, spec: dict[str, Any] | str, namespace: str = "default") -> None:
-    """Make or change the ConfigMap, and wait until the operator has to look at it again."""
+    """Create or change the ConfigMap, and wait until the operator must read it again."""
     world.cluster.drop("ConfigMap", namespace, "flinkjob-defaults")
     world.cluster.put(config_map(namespace, spec))
 
@@ -52,7 +52,7 @@ def setting(world: World, key: str) -> Any:
     return found.get(key)
 
 
-def test_the_namespace_is_stronger_than_the_cluster_and_the_job_than_both() -> None:
+def test_the_namespace_overrides_the_cluster_and_the_job_overrides_both() -> None:
     async def scenario(world: World) -> None:
         with_presets(world)
         put(
@@ -79,7 +79,7 @@ def test_a_changed_default_waits_for_the_next_start() -> None:
         await world.until(lambda: running(world))
         job_id = world.status()["jobId"]
         put(world, {"configuration": {"a": 2}})
-        await world.run(300)
+        await world.run(300, pace=5)
         assert running(world, jobId=job_id)
         assert setting(world, "a") == 1
         world.edit(job={"parallelism": 3})
@@ -95,7 +95,7 @@ def test_a_changed_default_waits_for_the_next_start() -> None:
 
 
 async def with_a_changed_default(world: World) -> str:
-    """A running job, and a default that has changed since it was started; its job id."""
+    """Start a job, change a default, and return the job's id."""
     with_presets(world)
     put(world, {"configuration": {"a": 1}})
     world.apply(flinkjob())
@@ -107,17 +107,17 @@ async def with_a_changed_default(world: World) -> str:
 
 
 async def restarts_nothing(world: World, job_id: str) -> None:
-    """When the edit of the image is taken back."""
+    """Check that a reverted edit of the image restarts nothing."""
     assert world.status()["defaults"] == {"configuration": {"a": 1}}, "what runs was not started with another"
     assert not world.status()["revisionDefaults"]
     upgrades = [text for reason, text in world.events() if reason == "UpgradeStarted"]
     world.edit(image="job:1")
-    await world.run(300)
+    await world.run(300, pace=5)
     assert (world.status()["jobId"], setting(world, "a")) == (job_id, 1)
     assert [text for reason, text in world.events() if reason == "UpgradeStarted"] == upgrades
 
 
-def test_taking_a_rejected_edit_back_restarts_nothing_although_a_default_has_changed() -> None:
+def test_a_reverted_rejected_edit_restarts_nothing_although_a_default_has_changed() -> None:
     async def scenario(world: World) -> None:
         job_id = await with_a_changed_default(world)
         world.images["job:2"] = Image(check_crashes=True)
@@ -128,21 +128,21 @@ def test_taking_a_rejected_edit_back_restarts_nothing_although_a_default_has_cha
     played(scenario)
 
 
-def test_taking_an_edit_back_that_was_rolled_back_restarts_nothing_although_a_default_has_changed() -> None:
+def test_a_reverted_edit_after_its_rollback_restarts_nothing_although_a_default_has_changed() -> None:
     async def scenario(world: World) -> None:
         former = await with_a_changed_default(world)
         world.images["job:2"] = Image(checkpoints=False)
         world.edit(image="job:2")
         await world.until(lambda: world.status()["defaults"] == {"configuration": {"a": 2}}, within=600)
         assert [kept["defaults"] for kept in world.status()["revisionDefaults"]] == [{"configuration": {"a": 1}}]
-        await world.until(lambda: rejected(world) and "operation" not in world.status(), within=1800)
+        await world.until(lambda: rejected(world) and "operation" not in world.status(), within=1800, pace=5)
         assert world.status()["jobId"] != former
         await restarts_nothing(world, world.status()["jobId"])
 
     played(scenario)
 
 
-def test_an_upgrade_goes_on_with_the_defaults_that_it_was_begun_with() -> None:
+def test_an_upgrade_continues_with_the_defaults_of_its_start() -> None:
     async def scenario(world: World) -> None:
         await with_a_changed_default(world)
         world.edit(image="job:2")
@@ -158,7 +158,7 @@ def test_an_upgrade_goes_on_with_the_defaults_that_it_was_begun_with() -> None:
     played(scenario)
 
 
-def test_a_default_that_is_taken_away_also_waits() -> None:
+def test_a_removed_default_also_waits() -> None:
     async def scenario(world: World) -> None:
         with_presets(world)
         put(world, {"configuration": {"a": 1}})
@@ -176,7 +176,7 @@ def test_a_default_that_is_taken_away_also_waits() -> None:
     played(scenario)
 
 
-def test_jobs_from_before_there_were_any_are_not_restarted() -> None:
+def test_jobs_older_than_the_defaults_are_not_restarted() -> None:
     async def scenario(world: World) -> None:
         world.apply(flinkjob())
         await world.until(lambda: running(world))
@@ -185,7 +185,7 @@ def test_jobs_from_before_there_were_any_are_not_restarted() -> None:
         for loop in world.loops.values():
             loop._ports = world.ports  # type: ignore[union-attr]
         put(world, {"configuration": {"a": 1}})
-        await world.run(300)
+        await world.run(300, pace=5)
         assert world.status()["jobId"] == job_id
         assert running(world)
 
@@ -203,7 +203,7 @@ def test_jobs_from_before_there_were_any_are_not_restarted() -> None:
         ("{configuration: {rest.port: 1}}", "spec.configuration['rest.port']"),
     ],
 )
-def test_what_makes_no_sense_is_told_where_it_would_be_taken_and_nowhere_else(text: str, words: str) -> None:
+def test_invalid_defaults_are_reported_only_for_the_jobs_that_would_use_them(text: str, words: str) -> None:
     async def scenario(world: World) -> None:
         with_presets(world)
         world.apply(flinkjob())
@@ -224,32 +224,32 @@ def test_what_makes_no_sense_is_told_where_it_would_be_taken_and_nowhere_else(te
 
 def test_an_ingress_is_a_template() -> None:
     presets = {"ingress": {"host": "jobs.example.com", "path": "/{namespace}/{name}", "annotations": {"a": "{name}"}}}
-    assert laid_under(presets, {}, "team", "weather")["ingress"] == {
+    assert merged_over(presets, {}, "team", "weather")["ingress"] == {
         "host": "jobs.example.com", "path": "/team/weather", "annotations": {"a": "weather"},
     }  # fmt: skip
     own = {"ingress": {"host": "weather.example.com"}}
-    assert laid_under(presets, own, "team", "weather") == own
+    assert merged_over(presets, own, "team", "weather") == own
 
 
-def test_templates_merge_as_in_a_flinkjob() -> None:
+def test_templates_are_merged_as_in_a_flinkjob() -> None:
     found = preset(
         {"a": "{podTemplate: {spec: {tolerations: [{key: spot}]}}}", "b": "podTemplate: {spec: {nodeSelector: {x: y}}}"}
     )
     assert found.spec == {"podTemplate": {"spec": {"tolerations": [{"key": "spot"}], "nodeSelector": {"x": "y"}}}}
 
 
-def test_null_in_a_jobs_template_still_removes_what_the_operator_sets() -> None:
+def test_null_in_a_jobs_template_still_removes_fields_of_the_operator() -> None:
     template = {"spec": {"tolerations": None, "volumes": [{"name": "work", "emptyDir": {"sizeLimit": "1Gi"}}]}}
     claim = {"name": "work", "persistentVolumeClaim": {"claimName": "all"}}
     presets = {"worker": {"podTemplate": {"spec": {"tolerations": [{"key": "spot"}], "volumes": [claim]}}}}
     presets["configuration"] = {"a": 1, "b": 1}
     raw = {"worker": {"podTemplate": template}, "configuration": {"a": None}}
-    assert laid_under(presets, raw, "team", "weather") == {
+    assert merged_over(presets, raw, "team", "weather") == {
         "worker": {"podTemplate": template}, "configuration": {"b": 1},
     }  # fmt: skip
 
 
-def test_they_are_read_once_in_half_a_minute_for_a_namespace() -> None:
+def test_defaults_are_read_once_in_half_a_minute_for_a_namespace() -> None:
     class Counting:
         reads = 0
         denied = False

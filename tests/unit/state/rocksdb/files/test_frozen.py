@@ -1,4 +1,4 @@
-"""A snapshot is what the database was at the barrier, and does not wait until that is on disk."""
+"""A snapshot contains the database at the barrier, and processing does not wait until the snapshot is on disk."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def put(backend: Any, keys: Any, text: str) -> None:
         state.update(f"{text} {key}" * 10)
 
 
-def test_processing_goes_on_before_memory_is_on_disk(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processing_continues_before_memory_is_on_disk(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
     make = Database._make_options
 
     def slow_disk(self: Database) -> Options:
@@ -46,7 +46,7 @@ def test_processing_goes_on_before_memory_is_on_disk(backends: Backends, monkeyp
     backend = backends.create(options={"compression": "none"})
     put(backend, range(2_000), "before")
     upload = backend.snapshot(1)
-    assert not backend._database.is_flushed(), "the first snapshot has waited for the disk"
+    assert not backend._database.is_flushed(), "the first snapshot waited for the disk"
     put(backend, range(1_000, 3_000), "after")
     handle = upload.run(backends.storage)
     backend.notify_checkpoint_complete(1)
@@ -54,7 +54,7 @@ def test_processing_goes_on_before_memory_is_on_disk(backends: Backends, monkeyp
     assert found == {(None, key): f"before {key}" * 10 for key in range(2_000)}
 
 
-def test_the_first_barrier_makes_no_column_family(backends: Backends) -> None:
+def test_the_first_barrier_creates_no_column_family(backends: Backends) -> None:
     backend = backends.create()
     put(backend, range(20), "first")
     families = set(backend._database.families)
@@ -62,8 +62,8 @@ def test_the_first_barrier_makes_no_column_family(backends: Backends) -> None:
     assert set(backend._database.families) == families
 
 
-def test_nothing_written_behind_the_barrier_is_in_it(backends: Backends) -> None:
-    """With buffers so small that what comes behind is flushed and compacted all the time."""
+def test_writes_after_the_barrier_are_not_in_the_snapshot(backends: Backends) -> None:
+    """The buffers are so small that later writes are flushed and compacted all the time."""
     backend = backends.create(options={"writebuffer.size": "64kb"})
     put(backend, range(500), "round 0")
     for number in range(1, 8):
@@ -80,10 +80,11 @@ def tables_of(backend: Any) -> list[Path]:
 
 
 @pytest.mark.parametrize("later", ["updates", "deletions"])
-def test_what_was_compacted_with_later_rows_is_never_taken_for_the_moment(
+def test_a_file_compacted_with_later_rows_is_never_part_of_the_snapshot(
     backends: Backends, monkeypatch: pytest.MonkeyPatch, later: str
 ) -> None:
-    """On the lowest level RocksDB sets sequence numbers to zero and drops what was deleted: no file would show what came later."""
+    """RocksDB sets sequence numbers on the lowest level to zero and drops deleted rows. No file would show the later
+    rows."""
     make, follow, compacted = Database._make_options, FrozenDatabase._follow, threading.Event()
 
     def eager(self: Database) -> Options:
@@ -111,24 +112,24 @@ def test_what_was_compacted_with_later_rows_is_never_taken_for_the_moment(
     until = time.monotonic() + 20
     while family.property_value("rocksdb.num-files-at-level0") != "0" or len(tables_of(backend)) > 1:
         assert time.monotonic() < until
-        time.sleep(0.01)  # compaction deletes what it read a moment after it has put it together
+        time.sleep(0.01)  # a compaction deletes its input files a moment after it has written the output
     compacted.set()
     try:
         handle = upload.run(backends.storage)
     except StorageError as error:
         found: Any = str(error)
-    else:  # memory was on disk before the snapshot had linked what was there
+    else:  # memory was on disk before the snapshot had linked the existing files
         found = content(backends.restored([handle]), VALUE)
     assert "put together with later ones" in found or found == {(None, key): f"before {key}" * 10 for key in range(50)}
     upload.wait()
-    assert family.property_value("rocksdb.num-snapshots") == "0", "compaction is held for ever"
+    assert family.property_value("rocksdb.num-snapshots") == "0", "compaction is blocked for ever"
 
 
 def _last_round(key: int, number: int) -> int:
     return next((n for n in range(number, 0, -1) if key % n == 0), 0)
 
 
-def test_snapshots_in_a_row_are_each_of_their_moment(backends: Backends) -> None:
+def test_consecutive_snapshots_contain_the_state_at_their_barriers(backends: Backends) -> None:
     backend = backends.create()
     uploads = []
     for number in range(1, 12):
@@ -139,9 +140,7 @@ def test_snapshots_in_a_row_are_each_of_their_moment(backends: Backends) -> None
         assert found == {(None, key): f"round {number} {key}" * 10 for key in range(20)}
 
 
-def test_a_snapshot_reads_only_what_has_changed_since_the_last(
-    backends: Backends, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_snapshot_reads_only_changes_since_the_last_one(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[bytes] = []
     decode = manifest._decode
 
@@ -183,7 +182,7 @@ def test_a_new_manifest_is_read_from_its_beginning(backends: Backends, monkeypat
     assert len(names) > 3
 
 
-def test_a_manifest_that_goes_while_files_are_linked_is_looked_for_again(
+def test_a_manifest_that_disappears_during_the_linking_is_searched_again(
     backends: Backends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = backends.create()
@@ -196,7 +195,7 @@ def test_a_manifest_that_goes_while_files_are_linked_is_looked_for_again(
     assert len(content(backends.restored([handle]), VALUE)) == 20
 
 
-def test_files_that_cannot_be_linked_fail_the_checkpoint_not_the_task(
+def test_files_that_cannot_be_linked_fail_the_checkpoint_and_not_the_task(
     backends: Backends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backend = backends.create()
@@ -210,7 +209,7 @@ def test_files_that_cannot_be_linked_fail_the_checkpoint_not_the_task(
     assert len(content(backends.restored([backends.snapshot(backend, 2)]), VALUE)) == 20
 
 
-def test_looks_become_rarer_while_the_disk_is_slow(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_polls_become_less_frequent_while_the_disk_is_slow(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = backends.create()
     put(backend, range(20), "first")
     looks: list[float] = []
@@ -240,9 +239,7 @@ def _full(database: Database) -> bool:
     raise StorageError("disk full")
 
 
-def test_a_snapshot_that_was_given_up_does_not_wait_for_the_disk(
-    backends: Backends, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_aborted_snapshot_does_not_wait_for_the_disk(backends: Backends, monkeypatch: pytest.MonkeyPatch) -> None:
     backend = backends.create()
     put(backend, range(20), "first")
     monkeypatch.setattr(Database, "is_flushed", lambda database: False)
@@ -253,8 +250,9 @@ def test_a_snapshot_that_was_given_up_does_not_wait_for_the_disk(
     assert not (backends.work_dir / "b0" / "chk-1").exists()
 
 
-def test_the_end_of_a_snapshot_has_no_file_written_anew(tmp_path: Path) -> None:
-    """RocksDB does that to files of the lowest level once nothing holds their sequence numbers, and the next checkpoint would upload them again."""
+def test_the_end_of_a_snapshot_rewrites_no_file(tmp_path: Path) -> None:
+    """RocksDB rewrites files of the lowest level when their sequence numbers are released. The next checkpoint would
+    upload them again."""
     database = Database(str(tmp_path / "db"), read_options({}))
     family = database.family("state:a")
     for number in range(2_000):
@@ -262,5 +260,5 @@ def test_the_end_of_a_snapshot_has_no_file_written_anew(tmp_path: Path) -> None:
     FrozenDatabase(database, tmp_path / "chk-1").wait()
     family[b"%08d" % 7] = b"another"
     FrozenDatabase(database, tmp_path / "chk-2").wait()
-    database.close()  # waits for compactions that have begun
+    database.close()  # waits for running compactions
     assert "BottommostFiles" not in (tmp_path / "db" / "LOG").read_text()

@@ -1,4 +1,4 @@
-"""RocksDB's own MANIFEST is read as RocksDB wrote it, and what is written is read by it."""
+"""The engine reads the MANIFEST of RocksDB, and RocksDB reads the MANIFEST that the engine writes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from rocksdict import Checkpoint
 
 from penstock.state.rocksdb.database import Database, scan
 from penstock.state.rocksdb.files.assembly import merged
-from penstock.state.rocksdb.files.frozen import CONFIG
 from penstock.state.rocksdb.files.manifest import (
     BLOCK,
     Edit,
@@ -26,6 +25,7 @@ from penstock.state.rocksdb.files.manifest import (
     write_version,
 )
 from penstock.state.rocksdb.files.manifest_tail import ManifestTail
+from penstock.state.rocksdb.files.pack import CONFIG
 from penstock.state.rocksdb.options import read_options
 
 
@@ -33,7 +33,7 @@ def manifest_of(folder: Path) -> bytes:
     return (folder / (folder / "CURRENT").read_text().strip()).read_bytes()
 
 
-def test_a_database_is_opened_from_a_manifest_written_anew(tmp_path: Path) -> None:
+def test_a_database_is_opened_with_a_rewritten_manifest(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "db"), read_options({"writebuffer.size": "64kb"}))
     family = database.family("state:value")
     for number in range(5_000):
@@ -54,7 +54,7 @@ def test_a_database_is_opened_from_a_manifest_written_anew(tmp_path: Path) -> No
     opened.close()
 
 
-def test_a_record_longer_than_a_block_comes_back() -> None:
+def test_a_record_longer_than_a_block_is_restored() -> None:
     tables = {n: Table(6, n, 10, b"a" * 600 + b"%08d" % n, b"b" * 600 + b"%08d" % n, n, n) for n in range(10, 200)}
     version = Version({0: "default", 3: "state:x"}, {0: {}, 3: tables}, 300, 77)
     content = write_version(version)["MANIFEST-000300"]
@@ -62,7 +62,7 @@ def test_a_record_longer_than_a_block_comes_back() -> None:
     assert read_version(content) == Version(version.families, version.tables, 301, 77)
 
 
-def test_a_group_that_is_not_whole_does_not_count() -> None:
+def test_an_incomplete_group_is_ignored() -> None:
     atomic, last = _encoded(300), _encoded(4)
     log = _log([last + _encoded(5), atomic + _encoded(1) + last + _encoded(6)])
     assert [edit.last_sequence for edit in read_edits(log)] == [5]
@@ -73,7 +73,7 @@ def test_a_group_that_is_not_whole_does_not_count() -> None:
     assert read_edits(log[:-1]) == read_edits(log)[:1]
 
 
-def test_a_manifest_that_grows_is_read_on_wherever_it_was_cut(tmp_path: Path) -> None:
+def test_a_growing_manifest_is_continued_at_any_position(tmp_path: Path) -> None:
     last, atomic, kept = _encoded(4), _encoded(300), _encoded((1 << 13) + 99)
     payloads = [last + _encoded(n) + kept + _sized(bytes(n * 977 % 9_000)) for n in range(1, 40)]
     payloads[20:20] = [atomic + _encoded(n) + last + _encoded(100 + n) for n in (2, 1, 0)]
@@ -96,7 +96,7 @@ def test_a_manifest_that_grows_is_read_on_wherever_it_was_cut(tmp_path: Path) ->
     assert tail.version.last_sequence == 7, "another MANIFEST is read from its beginning"
 
 
-def test_what_is_not_known_is_refused_unless_it_may_be_ignored() -> None:
+def test_an_unknown_record_is_refused_unless_it_may_be_ignored() -> None:
     assert len(read_edits(_log([_encoded((1 << 13) + 99) + _sized(b"news")]))) == 1
     with pytest.raises(ManifestUnreadable, match="77"):
         read_edits(_log([_encoded(77) + _encoded(1)]))
@@ -104,7 +104,7 @@ def test_what_is_not_known_is_refused_unless_it_may_be_ignored() -> None:
         read_edits(_log([_encoded(103) + _encoded(1)]))
 
 
-def test_files_of_several_get_numbers_and_an_order_of_their_own() -> None:
+def test_merged_files_of_several_databases_get_new_numbers_and_a_separate_order() -> None:
     def one(name: str, family: int, number: int) -> Version:
         table = Table(0, number, 1, b"k" + bytes(8), b"k" + bytes(8), 1, 2, ((13, _encoded(4)),))
         return Version({0: "default", family: name}, {family: {number: table}}, number + 1, number)

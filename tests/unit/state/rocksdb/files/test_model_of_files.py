@@ -1,6 +1,7 @@
-"""Look-ups, scans and snapshots against a plain model, over random writes, flushes, compactions and rescales.
+"""Look-ups, scans and snapshots compared with a plain model, over random writes, flushes, compactions and rescales.
 
-A look-up takes the first file that has the row, a scan the newest version there is: they differ if files are put together in a wrong order.
+A look-up uses the first file that has the row, and a scan uses the newest version of the row. They differ if the order
+of the files is wrong.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import StorageError
-from penstock.state.backend import KeyGroupRange
 from penstock.state.factory import create_timer_service
-from penstock.state.key_groups import KeyGroupCache, key_group_range
+from penstock.state.key_groups import KeyGroupCache, KeyGroupRange, key_group_range
 from penstock.state.rocksdb.database import Database, scan
 from penstock.state.rocksdb.rows import STATE
 from tests.unit.state.support import LIST, MAP, MAX_PARALLELISM, VALUE, Backends, at
@@ -39,7 +39,7 @@ class Model:
 
 
 class RandomJob:
-    """Subtasks of one operator, and what their state should be."""
+    """The subtasks of one operator, and their expected state."""
 
     def __init__(self, backends: Backends, seed: int) -> None:
         self.random = random.Random(seed)
@@ -104,7 +104,7 @@ class RandomJob:
                 self.write(key, what)
 
     def write_small_files(self) -> None:
-        """Of one row mostly: RocksDB moves such files from level to level as they are."""
+        """Write files that mostly contain one row. RocksDB moves such files between levels without a change."""
         hot = self.random.sample(KEYS, self.random.choice([1, 1, 2]))
         what = self.random.choice([["update"], ["update", "clear"], ["put", "remove"]])
         for _ in range(self.random.randint(2, 9)):
@@ -120,7 +120,7 @@ class RandomJob:
             backend._database.compact({name: [KeyGroupRange(first, last)] for name in names})
 
     def snapshot(self) -> None:
-        """One or two at a time, with writes right behind; some are confirmed, some given up."""
+        """Take one or two snapshots at a time, with writes directly after them. Some are confirmed, some aborted."""
         taken = []
         for _ in range(self.random.randint(1, 2)):
             self.checkpoint_id += 1
@@ -130,7 +130,7 @@ class RandomJob:
         for checkpoint_id, uploads, model in taken:
             chance = self.random.random()
             handles = None
-            with suppress(StorageError):  # files of the moment and later ones may have been put together
+            with suppress(StorageError):  # files of the snapshot may have been compacted with later ones
                 handles = [upload.run(self.backends.storage) for upload in uploads] if chance < 0.9 else None
             if handles is not None:
                 self.kept = [*self.kept[-3:], (handles, model)]
@@ -190,7 +190,7 @@ def backends(tmp_path: Path) -> Iterator[Backends]:
 
 
 @pytest.mark.parametrize("seed", [6, 9, 23, 30])
-def test_look_ups_scans_and_snapshots_are_as_a_model_says(
+def test_look_ups_scans_and_snapshots_equal_those_of_the_model(
     backends: Backends, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     make = Database._make_options

@@ -1,4 +1,4 @@
-"""A restore at another parallelism takes files over, and does not copy rows."""
+"""A restore at another parallelism reuses files, and does not copy rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from penstock.state.backend import KeyGroupRange
 from penstock.state.factory import create_timer_service
-from penstock.state.key_groups import KeyGroupCache, key_group_range
+from penstock.state.key_groups import KeyGroupCache, KeyGroupRange, key_group_range
 from penstock.state.rocksdb.database import Database, scan
 from penstock.state.rocksdb.files.manifest import ManifestUnreadable
 from penstock.state.rocksdb.rows import STATE, group_prefix, split_row
@@ -83,7 +82,7 @@ def timers_of(subtasks: list[Any]) -> list[int]:
 @pytest.mark.parametrize(
     "steps", [(1, 2, 4), (4, 2, 1), (1, 4, 2, 3, 1), (2, 3), (3, 2, 4, 1), (1, 2, 4, 8, 3), (1, 2, 1, 2, 1)], ids=str
 )
-def test_files_are_taken_over_at_any_parallelism(backends: Backends, steps: tuple[int, ...]) -> None:
+def test_files_are_reused_at_any_parallelism(backends: Backends, steps: tuple[int, ...]) -> None:
     subtasks = backends.restored([], steps[0])
     expected: dict[Any, Any] = {}
     for number, parallelism in enumerate((*steps[1:], 1), 1):
@@ -100,7 +99,7 @@ def test_files_are_taken_over_at_any_parallelism(backends: Backends, steps: tupl
 
 
 def looked_up(subtasks: list[Any], keys: Any) -> dict[Any, Any]:
-    """By key: a scan puts rows into the order of their versions, a look-up takes the first file that has the row."""
+    """Look up each key. A scan sorts rows by version, but a look-up uses the first file that has the row."""
     found = {}
     for backend in subtasks:
         value = backend.get_state(VALUE)
@@ -117,7 +116,7 @@ def looked_up(subtasks: list[Any], keys: Any) -> dict[Any, Any]:
 def test_one_row_that_changes_in_every_checkpoint_has_its_newest_value(
     backends: Backends, steps: tuple[int, ...], compacted: bool
 ) -> None:
-    """Each checkpoint leaves a file of that row alone, and RocksDB moves such files from level to level as they are."""
+    """Each checkpoint leaves a file of only this row. RocksDB moves such files between levels without a change."""
     middle = [key for key in KEYS if GROUPS[key] in key_group_range(1, 3, MAX_PARALLELISM)]
     subtasks = backends.restored([], 2)
     number = 0
@@ -128,7 +127,7 @@ def test_one_row_that_changes_in_every_checkpoint_has_its_newest_value(
                 put([backend], keys, "first")
                 backends.snapshot(backend, number := number + 1)
                 compact(backend)
-            for key in KEYS:  # so that files of another state reach beyond the range
+            for key in KEYS:  # the files of another state then exceed the range
                 if GROUPS[key] in backend.key_group_range:
                     at(backend, key)
                     backend.get_state(LIST).add(key)
@@ -144,9 +143,9 @@ def test_one_row_that_changes_in_every_checkpoint_has_its_newest_value(
 
 
 @pytest.mark.usefixtures("no_copies")
-def test_files_of_foreign_key_groups_are_not_even_fetched(backends: Backends) -> None:
+def test_files_of_other_key_groups_are_not_fetched(backends: Backends) -> None:
     (backend,) = backends.restored([])
-    for half in (0, 1):  # a file for each
+    for half in (0, 1):  # one file for each half
         own = key_group_range(half, 2, MAX_PARALLELISM)
         put([backend], [key for key in KEYS if GROUPS[key] in own], "first")
         handle = backends.snapshot(backend, half + 1)
@@ -157,7 +156,7 @@ def test_files_of_foreign_key_groups_are_not_even_fetched(backends: Backends) ->
     backends.storage.reads.clear()
     backends.restored([handle], 2)
     read = [path for path in backends.storage.reads if path in {f["path"] for f in handle["files"]}]
-    assert len(read) < 2 * len(handle["files"]), "each half leaves out the other's files"
+    assert len(read) < 2 * len(handle["files"]), "each half must skip the files of the other half"
 
 
 def _version(handle: dict[str, Any], backends: Backends) -> Any:
@@ -167,8 +166,9 @@ def _version(handle: dict[str, Any], backends: Backends) -> Any:
 
 
 @pytest.mark.usefixtures("no_copies")
-def test_a_state_whose_files_are_within_the_range_is_left_alone(backends: Backends) -> None:
-    """Beside one whose files are not: a deletion over nothing would reach beyond the range, and stay."""
+def test_a_state_whose_files_are_within_the_range_is_not_changed(backends: Backends) -> None:
+    """Only the files of another state exceed the range. A range deletion in this state would delete nothing, and
+    would remain for ever."""
     subtasks = backends.restored([], 2)
     put(subtasks, KEYS, "first")
     for backend in subtasks:
@@ -182,7 +182,7 @@ def test_a_state_whose_files_are_within_the_range_is_left_alone(backends: Backen
 
 
 @pytest.mark.usefixtures("no_copies")
-def test_what_was_taken_over_is_not_uploaded_again(backends: Backends) -> None:
+def test_reused_files_are_not_uploaded_again(backends: Backends) -> None:
     subtasks = backends.restored([], 2)
     put(subtasks, KEYS, "first " * 50)
     handles = snapshots(backends, subtasks, 1)
@@ -195,7 +195,7 @@ def test_what_was_taken_over_is_not_uploaded_again(backends: Backends) -> None:
     assert values(backends.restored([again], 2)) == values([whole])
 
 
-def test_rows_are_copied_if_the_files_cannot_be_told_apart(
+def test_rows_are_copied_if_the_files_cannot_be_distinguished(
     backends: Backends, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     subtasks = backends.restored([], 2)
@@ -212,7 +212,7 @@ def test_rows_are_copied_if_the_files_cannot_be_told_apart(
     assert "a field 77" in caplog.text
 
 
-def test_list_elements_keep_their_order_when_files_are_put_together(backends: Backends) -> None:
+def test_list_elements_keep_their_order_when_files_are_merged(backends: Backends) -> None:
     subtasks = backends.restored([], 3)
     for backend in subtasks:
         for key in KEYS:
@@ -229,8 +229,8 @@ def test_list_elements_keep_their_order_when_files_are_put_together(backends: Ba
 
 
 @pytest.mark.usefixtures("no_copies")
-def test_what_is_hidden_stays_hidden_when_a_part_is_split_up_again(backends: Backends) -> None:
-    """The file that hides the other half is left out with its key groups; rows beside it in a file that stays must not come back."""
+def test_hidden_rows_remain_hidden_when_a_part_is_split_again(backends: Backends) -> None:
+    """The file that hides the other half is skipped with its key groups. Rows in a remaining file must not return."""
     (backend,) = backends.restored([])
     put([backend], KEYS, "first")
     handle = backends.snapshot(backend, 1)
@@ -240,10 +240,10 @@ def test_what_is_hidden_stays_hidden_when_a_part_is_split_up_again(backends: Bac
     found = values([quarter])
     assert found == {key: f"first {key}" for key in KEYS if GROUPS[key] in quarter.key_group_range}
     rows = [row for row, _ in scan(quarter._database.family("state:value"), b"", group_prefix(1 << 16))]
-    assert {split_row(row)[0] for row in rows} <= set(range(4)), "foreign rows are in sight"
+    assert {split_row(row)[0] for row in rows} <= set(range(4)), "rows of other key groups are visible"
 
 
-def test_another_range_hides_rows_without_looking_at_them(backends: Backends) -> None:
+def test_another_range_hides_rows_without_reading_them(backends: Backends) -> None:
     (backend,) = backends.restored([])
     put([backend], KEYS, "first")
     handle = backends.snapshot(backend, 1)
@@ -254,7 +254,7 @@ def test_another_range_hides_rows_without_looking_at_them(backends: Backends) ->
     assert set(values([middle])) == {key for key in KEYS if 5 <= GROUPS[key] <= 9}
 
 
-def test_a_database_that_cannot_be_opened_wholly_is_closed_before_another_takes_its_place(
+def test_a_database_that_fails_to_open_is_closed_before_another_one_replaces_it(
     backends: Backends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (before,) = backends.restored([])
@@ -302,10 +302,10 @@ def fill(subtasks: list[Any], keys: Any, text: str) -> None:
 
 
 @pytest.mark.usefixtures("no_copies", "small_files")
-def test_of_a_database_with_levels_only_what_is_above_the_lowest_and_its_edges_are_written_anew(
+def test_only_files_above_the_lowest_level_and_its_edge_files_are_rewritten(
     backends: Backends,
 ) -> None:
-    """Deletions above the lowest level still count, and so does what is newer there."""
+    """Deletions above the lowest level are still effective, and so are newer rows there."""
     keys = range(12_000)
     subtasks = backends.restored([], 2)
     fill(subtasks, keys, "first")

@@ -68,9 +68,9 @@ def test_several_aggregates_in_one_pass_over_rows(grouping: str) -> None:
     assert run.values == RESULTS
 
 
-def test_columns_are_aggregated_without_making_records() -> None:
+def test_columns_are_aggregated_without_creating_records() -> None:
     def never(batch: Any) -> list[Any]:
-        raise AssertionError("records were made")
+        raise AssertionError("records were created")
 
     batch = ColumnBatch(pa.RecordBatch.from_pylist(RECORDS), np.array(TIMES), never)
     assert OperatorRun(operator()).push_batch(batch).end().values == RESULTS
@@ -85,13 +85,13 @@ def test_sums_beyond_64_bits_are_as_exact_in_columns_as_in_rows(numbers: list[in
     assert by_columns[0][2][0] == sum(numbers)
 
 
-def test_accumulators_go_on_from_batch_to_batch_in_either_form() -> None:
+def test_accumulators_continue_from_batch_to_batch_in_either_form() -> None:
     run = OperatorRun(operator())
     run.push_batch(columns(RECORDS[:2], TIMES[:2])).push_batch(RowBatch(RECORDS[2:3], TIMES[2:3]))
     assert run.push_batch(columns(RECORDS[3:], TIMES[3:])).end().values == RESULTS
 
 
-def test_dictionary_encoded_keys_are_taken_as_they_are() -> None:
+def test_dictionary_encoded_keys_are_used_directly() -> None:
     batch = pa.RecordBatch.from_pylist(RECORDS)
     encoded = batch.set_column(0, "id", batch.column(0).dictionary_encode())
     run = OperatorRun(operator()).push_batch(ColumnBatch(encoded, np.array(TIMES), rows_as_dicts)).end()
@@ -106,7 +106,7 @@ UNUSUAL = {
 
 
 @pytest.mark.parametrize("fields", UNUSUAL.values(), ids=UNUSUAL)
-def test_columns_that_numbers_cannot_carry_go_through_records(fields: dict[str, Any]) -> None:
+def test_columns_that_are_not_plain_numbers_are_processed_as_records(fields: dict[str, Any]) -> None:
     batch = pa.RecordBatch.from_pydict(fields)
     by_columns = OperatorRun(operator()).push_batch(ColumnBatch(batch, np.array([1, 2]), rows_as_dicts)).end()
     by_rows = OperatorRun(operator()).push_batch(RowBatch(batch.to_pylist(), [1, 2])).end()
@@ -128,13 +128,13 @@ def test_late_records_of_columns_go_to_the_late_output() -> None:
     assert dropped.metrics.counters[LATE_RECORDS_METRIC].count == 4
 
 
-def test_late_records_of_columns_that_are_allowed_fire_one_by_one() -> None:
+def test_allowed_late_records_of_columns_fire_one_by_one() -> None:
     run = OperatorRun(operator(F.count(), allowed_lateness=100)).watermark(9).push_batch(columns(RECORDS, TIMES))
     assert run.take() == [("a", 0, 1), ("b", 0, 1), ("a", 0, 2), ("a", 0, 3)]
     assert run.end().values == [("a", 10, 1)]
 
 
-def test_processing_time_windows_take_columns_without_timestamps() -> None:
+def test_processing_time_windows_accept_columns_without_timestamps() -> None:
     run = OperatorRun(operator(F.sum("t"), TumblingProcessingTimeWindows.of(10))).at_time(25)
     batch = ColumnBatch(pa.RecordBatch.from_pylist(RECORDS), None, rows_as_dicts)
     assert run.push_batch(batch).at_time(29).values == [("a", 20, 11), ("b", 20, 5)]
@@ -154,13 +154,13 @@ def test_results_of_one_aggregate_are_plain_values() -> None:
 
 
 @pytest.mark.parametrize("record", [("a", 4), Row("a", 4), Row(id="a", t=4), ["a", 4]])
-def test_fields_by_position(record: Any) -> None:
+def test_fields_are_selected_by_position(record: Any) -> None:
     spec = WindowFunctionSpec.aggregate(F.max(1))
     run = OperatorRun(WindowOperator(TumblingEventTimeWindows.of(10), spec, itemgetter(0)))
     assert run.push(record, at=1).end().values == [4]
 
 
-def test_aggregates_of_nothing() -> None:
+def test_aggregates_without_values_have_defined_results() -> None:
     aggregate = F.of(F.mean("t"), F.sum("t"), F.min("t"), F.max("t"), F.count("t"))
     run = OperatorRun(operator(aggregate)).push({"id": "a", "t": None}, at=1).end()
     assert run.values == [("a", 0, (None, None, None, None, 0))]
@@ -169,10 +169,77 @@ def test_aggregates_of_nothing() -> None:
     assert again.values == run.values
 
 
-def test_an_aggregate_of_no_parts_is_refused_and_the_rest_travels_by_pickle() -> None:
+def test_an_aggregate_without_parts_is_refused_and_the_others_can_be_pickled() -> None:
     with pytest.raises(InvalidJob):
         F([])
     assert pickle.loads(pickle.dumps(ALL)).parts == ALL.parts
+
+
+NAN, EXTREMES = float("nan"), F.of(F.min("u"), F.max("u"))
+
+
+@pytest.mark.parametrize("cut", [0, 1, 2])
+@pytest.mark.parametrize("form", ["columns", "rows"])
+@pytest.mark.parametrize(
+    ("numbers", "extremes"),
+    [
+        ([1.0, NAN, 0.5], (0.5, NAN)),
+        ([NAN, 1.0, 0.5], (0.5, NAN)),
+        ([0.5, 1.0, NAN], (0.5, NAN)),
+        ([NAN, NAN, NAN], (NAN, NAN)),
+        ([NAN, None, None], (NAN, NAN)),
+        ([0.0, -0.0, 0.0], (-0.0, 0.0)),
+        ([-0.0, None, 0.0], (-0.0, 0.0)),
+        ([float("-inf"), float("inf"), None], (float("-inf"), float("inf"))),
+    ],
+)
+def test_nan_is_above_all_numbers_and_minus_zero_below_zero(
+    numbers: list[Any], extremes: Any, form: str, cut: int
+) -> None:
+    schema = pa.schema([("id", pa.string()), ("u", pa.float64())])
+    run = OperatorRun(operator(EXTREMES))
+    for part in (numbers[:cut], numbers[cut:]):
+        if part:
+            rows = [{"id": "a", "u": number} for number in part]
+            batch = ColumnBatch(
+                pa.RecordBatch.from_pylist(rows, schema=schema), np.zeros(len(part), int), rows_as_dicts
+            )
+            run.push_batch(batch if form == "columns" else batch.rows())
+    assert repr(run.end().values) == repr([("a", 0, extremes)])
+
+
+@pytest.mark.parametrize(
+    ("values", "results"),
+    [
+        ([np.int8(100), np.int8(100)], (200, 100.0, 100, 100)),
+        ([np.int64(2**62)] * 4, (2**64, float(2**62), 2**62, 2**62)),
+        (
+            [np.float32(0.1), 0.1],
+            (float(np.float32(0.1)) + 0.1, (float(np.float32(0.1)) + 0.1) / 2, 0.1, float(np.float32(0.1))),
+        ),
+        ([True, True], (2, 1.0, True, True)),
+        ([np.bool_(True), 3], (4, 2.0, True, 3)),
+        ([Decimal("1.10"), Decimal("2.30")], (Decimal("3.40"), Decimal("1.70"), Decimal("1.10"), Decimal("2.30"))),
+        ([2**70, -(2**70), 1], (1, 1 / 3, -(2**70), 2**70)),
+        ([1, 1.0], (2.0, 1.0, 1, 1)),
+        ([-0.0], (0.0, 0.0, -0.0, -0.0)),
+        ([float("inf"), float("-inf")], (NAN, NAN, float("-inf"), float("inf"))),
+    ],
+)
+def test_values_of_every_kind_have_the_same_result_in_rows_and_columns(values: list[Any], results: Any) -> None:
+    aggregate = F.of(F.sum("t"), F.mean("t"), F.min("t"), F.max("t"))
+    run = OperatorRun(operator(aggregate)).push(*({"id": "a", "t": value} for value in values), at=1)
+    accumulator = aggregate.create_accumulator()
+    for value in values:
+        accumulator = aggregate.add({"t": value}, accumulator)
+    assert repr(aggregate.get_result(accumulator)) == repr(results)
+    assert repr(run.restart().end().values) == repr([("a", 0, results)])
+
+
+def test_a_decimal_nan_is_above_all_numbers() -> None:
+    values = [Decimal(1), Decimal("NaN"), Decimal("0.5")]
+    run = OperatorRun(operator(EXTREMES)).push(*({"id": "a", "u": value} for value in values), at=1)
+    assert repr(run.end().values) == "[('a', 0, (Decimal('0.5'), Decimal('NaN')))]"
 
 
 record = st.fixed_dictionaries(
@@ -191,7 +258,9 @@ record = st.fixed_dictionaries(
     lateness=st.sampled_from([0, 15]),
     assigner=st.sampled_from([TumblingEventTimeWindows.of(10, 3), SlidingEventTimeWindows.of(10, 4)]),
 )
-def test_columns_and_rows_agree(records: list[Any], cut: int, watermark: int, lateness: int, assigner: Any) -> None:
+def test_columns_and_rows_have_equal_results(
+    records: list[Any], cut: int, watermark: int, lateness: int, assigner: Any
+) -> None:
     schema = pa.schema([("id", pa.string()), ("t", pa.int64()), ("u", pa.float64())])
     outcomes = []
     for as_columns in (True, False):

@@ -21,13 +21,11 @@ ONE_TWO = [(1, 2, 2), (2, 3, 1), (2, 2, 4), (1, 5, 3)]
 
 
 def test_hashtags_are_counted_rolling() -> None:
-    """E1, the counting half."""
     run = OperatorRun(ReduceOperator(lambda a, b: (a[0], a[1] + b[1]), KEY))
     assert run.push(("a", 1), ("b", 1), ("a", 1), at=[1, 2, 3]).results == [(("a", 1), 1), (("b", 1), 2), (("a", 2), 3)]
 
 
 def test_rolling_sum_emits_per_record_and_keeps_the_first_records_fields() -> None:
-    """E17."""
     run = OperatorRun(RollingAggregateOperator("sum", 1, KEY))
     assert run.push(*ONE_TWO).values == [(1, 2, 2), (2, 3, 1), (2, 5, 1), (1, 7, 2)]
 
@@ -45,11 +43,11 @@ def test_rolling_extremes(kind: Any, expected: list[Any]) -> None:
     assert OperatorRun(RollingAggregateOperator(kind, 1, KEY)).push(*ONE_TWO).values == expected
 
 
-def test_a_record_of_another_type_than_declared_is_refused_before_it_is_kept() -> None:
-    """Not by the first checkpoint, as a value of a state that the program does not know."""
+def test_a_record_of_another_type_than_declared_is_refused_before_it_is_stored() -> None:
+    """The first checkpoint would otherwise refuse it as a value of a state that the program does not know."""
     run = OperatorRun(RollingAggregateOperator("sum", 0, len, Types.INT()))
     with pytest.raises(
-        StateTypeError, match=r"the record 'a' is not what the function before .* the value is a str"
+        StateTypeError, match=r"the record 'a' does not have the type that the function before .* the value is a str"
     ) as told:
         run.push("a", "b")
     assert "output_type" in told.value.remedy
@@ -96,7 +94,6 @@ class Concatenate(ReduceFunction):
 
 @pytest.mark.parametrize("fn", [Concatenate(), lambda a, b: (a[0], a[1] + b[1])])
 def test_words_per_language_are_concatenated(fn: Any) -> None:
-    """E18."""
     words = [("en", ["tea"]), ("fr", ["vin"]), ("fr", ["fromage"]), ("en", ["cake"])]
     assert OperatorRun(ReduceOperator(fn, KEY)).push(*words).values == [
         ("en", ["tea"]),

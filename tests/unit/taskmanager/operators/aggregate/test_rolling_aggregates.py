@@ -29,7 +29,7 @@ SCHEMA = pa.schema([("id", pa.string()), ("t", pa.int64()), ("u", pa.float64())]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """State becomes columns as soon as columns come, and again."""
+    """State becomes columns as soon as columns arrive, and again after it was objects."""
     monkeypatch.setattr(accumulator_table, "_FEW", 1)
     monkeypatch.setattr(accumulator_table, "_PATIENCE", 0)
 
@@ -47,12 +47,12 @@ def rolling(aggregate: FieldAggregate = COUNT_AND_MAX) -> RollingFieldsOperator:
     return RollingFieldsOperator(aggregate, itemgetter("id"))
 
 
-def test_every_record_gives_its_keys_aggregates_so_far() -> None:
+def test_every_record_emits_the_aggregates_of_its_key_so_far() -> None:
     run = OperatorRun(rolling()).push(*records(READINGS), at=[1, 2, 3, 4, 5])
     assert run.results == list(zip(RUNNING, [1, 2, 3, 4, 5], strict=True))
 
 
-def test_columns_stay_columns_and_keep_their_order() -> None:
+def test_columns_remain_columns_and_keep_their_order() -> None:
     run = OperatorRun(rolling()).push_batch(columns(records(READINGS), [1, 2, 3, 4, 5]))
     (batch,) = run.output.batches
     assert isinstance(batch, ColumnBatch)
@@ -70,7 +70,7 @@ def test_columns_stay_columns_and_keep_their_order() -> None:
     ],
 )
 def test_sums_beyond_64_bits_are_as_exact_in_columns_as_in_rows(batches: list[list[int]]) -> None:
-    """Of times in nanoseconds, say."""
+    """Such sums occur with times in nanoseconds."""
     aggregate = F.of(F.sum("t"), F.mean("t"), F.min("t"), F.max("t"))
     by_columns, by_rows = OperatorRun(rolling(aggregate)), OperatorRun(rolling(aggregate))
     for numbers in batches:
@@ -89,7 +89,7 @@ def test_accumulators_are_state(backend: str) -> None:
     assert again.values == RUNNING[2:4]
 
 
-def test_what_is_no_field_aggregate_is_refused() -> None:
+def test_an_argument_that_is_not_a_field_aggregate_is_refused() -> None:
     with pytest.raises(InvalidJob, match="FieldAggregate"):
         RollingFieldsOperator(max, itemgetter("id"))  # type: ignore[arg-type]
 
@@ -99,7 +99,7 @@ def test_an_unusable_value_is_named_with_its_record() -> None:
         OperatorRun(rolling()).push(*records([("a", 1), ("a", "x")]))
 
 
-def test_keys_that_are_no_text_and_no_integers_are_aggregated_as_well() -> None:
+def test_keys_that_are_neither_text_nor_integers_are_aggregated() -> None:
     schema = pa.schema([("id", pa.float64()), ("t", pa.int64())])
     run = OperatorRun(rolling())
     for part in (READINGS[:3], READINGS[3:]):
@@ -108,7 +108,7 @@ def test_keys_that_are_no_text_and_no_integers_are_aggregated_as_well() -> None:
     assert [count for _, count, _ in run.values] == [count for _, count, _ in RUNNING]
 
 
-def test_a_dictionary_that_names_a_key_twice_is_one_key() -> None:
+def test_a_key_that_a_dictionary_contains_twice_is_one_key() -> None:
     keys = pa.DictionaryArray.from_arrays(pa.array([0, 1, 0], pa.int8()), pa.array(["a", "a"]))
     run = OperatorRun(rolling())
     batch = pa.RecordBatch.from_arrays([keys, pa.array([1, 5, 2])], ["id", "t"])
@@ -116,7 +116,7 @@ def test_a_dictionary_that_names_a_key_twice_is_one_key() -> None:
     assert run.values == [("a", 1, 1), ("a", 2, 5), ("a", 3, 5), ("a", 4, 5), ("a", 5, 5), ("a", 6, 5)]
 
 
-def test_numbers_of_another_type_go_on_from_the_ones_before() -> None:
+def test_numbers_of_another_type_continue_from_the_previous_ones() -> None:
     floats = pa.schema([("id", pa.string()), ("t", pa.float64())])
     by_columns, by_rows = (
         OperatorRun(rolling(F.of(F.sum("t"), F.min("t")))),
@@ -140,7 +140,7 @@ def test_a_sum_at_the_lowest_integer_of_64_bits_does_not_wrap() -> None:
     ("aggregate", "numbers"),
     [(F.sum("t"), [1, None, 4]), (F.of(F.min("t"), F.max("t")), [2.5, None, -1.0]), (F.count("t"), [None, 3])],
 )
-def test_accumulators_come_back_from_columns_as_they_were(aggregate: FieldAggregate, numbers: list[Any]) -> None:
+def test_accumulators_return_unchanged_from_columns(aggregate: FieldAggregate, numbers: list[Any]) -> None:
     column = pa.array(numbers)
     accumulators = [aggregate.create_accumulator()]
     for number in numbers:
@@ -157,9 +157,7 @@ def test_accumulators_come_back_from_columns_as_they_were(aggregate: FieldAggreg
     [
         (1, 1, 2**63, None, 5),
         (1, 1, 0.5, None, 5),
-        (1, 1, 5, 5, 5),
         (1, 1, 5, None, None),
-        (1, 0, 0, None, 5),
         (1, True, 5, None, 5),
         (1, 1, 5, None, 5.0),
         (2**63, 1, 5, None, 5),
@@ -168,10 +166,67 @@ def test_accumulators_come_back_from_columns_as_they_were(aggregate: FieldAggreg
         7,
     ],
 )
-def test_accumulators_that_would_not_come_back_do_not_become_columns(accumulator: Any) -> None:
+def test_accumulators_that_would_change_do_not_become_columns(accumulator: Any) -> None:
     shape = StatShape.of(F.of(F.sum("t"), F.max("t")), [pa.array([1])])
     assert shape.columns([(1, 1, 5, None, 5)]) is not None
     assert shape.columns([(1, 1, 5, None, 5), accumulator]) is None
+
+
+FLOATS = pa.schema([("id", pa.string()), ("u", pa.float64())])
+
+
+def float_columns(values: list[tuple[str, float | None]]) -> ColumnBatch:
+    rows = [{"id": key, "u": number} for key, number in values]
+    return ColumnBatch(pa.RecordBatch.from_pylist(rows, schema=FLOATS), None, rows_as_dicts)
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), -float("inf"), 1e17, 1e308])
+def test_a_value_of_one_key_does_not_change_the_sums_of_others(poison: float) -> None:
+    numbers = [(f"account-{n % 50}", n / 8) for n in range(500)]
+    run = OperatorRun(rolling(F.sum("u")))
+    run.push_batch(float_columns([("account-0", poison), *numbers])).push_batch(float_columns(numbers))
+    totals = dict(run.values)
+    assert all(totals[f"account-{key}"] == 2 * sum(n / 8 for n in range(key, 500, 50)) for key in range(1, 50))
+
+
+def test_float_sums_equal_those_of_rows_for_any_ends_of_batches() -> None:
+    numbers = [("ab"[n % 2], (0.1, 1e16, -1e16, 0.7)[n % 4] * n) for n in range(200)]
+    by_rows = OperatorRun(rolling(F.of(F.sum("u"), F.mean("u")))).push_batch(float_columns(numbers).rows())
+    for size in (1, 7, 200):
+        run = OperatorRun(rolling(F.of(F.sum("u"), F.mean("u"))))
+        for begin in range(0, 200, size):
+            run.push_batch(float_columns(numbers[begin : begin + size]))
+        assert run.values == by_rows.values
+
+
+def test_a_mean_of_large_integers_is_rounded_once() -> None:
+    numbers = [2**53 + 1, 2**53 + 3, 1]
+    by_columns = OperatorRun(rolling(F.mean("t"))).push_batch(columns(records([("a", n) for n in numbers])))
+    assert by_columns.values == [("a", sum(numbers[:n]) / n) for n in (1, 2, 3)]
+
+
+def test_keys_that_are_equal_are_one_key_in_columns() -> None:
+    schema = pa.schema([("id", pa.float64()), ("t", pa.int64())])
+    rows = [{"id": key, "t": 1} for key in (0.0, -0.0, 0.0)]
+    run = OperatorRun(rolling(F.sum("t")))
+    for _ in range(2):
+        run.push_batch(ColumnBatch(pa.RecordBatch.from_pylist(rows, schema=schema), None, rows_as_dicts))
+    assert [total for _, total in run.values] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("forms", ["cr", "rc", "crc"])
+def test_integers_and_floats_keep_their_types_when_a_field_has_both(forms: str) -> None:
+    """One file has integers, and a later one has floats."""
+    aggregate = F.of(F.sum("t"), F.min("t"), F.max("t"))
+    mixed, by_rows = OperatorRun(rolling(aggregate)), OperatorRun(rolling(aggregate))
+    batches: list[tuple[Any, list[Any]]] = [(pa.int64(), [3, 4]), (pa.float64(), [3.0, 9.5]), (pa.int64(), [None, 3])]
+    for form, (kind, numbers) in zip(forms, batches, strict=False):
+        schema = pa.schema([("id", pa.string()), ("t", kind)])
+        rows = [{"id": "a", "t": number} for number in numbers]
+        batch = ColumnBatch(pa.RecordBatch.from_pylist(rows, schema=schema), None, rows_as_dicts)
+        mixed.push_batch(batch if form == "c" else batch.rows())
+        by_rows.push(*rows)
+    assert repr(mixed.values) == repr(by_rows.values)
 
 
 ALL = F.of(F.count(), F.count("t"), F.sum("t"), F.mean("t"), F.min("t"), F.max("t"), F.min("u"), F.max("u"), F.sum("u"))
@@ -191,7 +246,9 @@ record = st.fixed_dictionaries(
     restarts=st.integers(0, 15),
 )
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_columns_and_rows_agree(aggregate: FieldAggregate, history: list[Any], form: int, restarts: int) -> None:
+def test_columns_and_rows_have_equal_results(
+    aggregate: FieldAggregate, history: list[Any], form: int, restarts: int
+) -> None:
     by_rows, mixed = OperatorRun(rolling(aggregate)), OperatorRun(rolling(aggregate))
     values = []
     for number, part in enumerate(history):

@@ -1,4 +1,4 @@
-"""A source operator's splits: which is read next, what holds the clock back, and what many of them cost."""
+"""The splits of a source operator: which one is read next, which ones hold the clock back, and the cost of many splits."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from penstock.common.time import Duration
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.datagen import DataGeneratorSource, GeneratorSplitReader
-from penstock.connectors.source import (
+from penstock.connectors.core.source import (
     ReadBounds,
     ReaderContext,
     Source,
@@ -23,15 +22,17 @@ from penstock.connectors.source import (
     SplitEnumerator,
     SplitReader,
 )
+from penstock.connectors.simple.datagen import DataGeneratorSource, GeneratorSplitReader
 from penstock.jobmanager.coordinators.source_coordinator import SourceCoordinator
 from penstock.records.batch import MAX_TIMESTAMP, Batch, RowBatch
 from penstock.taskmanager.operators.connectors.source import SourceOperator
 from penstock.taskmanager.worker import ManualClock
+from tests.clocks import JumpingClock
 from tests.unit.connectors.file.file_job import FAR, operator_of
 
 
 class Batches(SplitReader):
-    """Gives the batches a split names, None where it names None; ends after the last one."""
+    """A reader that returns the batches of its split, or None for None. It is finished after the last one."""
 
     def __init__(self, batches: list[list[int] | None], position: int) -> None:
         self._batches = batches
@@ -69,7 +70,7 @@ class BatchesReader(SourceReader):
 
 
 class Splits(Source):
-    """A split for each list of batches."""
+    """A source with one split for each list of batches."""
 
     def __init__(self, contents: list[list[list[int] | None]]) -> None:
         self.contents = contents
@@ -98,7 +99,7 @@ def assigned(source: Source, clock: Any, strategy: Any = None) -> tuple[SourceOp
     coordinator = SourceCoordinator("in", source)
     coordinator.start_attempt(1, None)
     coordinator.discover(0)
-    operator.assign(coordinator.take_assignments()[0], no_more_splits=True)
+    operator.assign(coordinator.take_assignments()[0], ends=True)
     return operator, output
 
 
@@ -107,20 +108,113 @@ def read_all(operator: SourceOperator) -> None:
         pass
 
 
-def test_without_event_time_splits_take_turns() -> None:
+def test_splits_take_turns_without_event_time() -> None:
     operator, output = assigned(Splits([[[1], [2], [3]], [[10], [20]], [[100]]]), ManualClock(0))
     read_all(operator)
     assert [value for value, _ in output.records] == [1, 10, 100, 2, 20, 3]
+
+
+class UnboundedSplits(Splits):
+    bounded = False
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        None,
+        WatermarkStrategy.no_watermarks(),
+        WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: 7),
+    ],
+    ids=["no-strategy", "no-watermarks", "equal-timestamps"],
+)
+def test_a_split_that_always_has_records_does_not_block_later_splits(strategy: WatermarkStrategy | None) -> None:
+    busy: list[list[int] | None] = [[0]] * 30
+    operator, output = assigned(UnboundedSplits([busy, [[1], [1]], [None, [2], [2]]]), ManualClock(0), strategy)
+    operator.context.clock.set(1_000)
+    for epoch in range(12):
+        operator.context.clock.set(1_000 + epoch * 100)
+        operator.begin_epoch(max_records=1)
+        read_all(operator)
+    values = [value for value, _ in output.records]
+    assert len(values) == 12
+    assert values.count(1) == values.count(2) == 2
+
+
+def test_splits_that_are_read_in_order_do_not_take_turns() -> None:
+    source = UnboundedSplits([[[1], [2]], [[10], [20]]])
+    source.in_order = True
+    for strategy in (None, WatermarkStrategy.no_watermarks()):
+        operator, output = assigned(source, ManualClock(0), strategy)
+        read_all(operator)
+        assert [value for value, _ in output.records] == [1, 2, 10, 20]
 
 
 def test_the_split_with_the_lowest_watermark_is_read_next() -> None:
     operator, output = assigned(Splits([[[1], [8], [9]], [[5], [6], [10]], [[2], [3]]]), ManualClock(0), EVENT_TIME)
     read_all(operator)
     assert [value for value, _ in output.records] == [1, 5, 2, 8, 3, 6, 10, 9]
-    assert output.watermarks == [0, 1, 2, 4, 5, 7, 8, MAX_TIMESTAMP]
+    assert output.watermarks == [MAX_TIMESTAMP]
 
 
-def test_a_reader_whose_next_record_is_not_due_yet_is_not_read_to_be_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_periodic_watermarks_of_all_splits_are_emitted_together_at_the_interval() -> None:
+    """The nine records are in descending order, and no time passes between them. None of them is late for the others."""
+    clock = ManualClock(1_000)
+    contents: list[list[list[int] | None]] = [[[90], [80], [70], None, [60]], [[50], [40], [30], None, [20]]]
+    operator, output = assigned(Splits(contents), clock, EVENT_TIME)
+    read_all(operator)
+    assert output.watermarks == []
+    assert operator.next_wake() == 1_200
+    clock.set(1_199)
+    operator.advance_processing_time(1_199)
+    assert output.watermarks == []
+    clock.set(1_200)
+    operator.advance_processing_time(1_200)
+    assert output.watermarks == [49]
+    assert operator.next_wake() is None
+    clock.set(1_450)
+    read_all(operator)
+    assert output.watermarks == [49, 89, MAX_TIMESTAMP], "the second split ended before the first"
+
+
+def test_watermarks_that_were_not_emitted_before_a_failure_are_emitted_at_the_next_interval() -> None:
+    source = Splits([[[100], None, [50], None, [60]]])
+    operator, output = assigned(source, ManualClock(0), EVENT_TIME)
+    coordinator = SourceCoordinator("in", source)
+    coordinator.start_attempt(1, None)
+    coordinator.discover(0)
+    coordinator.take_assignments()
+    read_all(operator)
+    coordinator.on_progress(0, operator.progress())
+    coordinator.start_attempt(1, coordinator.snapshot())
+    clock = ManualClock(5_000)
+    again, output = operator_of(source, clock, EVENT_TIME)
+    again.assign(coordinator.take_assignments()[0], ends=True)
+    read_all(again)
+    assert (output.records, output.watermarks) == ([(50, 50)], [])
+    clock.set(5_200)
+    again.advance_processing_time(5_200)
+    assert output.watermarks == [99]
+
+
+@pytest.mark.parametrize("by_ms", [-3_600_000, 3_600_000])
+def test_a_clock_change_neither_delays_watermarks_nor_makes_splits_idle(by_ms: int) -> None:
+    clock = JumpingClock(10_000_000)
+    strategy = EVENT_TIME.with_idleness(Duration.of_seconds(10))
+    operator, output = assigned(Splits([[[100], None, None, None, [200]]]), clock, strategy)
+    read_all(operator)
+    clock.jump(by_ms)
+    for _ in range(2):
+        clock.set(clock.now_ms() + 100)
+        operator.advance_processing_time(clock.now_ms())
+        read_all(operator)
+    assert output.watermarks == [99]
+    assert ("idle", True) not in output.events
+    clock.set(clock.now_ms() + 10_000)
+    operator.advance_processing_time(clock.now_ms())
+    assert output.events[-1] == ("idle", True)
+
+
+def test_a_reader_is_not_read_before_its_next_record_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock(0)
     asked: list[ReadBounds] = []
     read = GeneratorSplitReader.read
@@ -136,7 +230,10 @@ def test_a_reader_whose_next_record_is_not_due_yet_is_not_read_to_be_told_so(mon
     assert len(asked) == 1
     assert [value for value, _ in output.records] == list(range(12))
     clock.set(1150)
-    assert operator.next_wake() == 2_100  # then it is idle: the last record came at 1,100
+    assert operator.next_wake() == 1_200  # the next periodic watermark
+    clock.set(1_200)
+    operator.advance_processing_time(1_200)
+    assert operator.next_wake() == 2_100  # then the split is idle, because the last record arrived at 1,100
 
 
 def test_a_split_that_waits_for_its_turn_is_not_idle_and_holds_the_clock_back() -> None:
@@ -148,10 +245,10 @@ def test_a_split_that_waits_for_its_turn_is_not_idle_and_holds_the_clock_back() 
         operator.advance_processing_time(clock.now_ms())
         if number == 0:
             assert not output.watermarks
-    assert output.watermarks == [0, 99, 199, MAX_TIMESTAMP]
+    assert output.watermarks == [99, MAX_TIMESTAMP]
 
 
-def test_splits_that_give_nothing_go_idle_at_the_same_time_and_come_back() -> None:
+def test_splits_without_records_become_idle_at_the_same_time_and_return() -> None:
     clock = ManualClock(0)
     strategy = EVENT_TIME.with_idleness(Duration.of_seconds(1))
     quiet: list[list[int] | None] = [None] * 2
@@ -171,10 +268,10 @@ def test_splits_that_give_nothing_go_idle_at_the_same_time_and_come_back() -> No
 
 @pytest.mark.parametrize("looks", [[1_000, 1_400, 1_700], [1_700], [1_500, 1_700]])
 @pytest.mark.parametrize(("first", "last"), [(100, 10), (10, 100)])
-def test_however_late_idleness_is_seen_the_clock_goes_to_the_split_that_was_idle_last(
+def test_the_clock_advances_to_the_split_that_was_idle_last_however_late_idleness_is_detected(
     first: int, last: int, looks: list[int]
 ) -> None:
-    """The first one and one without records are idle since 1,000, the last one since 1,400."""
+    """The first split and one without records are idle since 1,000, the last split since 1,400."""
     clock = ManualClock(0)
     strategy = EVENT_TIME.with_idleness(Duration.of_seconds(1))
     quiet: list[list[int] | None] = [None] * 9
@@ -189,7 +286,7 @@ def test_however_late_idleness_is_seen_the_clock_goes_to_the_split_that_was_idle
     assert output.events[-1] == ("idle", True)
 
 
-def test_a_split_that_has_given_all_is_not_read_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_split_that_has_returned_all_records_is_not_read_again_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Batches, "has_given_all", lambda self: self.position == 3)
     operator, output = assigned(Splits([[[1] * 8, [2], [3], [4], [5]], [[10]]]), ManualClock(0))
     read_all(operator)
@@ -199,8 +296,8 @@ def test_a_split_that_has_given_all_is_not_read_again_at_once(monkeypatch: pytes
     assert sorted({value for value, _ in output.records}) == [1, 2, 3, 4, 5, 10]
 
 
-def test_a_split_that_has_given_all_is_read_again_beside_one_that_always_has_more_and_is_not_idle() -> None:
-    """A batch takes 1 ms. What is set aside for a moment is asked again some 20 ms later, and has not gone idle meanwhile."""
+def test_a_split_that_has_returned_all_records_is_read_again_next_to_a_busy_split_and_is_not_idle() -> None:
+    """A batch takes 1 ms. An excluded split is read again about 20 ms later, and has not become idle in this time."""
     clock = ManualClock(0)
 
     class Slow(Batches):
@@ -239,19 +336,21 @@ def test_a_split_that_has_given_all_is_read_again_beside_one_that_always_has_mor
     assert late == 0
 
 
-def test_a_clock_that_is_set_back_does_not_make_set_aside_splits_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch takes 1 ms; with the first batch of 2 the machine's clock is set back by an hour."""
+def test_a_clock_that_is_set_back_does_not_delay_excluded_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch takes 1 ms. At the first batch of 2 records the machine's clock is set back by one hour."""
     monkeypatch.setattr(Batches, "has_given_all", lambda self: len(self._batches) == 3)
-    clock = ManualClock(10_000_000)
+    clock = JumpingClock(10_000_000)
     operator, output = assigned(Splits([[[1] * 9, [2], [3]], [[10]] * 50]), clock)
     for _ in operator.read(FAR):
-        clock._now += 1 if output.records[-1][0] != 2 else -3_600_000
+        clock.set(clock.now_ms() + 1)
+        if output.records[-1][0] == 2:
+            clock.jump(-3_600_000)
     values = [value for value, _ in output.records]
-    assert values.index(3) < values.index(2) + 5
+    assert values.index(3) < values.index(2) + 25
 
 
 class DuckReader:
-    """Has the methods that every split reader had once, and not the class."""
+    """A class with the original methods of split readers, but without the base class."""
 
     moves_without_records = False
     position = 0
@@ -270,14 +369,14 @@ class DuckReader:
         return {"take_rejected": list, "take_watermarks": list, "is_idle": bool, "close": bool}.get(name, lambda: None)
 
 
-def test_a_reader_may_have_the_methods_without_the_class(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_may_have_the_methods_without_the_base_class(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchesReader, "open_split", lambda *_: DuckReader())
     operator, output = assigned(Splits([[[1]]]), ManualClock(0))
     read_all(operator)
     assert [value for value, _ in output.records] == [1, 2, 3]
 
 
-def test_a_step_tells_its_records_and_whether_there_are_more() -> None:
+def test_a_step_returns_its_number_of_records_and_whether_more_are_available() -> None:
     operator, _ = assigned(Splits([[[1, 1], [2]], [[10]]]), ManualClock(0))
     assert list(operator.read(FAR)) == [2, 1, -1]
 
@@ -289,7 +388,7 @@ def test_a_step_tells_its_records_and_whether_there_are_more() -> None:
     bound=st.integers(1, 5),
     event_time=st.booleans(),
 )
-def test_every_record_comes_once_in_the_order_of_its_split(
+def test_every_record_arrives_once_in_the_order_of_its_split(
     contents: list[list[list[int] | None]], bound: int, event_time: bool
 ) -> None:
     source = Splits([[batch and [v * 100 + n for v in batch] for batch in split] for n, split in enumerate(contents)])
@@ -298,11 +397,11 @@ def test_every_record_comes_once_in_the_order_of_its_split(
     coordinator.start_attempt(1, None)
     coordinator.discover(0)
     for epoch in range(100):
-        if epoch % 3 == 2:  # fail: what the acks said is true
+        if epoch % 3 == 2:  # fail, and restore the state of the acks
             coordinator.start_attempt(1, coordinator.snapshot())
             operator, _ = operator_of(source, ManualClock(0), operator.strategy)
             operator.output = output
-        operator.assign(coordinator.take_assignments().get(0, []), no_more_splits=True)
+        operator.assign(coordinator.take_assignments().get(0, []), ends=True)
         operator.begin_epoch(bound)
         for _ in operator.read(FAR):
             pass
@@ -314,7 +413,7 @@ def test_every_record_comes_once_in_the_order_of_its_split(
     assert not output.watermarks or output.watermarks == sorted(output.watermarks)
 
 
-def test_the_lag_counts_splits_that_are_not_open_yet() -> None:
+def test_the_lag_includes_splits_that_are_not_open_yet() -> None:
     operator, _ = assigned(Splits([[[1], [2]], [[3]], [[4]]]), ManualClock(0))
     assert operator.progress().lag == 4
     next(operator.read(FAR))
@@ -323,7 +422,7 @@ def test_the_lag_counts_splits_that_are_not_open_yet() -> None:
     assert operator.progress().lag == 0
 
 
-def test_a_split_is_opened_when_it_is_read_first() -> None:
+def test_a_split_is_opened_at_its_first_read() -> None:
     source = Splits([[[1], [2]], [[3]]])
     operator, _ = assigned(source, ManualClock(0))
     assert source.opened == []
@@ -332,7 +431,7 @@ def test_a_split_is_opened_when_it_is_read_first() -> None:
     assert source.opened == ["0"]
 
 
-def test_where_a_split_has_ended_is_told_where_the_source_wants_it() -> None:
+def test_the_last_position_of_a_split_is_reported_if_the_source_needs_it() -> None:
     source = Splits([[[1], [2]], [[3], None, [4]]])
     for tells in (False, True):
         source.tells_last_positions = tells
@@ -345,7 +444,7 @@ def test_where_a_split_has_ended_is_told_where_the_source_wants_it() -> None:
         assert progress.positions == ({"0": 2, "1": 3} if tells else {})
 
 
-def test_a_position_that_moves_without_records_is_asked_for_with_every_ack_and_told_when_it_has_moved(
+def test_a_position_that_moves_without_records_is_reported_only_after_a_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for moves, told in ((False, {}), (True, {"0": 3})):
@@ -356,12 +455,12 @@ def test_a_position_that_moves_without_records_is_asked_for_with_every_ack_and_t
         for _ in range(2):
             next(operator.read(FAR), None)
         assert operator.progress().positions == told
-        assert operator.progress().positions == {}, "it would count as input"
+        assert operator.progress().positions == {}, "the position would count as input"
 
 
 @pytest.mark.parametrize("strategy", [None, EVENT_TIME, EVENT_TIME.with_idleness(Duration.of_seconds(1))])
-def test_a_split_costs_the_same_however_many_there_are(strategy: WatermarkStrategy | None) -> None:
-    """Seconds of CPU for one of 1,000 and of 8,000; 8 times as much were quadratic."""
+def test_the_cost_of_a_split_does_not_depend_on_their_number(strategy: WatermarkStrategy | None) -> None:
+    """Compare the CPU seconds per split of 1,000 and of 8,000 splits. A quadratic cost would be 8 times as high."""
 
     def cost(count: int) -> float:
         source = Splits([[[number]] for number in range(count)])
@@ -371,7 +470,7 @@ def test_a_split_costs_the_same_however_many_there_are(strategy: WatermarkStrate
         coordinator.start_attempt(4, None)
         coordinator.discover(0)
         for assignments in coordinator.take_assignments().values():
-            operator.assign(assignments, no_more_splits=True)
+            operator.assign(assignments, ends=True)
         while not coordinator.exhausted:
             operator.begin_epoch(100)
             for _ in operator.read(FAR):
@@ -382,7 +481,7 @@ def test_a_split_costs_the_same_however_many_there_are(strategy: WatermarkStrate
             coordinator.take_assignments()
         return (time.process_time() - begun) / count
 
-    ratio = lowest_of(lambda: cost(8_000)) / lowest_of(lambda: cost(1_000))
+    ratio = lowest_of(lambda: cost(4_000)) / lowest_of(lambda: cost(500))
     assert ratio < 2.5, f"a split costs {ratio:.1f} times as much"
 
 

@@ -20,7 +20,7 @@ def first(value: Any) -> Any:
 
 
 class DynamicThresholds(KeyedBroadcastProcessFunction):
-    """E42."""
+    """A function that alerts above a threshold, which the broadcast side changes."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.last = runtime_context.get_state(ValueStateDescriptor("last", float))
@@ -41,7 +41,7 @@ class DynamicThresholds(KeyedBroadcastProcessFunction):
 
 
 def test_dynamic_thresholds() -> None:
-    """E42: default 4.0, raised to 5.0, lowered to 1.2."""
+    """The default threshold 4.0 is raised to 5.0 and lowered to 1.2."""
     run = OperatorRun(KeyedBroadcastProcessOperator(DynamicThresholds(), [RULES], first))
     assert run.push(("s1", 10.0), ("s1", 41.0)).take() == [("s1", 41.0, 10.0)]
     assert run.push(("s1", 5.0), to=1).push(("s1", 190.0)).take() == []
@@ -57,7 +57,7 @@ def test_broadcast_state_is_restored_on_every_subtask() -> None:
 
 
 class Fire(BroadcastProcessFunction):
-    """E20 with broadcast state: it survives a failure."""
+    """A function that alerts on heat if the broadcast smoke level is high. Its broadcast state survives a failure."""
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         if ctx.get_broadcast_state(RULES).get("smoke") == 1.0 and value[1] > 100:
@@ -68,7 +68,6 @@ class Fire(BroadcastProcessFunction):
 
 
 def test_fire_alert_survives_a_failure_with_broadcast_state() -> None:
-    """E20."""
     run = OperatorRun(BroadcastProcessOperator(Fire(), [RULES])).push(1.0, to=1)
     assert run.restart().push(("s", 101)).values == ["Risk of fire!"]
 
@@ -85,7 +84,7 @@ WRITES = {
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_the_data_side_cannot_write(write: Any) -> None:
-    """S18."""
+    """Writes would give the subtasks different states."""
 
     class Writes(Fire):
         def process_element(self, value: Any, ctx: Any) -> None:
@@ -121,7 +120,7 @@ LAST = ValueStateDescriptor("last", float)
 
 
 def test_the_broadcast_side_reaches_the_state_of_all_keys() -> None:
-    """S18."""
+    """`apply_to_keyed_state` calls the function for every key."""
 
     class Resets(DynamicThresholds):
         def process_broadcast_element(self, value: Any, ctx: Any) -> Any:

@@ -32,7 +32,7 @@ def test_co_map_calls_the_method_of_the_input(fn: Any) -> None:
 
 
 class FireAlert(CoFlatMapFunction):
-    """E20, the plain version: the level is a field of the object."""
+    """A fire alarm whose smoke level is a field of the object."""
 
     level = "Low"
 
@@ -45,7 +45,7 @@ class FireAlert(CoFlatMapFunction):
 
 
 def test_fire_alert_needs_smoke_and_heat() -> None:
-    """E20: order-controlled."""
+    """The order of the inputs is fixed."""
     run = OperatorRun(CoFlatMapOperator(FireAlert()))
     for level, temperature in [("Low", 110), ("High", 99), ("High", 101), ("Low", 120)]:
         run.push(level, to=1).push(("s", temperature, 42))
@@ -53,7 +53,7 @@ def test_fire_alert_needs_smoke_and_heat() -> None:
 
 
 class SwitchableFilter(CoProcessFunction):
-    """Forwards a sensor's readings for as long as its switch says (E33)."""
+    """A filter that forwards the readings of a sensor until the deadline of its switch."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.until = runtime_context.get_state(ValueStateDescriptor("until", int))
@@ -75,8 +75,8 @@ class SwitchableFilter(CoProcessFunction):
         self.until.clear()
 
 
-def test_switchable_filter_forwards_while_its_deadline_lasts() -> None:
-    """E33: others are blocked, the state is gone at the end, a later switch replaces the deadline."""
+def test_switchable_filter_forwards_until_its_deadline() -> None:
+    """Other sensors are blocked, the state is removed at the end, and a later switch replaces the deadline."""
     run = OperatorRun(CoProcessOperator(SwitchableFilter(), first, first))
     run.push(("sensor_2", "before"))
     run.push(("sensor_2", 10_000), ("sensor_7", 60_000), to=1)
@@ -90,7 +90,7 @@ def test_switchable_filter_forwards_while_its_deadline_lasts() -> None:
 
 
 class FireSequence(CoProcessFunction):
-    """Alert when smoke follows a high temperature within ten minutes of event time (E4)."""
+    """An alert if smoke follows a high temperature within ten minutes of event time."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.hot_at = runtime_context.get_state(ValueStateDescriptor("hot", int))
@@ -113,19 +113,19 @@ class FireSequence(CoProcessFunction):
 
 @pytest.mark.parametrize(("gap_ms", "alerts"), [(599_000, [("fire", "room")]), (601_000, [])])
 def test_fire_sequence_within_ten_minutes(gap_ms: int, alerts: list[Any]) -> None:
-    """E4: 9:59 alert, 10:01 none, the state is empty afterwards."""
+    """An interval of 9:59 alerts, and one of 10:01 does not. The state is empty afterwards."""
     run = OperatorRun(CoProcessOperator(FireSequence(), first, first))
     run.push(("room", "hot"), at=0).watermark(gap_ms - 1).push(("room", "smoke"), at=gap_ms, to=1)
     assert run.values == alerts
     assert run.watermark(1_200_000).backend.entry_count() == 0
 
 
-def test_one_key_alone_is_refused() -> None:
+def test_a_key_on_only_one_input_is_refused() -> None:
     with pytest.raises(InvalidJob, match="only one of the two"):
         CoMapOperator(Sides(), first, None)
 
 
-def test_error_names_the_record_of_its_input() -> None:
+def test_an_error_names_the_record_of_its_input() -> None:
     run = OperatorRun(CoMapOperator((lambda v: v, lambda v: v["x"])))
     with pytest.raises(UserFunctionError, match="record 1 of a batch of 2: 5"):
         run.push({"x": 1}, 5, to=1)

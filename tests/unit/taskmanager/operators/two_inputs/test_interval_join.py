@@ -1,4 +1,4 @@
-"""The interval join against a join that remembers everything, and what it keeps where."""
+"""The interval join compared with a join that keeps all records, and the place of its values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def join(lower: int, upper: int) -> IntervalJoinOperator:
 
 
 class Remembering:
-    """The same join over lists that nothing is ever removed from."""
+    """The same join over lists that are never cleaned up."""
 
     def __init__(self, lower: int, upper: int) -> None:
         self.lower, self.upper = lower, upper
@@ -73,7 +73,7 @@ bounds = st.tuples(st.integers(-20, 20), st.integers(0, 20)).map(lambda pair: (p
 @pytest.mark.parametrize("backend", BY_BACKEND)
 @given(history=steps, bounds=bounds)
 @settings(max_examples=60, deadline=None)
-def test_the_same_pairs_as_of_a_join_that_remembers_everything(
+def test_the_pairs_equal_those_of_a_join_that_keeps_all_records(
     backend: str, history: list[Any], bounds: tuple[int, int]
 ) -> None:
     model, number = Remembering(*bounds), 0
@@ -99,7 +99,7 @@ def test_the_same_pairs_as_of_a_join_that_remembers_everything(
     harness.close()
 
 
-def test_values_that_go_before_anybody_looks_cost_no_access_to_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_values_that_expire_between_snapshots_cost_no_access_to_state(monkeypatch: pytest.MonkeyPatch) -> None:
     run = OperatorRun(join(-10, 10))
     written: list[Any] = []
     monkeypatch.setattr(interval_buffers.Buffers, "_write_side", lambda *arguments: written.append(arguments))
@@ -108,26 +108,26 @@ def test_values_that_go_before_anybody_looks_cost_no_access_to_state(monkeypatch
     assert (run.values, written) == ([(1, 3, 5, 7)], [])
 
 
-def test_more_values_than_a_barrier_may_wait_for_are_written_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interval_buffers, "MOST_VALUES", 10)
+def test_too_many_values_for_a_barrier_are_written_earlier(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interval_buffers, "MAX_VALUES", 10)
     run = OperatorRun(join(0, 1000))
     for number in range(40):
         run.push((f"k{number}", number), at=[number])
-        assert len(run.operator._buffers.at_hand) <= 16
+        assert len(run.operator._buffers.in_memory) <= 16
     run.push(*[(f"k{number}", -number) for number in range(40)], at=[100] * 40, to=1)
     assert run.values == [(number, -number, number, 100) for number in range(40)]
     assert run.watermark(2000).backend.entry_count() == 0
 
 
-def test_a_key_that_has_only_values_that_are_gone_is_forgotten() -> None:
+def test_a_key_with_only_expired_values_is_forgotten() -> None:
     run = OperatorRun(join(-10, 10)).push(("a", 1), ("b", 1), at=[5, 100]).watermark(50)
-    assert list(run.operator._buffers.at_hand) == ["b"]
+    assert list(run.operator._buffers.in_memory) == ["b"]
     for time in range(100, 1000, 5):
         run.push(("b", time), at=[time]).watermark(time)
-    assert len(run.operator._buffers.at_hand["b"].sides[0].times) < 20
+    assert len(run.operator._buffers.in_memory["b"].sides[0].times) < 20
 
 
-def test_the_function_has_the_keys_own_state() -> None:
+def test_the_function_uses_the_state_of_the_current_key() -> None:
     class Counting(ProcessJoinFunction):
         def open(self, runtime_context: Any) -> None:
             self.count = runtime_context.get_state(ValueStateDescriptor("count", int))
@@ -143,14 +143,14 @@ def test_the_function_has_the_keys_own_state() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 1])
-def test_it_does_not_matter_which_of_two_values_that_are_not_late_came_first(first: int) -> None:
+def test_the_order_of_arrival_of_two_values_that_are_not_late_does_not_matter(first: int) -> None:
     run = OperatorRun(join(-5, 0)).watermark(100)
     run.push(("a", "first"), at=[100], to=first).push(("a", "second"), at=[100], to=1 - first)
     assert len(run.values) == 1
 
 
-def test_a_look_at_many_values_leaves_keys_without_any(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interval_buffers, "MOST_VALUES", 4)
+def test_a_check_of_many_values_leaves_keys_without_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interval_buffers, "MAX_VALUES", 4)
     run = OperatorRun(join(-5, 0)).watermark(100)
     run.push(("x", "left"), at=[100], to=0)
     run.push(*[("y", str(n)) for n in range(6)], at=[200] * 6, to=1)
@@ -161,8 +161,8 @@ def test_a_look_at_many_values_leaves_keys_without_any(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("bound", [0, 5])
-def test_values_of_the_end_of_time_that_are_in_state_do_not_keep_it_from_coming(bound: int) -> None:
-    """Count windows give results of that time: there is no later one at which they could be removed."""
+def test_values_at_the_end_of_time_in_state_do_not_block_it(bound: int) -> None:
+    """Count windows emit results at that time. They could not be removed at a later time."""
     with OperatorHarness(join(-bound, bound)) as harness:
         harness.push(("a", "left"), timestamp=MAX_TIMESTAMP)
         harness.snapshot()

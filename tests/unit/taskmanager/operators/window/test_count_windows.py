@@ -1,4 +1,4 @@
-"""Windows without time: of a number of records, and the global one."""
+"""Windows without time: count windows and the global window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.taskmanager.operators.window.windows import KEY, Spec, add
 
 
 def test_count_windows_of_two_per_colour() -> None:
-    """E2: W,B,W,G,B -> {W,W},{B,B}; G waits."""
+    """W,B,W,G,B gives {W,W} and {B,B}. G waits for a second record."""
     pairs = Spec.process(lambda key, ctx, elements: [(key, len(list(elements)))])
     run = OperatorRun(WindowOperator(CountTumblingWindowAssigner.of(2), pairs, lambda v: v))
     run.push("W", "B", "W", "G", "B")
@@ -27,7 +27,7 @@ def test_count_windows_of_two_per_colour() -> None:
 
 
 def test_full_count_windows_leave_no_contents() -> None:
-    """Only the position of each key stays."""
+    """Only the position of each key remains."""
     run = OperatorRun(WindowOperator(CountTumblingWindowAssigner.of(2), Spec.reduce(add), KEY))
     run.push(*[("a", 1)] * 100)
     assert run.values == [("a", 2)] * 50
@@ -47,7 +47,6 @@ def test_sliding_count_windows() -> None:
 
 
 def test_a_global_window_never_fires_by_itself() -> None:
-    """T33."""
     run = OperatorRun(WindowOperator(GlobalWindows.create(), Spec.reduce(add), KEY))
     assert run.push(("a", 1), at=1).end().at_time(10**15).values == []
 
@@ -57,7 +56,7 @@ def test_a_global_window_never_fires_by_itself() -> None:
 def test_a_global_window_with_the_event_time_trigger_fires_at_the_end_of_the_input(
     spec: WindowFunctionSpec, stamps: list[int] | None, grouping: str
 ) -> None:
-    """How batch mode gives final results; the records need no timestamps."""
+    """Batch mode gets its final results in this way. The records need no timestamps."""
 
     def operator(grouping: str) -> WindowOperator:
         trigger = EventTimeTrigger.create()

@@ -28,7 +28,7 @@ from tests.unit.taskmanager.operators.window.windows import (
 
 @pytest.mark.parametrize("order", [[0, 10, 24, 40], [24, 40, 0, 10], [40, 0, 24, 10]])
 def test_sessions_merge_in_any_order_of_arrival(order: list[int]) -> None:
-    """E34: :00, :10, :24 are one session [:00, :39); :40 starts another."""
+    """The records at :00, :10 and :24 are one session [:00, :39). The record at :40 starts another session."""
     run = OperatorRun(WindowOperator(SESSIONS, Spec.process(gather), KEY))
     for minute in order:
         run.push(("user", minute), at=minutes(minute))
@@ -42,7 +42,7 @@ def test_sessions_merge_in_any_order_of_arrival(order: list[int]) -> None:
 
 
 def test_a_record_that_touches_the_end_joins_the_session() -> None:
-    """E34: exactly at :39; Flink merges windows that touch."""
+    """The record is exactly at :39. Windows that touch are merged, as in Flink."""
     run = OperatorRun(WindowOperator(SESSIONS, Spec.process(gather), KEY))
     run.push(*[("user", m) for m in (0, 10, 24, 39)], at=minutes(0, 10, 24, 39)).end()
     assert [(start, end) for _, start, end, _ in run.values] == [(0, 54 * MINUTE)]
@@ -55,13 +55,13 @@ def test_sessions_merge_folded_values(spec: WindowFunctionSpec) -> None:
     assert run.values == [("u", 45) if spec.kind == "reduce" else 15.0]
 
 
-def test_sessions_of_keys_are_apart() -> None:
+def test_sessions_of_different_keys_are_separate() -> None:
     run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY))
     run.push(("a", 1), ("b", 2), ("a", 4), at=minutes(0, 5, 10)).end()
     assert sorted(run.values) == [("a", 5), ("b", 2)]
 
 
-def test_a_late_record_joins_an_open_session_but_opens_none() -> None:
+def test_a_late_record_joins_an_open_session_but_starts_none() -> None:
     run = OperatorRun(WindowOperator(SESSIONS, Spec.process(gather), KEY, late_tag=LATE))
     run.push(("a", 20), at=minutes(20)).watermark(25 * MINUTE).push(("a", 8), ("a", 2), ("b", 3), at=minutes(8, 2, 3))
     assert run.side("late") == [("b", 3)]
@@ -107,7 +107,7 @@ def test_processing_time_sessions() -> None:
     assert run.backend.entry_count() == 0
 
 
-def test_a_session_that_grows_keeps_the_timer_it_has_until_that_fires() -> None:
+def test_a_session_that_grows_keeps_its_timer_until_the_timer_fires() -> None:
     run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY))
     run.push(("a", 0), at=[0])
     assert [timestamp for timestamp, _, _ in run.timers.event_time_timers()] == [15 * MINUTE - 1]
@@ -120,14 +120,14 @@ def test_a_session_that_grows_keeps_the_timer_it_has_until_that_fires() -> None:
     assert run.backend.entry_count() == 0
 
 
-def test_a_session_that_begins_earlier_than_it_did_fires_once_at_the_same_end() -> None:
+def test_a_session_whose_start_moves_back_fires_once_at_the_same_end() -> None:
     run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY))
     run.push(("a", 10), ("a", 1), at=[10 * MINUTE, 0])
     assert [timestamp for timestamp, _, _ in run.timers.event_time_timers()] == [25 * MINUTE - 1]
     assert run.end().values == [("a", 11)]
 
 
-def test_a_session_that_ends_before_anybody_looks_costs_no_access_to_state(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_ends_between_snapshots_costs_no_access_to_state(monkeypatch: pytest.MonkeyPatch) -> None:
     run = OperatorRun(WindowOperator(SESSIONS, Spec.aggregate(Mean()), KEY))
     table = run.operator._windows._contents
     written: list[Any] = []
@@ -136,10 +136,10 @@ def test_a_session_that_ends_before_anybody_looks_costs_no_access_to_state(monke
     assert (run.values, written) == ([2.0, 5.0, 7.0], [])
 
 
-def test_sessions_of_more_keys_than_a_barrier_may_wait_for_are_written_before(
+def test_sessions_of_too_many_keys_for_a_barrier_are_written_earlier(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(sessions, "MOST_KEYS", 10)
+    monkeypatch.setattr(sessions, "MAX_KEYS", 10)
     run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY))
     for turn in range(3):
         for key in range(24):
@@ -150,7 +150,7 @@ def test_sessions_of_more_keys_than_a_barrier_may_wait_for_are_written_before(
 
 
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
-def test_sessions_written_and_at_hand_fire_in_order_of_time(backend: str) -> None:
+def test_sessions_in_state_and_in_memory_fire_in_order_of_time(backend: str) -> None:
     run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY), backend=backend)
     run.push(("b", 1), ("d", 2), at=minutes(1, 3)).snapshot()
     run.push(("a", 3), ("c", 4), ("d", 5), at=minutes(0, 2, 4)).watermark(60 * MINUTE)
@@ -158,7 +158,7 @@ def test_sessions_written_and_at_hand_fire_in_order_of_time(backend: str) -> Non
     run.close()
 
 
-def test_a_merge_of_written_sessions_and_new_ones_leaves_nothing_behind() -> None:
+def test_a_merge_of_written_and_new_sessions_leaves_no_state() -> None:
     run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY))
     run.push(*[("a", 1)] * 3, at=minutes(0, 40, 80)).snapshot()
     run.push(*[("a", 1)] * 4, at=minutes(60, 20, 30, 10)).snapshot()
@@ -170,7 +170,7 @@ def test_a_merge_of_written_sessions_and_new_ones_leaves_nothing_behind() -> Non
 
 
 @pytest.mark.parametrize("lateness", [0, 1000], ids=["together", "pane by pane"])
-def test_a_session_that_is_over_leaves_no_namespace_behind_without_checkpoints(lateness: int) -> None:
+def test_an_ended_session_leaves_no_namespace_without_checkpoints(lateness: int) -> None:
     run = OperatorRun(WindowOperator(SESSIONS, Spec.reduce(add), KEY, allowed_lateness=lateness))
     for minute in (0, 30, 60):
         run.push(("a", 1), at=minutes(minute)).watermark((minute + 20) * MINUTE)

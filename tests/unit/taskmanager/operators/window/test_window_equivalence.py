@@ -1,7 +1,7 @@
-"""Grouped windows and windows pane by pane are one thing: the same results, whatever the program and the input.
+"""Grouped windows and windows by pane give the same results for every program and input.
 
-Random programs (assigner, lateness, function) run on random histories (batches, watermarks, clock, snapshots with a
-restore at another parallelism, from either way to either), once grouped, once pane by pane.
+Random programs (assigner, lateness, function) run on random histories (batches, watermarks, clock, snapshots). A
+restore uses another parallelism, and either implementation. Each history runs once grouped and once by pane.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def concatenated(a: Any, b: Any) -> Any:
 
 
 class Span(AggregateFunction):
-    """(first, last, number): the order of arrival shows."""
+    """An aggregate (first, last, number) that shows the order of arrival."""
 
     def create_accumulator(self) -> Any:
         return [None, None, 0]
@@ -57,7 +57,7 @@ class Span(AggregateFunction):
 
 
 class WithState(ProcessWindowFunction):
-    """Counts its firings per window and per key."""
+    """A function that counts its firings per window and per key."""
 
     def process(self, key: Any, context: Any, elements: Any) -> Any:
         counts = []
@@ -72,7 +72,7 @@ class WithState(ProcessWindowFunction):
 
 
 class Cleared(ProcessWindowFunction):
-    """Counts its firings and clean-ups per key, for windows that have no state of their own."""
+    """A function that counts its firings and clean-ups per key, for windows without window state."""
 
     def process(self, key: Any, context: Any, elements: Any) -> Any:
         state = context.global_state().get_state(FIRED)
@@ -145,7 +145,7 @@ steps = st.lists(
 
 @dataclass
 class Outcome:
-    """What a program gave, step by step; the order of keys within a step is not promised."""
+    """The output of a program, step by step. The order of keys within a step is not defined."""
 
     results: list[Any]
     late: list[Any]
@@ -153,7 +153,7 @@ class Outcome:
 
 
 def run(make: Any, history: list[Any], backend: str, groupings: list[str], *, is_event_time: bool) -> Outcome:
-    """`groupings`: of the first run and of each run after a rescale, in turn."""
+    """Run a program. `groupings` are those of the first run and of each run after a rescale, in turn."""
     harness = OperatorHarness(make(groupings[0]), parallelism=2, backend=backend)
     results: list[Any] = []
     number = now = restarts = 0
@@ -193,7 +193,7 @@ HISTORY = [
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("assigner", [TumblingEventTimeWindows.of(10, 3), SlidingEventTimeWindows.of(20, 8)], ids=repr)
-def test_one_history_on_every_backend(assigner: Any, backend: str) -> None:
+def test_one_history_has_equal_results_on_every_backend(assigner: Any, backend: str) -> None:
     def make(grouping: str) -> WindowOperator:
         function = FUNCTIONS["aggregate, process"]()
         return WindowOperator(assigner, function, itemgetter(0), allowed_lateness=7, late_tag=LATE, grouping=grouping)
@@ -209,7 +209,9 @@ def test_one_history_on_every_backend(assigner: Any, backend: str) -> None:
 @pytest.mark.parametrize("function", FUNCTIONS)
 @given(assigner=event_time, history=steps, lateness=st.sampled_from([0, 7, 30]))
 @settings(max_examples=15, deadline=None)
-def test_event_time_windows(function: str, backend: str, assigner: Any, history: list[Any], lateness: int) -> None:
+def test_event_time_windows_have_equal_results(
+    function: str, backend: str, assigner: Any, history: list[Any], lateness: int
+) -> None:
     def make(grouping: str) -> WindowOperator:
         return WindowOperator(
             assigner, FUNCTIONS[function](), itemgetter(0), allowed_lateness=lateness, late_tag=LATE, grouping=grouping
@@ -224,7 +226,9 @@ def test_event_time_windows(function: str, backend: str, assigner: Any, history:
 @pytest.mark.parametrize("function", FUNCTIONS)
 @given(assigner=processing_time, history=steps)
 @settings(max_examples=8, deadline=None)
-def test_processing_time_windows(function: str, backend: str, assigner: Any, history: list[Any]) -> None:
+def test_processing_time_windows_have_equal_results(
+    function: str, backend: str, assigner: Any, history: list[Any]
+) -> None:
     def make(grouping: str) -> WindowOperator:
         return WindowOperator(assigner, FUNCTIONS[function](), itemgetter(0), grouping=grouping)
 
@@ -237,7 +241,7 @@ def test_processing_time_windows(function: str, backend: str, assigner: Any, his
 @pytest.mark.parametrize("function", OF_SESSIONS)
 @given(assigner=event_time_sessions, history=steps)
 @settings(max_examples=20, deadline=None)
-def test_event_time_sessions(function: str, backend: str, assigner: Any, history: list[Any]) -> None:
+def test_event_time_sessions_have_equal_results(function: str, backend: str, assigner: Any, history: list[Any]) -> None:
     def make(grouping: str) -> WindowOperator:
         return WindowOperator(assigner, OF_SESSIONS[function](), itemgetter(0), late_tag=LATE, grouping=grouping)
 
@@ -251,7 +255,9 @@ def test_event_time_sessions(function: str, backend: str, assigner: Any, history
 @pytest.mark.parametrize("function", OF_SESSIONS)
 @given(assigner=processing_time_sessions, history=steps)
 @settings(max_examples=15, deadline=None)
-def test_processing_time_sessions(function: str, backend: str, assigner: Any, history: list[Any]) -> None:
+def test_processing_time_sessions_have_equal_results(
+    function: str, backend: str, assigner: Any, history: list[Any]
+) -> None:
     def make(grouping: str) -> WindowOperator:
         return WindowOperator(assigner, OF_SESSIONS[function](), itemgetter(0), grouping=grouping)
 
@@ -261,7 +267,7 @@ def test_processing_time_sessions(function: str, backend: str, assigner: Any, hi
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_one_history_of_sessions_on_every_backend(backend: str) -> None:
+def test_one_history_of_sessions_has_equal_results_on_every_backend(backend: str) -> None:
     def make(grouping: str) -> WindowOperator:
         function = OF_SESSIONS["aggregate, process"]()
         return WindowOperator(

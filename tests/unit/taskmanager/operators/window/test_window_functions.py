@@ -1,4 +1,4 @@
-"""What a window's function is given: key, window, state, clocks; and what an evictor leaves it."""
+"""The arguments of a window's function: key, window, state, clocks, and the elements after an evictor."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_window_over_the_whole_stream_has_no_key(spec: WindowFunctionSpec, gro
     assert run.push(("a", 1), ("b", 2), at=1).end().values == [(10, 3)]
 
 
-def test_window_functions_know_the_clocks_and_side_outputs(grouping: str) -> None:
+def test_window_functions_have_clocks_and_side_outputs(grouping: str) -> None:
     def clocks(key: Any, context: Any, elements: Any) -> Any:
         context.output(LATE, "by output")
         yield LATE, "by yield"
@@ -80,7 +80,7 @@ def test_window_functions_know_the_clocks_and_side_outputs(grouping: str) -> Non
 
 
 class RunningTotal(ProcessWindowFunction):
-    """Global state spans the windows of a key; window state and the function's own handles do not mix."""
+    """A function with global state for all windows of a key. Window state and the function's own handles are separate."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.total = runtime_context.get_state(ValueStateDescriptor("total", int, default=0))
@@ -98,7 +98,7 @@ class RunningTotal(ProcessWindowFunction):
         context.window_state().get_map_state(MapStateDescriptor("own", str, int)).clear()
 
 
-def test_window_state_and_global_state_are_apart(grouping: str) -> None:
+def test_window_state_and_global_state_are_separate(grouping: str) -> None:
     spec = Spec.reduce(add, RunningTotal())
     run = OperatorRun(WindowOperator(TumblingEventTimeWindows.of(10), spec, KEY, grouping=grouping))
     run.push(("a", 1), ("a", 10), at=[1, 12]).end()
@@ -112,7 +112,7 @@ def test_merging_windows_have_no_window_state() -> None:
         run.end()
 
 
-def test_errors_of_window_functions_name_window_and_key(grouping: str) -> None:
+def test_errors_of_window_functions_name_the_window_and_the_key(grouping: str) -> None:
     def fails(key: Any, context: Any, elements: Any) -> Any:
         raise RuntimeError("no")
 
@@ -144,13 +144,13 @@ def test_evictor_keeps_the_newest_records_of_a_window() -> None:
 
 
 @pytest.mark.parametrize("spec", [Spec.reduce(add), Spec.aggregate(Mean())])
-def test_evictor_before_a_fold(spec: WindowFunctionSpec) -> None:
+def test_an_evictor_runs_before_a_fold(spec: WindowFunctionSpec) -> None:
     operator = WindowOperator(TumblingEventTimeWindows.of(100), spec, KEY, evictor=CountEvictor.of(2))
     run = OperatorRun(operator).push(*[("a", n) for n in (1, 2, 4)], at=1).end()
     assert run.values == [("a", 6) if spec.kind == "reduce" else 3.0]
 
 
-def test_what_an_evictor_leaves_stays_in_the_window() -> None:
+def test_the_remaining_elements_of_an_evictor_stay_in_the_window() -> None:
     operator = WindowOperator(
         TumblingEventTimeWindows.of(10), Spec.process(gather), KEY, evictor=CountEvictor.of(2), allowed_lateness=100
     )
@@ -160,7 +160,7 @@ def test_what_an_evictor_leaves_stays_in_the_window() -> None:
 
 
 def test_window_join_pairs_within_a_window_only() -> None:
-    """E39: the cross product per key and window; half a second apart across the full hour there is no pair."""
+    """The result is the cross product per key and window. Records half a second apart across the full hour are no pair."""
 
     def join(key: Any, window: Any, inputs: Any) -> Any:
         sides: dict[str, list[Any]] = {"left": [], "right": []}

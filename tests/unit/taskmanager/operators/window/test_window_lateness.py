@@ -1,4 +1,4 @@
-"""Records behind the watermark: dropped, sent aside, or let in while a window is kept for them."""
+"""Records behind the watermark: dropped, sent to a side output, or accepted during the allowed lateness."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tests.unit.taskmanager.operators.window.windows import KEY, LATE, FirstOrUp
 
 
 def test_late_records_are_dropped_and_counted(grouping: str) -> None:
-    """T53."""
     run = OperatorRun(WindowOperator(TumblingEventTimeWindows.of(10), Spec.reduce(add), KEY, grouping=grouping))
     run.push(("a", 1), at=5).watermark(9).push(("a", 1), ("a", 2), at=[5, 12]).end()
     assert run.values == [("a", 1), ("a", 2)]
@@ -24,14 +23,13 @@ def test_late_records_are_dropped_and_counted(grouping: str) -> None:
 
 
 class Counting(ProcessWindowFunction):
-    """(id, window end, count)."""
+    """A function that emits (id, window end, count)."""
 
     def process(self, key: Any, context: Any, elements: Any) -> Any:
         yield key, context.window().end, len(list(elements))
 
 
 def test_late_records_go_to_the_side_output_with_their_timestamps() -> None:
-    """E38 (b)."""
     operator = WindowOperator(TumblingEventTimeWindows.of(10_000), Spec.process(Counting()), KEY, late_tag=LATE)
     run = OperatorRun(operator).push(("s", 1), ("s", 1), at=[1, 2]).watermark(10_000).push(("s", 9), at=9_999)
     assert run.values == [("s", 10_000, 2)]
@@ -40,7 +38,7 @@ def test_late_records_go_to_the_side_output_with_their_timestamps() -> None:
 
 @pytest.mark.parametrize("spec", [Spec.process(FirstOrUpdate()), Spec.reduce(add, FirstOrUpdate())])
 def test_allowed_lateness_updates_results_until_its_end(spec: WindowFunctionSpec, grouping: str) -> None:
-    """E38 (c): 10 s windows with 5 s of lateness."""
+    """The windows of 10 s have an allowed lateness of 5 s."""
     operator = WindowOperator(
         TumblingEventTimeWindows.of(10_000), spec, KEY, allowed_lateness=5_000, late_tag=LATE, grouping=grouping
     )
@@ -58,7 +56,7 @@ def test_allowed_lateness_updates_results_until_its_end(spec: WindowFunctionSpec
     assert run.backend.entry_count() == 0
 
 
-def test_a_late_record_of_another_key_fires_that_key_alone(grouping: str) -> None:
+def test_a_late_record_of_another_key_fires_only_that_key(grouping: str) -> None:
     operator = WindowOperator(
         TumblingEventTimeWindows.of(10), Spec.reduce(add), KEY, allowed_lateness=100, grouping=grouping
     )
@@ -73,7 +71,7 @@ def test_negative_lateness_is_refused() -> None:
         WindowOperator(TumblingEventTimeWindows.of(10), Spec.reduce(add), KEY, allowed_lateness=-1)
 
 
-def test_a_restored_window_that_has_fired_waits_for_late_records_only(grouping: str) -> None:
+def test_a_restored_window_that_has_fired_fires_only_for_late_records(grouping: str) -> None:
     operator = WindowOperator(
         TumblingEventTimeWindows.of(10), Spec.reduce(add), KEY, allowed_lateness=100, late_tag=LATE, grouping=grouping
     )
@@ -85,7 +83,7 @@ def test_a_restored_window_that_has_fired_waits_for_late_records_only(grouping: 
     assert again.watermark(109).backend.entry_count() == 0
 
 
-def test_what_was_late_before_a_failure_is_late_after_it(grouping: str) -> None:
+def test_late_records_before_a_failure_are_late_after_it(grouping: str) -> None:
     operator = WindowOperator(TumblingEventTimeWindows.of(10), Spec.reduce(add), KEY, late_tag=LATE, grouping=grouping)
     run = OperatorRun(operator).push(("a", 1), at=1).watermark(50)
     again = run.restart().push(("a", 7), at=2).end()

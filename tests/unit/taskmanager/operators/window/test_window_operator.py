@@ -1,4 +1,4 @@
-"""The window operator: when a window fires and what goes out, in event time and processing time."""
+"""The window operator: when a window fires and what it emits, in event time and processing time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from tests.unit.taskmanager.operators.window.windows import KEY, LATE, Mean, Spe
 
 
 def test_average_sensor_readings_over_five_seconds(grouping: str) -> None:
-    """E11: the window is [0, 5000); its result goes out before the watermark, stamped with the window's last ms."""
+    """The window is [0, 5000). Its result has the last ms of the window as timestamp and is emitted before the
+    watermark."""
     operator = WindowOperator(
         TumblingEventTimeWindows.of(5000), Spec.aggregate(Mean(), WithEnd()), KEY, grouping=grouping
     )
@@ -34,15 +35,13 @@ def test_average_sensor_readings_over_five_seconds(grouping: str) -> None:
     assert run.events[1:] == [(("sensor_1", 10.0, 5000), 4999), (WATERMARK, 9998)]
 
 
-def test_windows_of_each_key_are_independent_and_none_is_empty(grouping: str) -> None:
-    """T26, T35."""
+def test_windows_of_each_key_are_independent_and_never_empty(grouping: str) -> None:
     run = OperatorRun(WindowOperator(TumblingEventTimeWindows.of(10), Spec.reduce(add), KEY, grouping=grouping))
     run.push(("a", 1), ("b", 2), ("a", 3), at=[1, 2, 35]).end()
     assert run.results == [(("a", 1), 9), (("b", 2), 9), (("a", 3), 39)]
 
 
 def test_minimum_and_average_per_fifteen_seconds(grouping: str) -> None:
-    """E35."""
     readings = [("s", 10), ("s", 20), ("s", 30)]
     windows = TumblingEventTimeWindows.of(timedelta(seconds=15))
 
@@ -58,7 +57,6 @@ def test_minimum_and_average_per_fifteen_seconds(grouping: str) -> None:
 
 
 def test_min_and_max_by_process_and_by_reduce_are_identical(grouping: str) -> None:
-    """E36."""
 
     class HighAndLow(ProcessWindowFunction):
         def process(self, key: Any, context: Any, elements: Any) -> Any:
@@ -90,7 +88,6 @@ def test_sliding_windows_fire_in_order_of_their_ends(grouping: str) -> None:
 
 
 def test_records_between_sliding_windows_are_dropped_but_not_late(grouping: str) -> None:
-    """T29."""
     operator = WindowOperator(
         SlidingEventTimeWindows.of(10, 25), Spec.reduce(add), KEY, late_tag=LATE, grouping=grouping
     )
@@ -100,7 +97,7 @@ def test_records_between_sliding_windows_are_dropped_but_not_late(grouping: str)
 
 
 def test_bubbles_of_the_tunnel_count_by_event_time() -> None:
-    """E3: 300 pops live and 250 that arrive two minutes later reach 500 within one minute of event time."""
+    """300 records arrive live, and 250 arrive two minutes later. They reach 500 within one minute of event time."""
     count = Spec.reduce(add, lambda key, ctx, pops: [(key, total, total >= 500) for _, total in pops])
     minute = timedelta(minutes=1)
     pops = [("team", 1)] * 300, [("team", 1)] * 250
@@ -119,7 +116,7 @@ def test_records_without_timestamps_are_refused_by_event_time_windows(grouping: 
     assert caught.value.operator == "operator under test"
 
 
-def test_windows_leave_no_state_behind(grouping: str) -> None:
+def test_windows_leave_no_state(grouping: str) -> None:
     operator = WindowOperator(
         SlidingEventTimeWindows.of(20, 10), Spec.reduce(add), KEY, allowed_lateness=50, grouping=grouping
     )
@@ -156,8 +153,8 @@ def test_overdue_processing_time_windows_fire_after_a_restore(grouping: str) -> 
         (EventTimeSessionWindows.with_gap(10), 1),
     ],
 )
-def test_windows_end_with_time_itself(assigner: Any, windows: int, grouping: str) -> None:
-    """What a count window gives has the latest of all timestamps."""
+def test_windows_end_with_the_end_of_time(assigner: Any, windows: int, grouping: str) -> None:
+    """The result of a count window has the latest of all timestamps."""
     run = OperatorRun(WindowOperator(assigner, Spec.reduce(add), KEY, allowed_lateness=50, grouping=grouping))
     run.push(("a", 1), at=[MAX_TIMESTAMP]).watermark(1_000).push(("a", 2), at=[MAX_TIMESTAMP])
     run.snapshot()

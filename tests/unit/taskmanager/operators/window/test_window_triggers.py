@@ -1,4 +1,4 @@
-"""Triggers: early and repeated firing, purging, merging, user-written ones."""
+"""Triggers: early and repeated firing, purging, merging, and triggers of the user."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def windowed(trigger: Trigger[Any, Any], assigner: Any = WINDOWS, spec: Any = No
 
 
 def test_an_explicit_trigger_replaces_the_default_one() -> None:
-    """T40: with a count trigger the end of the window fires nothing."""
+    """If a count trigger is set, the end of the window does not fire."""
     run = windowed(CountTrigger.of(3)).push(("a", 1), ("a", 2), at=1).end()
     assert run.values == []
     assert run.backend.entry_count() == 0
@@ -114,7 +114,7 @@ def test_continuous_processing_time_trigger_ends_with_its_window() -> None:
     assert run.operator.next_processing_time() is None
 
 
-def test_delta_trigger_fires_when_the_value_has_moved() -> None:
+def test_delta_trigger_fires_when_the_value_has_changed_enough() -> None:
     moved = DeltaTrigger.of(5, lambda old, new: abs(new[1] - old[1]))
     run = windowed(moved, GlobalWindows.create()).push(*[("a", n) for n in (10, 12, 16, 20, 30)])
     assert run.values == [("a", 38), ("a", 88)]
@@ -134,7 +134,7 @@ def test_processing_time_trigger_on_event_time_windows() -> None:
 
 
 class ThirtySeconds(WindowAssigner[Any, TimeWindow]):
-    """E37's assigner."""
+    """An assigner of windows of thirty seconds."""
 
     def assign_windows(self, element: Any, timestamp: int, context: Any) -> list[TimeWindow]:
         start = timestamp - timestamp % 30_000
@@ -148,7 +148,7 @@ class ThirtySeconds(WindowAssigner[Any, TimeWindow]):
 
 
 class OneSecondIntervals(Trigger[Any, TimeWindow]):
-    """E37's trigger: fires at full seconds of the watermark, fires and purges at the end."""
+    """A trigger that fires at full seconds of the watermark, and fires and purges at the end."""
 
     seen = ValueStateDescriptor("firstSeen", bool)
 
@@ -176,14 +176,14 @@ class OneSecondIntervals(Trigger[Any, TimeWindow]):
 
 
 class Counts(ProcessWindowFunction):
-    """(id, window end, watermark, count)."""
+    """A function that emits (id, window end, watermark, count)."""
 
     def process(self, key: Any, context: Any, elements: Any) -> Any:
         yield key, context.window().end, context.current_watermark(), len(list(elements))
 
 
 def test_thirty_second_windows_with_early_firing() -> None:
-    """E37: counts never decrease, one early result per second of event time, the last one at the window's end."""
+    """Counts never decrease. Each second of event time has one early result, and the window's end has the last one."""
     operator = WindowOperator(
         ThirtySeconds(), Spec.process(Counts()), KEY, trigger=OneSecondIntervals(), allowed_lateness=1
     )
@@ -205,7 +205,7 @@ def test_thirty_second_windows_with_early_firing() -> None:
 
 
 class PurgeOnZero(Trigger[Any, Any]):
-    """FIREs at every record, PURGEs at a zero."""
+    """A trigger that returns FIRE for every record and PURGE for a zero."""
 
     def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
         return TriggerResult.FIRE if element[1] else TriggerResult.PURGE
@@ -215,7 +215,7 @@ class PurgeOnZero(Trigger[Any, Any]):
 
 
 def test_purge_drops_the_contents_and_clears_per_window_state() -> None:
-    """T41, forgotten feature 5: PURGE also calls the window function's clear."""
+    """PURGE also calls the window function's clear."""
     cleared: list[Any] = []
 
     class Watches(ProcessWindowFunction):
@@ -235,8 +235,8 @@ def test_purge_drops_the_contents_and_clears_per_window_state() -> None:
     assert run.end().backend.entry_count() == 0
 
 
-def test_purge_keeps_the_triggers_own_state() -> None:
-    """T46: only clear() at the end of the window removes it."""
+def test_purge_keeps_the_state_of_the_trigger() -> None:
+    """Only clear() at the end of the window removes the state of the trigger."""
 
     class EverySecondIsDropped(Trigger[Any, Any]):
         count = ReducingStateDescriptor("count", lambda a, b: a + b, int)
@@ -254,7 +254,7 @@ def test_purge_keeps_the_triggers_own_state() -> None:
     assert run.end().backend.entry_count() == 0
 
 
-def test_trigger_state_is_apart_from_function_state_of_the_same_name() -> None:
+def test_trigger_state_is_separate_from_function_state_of_the_same_name() -> None:
     class Own(ProcessWindowFunction):
         def process(self, key: Any, context: Any, elements: Any) -> Any:
             state = context.window_state().get_state(ValueStateDescriptor("count", str))
@@ -265,7 +265,7 @@ def test_trigger_state_is_apart_from_function_state_of_the_same_name() -> None:
     assert run.values == ["mine", "mine"]
 
 
-def test_trigger_context_gives_clocks_metrics_and_deletes_timers() -> None:
+def test_trigger_context_has_clocks_and_metrics_and_deletes_timers() -> None:
     class Probe(Trigger[Any, Any]):
         def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
             seen.append((timestamp, ctx.get_current_watermark(), ctx.get_current_processing_time()))
@@ -305,13 +305,12 @@ class NotMergeable(PurgeOnZero):
 
 
 def test_a_trigger_that_cannot_merge_is_refused_with_sessions() -> None:
-    """T43."""
     with pytest.raises(InvalidJob, match="NotMergeable cannot merge"):
         WindowOperator(EventTimeSessionWindows.with_gap(10), Spec.reduce(add), KEY, trigger=NotMergeable())
 
 
-def test_count_trigger_counts_on_over_merged_sessions() -> None:
-    """Forgotten feature 7: trigger state merges with the windows."""
+def test_count_trigger_continues_its_count_over_merged_sessions() -> None:
+    """The state of the trigger merges with the windows."""
     run = windowed(CountTrigger.of(3), EventTimeSessionWindows.with_gap(10))
     run.push(("a", 1), ("a", 2), ("a", 4), at=[0, 15, 8])
     assert run.values == [("a", 7)]
@@ -382,8 +381,8 @@ def test_late_records_of_merging_windows_with_their_own_trigger_go_to_the_late_o
     assert run.side("late") == [("a", 1)]
 
 
-def test_a_custom_trigger_takes_over_windows_that_were_grouped_before() -> None:
-    """A job that gets a trigger keeps the contents of its open windows, and they still end."""
+def test_a_custom_trigger_continues_windows_that_were_grouped_before() -> None:
+    """A job that gets a trigger keeps the contents of its open windows, and the windows still end."""
     before = OperatorRun(WindowOperator(WINDOWS, Spec.reduce(add), KEY)).push(("a", 1), ("b", 2), at=[1, 2])
     after = WindowOperator(WINDOWS, Spec.reduce(add), KEY, trigger=ContinuousEventTimeTrigger.of(30))
     again = before.restart(after).push(("a", 5), at=3).end()
@@ -391,7 +390,7 @@ def test_a_custom_trigger_takes_over_windows_that_were_grouped_before() -> None:
     assert again.backend.entry_count() == 0
 
 
-def test_grouping_takes_over_windows_that_had_a_trigger_before() -> None:
+def test_grouping_continues_windows_that_had_a_trigger_before() -> None:
     before = windowed(ContinuousEventTimeTrigger.of(30)).push(("a", 1), ("b", 2), at=[1, 2])
     after = WindowOperator(WINDOWS, Spec.reduce(add), KEY)
     again = before.restart(after).push(("a", 5), at=3).end()

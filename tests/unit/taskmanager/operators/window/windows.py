@@ -1,4 +1,4 @@
-"""What the tests of windows share: functions for every kind of window."""
+"""Functions for every kind of window, shared by the tests of windows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def add(a: Any, b: Any) -> Any:
 
 
 def gather(key: Any, context: Any, elements: Any) -> Any:
-    """What a full window saw."""
+    """Return the key, the window and the elements of a full window."""
     window = context.window()
     yield key, window.start, window.end, [element[1] for element in elements]
 
@@ -48,7 +48,7 @@ class WithEnd(ProcessWindowFunction):
 
 
 class FirstOrUpdate(ProcessWindowFunction):
-    """E38 (c): per-window state tells the first result from its updates."""
+    """A function whose window state distinguishes the first result from its updates."""
 
     def process(self, key: Any, context: Any, elements: Any) -> Any:
         seen = context.window_state().get_state(ValueStateDescriptor("fired", bool))

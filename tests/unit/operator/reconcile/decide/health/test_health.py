@@ -1,4 +1,4 @@
-"""A job that gets nowhere is told of, once; and its pods are restarted, never in a loop, where that is wished."""
+"""Health of a job without progress: reported once, and its pods are restarted if configured, but never in a loop."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock_operator.api.status import HealthStatus
-from penstock_operator.engine.account import Checkpoints
-from penstock_operator.reconcile.decide.health.rules import LONGEST_PAUSE, restart_due, watched
+from penstock_operator.api.status.incarnation import HealthStatus
+from penstock_operator.reconcile.decide.health.rules import LONGEST_PAUSE, restart_due, with_health
 from penstock_operator.reconcile.observation import Engine
 from tests.unit.operator.contexts import JOB_ID, NOW, ago, engine, make_context, make_running, make_spec, up
 from tests.unit.operator.world import Image, World, flinkjob
@@ -30,19 +29,19 @@ def job(**health: Any) -> Manifest:
 
 
 def behaves(world: World, **image: Any) -> None:
-    """From now on, in pods that are there and in those to come."""
+    """Set the behavior of existing and future pods."""
     leading = world.leading(NAME)
     assert leading is not None
     leading.image = replace(leading.image, **image)
     world.images["job:1"] = leading.image
 
 
-def told(world: World) -> list[str]:
+def reported(world: World) -> list[str]:
     rules = ("RestartLoop", "NoCheckpoint", "MasterSilent", "HealthRecovered")
     return [reason for reason, _ in world.events() if reason in rules]
 
 
-def test_a_job_that_restarts_again_and_again_is_told_once_and_once_more_when_it_is_over() -> None:
+def test_a_job_that_keeps_restarting_is_reported_once_and_its_recovery_once() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(restarts=5, window="5m"))
         behaves(world, restarts_every=2)
@@ -51,21 +50,21 @@ def test_a_job_that_restarts_again_and_again_is_told_once_and_once_more_when_it_
         assert "the database is away" in message
         for kind in ("Ready", "Progressing"):
             assert (world.condition(kind)["status"], world.condition(kind)["reason"]) == ("False", "RestartLoop")
-        await world.run(1200)
-        assert told(world) == ["RestartLoop"]
+        await world.run(1200, pace=5)
+        assert reported(world) == ["RestartLoop"]
         assert world.condition("Stalled")["message"] == message
         assert operations(world) == ["Deploy"]
         behaves(world, restarts_every=0)
         await world.until(lambda: running(world), within=600)
-        assert told(world) == ["RestartLoop", "HealthRecovered"]
+        assert reported(world) == ["RestartLoop", "HealthRecovered"]
         assert world.condition("Stalled")["status"] == "False"
-        await world.run(600)
-        assert told(world) == ["RestartLoop", "HealthRecovered"]
+        await world.run(600, pace=5)
+        assert reported(world) == ["RestartLoop", "HealthRecovered"]
 
     played(scenario)
 
 
-def test_the_cause_of_a_failover_that_was_over_before_anybody_looked_is_asked_for() -> None:
+def test_the_cause_of_a_failover_that_ended_between_two_polls_is_queried() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(restarts=1))
         leading = world.leading(NAME)
@@ -76,7 +75,7 @@ def test_the_cause_of_a_failover_that_was_over_before_anybody_looked_is_asked_fo
     played(scenario)
 
 
-def test_endless_restarting_that_the_engine_does_not_count_shows_by_its_checkpoints() -> None:
+def test_endless_restarts_that_the_engine_does_not_count_are_detected_by_checkpoints() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(checkpointIntervals=30))
         behaves(world, restarts_every=1e9)
@@ -85,17 +84,17 @@ def test_endless_restarting_that_the_engine_does_not_count_shows_by_its_checkpoi
         await world.run(2)
         leading.state, leading.wanted = "RESTARTING", 10**6
         await world.until(lambda: stalled(world, "NoCheckpoint", "no checkpoint has completed for 5m"), within=400)
-        await world.run(600)
-        assert told(world) == ["NoCheckpoint"]
+        await world.run(600, pace=5)
+        assert reported(world) == ["NoCheckpoint"]
         leading.wanted = 2
         behaves(world, restarts_every=0)
         await world.until(lambda: running(world), within=120)
-        assert told(world) == ["NoCheckpoint", "HealthRecovered"]
+        assert reported(world) == ["NoCheckpoint", "HealthRecovered"]
 
     played(scenario)
 
 
-def test_a_job_that_runs_without_completing_checkpoints_is_stalled_although_it_runs() -> None:
+def test_a_running_job_without_complete_checkpoints_is_stalled() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job())
         behaves(world, checkpoints=False)
@@ -108,27 +107,27 @@ def test_a_job_that_runs_without_completing_checkpoints_is_stalled_although_it_r
     played(scenario)
 
 
-def test_a_master_that_does_not_answer_is_told() -> None:
+def test_a_master_that_does_not_answer_is_reported() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(silence="2m"))
         world.rest_down = True
         await world.run(100)
-        assert not told(world)
-        await world.until(lambda: stalled(world, "MasterSilent", "has not answered for 2m"), within=60)
-        await world.run(600)
+        assert not reported(world)
+        await world.until(lambda: stalled(world, "MasterSilent", "has not responded for 2m"), within=60)
+        await world.run(600, pace=5)
         world.rest_down = False
         await world.until(lambda: running(world), within=60)
-        assert told(world) == ["MasterSilent", "HealthRecovered"]
+        assert reported(world) == ["MasterSilent", "HealthRecovered"]
 
     played(scenario)
 
 
-def test_it_can_be_switched_off_also_while_a_rule_is_broken() -> None:
+def test_a_health_rule_can_be_disabled_while_it_is_violated() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, job(enabled=False))
         behaves(world, checkpoints=False)
-        await world.run(900)
-        assert told(world) == []
+        await world.run(900, pace=5)
+        assert reported(world) == []
         assert "health" not in world.status()
         world.edit(health={"enabled": True})
         await world.until(lambda: stalled(world, "NoCheckpoint", ""), within=60)
@@ -138,7 +137,7 @@ def test_it_can_be_switched_off_also_while_a_rule_is_broken() -> None:
     played(scenario)
 
 
-def test_pods_are_restarted_from_the_newest_checkpoint_where_that_is_wished() -> None:
+def test_pods_are_restarted_from_the_newest_checkpoint_if_configured() -> None:
     async def scenario(world: World) -> None:
         before = await deployed(world, job(silence="2m", restart=True))
         world.rest_down = True
@@ -154,8 +153,8 @@ def test_pods_are_restarted_from_the_newest_checkpoint_where_that_is_wished() ->
     played(scenario)
 
 
-def test_restarts_of_pods_that_do_not_help_come_at_pauses_that_double() -> None:
-    """What is wrong is not in the pods: each incarnation completes a checkpoint, and then none for longer than is allowed."""
+def test_pauses_between_unsuccessful_restarts_of_pods_double() -> None:
+    """The cause is outside of the pods: each incarnation completes one checkpoint, and then none for longer than allowed."""
     begun: list[float] = []
 
     async def scenario(world: World) -> None:
@@ -174,16 +173,16 @@ def test_restarts_of_pods_that_do_not_help_come_at_pauses_that_double() -> None:
             if leading is not None and leading.completed >= 1 and running(world):
                 leading.image = replace(leading.image, checkpoints=False)
 
-        await world.run(5000, also=only_the_first_one)
+        await world.run(5000, also=only_the_first_one, pace=5)
         pauses = [after - before for before, after in itertools.pairwise(begun)]
         assert len(begun) == 4, begun
         assert all(p >= 600 * 2**i for i, p in enumerate(pauses)), pauses
-        assert told(world).count("NoCheckpoint") in (len(begun), len(begun) + 1)
+        assert reported(world).count("NoCheckpoint") in (len(begun), len(begun) + 1)
 
     played(scenario)
 
 
-def test_an_image_whose_jobs_are_well_for_long_begins_anew() -> None:
+def test_an_image_whose_jobs_are_healthy_for_long_resets_the_pause() -> None:
     async def scenario(world: World) -> None:
         first = await deployed(world, job(silence="2m", restart=True))
         for _ in range(2):
@@ -193,18 +192,18 @@ def test_an_image_whose_jobs_are_well_for_long_begins_anew() -> None:
             await world.until(lambda: running(world))
             assert world.status()["health"]["podRestarts"] == 1
             first = world.status()["jobId"]
-            await world.run(3700)
+            await world.run(3700, pace=20)
 
     played(scenario)
 
 
-def test_without_storage_pods_are_not_restarted() -> None:
+def test_pods_are_not_restarted_without_storage() -> None:
     async def scenario(world: World) -> None:
         before = await deployed(world, job(restart=True))
         world.storage.down = "503"
         behaves(world, checkpoints=False)
         await world.until(lambda: stalled(world, "NoCheckpoint", ""), within=600)
-        await world.run(600)
+        await world.run(600, pace=5)
         assert world.status()["jobId"] == before
         world.storage.down = ""
         await world.until(lambda: world.status()["jobId"] != before, within=60)
@@ -220,7 +219,7 @@ def test_without_storage_pods_are_not_restarted() -> None:
 
 
 def test_counting_costs_no_writes() -> None:
-    """What is counted is written with the next status that is worth it; a restarted operator counts anew what was not."""
+    """The next necessary status update writes the counts. A restarted operator counts unwritten events again."""
 
     async def scenario(world: World) -> None:
         await deployed(world, job(restarts=100, window="1h"))
@@ -244,27 +243,27 @@ def judged(
     seen: Engine, health: HealthStatus | None = None, rules: dict[str, Any] | None = None, **status: Any
 ) -> Context:
     spec = make_spec(health=rules or {})
-    return watched(make_context(spec, seen=up(engine=seen), health=health, **status))
+    return with_health(make_context(spec, seen=up(engine=seen), health=health, **status))
 
 
 def known(**changes: Any) -> HealthStatus:
     return HealthStatus(**{"job_id": JOB_ID, "since": ago(600), **changes})
 
 
-def test_restarts_are_counted_within_the_window_only() -> None:
+def test_only_restarts_within_the_window_are_counted() -> None:
     old = known(restarts=9, restarts_at=tuple(ago(s) for s in (700, 650, 601, 599, 30)))
     found = judged(engine(restarts=10), old).status.health
     assert found is not None
     assert found.restarts_at == (ago(599), ago(30), NOW)
 
 
-def test_a_master_that_counts_from_the_beginning_again_has_not_restarted_less() -> None:
+def test_a_master_whose_count_starts_again_has_not_restarted_less() -> None:
     found = judged(engine(restarts=2), known(restarts=9)).status.health
     assert found is not None
     assert (found.restarts, found.restarts_at) == (2, (NOW, NOW))
 
 
-def test_what_was_counted_of_another_incarnation_does_not_count() -> None:
+def test_counts_of_another_incarnation_are_ignored() -> None:
     other = known(
         job_id="b" * 32, restarts=3, restarts_at=(NOW,) * 9, broken="RestartLoop", pod_restarts=2, restarted_at=NOW
     )
@@ -277,10 +276,10 @@ def test_what_was_counted_of_another_incarnation_does_not_count() -> None:
 @pytest.mark.parametrize(
     ("seen", "broken"),
     [
-        (Engine(error="no answer", silent_for=timedelta(hours=2)), "MasterSilent"),
-        (Engine(error="no answer", silent_for=timedelta(minutes=4)), None),
-        (Engine(error="there is no master", absent=True), "NoCheckpoint"),
-        (replace(engine("RESTARTING"), checkpoints=Checkpoints()), "NoCheckpoint"),
+        (Engine(error="no response", silent_for=timedelta(hours=2)), "MasterSilent"),
+        (Engine(error="no response", silent_for=timedelta(minutes=4)), None),
+        (Engine(error="the job has no master", absent=True, no_checkpoint_for=timedelta(hours=2)), "NoCheckpoint"),
+        (engine("RESTARTING", no_checkpoint_for=timedelta(hours=2)), "NoCheckpoint"),
         (engine("RESTARTING"), None),
     ],
     ids=["silent", "silent-for-a-moment", "absent", "nothing-completes", "completed-just-now"],
@@ -291,23 +290,23 @@ def test_a_master_that_does_not_answer_may_complete_checkpoints(seen: Engine, br
     assert found.broken == broken
 
 
-def test_a_job_that_takes_no_checkpoints_by_itself_misses_none() -> None:
+def test_a_job_without_periodic_checkpoints_misses_none() -> None:
     spec = make_spec(configuration={"execution.checkpointing.interval": 0})
-    seen = up(engine=replace(engine(), checkpoints=Checkpoints()))
-    ctx = watched(make_context(spec, seen=seen, running=make_running(started_at=ago(72000))))
+    seen = up(engine=engine(no_checkpoint_for=timedelta(hours=20)))
+    ctx = with_health(make_context(spec, seen=seen, running=make_running(started_at=ago(72000))))
     assert ctx.status.health is not None
     assert ctx.status.health.broken is None
 
 
-def test_the_checkpoint_rule_never_comes_before_checkpoint_healthy_is_false() -> None:
+def test_the_checkpoint_rule_never_applies_before_checkpoint_healthy_is_false() -> None:
     slow = {"execution.checkpointing.interval": "1s", "execution.checkpointing.tolerable-failed-checkpoints": 50}
-    late = replace(engine(), checkpoints=Checkpoints(completed=1, latest_at=ago(300)))
-    ctx = watched(make_context(make_spec(configuration=slow), seen=up(engine=late)))
+    late = engine(no_checkpoint_for=timedelta(minutes=5))
+    ctx = with_health(make_context(make_spec(configuration=slow), seen=up(engine=late)))
     assert ctx.status.health is not None
     assert ctx.status.health.broken is None
 
 
-def test_the_pause_between_two_restarts_of_pods_has_a_limit() -> None:
+def test_the_pause_between_two_restarts_of_pods_is_limited() -> None:
     spec = make_spec(health={"restart": True})
     for number, pause in ((1, timedelta(minutes=10)), (3, timedelta(minutes=40)), (60, LONGEST_PAUSE)):
         for at, due in ((NOW - pause, True), (NOW - pause + timedelta(seconds=1), False)):

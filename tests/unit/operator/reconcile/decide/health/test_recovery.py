@@ -1,4 +1,4 @@
-"""What goes wrong around a running job: it shows in words that say what to do, heals where that is possible, and loses nothing."""
+"""Failures around a running job: the status names the remedy, the job recovers if possible, and no record is lost."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.job_loop import Transition
 
 
-def test_a_lost_worker_is_the_engines_business() -> None:
+def test_a_lost_worker_is_left_to_the_engine() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         world.node_capacity = 0
@@ -49,7 +49,7 @@ def test_a_lost_worker_is_the_engines_business() -> None:
     played(scenario)
 
 
-def test_a_job_whose_master_cannot_be_made_is_not_taken_for_running() -> None:
+def test_a_job_whose_master_cannot_be_created_does_not_count_as_running() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         world.deployments.quota = 0
@@ -64,20 +64,20 @@ def test_a_job_whose_master_cannot_be_made_is_not_taken_for_running() -> None:
     played(scenario)
 
 
-def test_a_lost_node_is_named_with_what_to_do() -> None:
+def test_a_lost_node_is_named_with_a_remedy() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
-        world.node_capacity = 0
+        world.taints_evict = False
         world.lose_node()
-        await world.until(lambda: stalled(world, "NodeLost", "does not answer"), within=90)
-        assert "start it again, or delete it" in world.condition("Stalled")["message"]
+        await world.until(lambda: stalled(world, "NodeLost", "does not respond"), within=90)
+        assert "restart it, or delete it" in world.condition("Stalled")["message"]
         await world.until(lambda: "NodeLost" in dict(world.events()), within=10)
         assert world.status()["jobId"] == job_id
 
     played(scenario)
 
 
-def test_a_lost_master_goes_on_from_its_newest_checkpoint() -> None:
+def test_a_lost_master_continues_from_its_newest_checkpoint() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         world.kill_pod("master")
@@ -87,7 +87,44 @@ def test_a_lost_master_goes_on_from_its_newest_checkpoint() -> None:
     played(scenario)
 
 
-def test_a_master_on_a_node_that_comes_back_writes_no_more() -> None:
+def test_a_master_lost_before_its_first_checkpoint_starts_from_the_former_incarnation() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        await world.run(15)
+        world.edit(image="job:2", job={"upgradeMode": "last-state"})
+        await world.until(lambda: world.status().get("operation", {}).get("step") == "Teardown")
+        world.node_capacity = 0
+        await world.until(lambda: len(world.sink.restores) == 1)
+        world.edit(job={"state": "suspended", "upgradeMode": "savepoint"})
+        await world.until(lambda: world.status()["operation"]["kind"] == "Suspend")
+        world.edit(job={"state": "running"})
+        await world.until(lambda: world.status().get("operation") is None)
+        world.node_capacity = 100
+        world.cluster.remove("Deployment", "default", f"{NAME}-master")
+        await world.until(lambda: running(world, image="job:2"))
+        assert len(world.sink.restores) == 2
+        assert world.sink.restores[0] == world.sink.restores[1]
+
+    played(scenario)
+
+
+def test_a_job_suspended_while_its_recovery_is_denied_resumes_from_the_checkpoint_of_the_former_incarnation() -> None:
+    async def scenario(world: World) -> None:
+        await deployed(world)
+        await world.run(15)
+        world.cluster.denied = {"ConfigMap": "denied by a policy"}
+        world.cluster.remove("Deployment", "default", f"{NAME}-master")
+        await world.until(lambda: "Denied" in [reason for reason, _ in world.events()])
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: world.status()["phase"] == "Suspended")
+        world.cluster.denied = {}
+        world.edit(job={"state": "running"})
+        await world.until(lambda: running(world))
+
+    played(scenario)
+
+
+def test_a_master_on_a_node_that_recovers_writes_nothing() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         (pod,) = world.cluster.select("Pod", None, {"penstock.dev/role": "master"})
@@ -96,13 +133,13 @@ def test_a_master_on_a_node_that_comes_back_writes_no_more() -> None:
         world.cluster.remove("Pod", "default", pod["metadata"]["name"])
         await world.until(lambda: len(world.jobs) == 2 and running(world))
         assert world.jobs[pod["metadata"]["uid"]].state == "SUSPENDED"
-        world.two_masters.clear()  # in the moment before the first checkpoint of the new one neither commits
+        world.two_masters.clear()  # neither commits in the moment before the new one's first checkpoint
         await world.run(60)
 
     played(scenario)
 
 
-def test_a_crash_loop_says_what_the_container_said() -> None:
+def test_a_crash_loop_shows_the_message_of_the_container() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         world.images["job:1"] = Image(starts=False)
@@ -117,12 +154,12 @@ def test_a_crash_loop_says_what_the_container_said() -> None:
     played(scenario)
 
 
-def test_no_room_for_more_workers() -> None:
+def test_insufficient_capacity_for_workers_is_reported() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.node_capacity = 3
         world.edit(job={"parallelism": 4})
-        await world.until(lambda: stalled(world, "Unschedulable", "The job goes on with parallelism 2"))
+        await world.until(lambda: stalled(world, "Unschedulable", "The job keeps parallelism 2"))
         assert world.condition("Running")["status"] == "True"
         world.edit(job={"parallelism": 3})
         await world.until(lambda: running(world, parallelism=3))
@@ -135,27 +172,27 @@ def test_no_room_for_more_workers() -> None:
 
 
 @pytest.mark.parametrize("storage", ["", "503 SlowDown"], ids=["savepoints-fail", "storage-does-not-answer-either"])
-def test_a_stop_that_fails_again_and_again_is_told_once_and_steadily(storage: str) -> None:
+def test_a_stop_that_keeps_failing_is_reported_once_with_a_stable_message(storage: str) -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(savepoints=False)
         await deployed(world)
-        told: list[tuple[str, str]] = []
+        reported: list[tuple[str, str]] = []
 
         def note(transition: Transition) -> None:
             found = transition.after.condition("Stalled")
             assert found is not None
-            if found.status == "True" or told:
-                told.append((found.reason, re.sub(r"Attempt \d+ at \d\d:\d\d:\d\d UTC$", "", found.message)))
+            if found.status == "True" or reported:
+                reported.append((found.reason, re.sub(r"Attempt \d+ at \d\d:\d\d:\d\d UTC$", "", found.message)))
 
         world.watch = note
         world.edit(image="job:2")
         await world.until(lambda: world.status().get("operation", {}).get("step") == "Stop")
         world.storage.down = storage
-        await world.run(3600)
+        await world.run(3600, pace=5)
         assert world.status()["operation"]["attempt"] > 8
-        assert len(set(told)) == 1, set(told)
-        assert told[0][0] == "SavepointFailed"
-        assert "AccessDenied: the savepoint folder. The job runs on." in told[0][1]
+        assert len(set(reported)) == 1, set(reported)
+        assert reported[0][0] == "SavepointFailed"
+        assert "AccessDenied: the savepoint folder. The job keeps running." in reported[0][1]
         events = [reason for reason, _ in world.events()]
         assert max(events.count(reason) for reason in events) <= 2, events
         assert world.condition("Running")["status"] == "True"
@@ -168,24 +205,24 @@ def test_a_stop_that_fails_again_and_again_is_told_once_and_steadily(storage: st
     played(scenario)
 
 
-def test_a_rescale_that_fails_again_and_again_is_told_once_and_steadily(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rescale_that_keeps_failing_is_reported_once_with_a_stable_message(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(job: FakeJob, request: str, parallelism: int) -> None:
         job._finish(request, Request(request, "Failed", cause="the partitioner says no"))
 
     async def scenario(world: World) -> None:
         await deployed(world)
-        told: set[tuple[str, str]] = set()
+        reported: set[tuple[str, str]] = set()
         world.edit(job={"parallelism": 3})
         await world.until(lambda: stalled(world, "RescaleFailed", "the partitioner says no"))
 
         def note(transition: Transition) -> None:
             found = transition.after.condition("Stalled")
             assert found is not None
-            told.add((found.status, re.sub(r"Attempt \d+ at \d\d:\d\d:\d\d UTC$", "", found.message)))
+            reported.add((found.status, re.sub(r"Attempt \d+ at \d\d:\d\d:\d\d UTC$", "", found.message)))
 
         world.watch = note
-        await world.run(1800)
-        assert len(told) == 1, told
+        await world.run(1800, pace=5)
+        assert len(reported) == 1, reported
         assert [reason for reason, _ in world.events()].count("RescaleFailed") == 2
         monkeypatch.undo()
         await world.until(lambda: running(world, parallelism=3))
@@ -194,7 +231,7 @@ def test_a_rescale_that_fails_again_and_again_is_told_once_and_steadily(monkeypa
     played(scenario)
 
 
-def test_a_quota_is_named_and_raising_it_is_enough() -> None:
+def test_an_exceeded_quota_is_named_and_raising_it_is_enough() -> None:
     async def scenario(world: World) -> None:
         world.deployments.quota = 1
         world.apply(flinkjob())
@@ -211,7 +248,7 @@ def test_a_quota_is_named_and_raising_it_is_enough() -> None:
     played(scenario)
 
 
-def test_a_quota_that_is_raised_in_time_leaves_nothing_behind() -> None:
+def test_a_quota_that_is_raised_in_time_leaves_no_trace() -> None:
     async def scenario(world: World) -> None:
         world.deployments.quota = 1
         world.apply(flinkjob())
@@ -224,7 +261,7 @@ def test_a_quota_that_is_raised_in_time_leaves_nothing_behind() -> None:
     played(scenario)
 
 
-def test_a_quota_without_room_for_an_upgrade_is_named_before_it_is_rolled_back() -> None:
+def test_a_quota_too_small_for_an_upgrade_is_named_before_the_rollback() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.edit(image="job:2")
@@ -240,7 +277,7 @@ def test_a_quota_without_room_for_an_upgrade_is_named_before_it_is_rolled_back()
     played(scenario)
 
 
-def test_a_cluster_that_refuses_objects_is_asked_again() -> None:
+def test_a_refused_object_is_retried() -> None:
     async def scenario(world: World) -> None:
         world.cluster.denied["Deployment"] = "admission webhook says no"
         world.apply(flinkjob())
@@ -251,8 +288,8 @@ def test_a_cluster_that_refuses_objects_is_asked_again() -> None:
     played(scenario)
 
 
-def test_pods_that_were_evicted_are_not_waited_for() -> None:
-    """A ReplicaSet makes others in their place and never deletes them."""
+def test_evicted_pods_are_not_awaited() -> None:
+    """A ReplicaSet creates replacements and never deletes evicted pods."""
 
     async def scenario(world: World) -> None:
         await deployed(world)
@@ -269,13 +306,13 @@ def test_pods_that_were_evicted_are_not_waited_for() -> None:
     played(scenario)
 
 
-def test_a_master_that_does_not_answer_is_left_alone() -> None:
+def test_a_master_that_does_not_answer_is_not_restarted() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         world.rest_down = True
         await world.until(lambda: world.condition("Ready")["status"] == "False", within=120)
         assert world.condition("Running")["reason"] == "NoAnswer"
-        await world.run(300)
+        await world.run(300, pace=5)
         world.rest_down = False
         await world.until(lambda: running(world))
         assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
@@ -298,7 +335,7 @@ def test_storage_that_does_not_answer_stops_no_running_job() -> None:
     played(scenario)
 
 
-def test_storage_that_fails_in_the_middle_of_an_upgrade_is_waited_for() -> None:
+def test_storage_that_fails_during_an_upgrade_is_awaited() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.edit(image="job:2")
@@ -334,7 +371,7 @@ def test_lost_state_waits_for_a_person_who_can_choose_another_snapshot() -> None
     played(scenario)
 
 
-def test_a_torn_newest_checkpoint_is_not_passed_over() -> None:
+def test_a_torn_newest_checkpoint_is_not_skipped() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         newest, older = (world.storage.of_job(job_id)[-1].path, world.storage.of_job(job_id)[-2].path)
@@ -348,11 +385,11 @@ def test_a_torn_newest_checkpoint_is_not_passed_over() -> None:
     played(scenario)
 
 
-def test_a_job_that_fails_again_and_again_is_started_with_growing_pauses() -> None:
+def test_a_job_that_keeps_failing_is_restarted_with_growing_pauses() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(fails_after=15)
         world.apply(flinkjob())
-        await world.run(1800)
+        await world.run(1800, pace=5)
         attempts = operations(world).count("Recover")
         assert 4 <= attempts <= 10
         begun = [text for reason, text in world.events() if reason == "RecoverStarted"]
@@ -364,13 +401,13 @@ def test_a_job_that_fails_again_and_again_is_started_with_growing_pauses() -> No
     played(scenario)
 
 
-def test_what_is_deleted_or_changed_by_hand_comes_back() -> None:
+def test_objects_deleted_or_changed_by_hand_are_restored() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         world.cluster.remove("Service", "default", f"{NAME}-rest")
         world.cluster.remove("Deployment", "default", f"{NAME}-worker")
         for loop in world.loops.values():
-            loop.look_closer()
+            loop.read_all_objects()
         await world.until(lambda: world.cluster.one("Service", f"{NAME}-rest") is not None)
         await world.until(lambda: world.cluster.one("Deployment", f"{NAME}-worker") is not None and running(world))
         assert world.status()["jobId"] == job_id
@@ -379,7 +416,7 @@ def test_what_is_deleted_or_changed_by_hand_comes_back() -> None:
     played(scenario)
 
 
-def test_a_master_of_an_older_version_does_not_know_every_question(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_master_of_an_older_version_may_lack_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     async def unknown(client: FakeEngineClient, job_id: str) -> Any:
         raise EngineError("GET /jobs/…: 404", status=404)
 
@@ -397,7 +434,7 @@ def test_a_master_of_an_older_version_does_not_know_every_question(monkeypatch: 
     played(scenario)
 
 
-def test_a_job_that_fails_again_and_again_stays_failed_at_the_limit() -> None:
+def test_a_job_that_keeps_failing_remains_failed_at_the_limit() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(fails_after=15)
         manifest = flinkjob()
@@ -406,8 +443,8 @@ def test_a_job_that_fails_again_and_again_stays_failed_at_the_limit() -> None:
         await world.until(lambda: stalled(world, "RestartsExhausted", "recovery.maxRestarts is 2"), within=900)
         assert operations(world).count("Recover") == 2
         assert world.status()["phase"] == "Failed"
-        await world.run(900)
-        words = "started again 2 times in a row"
+        await world.run(900, pace=5)
+        words = "restarted 2 times in a row"
         assert stalled(world, "RestartsExhausted", words), "the time that it is Failed is not held out"
         assert operations(world).count("Recover") == 2
         world.images["job:1"] = Image()
@@ -417,13 +454,13 @@ def test_a_job_that_fails_again_and_again_stays_failed_at_the_limit() -> None:
     played(scenario)
 
 
-def test_a_job_that_holds_out_begins_to_count_anew() -> None:
+def test_a_job_that_runs_long_enough_resets_the_count() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(fails_after=700)
         manifest = flinkjob()
         manifest["spec"]["recovery"] = {"maxRestarts": 1}
         world.apply(manifest)
-        await world.run(3600)
+        await world.run(3600, pace=5)
         assert operations(world).count("Recover") >= 3
         assert not world.stalled()
 

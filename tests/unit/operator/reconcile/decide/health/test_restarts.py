@@ -1,4 +1,4 @@
-"""A job that is to stay Failed does, whatever becomes of its master; and what gets nowhere is another matter."""
+"""A permanently failed job remains Failed for any state of its master. A job without progress is a separate case."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def recovering(**recovery: Any) -> dict[str, Any]:
 
 
 async def failed_for_good(world: World, manifest: dict[str, Any], reason: str) -> None:
-    """It fails whenever it runs, and has stayed as it is for a while."""
+    """Wait until the job, which fails whenever it runs, has been permanently failed for a while."""
     world.images["job:1"] = Image(fails_after=15)
     world.apply(manifest)
     await world.until(lambda: stalled(world, reason, ""), within=900)
-    await world.run(900)
+    await world.run(900, pace=5)
 
 
 KEPT_FAILED = pytest.mark.parametrize(
@@ -38,7 +38,7 @@ KEPT_FAILED = pytest.mark.parametrize(
 
 
 @KEPT_FAILED
-def test_a_failed_job_whose_master_is_silent_for_a_while_stays_failed(
+def test_a_failed_job_whose_master_is_temporarily_silent_remains_failed(
     recovery: dict[str, Any], reason: str, recoveries: int
 ) -> None:
     async def scenario(world: World) -> None:
@@ -47,20 +47,20 @@ def test_a_failed_job_whose_master_is_silent_for_a_while_stays_failed(
         world.rest_down = True
         await world.run(180)
         world.rest_down = False
-        await world.run(300)
+        await world.run(300, pace=5)
         assert operations(world).count("Recover") == recoveries, world.describe()
 
     played(scenario)
 
 
 @KEPT_FAILED
-def test_a_failed_job_whose_master_moves_to_another_node_stays_failed(
+def test_a_failed_job_whose_master_moves_to_another_node_remains_failed(
     recovery: dict[str, Any], reason: str, recoveries: int
 ) -> None:
     async def scenario(world: World) -> None:
         await failed_for_good(world, recovering(**recovery), reason)
         world.kill_pod("master")
-        await world.run(600)
+        await world.run(600, pace=5)
         assert operations(world).count("Recover") == recoveries, world.describe()
         assert stalled(world, reason, "a record makes the job fail"), "what the master said is kept"
         assert world.leading(NAME) is None, "nothing runs it again"
@@ -71,7 +71,7 @@ def test_a_failed_job_whose_master_moves_to_another_node_stays_failed(
     played(scenario)
 
 
-def test_a_masters_deployment_that_is_made_again_does_not_begin_to_count_anew() -> None:
+def test_a_recreated_deployment_of_the_master_does_not_reset_the_count() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(fails_after=60)
         world.apply(limited(2))
@@ -80,14 +80,14 @@ def test_a_masters_deployment_that_is_made_again_does_not_begin_to_count_anew() 
         world.cluster.drop("Deployment", "default", f"{NAME}-master")
         await world.until(lambda: operations(world).count("Recover") == 2 and running(world))
         assert (world.status()["jobId"], world.status()["running"]["failures"]) == (job_id, 1)
-        await world.until(lambda: stalled(world, "RestartsExhausted", "started again 2 times"), within=900)
+        await world.until(lambda: stalled(world, "RestartsExhausted", "restarted 2 times"), within=900)
         assert operations(world).count("Recover") == 3, "one of them for the Deployment"
 
     played(scenario)
 
 
-def test_a_job_that_never_runs_again_has_not_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine tries for eleven minutes each time before it gives up."""
+def test_a_job_that_never_runs_again_does_not_reset_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine retries for eleven minutes each time before it gives up."""
     advance = FakeJob.advance
 
     trying: dict[str, float] = {}
@@ -107,7 +107,7 @@ def test_a_job_that_never_runs_again_has_not_held_out(monkeypatch: pytest.Monkey
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(fails_after=25)
         world.apply(limited(2))
-        await world.until(lambda: stalled(world, "RestartsExhausted", ""), within=3600)
+        await world.until(lambda: stalled(world, "RestartsExhausted", ""), within=3600, pace=5)
         assert operations(world).count("Recover") == 2, world.describe()
 
     played(scenario)
@@ -127,20 +127,20 @@ def test_restarts_for_health_are_no_failures_and_do_not_need_recovery(recovery: 
         job.image = Image(checkpoints=False)
         await world.until(lambda: operations(world).count("Recover") == 1, within=900)
         await world.until(lambda: running(world))
-        assert "Its pods are restarted from the newest checkpoint" in dict(world.events())["NoCheckpoint"]
+        assert "The operator restarts its pods from the newest checkpoint" in dict(world.events())["NoCheckpoint"]
         assert world.status()["running"].get("failures", 0) == 0
 
     played(scenario)
 
 
-def test_a_job_that_stays_failed_is_not_judged_by_its_health() -> None:
+def test_a_permanently_failed_job_has_no_health_check() -> None:
     async def scenario(world: World) -> None:
         manifest = limited(0)
         manifest["spec"]["health"] = {"restart": True, "window": "1m", "checkpointIntervals": 3}
         await failed_for_good(world, manifest, "RestartsExhausted")
-        told = dict(world.events())
-        assert "NoCheckpoint" not in told
-        assert "HealthRecovered" not in told
+        reported = dict(world.events())
+        assert "NoCheckpoint" not in reported
+        assert "HealthRecovered" not in reported
         assert operations(world).count("Recover") == 0
 
     played(scenario)

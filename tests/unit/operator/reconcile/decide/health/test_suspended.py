@@ -1,4 +1,4 @@
-"""A master that another one has taken the job over from: it comes back by itself, whatever keeps it, when storage does."""
+"""A master that was fenced by another one. It takes the job over again without help, as soon as storage works."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def fence(world: World) -> None:
-    """A stranger takes the job over, and goes away again."""
+    """Let another master take the job over and disappear."""
     world.storage.leaders[world.status()["jobId"]] += 1
 
 
@@ -28,11 +28,11 @@ def masters(world: World) -> list[str]:
     return [p["metadata"]["name"] for p in world.cluster.select("Pod", None, {"penstock.dev/role": "master"})]
 
 
-def told(world: World, reason: str) -> int:
+def reported(world: World, reason: str) -> int:
     return [what for what, _ in world.events()].count(reason)
 
 
-def test_a_master_that_was_fenced_off_ends_and_takes_over_again() -> None:
+def test_a_fenced_master_ends_and_takes_over_again() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         (pod,) = masters(world)
@@ -42,31 +42,34 @@ def test_a_master_that_was_fenced_off_ends_and_takes_over_again() -> None:
         assert world.condition("Ready")["status"] == "False"
         await world.until(lambda: running(world), within=120)
         assert (world.status()["jobId"], operations(world), masters(world)) == (job_id, ["Deploy"], [pod])
-        assert told(world, "Fenced") == 1
-        assert told(world, "MasterRestarted") == 0
+        assert reported(world, "Fenced") == 1
+        assert reported(world, "MasterRestarted") == 0
 
     played(scenario)
 
 
-def test_one_that_does_not_end_is_ended_and_the_incarnation_stays() -> None:
-    """Its folder still decides between it and whoever fenced it off; another incarnation would run beside that one."""
+def test_a_fenced_master_that_does_not_end_is_killed_and_the_incarnation_is_kept() -> None:
+    """The incarnation's folder still decides between the master and its rival.
+
+    A new incarnation would run beside the rival.
+    """
 
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         before, world.masters_hang = masters(world), True
         fence(world)
         await world.until(
-            lambda: stalled(world, "Fenced", "look for the other one") or masters(world) != before, within=200
+            lambda: stalled(world, "Fenced", "find the other one") or masters(world) != before, within=200
         )
         await world.until(lambda: running(world), within=60)
         assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
         assert masters(world) != before
-        assert told(world, "MasterRestarted") == 1
+        assert reported(world, "MasterRestarted") == 1
 
     played(scenario)
 
 
-def test_two_that_take_turns_cost_one_pod_in_two_minutes_at_most() -> None:
+def test_two_masters_that_fence_each_other_cost_at_most_one_pod_in_two_minutes() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.masters_hang = True
@@ -78,7 +81,7 @@ def test_two_that_take_turns_cost_one_pod_in_two_minutes_at_most() -> None:
                 fence(world)
             made.update(masters(world))
 
-        await world.run(1200, also=the_other_one)
+        await world.run(1200, also=the_other_one, pace=5)
         assert 4 <= len(made) <= 11
         await world.until(lambda: running(world))
 
@@ -87,8 +90,11 @@ def test_two_that_take_turns_cost_one_pod_in_two_minutes_at_most() -> None:
 
 @pytest.mark.parametrize("hangs", [False, True], ids=["ends", "hangs"])
 @pytest.mark.parametrize("first", [fence, lose_storage], ids=["fenced-first", "storage-first"])
-def test_it_comes_back_by_itself_when_storage_does(first: Callable[[World], None], hangs: bool) -> None:
-    """While storage is away nothing can be taken over: a master that is started FAILS, and waits for storage with the operator."""
+def test_the_master_returns_when_storage_does(first: Callable[[World], None], hangs: bool) -> None:
+    """No job can be taken over without storage.
+
+    A started master reports FAILED and waits for storage, as the operator does.
+    """
 
     async def scenario(world: World) -> None:
         await deployed(world)
@@ -96,7 +102,7 @@ def test_it_comes_back_by_itself_when_storage_does(first: Callable[[World], None
         first(world)
         await world.run(30)
         lose_storage(world) if first is fence else fence(world)
-        await world.run(600)
+        await world.run(600, pace=5)
         assert world.condition("Ready")["status"] == "False"
         world.storage.lost = ""
         await world.until(lambda: running(world), within=600)
@@ -105,7 +111,7 @@ def test_it_comes_back_by_itself_when_storage_does(first: Callable[[World], None
 
 
 @pytest.mark.parametrize("crash", [False, True], ids=["stays", "crashes"])
-def test_a_master_that_loses_storage_comes_back_with_it(crash: bool) -> None:
+def test_a_master_that_loses_storage_recovers_with_it(crash: bool) -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         lose_storage(world)
@@ -113,7 +119,7 @@ def test_a_master_that_loses_storage_comes_back_with_it(crash: bool) -> None:
         if crash:
             world.crash_master()
             await world.until(lambda: stalled(world, "StorageUnavailable", "503"), within=60)
-        await world.run(300)
+        await world.run(300, pace=5)
         assert world.condition("Ready")["status"] == "False"
         world.storage.lost = ""
         await world.until(lambda: running(world), within=600)
@@ -121,12 +127,12 @@ def test_a_master_that_loses_storage_comes_back_with_it(crash: bool) -> None:
     played(scenario)
 
 
-def test_a_rescale_that_meets_it_is_taken_up_again() -> None:
+def test_an_interrupted_rescale_is_resumed() -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         world.masters_hang, world.node_capacity = True, 2
         world.edit(job={"parallelism": 4})
-        await world.until(lambda: stalled(world, "Unschedulable", "goes on with parallelism 2"))
+        await world.until(lambda: stalled(world, "Unschedulable", "keeps parallelism 2"))
         fence(world)
         await world.run(60)
         world.node_capacity = 4
@@ -136,8 +142,8 @@ def test_a_rescale_that_meets_it_is_taken_up_again() -> None:
     played(scenario)
 
 
-def test_an_incarnation_that_is_only_being_watched_is_mended_as_well() -> None:
-    """It has no checkpoint yet, so that it begins anew, as the same incarnation; nothing was committed."""
+def test_an_incarnation_on_trial_is_also_repaired() -> None:
+    """It has no checkpoint yet, so the same incarnation starts from scratch. No commit was made."""
 
     async def main() -> None:
         world = World()
@@ -149,7 +155,7 @@ def test_an_incarnation_that_is_only_being_watched_is_mended_as_well() -> None:
         fence(world)
         await world.until(lambda: running(world), within=600)
         await world.run(60)
-        assert told(world, "MasterRestarted") == 1
+        assert reported(world, "MasterRestarted") == 1
         assert len(set(world.sink.empty_starts)) == 1
         assert not world.sink.lost
         assert not world.sink.repeated

@@ -1,4 +1,4 @@
-"""No start ever goes back behind what has been committed, unless a person says so; what is not known is never taken for absent."""
+"""No start goes back behind the committed output, unless a person requests it. Unknown state never counts as absent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REFUSES = Image(
 
 
 async def upgraded(world: World, image: Image) -> None:
-    """A job that has run for a while, and an upgrade of it under way."""
+    """Run a job for a while, and start an upgrade of it."""
     world.images[NEW] = image
     manifest = flinkjob()
     manifest["spec"]["rollback"] = {"after": "40s"}
@@ -49,7 +49,7 @@ def all_is_back(world: World) -> None:
 
 
 async def given_up(world: World, image: Image, silence: Callable[[World], None] = all_is_back) -> None:
-    """What it was upgraded to has not proved itself in time, and is stopped."""
+    """Wait until the operator stops the new revision, which has not become stable in time."""
     await upgraded(world, image)
     await world.until(lambda: at("Watch")(world))
     silence(world)
@@ -57,7 +57,7 @@ async def given_up(world: World, image: Image, silence: Callable[[World], None] 
 
 
 async def fails_unseen(world: World) -> None:
-    """Its master does not answer from its start on until it has completed checkpoints and failed."""
+    """Make the master silent from its start until it has completed checkpoints and failed."""
     await world.until(lambda: at("Watch")(world))
     rest_away(world)
     await world.until(lambda: any(job.state == "FAILED" for job in world.jobs.values()))
@@ -69,7 +69,7 @@ def rolled_back(world: World) -> bool:
     return bool(done) and "operation" not in world.status() and world.status()["running"]["image"] == "job:1"
 
 
-def test_a_first_checkpoint_two_seconds_before_the_failure_is_where_the_rollback_goes_on() -> None:
+def test_a_rollback_continues_from_a_first_checkpoint_two_seconds_before_the_failure() -> None:
     async def scenario(world: World) -> None:
         await upgraded(world, Image(fails_after=12))
         await fails_unseen(world)
@@ -79,7 +79,7 @@ def test_a_first_checkpoint_two_seconds_before_the_failure_is_where_the_rollback
     played(scenario)
 
 
-def test_with_rest_away_storage_is_asked() -> None:
+def test_storage_is_read_if_rest_does_not_answer() -> None:
     async def scenario(world: World) -> None:
         await given_up(world, Image(), rest_away)
         all_is_back(world)
@@ -88,10 +88,10 @@ def test_with_rest_away_storage_is_asked() -> None:
     played(scenario)
 
 
-def test_with_everything_silent_it_is_waited_for() -> None:
+def test_the_rollback_waits_if_neither_rest_nor_storage_answers() -> None:
     async def scenario(world: World) -> None:
         await given_up(world, Image(), nothing_answers)
-        await world.run(300)
+        await world.run(300, pace=5)
         assert world.condition("Stalled")["reason"] == "StorageUnavailable"
         assert not world.cluster.select("Pod", None, {"penstock.dev/role": "master"})
         all_is_back(world)
@@ -100,8 +100,11 @@ def test_with_everything_silent_it_is_waited_for() -> None:
     played(scenario)
 
 
-def test_a_first_checkpoint_while_the_pods_go_counts() -> None:
-    """Decided without one; the node of the master is cut off, and it completes one where nobody sees it."""
+def test_a_first_checkpoint_during_the_teardown_counts() -> None:
+    """The operator decides without a checkpoint.
+
+    The master's node is then cut off, and the master completes one unobserved.
+    """
 
     async def scenario(world: World) -> None:
         await given_up(world, Image(checkpoints=False))
@@ -116,7 +119,7 @@ def test_a_first_checkpoint_while_the_pods_go_counts() -> None:
     played(scenario)
 
 
-def test_without_a_checkpoint_of_the_failed_revision_the_savepoint_it_is() -> None:
+def test_the_savepoint_is_used_if_the_failed_revision_has_no_checkpoint() -> None:
     async def scenario(world: World) -> None:
         await upgraded(world, Image(checkpoints=False))
         await world.until(lambda: rolled_back(world))
@@ -126,7 +129,7 @@ def test_without_a_checkpoint_of_the_failed_revision_the_savepoint_it_is() -> No
 
 
 @pytest.mark.parametrize("check", [True, False], ids=["with-checks", "with-checks-switched-off"])
-def test_a_graph_that_does_not_take_the_state_blocks_the_rollback(check: bool) -> None:
+def test_a_graph_that_does_not_accept_the_state_blocks_the_rollback(check: bool) -> None:
     async def scenario(world: World) -> None:
         await blocked(world, check=check)
         stalled = world.condition("Stalled")
@@ -150,7 +153,7 @@ async def blocked(world: World, *, check: bool = True) -> None:
     assert not world.cluster.select("Pod", None, {"penstock.dev/role": "master"})
 
 
-def test_then_a_person_may_mend_the_program_and_nothing_is_repeated() -> None:
+def test_a_person_may_then_fix_the_program_and_no_record_is_repeated() -> None:
     async def scenario(world: World) -> None:
         await blocked(world)
         world.edit(image="job:3")
@@ -159,7 +162,7 @@ def test_then_a_person_may_mend_the_program_and_nothing_is_repeated() -> None:
     played(scenario)
 
 
-def test_or_go_back_to_the_savepoint_and_repeat() -> None:
+def test_a_person_may_then_go_back_to_the_savepoint_and_repeat_records() -> None:
     async def scenario(world: World) -> None:
         await blocked(world)
         world.images["job:1"] = Image()
@@ -169,10 +172,10 @@ def test_or_go_back_to_the_savepoint_and_repeat() -> None:
         assert not world.sink.lost
         assert world.status()["running"]["restoredFrom"]["path"] == world.savepoints[0]
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
-def test_or_suspend_it_where_it_is() -> None:
+def test_a_person_may_then_suspend_the_job() -> None:
     async def scenario(world: World) -> None:
         await blocked(world)
         newest = checkpoints_of_the_failed(world)[-1].path
@@ -183,7 +186,7 @@ def test_or_suspend_it_where_it_is() -> None:
     played(scenario)
 
 
-def test_checkpoints_of_the_failed_revision_that_are_gone_block_the_rollback() -> None:
+def test_missing_checkpoints_of_the_failed_revision_block_the_rollback() -> None:
     async def scenario(world: World) -> None:
         await upgraded(world, Image(fails_after=25))
         await world.until(lambda: at("Watch")(world))
@@ -196,10 +199,10 @@ def test_checkpoints_of_the_failed_revision_that_are_gone_block_the_rollback() -
         await world.until(lambda: world.condition("Stalled").get("reason") == "StateLost", within=300)
         assert not world.sink.repeated
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
-def test_a_torn_newest_checkpoint_is_never_replaced_by_an_older_one_without_a_word() -> None:
+def test_a_torn_newest_checkpoint_is_never_silently_replaced_by_an_older_one() -> None:
     async def scenario(world: World) -> None:
         world.apply(flinkjob(upgradeMode="last-state"))
         await world.until(lambda: running(world))
@@ -214,7 +217,7 @@ def test_a_torn_newest_checkpoint_is_never_replaced_by_an_older_one_without_a_wo
         world.storage.torn.add(path)
         await world.until(lambda: world.condition("Stalled").get("reason") == "StateLost", within=200)
         assert path in world.condition("Stalled")["message"]
-        assert "would be repeated" in world.condition("Stalled")["message"]
+        assert "would repeat the records" in world.condition("Stalled")["message"]
         assert "StateLost" in [reason for reason, _ in world.events()]
         world.storage.torn.clear()
         await world.until(lambda: running(world, image=NEW))
@@ -222,7 +225,7 @@ def test_a_torn_newest_checkpoint_is_never_replaced_by_an_older_one_without_a_wo
     played(scenario)
 
 
-def test_a_torn_checkpoint_older_than_the_savepoint_harms_nobody() -> None:
+def test_a_torn_checkpoint_older_than_the_savepoint_has_no_effect() -> None:
     async def scenario(world: World) -> None:
         world.apply(flinkjob())
         await world.until(lambda: running(world))
@@ -237,7 +240,7 @@ def test_a_torn_checkpoint_older_than_the_savepoint_harms_nobody() -> None:
     played(scenario)
 
 
-def test_an_edit_that_is_not_valid_does_not_bring_the_failed_revision_back() -> None:
+def test_an_invalid_edit_does_not_restore_the_failed_revision() -> None:
     async def scenario(world: World) -> None:
         await blocked(world)
         world.edit(job={"parallelism": 100_000})
@@ -248,7 +251,7 @@ def test_an_edit_that_is_not_valid_does_not_bring_the_failed_revision_back() -> 
     played(scenario)
 
 
-def test_a_person_can_go_on_from_another_snapshot_where_the_state_is_lost() -> None:
+def test_a_person_can_continue_from_another_snapshot_if_the_state_is_lost() -> None:
     async def scenario(world: World) -> None:
         world.apply(flinkjob(upgradeMode="last-state"))
         await world.until(lambda: running(world))
@@ -262,4 +265,4 @@ def test_a_person_can_go_on_from_another_snapshot_where_the_state_is_lost() -> N
         await world.until(lambda: running(world, image=NEW))
         assert world.status()["running"]["restoredFrom"]["path"] == found[0].path
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)

@@ -1,4 +1,7 @@
-"""A person drains a job: it has told all that it knew and stops, with input left. That is its end until a person says otherwise."""
+"""A person drains a job: it emits all results and stops before the end of its input.
+
+The job remains stopped until a person requests otherwise.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +17,26 @@ FOLDER = "s3://bucket/savepoints/by-hand"
 
 
 def drain(world: World) -> None:
-    """`penstock stop --drain`, past the operator."""
+    """Run `penstock stop --drain` without the operator."""
     job = world.leading(NAME)
     assert job is not None
     job.ask("stop", "by-hand", FOLDER, drain=True)
 
 
 def is_drained(world: World) -> bool:
-    """The windows that were open have fired once, with the last records, and all of it is committed."""
+    """Return whether the open windows have fired once with the last records, and their output is committed."""
     [(path, position)] = world.sink.drained
     return path.startswith(FOLDER) and position == world.sink.ends[NAME] == world.storage.found[path].position
 
 
-def test_a_drained_job_has_ended_and_stays_so() -> None:
+def test_a_drained_job_has_ended_and_is_not_restarted() -> None:
     async def scenario(world: World) -> None:
         manifest = flinkjob()
         manifest["spec"]["deletion"] = {"ttlAfterFinished": "5m"}
         job_id = await deployed(world, manifest)
         drain(world)
         await world.until(lambda: world.status().get("phase") == "Finished")
-        await world.run(900)
+        await world.run(900, pace=5)
         assert world.condition("Ready")["reason"] == "Finished"
         assert "it was stopped" in world.condition("Ready")["message"]
         assert world.status()["running"]["endOfInput"] is False, "so it is not deleted when its time is over"
@@ -45,7 +48,7 @@ def test_a_drained_job_has_ended_and_stays_so() -> None:
 
 
 @pytest.mark.parametrize("edit", [{"image": "job:2"}, {"job": {"restartNonce": 1}}], ids=["upgraded", "restarted"])
-def test_a_drained_job_goes_on_from_its_end_when_a_person_says_so(edit: dict[str, Any]) -> None:
+def test_a_drained_job_continues_from_its_end_on_request(edit: dict[str, Any]) -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         drain(world)
@@ -62,7 +65,7 @@ def test_a_drained_job_goes_on_from_its_end_when_a_person_says_so(edit: dict[str
     played(scenario)
 
 
-def test_a_suspension_that_meets_a_drain_ends_where_that_does() -> None:
+def test_a_suspension_during_a_drain_ends_with_the_drain() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         drain(world)

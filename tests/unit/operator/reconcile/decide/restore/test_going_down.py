@@ -1,4 +1,4 @@
-"""A job that goes down while it is changed, or does not come to its end."""
+"""Jobs that fail or finish during a change, and jobs that hang before they reach a terminal state."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def lose_master(world: World) -> None:
     [lambda world: hang(world, "FAILED"), lambda world: hang(world, "FAILING"), lose_master],
     ids=["fails", "does-not-end", "loses-its-master"],
 )
-def test_a_job_that_goes_down_while_it_is_rescaled_is_recovered(happens: Callable[[World], None], rest: bool) -> None:
+def test_a_job_that_fails_during_a_rescale_is_recovered(happens: Callable[[World], None], rest: bool) -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.node_capacity = 2
         world.edit(job={"parallelism": 4})
-        await world.until(lambda: stalled(world, "Unschedulable", "goes on with parallelism 2"))
+        await world.until(lambda: stalled(world, "Unschedulable", "keeps parallelism 2"))
         world.rest_down = not rest
         happens(world)
         await world.run(30)
         world.rest_down, world.node_capacity = False, 4
         await world.until(lambda: running(world, parallelism=4))
-        assert operations(world) == ["Recover", "Rescale", "Deploy"]
+        assert operations(world) == ["Rescale", "Recover", "Rescale", "Deploy"]
         assert [reason for reason, _ in world.events()].count("Abandoned") == 1
 
     played(scenario)
 
 
-def test_a_job_that_finishes_while_it_is_rescaled_has_finished() -> None:
+def test_a_job_that_finishes_during_a_rescale_has_finished() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(ends_at=900)
         await deployed(world)
@@ -53,14 +53,14 @@ def test_a_job_that_finishes_while_it_is_rescaled_has_finished() -> None:
 
 
 def hang(world: World, state: str) -> None:
-    """Something in the master does not let go, so that the job never comes to its end."""
+    """Let the master hang, so that the job never reaches a terminal state."""
     job = world.leading(NAME)
     assert job is not None
     job.state = state
 
 
 @pytest.mark.parametrize("state", ["CANCELLING", "FAILING"])
-def test_a_job_that_does_not_come_to_its_end_is_stopped_for_an_upgrade(state: str) -> None:
+def test_a_job_that_hangs_at_its_end_is_stopped_for_an_upgrade(state: str) -> None:
     async def scenario(world: World) -> None:
         job_id = await deployed(world)
         hang(world, state)
@@ -92,7 +92,7 @@ def test_a_job_that_ends_in_time_is_not_stopped() -> None:
 
 @pytest.mark.parametrize("state", ["CANCELLING", "FAILING"])
 @pytest.mark.parametrize("restart", [True, False])
-def test_a_job_that_does_not_come_to_its_end_is_recovered(state: str, restart: bool) -> None:
+def test_a_job_that_hangs_at_its_end_is_recovered(state: str, restart: bool) -> None:
     async def scenario(world: World) -> None:
         manifest = flinkjob()
         manifest["spec"]["recovery"] = {"restartFailed": restart}

@@ -1,4 +1,4 @@
-"""Delete and apply again under the same name: what is left in storage is named, or taken, and never passed over without a word."""
+"""Deletion and a new FlinkJob of the same name: remaining state in storage is reported or restored, never silently ignored."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def job(start_from: str | None = None, *, savepoint: bool = False, **fields: Any
 
 
 async def left_behind(world: World, *, savepoint: bool = False) -> str:
-    """A job that ran and was deleted; the path of the newest that it left."""
+    """Run and delete a job, and return the path of the newest snapshot that remains."""
     world.apply(job(savepoint=savepoint))
     await world.until(lambda: running(world))
     await world.run(35)
@@ -44,7 +44,7 @@ async def left_behind(world: World, *, savepoint: bool = False) -> str:
     return newest.path
 
 
-def told(world: World, reason: str) -> list[str]:
+def reported(world: World, reason: str) -> list[str]:
     return [message for found, message in world.events() if found == reason]
 
 
@@ -54,12 +54,12 @@ def started_from(world: World) -> str | None:
 
 
 @pytest.mark.parametrize("savepoint", [True, False], ids=["savepoint", "checkpoint"])
-def test_state_that_is_left_is_named_in_event_and_condition(savepoint: bool) -> None:
+def test_remaining_state_is_named_in_event_and_condition(savepoint: bool) -> None:
     async def scenario(world: World) -> None:
         path = await left_behind(world, savepoint=savepoint)
         world.apply(job())
         await world.until(lambda: running(world))
-        (text,) = told(world, "StateLeft")
+        (text,) = reported(world, "StateLeft")
         for words in (text, world.condition("Ready")["message"]):
             assert path in words
             assert "2026-01-01 12:" in words
@@ -68,29 +68,29 @@ def test_state_that_is_left_is_named_in_event_and_condition(savepoint: bool) -> 
         assert started_from(world) is None
         assert world.status()["running"]["restoredFrom"]["passedOver"]["path"] == path
         await world.run(120)
-        assert len(told(world, "StateLeft")) == 1
+        assert len(reported(world, "StateLeft")) == 1
         world.edit(job={"initialSavepointPath": path, "savepointRedeployNonce": 1})
         await world.until(lambda: running(world) and started_from(world) == path)
         assert path not in world.condition("Ready")["message"]
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
 @pytest.mark.parametrize("said", [{"startFrom": "empty"}, {"upgradeMode": "stateless"}])
-def test_an_empty_start_that_was_asked_for_is_no_reason_for_a_warning(said: dict[str, str]) -> None:
+def test_a_requested_empty_start_is_no_reason_for_a_warning(said: dict[str, str]) -> None:
     async def scenario(world: World) -> None:
         await left_behind(world)
         before = world.storage.listings
         world.apply(job(**said))
         await world.until(lambda: running(world))
-        assert not told(world, "StateLeft")
+        assert not reported(world, "StateLeft")
         assert world.storage.listings == before
         assert len(world.sink.empty_starts) == 2
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
-def test_a_name_that_has_left_nothing_starts_without_a_word() -> None:
+def test_a_name_without_remaining_state_starts_without_a_warning() -> None:
     async def scenario(world: World) -> None:
         world.apply(flinkjob("weather-2"))
         await world.until(lambda: running_of(world, "weather-2"))
@@ -98,10 +98,10 @@ def test_a_name_that_has_left_nothing_starts_without_a_word() -> None:
         world.apply(flinkjob())
         world.apply(flinkjob("weath", startFrom=LATEST))
         await world.until(lambda: running(world) and running_of(world, "weath"))
-        assert not told(world, "StateLeft")
+        assert not reported(world, "StateLeft")
         assert len(world.sink.empty_starts) == 3
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
 def running_of(world: World, name: str) -> bool:
@@ -109,7 +109,7 @@ def running_of(world: World, name: str) -> bool:
 
 
 @pytest.mark.parametrize("savepoint", [True, False], ids=["savepoint", "checkpoint"])
-def test_latest_of_name_goes_on_exactly_once(savepoint: bool) -> None:
+def test_latest_of_name_continues_exactly_once(savepoint: bool) -> None:
     async def scenario(world: World) -> None:
         path = await left_behind(world, savepoint=savepoint)
         former = world.storage.found[path].job_id
@@ -123,9 +123,9 @@ def test_latest_of_name_goes_on_exactly_once(savepoint: bool) -> None:
         assert (path in world.storage.found) == savepoint, "a savepoint stays"
         assert not world.sink.repeated
         assert len(world.sink.empty_starts) == 1
-        assert not told(world, "StateLeft")
+        assert not reported(world, "StateLeft")
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
 def deleting_storage(*, savepoint: bool = False) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def suspended_with_its_checkpoint(world: World) -> None:
 
 
 @pytest.mark.parametrize("meanwhile", [None, edited, suspended_with_its_checkpoint], ids=["at once", "edit", "suspend"])
-def test_deletion_leaves_what_the_job_was_lent_and_has_got_no_further_than(
+def test_deletion_keeps_inherited_state_that_the_job_has_not_advanced(
     meanwhile: Callable[[World], None] | None,
 ) -> None:
     async def scenario(world: World) -> None:
@@ -159,18 +159,18 @@ def test_deletion_leaves_what_the_job_was_lent_and_has_got_no_further_than(
         world.delete()
         await world.until(lambda: gone(world))
         assert path in world.storage.found, "all that is left of the name"
-        (text,) = told(world, "Deleted")
+        (text,) = reported(world, "Deleted")
         assert path.rpartition("/")[0] in text
         world.images.clear()
         world.apply(job(LATEST))
         await world.until(lambda: running(world))
         assert started_from(world) == path
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
 @pytest.mark.parametrize("savepoint", [False, True], ids=["checkpoint", "savepoint"])
-def test_deletion_removes_what_the_job_was_lent_once_it_has_state_of_its_own(savepoint: bool) -> None:
+def test_deletion_removes_inherited_state_once_the_job_has_its_own(savepoint: bool) -> None:
     async def scenario(world: World) -> None:
         path = await left_behind(world)
         former = world.storage.found[path].job_id
@@ -191,10 +191,10 @@ def test_deletion_removes_what_the_job_was_lent_once_it_has_state_of_its_own(sav
         assert [s.path for s in world.storage.found.values() if "/savepoint-" not in s.path] == []
         assert bool(world.savepoints) == savepoint
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
-def test_latest_of_name_fences_off_a_master_that_nobody_sees_before_it_looks() -> None:
+def test_latest_of_name_fences_an_unseen_master_before_it_reads() -> None:
     async def scenario(world: World) -> None:
         world.apply(job())
         await world.until(lambda: running(world))
@@ -218,10 +218,10 @@ def test_latest_of_name_fences_off_a_master_that_nobody_sees_before_it_looks() -
         await world.run(60)
         assert not world.sink.repeated, world.describe()
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
-def test_latest_of_name_fences_off_many_at_once() -> None:
+def test_latest_of_name_fences_many_masters_together() -> None:
     async def scenario(world: World) -> None:
         path = await left_behind(world)
         prefix = world.storage.found[path].job_id[:12]
@@ -242,7 +242,7 @@ def test_latest_of_name_fences_off_many_at_once() -> None:
         assert all(world.storage.leaders[job_id] > 1 for job_id in older)
         assert 1 < most <= AT_ONCE
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
 def test_latest_of_name_waits_for_storage() -> None:
@@ -252,16 +252,16 @@ def test_latest_of_name_waits_for_storage() -> None:
         world.apply(job(LATEST))
         await world.until(world.stalled)
         assert world.condition("Stalled")["reason"] == "StorageUnavailable"
-        await world.run(300)
+        await world.run(300, pace=5)
         assert world.status()["operation"]["step"] == "Verify"
         world.storage.down = ""
         await world.until(lambda: running(world))
         assert started_from(world) == path
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
-def test_latest_of_name_never_takes_a_torn_one_and_says_so() -> None:
+def test_latest_of_name_never_uses_a_torn_snapshot_and_reports_it() -> None:
     async def scenario(world: World) -> None:
         path = await left_behind(world)
         world.storage.torn.add(path)
@@ -276,11 +276,11 @@ def test_latest_of_name_never_takes_a_torn_one_and_says_so() -> None:
         await world.until(lambda: running(world))
         assert started_from(world) == path
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
 @pytest.mark.parametrize("change", [{"startFrom": "empty"}, {"initialSavepointPath": "older"}])
-def test_then_a_person_decides_by_an_edit(change: dict[str, str]) -> None:
+def test_a_person_then_decides_by_an_edit(change: dict[str, str]) -> None:
     async def scenario(world: World) -> None:
         path = await left_behind(world)
         older = next(p for p in world.storage.found if p != path)
@@ -291,10 +291,10 @@ def test_then_a_person_decides_by_an_edit(change: dict[str, str]) -> None:
         await world.until(lambda: running(world))
         assert started_from(world) == (older if "initialSavepointPath" in change else None)
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
-def test_with_storage_away_an_unsaid_start_is_warned_as_soon_as_it_answers() -> None:
+def test_a_default_start_during_a_storage_outage_is_warned_about_as_soon_as_storage_answers() -> None:
     async def scenario(world: World) -> None:
         path = await left_behind(world)
         world.storage.down = "connection refused"
@@ -302,27 +302,27 @@ def test_with_storage_away_an_unsaid_start_is_warned_as_soon_as_it_answers() -> 
         world.apply(job())
         await world.until(lambda: (world.status().get("operation") or {}).get("step") == "Watch")
         await world.run(10)
-        assert not told(world, "StateLeft")
+        assert not reported(world, "StateLeft")
         world.storage.down = ""
-        await world.until(lambda: told(world, "StateLeft") != [])
-        assert path in told(world, "StateLeft")[0]
+        await world.until(lambda: reported(world, "StateLeft") != [])
+        assert path in reported(world, "StateLeft")[0]
         assert world.status()["running"]["restoredFrom"]["passedOver"]["path"] == path
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
-def test_with_storage_away_until_the_end_that_is_said() -> None:
+def test_an_unanswered_check_is_reported_at_its_deadline() -> None:
     async def scenario(world: World) -> None:
         await left_behind(world)
         world.storage.down = "connection refused"
         world.apply(job())
         await world.until(lambda: running(world))
-        assert "connection refused" in told(world, "StateUnknown")[0]
+        assert "connection refused" in reported(world, "StateUnknown")[0]
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
-def test_a_named_savepoint_that_is_older_than_what_the_name_has_left_is_warned_of() -> None:
+def test_a_named_savepoint_older_than_the_remaining_state_is_warned_about() -> None:
     async def scenario(world: World) -> None:
         path = await left_behind(world)
         first = "s3://bucket/elsewhere/savepoint-abcdef-0123456789ab"
@@ -330,14 +330,14 @@ def test_a_named_savepoint_that_is_older_than_what_the_name_has_left_is_warned_o
         world.apply(job(initialSavepointPath=first))
         await world.until(lambda: running(world))
         assert started_from(world) == first
-        (text,) = told(world, "StateLeft")
+        (text,) = reported(world, "StateLeft")
         assert path in text
         assert "newer" in text
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
-def test_a_flinksnapshot_says_where_a_savepoint_lies_that_is_nowhere_else() -> None:
+def test_latest_of_name_finds_a_savepoint_in_another_folder_by_its_flinksnapshot() -> None:
     async def scenario(world: World) -> None:
         world.apply(job())
         await world.until(lambda: running(world))
@@ -355,10 +355,10 @@ def test_a_flinksnapshot_says_where_a_savepoint_lies_that_is_nowhere_else() -> N
         await world.until(lambda: running(world))
         assert started_from(world) == path
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
-def test_a_program_that_does_not_take_the_state_names_the_field() -> None:
+def test_the_error_of_a_program_that_does_not_accept_the_state_names_the_field() -> None:
     async def scenario(world: World) -> None:
         await left_behind(world)
         problem = {"code": "RESTORE_REFUSED", "message": "uid 'new' has no operator", "remedy": ""}
@@ -370,7 +370,7 @@ def test_a_program_that_does_not_take_the_state_names_the_field() -> None:
         world.edit(job={"startFrom": "empty"})
         await world.until(lambda: running(world))
 
-    played(scenario, begun_anew=True)
+    played(scenario, may_repeat=True)
 
 
 def stored(path: str, number: int | None, job_id: str | None, seconds: float | None, torn: str = "") -> StoredSnapshot:
@@ -391,13 +391,13 @@ def stored(path: str, number: int | None, job_id: str | None, seconds: float | N
         ([stored("x/savepoint-9", None, None, 5), stored("b/chk-1", 1, "b", 10)], "x/savepoint-9"),
     ],
 )
-def test_the_newest_of_a_name(snapshots: list[StoredSnapshot], expected: str | None) -> None:
+def test_the_newest_snapshot_of_a_name_is_found(snapshots: list[StoredSnapshot], expected: str | None) -> None:
     for order in (snapshots, snapshots[::-1]):
         found = newest_left(order)
         assert (found.path if found else None) == expected
 
 
-def test_only_known_words_are_taken() -> None:
+def test_only_known_values_are_accepted() -> None:
     with pytest.raises(Exception, match=r"startFrom"):
         parse_spec(flinkjob(startFrom="latest")["spec"])
     assert parse_spec(flinkjob(NAME, startFrom=LATEST)["spec"]).job.start_from == LATEST

@@ -1,4 +1,4 @@
-"""How a job is stopped and what its successor starts from: one test per row of the tables."""
+"""How a job is stopped and which state its successor restores: one test per row of the tables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.api.status import Restore
+from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.reconcile.decide.restore.committed_end import Choice, Lost, Unknown, incarnation_restore, origin
-from penstock_operator.reconcile.decide.restore.stopping import AtOnce, Blocked, Stop, Wait, WithSavepoint, choose_stop
+from penstock_operator.reconcile.decide.restore.stopping import Blocked, Stop, StopNow, Wait, WithSavepoint, choose_stop
 from penstock_operator.reconcile.observation import Observation, Storage
 from tests.unit.operator.contexts import (
     CHK,
@@ -40,9 +40,9 @@ def choose(
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "RESTARTING", "FAILED", "FINISHED", None])
-def test_stateless_stops_at_once_and_starts_empty(state: str | None) -> None:
-    choice = choose("stateless", up(engine=engine(state), storage=Storage(asked=True, error="away")))
-    assert isinstance(choice, AtOnce)
+def test_a_stateless_job_stops_immediately_and_starts_empty(state: str | None) -> None:
+    choice = choose("stateless", up(engine=engine(state), storage=Storage(was_read=True, error="away")))
+    assert isinstance(choice, StopNow)
     assert choice.restore.kind == "Fresh"
 
 
@@ -50,14 +50,14 @@ def test_stateless_stops_at_once_and_starts_empty(state: str | None) -> None:
 @pytest.mark.parametrize("state", ["FINISHED", "CANCELED", "FAILED"])
 def test_an_ended_job_needs_no_stop(mode: str, state: str) -> None:
     choice = choose(mode, up(engine=engine(state)))
-    assert isinstance(choice, AtOnce)
+    assert isinstance(choice, StopNow)
     assert choice.restore.path == CHK
     assert choice.newest
 
 
 @pytest.mark.parametrize("mode", ["savepoint", "last-state"])
 @pytest.mark.parametrize("state", ["CANCELLING", "FAILING"])
-def test_a_job_that_is_ending_is_waited_for(mode: str, state: str) -> None:
+def test_a_job_that_is_ending_is_awaited(mode: str, state: str) -> None:
     choice = choose(mode, up(engine=engine(state)), waited=9999)
     assert isinstance(choice, Wait)
     assert choice.message.startswith(f"the job is {state}; unless it has ended by 12:01:00 UTC, its pods are stopped")
@@ -65,13 +65,13 @@ def test_a_job_that_is_ending_is_waited_for(mode: str, state: str) -> None:
 
 @pytest.mark.parametrize("mode", ["savepoint", "last-state"])
 @pytest.mark.parametrize("state", ["CANCELLING", "FAILING"])
-def test_but_not_for_ever(mode: str, state: str) -> None:
+def test_an_ending_job_is_awaited_only_for_a_limited_time(mode: str, state: str) -> None:
     choice = choose(mode, up(engine=engine(state)), ends_in=0, checkpointFallback=False)
-    assert isinstance(choice, AtOnce), "it will not be RUNNING any more, whatever one waits for"
+    assert isinstance(choice, StopNow), "it will not be RUNNING any more, whatever one waits for"
     assert (choice.restore.path, choice.newest) == (CHK, True)
     lost = choose(mode, up(engine=engine(state), storage=stored(None)), ends_in=0)
     assert isinstance(lost, Blocked)
-    unknown = choose(mode, up(engine=engine(state), storage=Storage(asked=True, error="away")), ends_in=0)
+    unknown = choose(mode, up(engine=engine(state), storage=Storage(was_read=True, error="away")), ends_in=0)
     assert isinstance(unknown, Wait)
 
 
@@ -79,9 +79,9 @@ def test_a_running_job_is_stopped_with_a_savepoint() -> None:
     assert isinstance(choose("savepoint", up()), WithSavepoint)
 
 
-def test_last_state_takes_the_newest_checkpoint_of_a_running_job() -> None:
+def test_last_state_uses_the_newest_checkpoint_of_a_running_job() -> None:
     choice = choose("last-state", up())
-    assert choice == AtOnce(
+    assert choice == StopNow(
         Restore(kind="Checkpoint", path=CHK, checkpoint_id=7, time=ago(20), reason="newest complete checkpoint"),
         newest=True,
     )
@@ -101,32 +101,32 @@ def test_last_state_without_a_good_checkpoint_takes_a_savepoint(storage: Storage
     assert isinstance(choose("last-state", up(storage=storage), **upgrade), WithSavepoint)
 
 
-@pytest.mark.parametrize("storage", [Storage(), Storage(asked=True, error="away")], ids=["not-asked", "away"])
+@pytest.mark.parametrize("storage", [Storage(), Storage(was_read=True, error="away")], ids=["not-asked", "away"])
 @pytest.mark.parametrize("state", ["RUNNING", "FAILED"])
-def test_unknown_is_not_absent(storage: Storage, state: str) -> None:
+def test_unknown_state_does_not_count_as_absent(storage: Storage, state: str) -> None:
     assert isinstance(choose("last-state", up(storage=storage, engine=engine(state))), Wait)
 
 
 @pytest.mark.parametrize("state", ["RESTARTING", "CREATED", "INITIALIZING", None])
-def test_a_job_that_is_not_running_is_given_time_for_a_savepoint(state: str | None) -> None:
+def test_a_job_that_is_not_running_gets_time_for_a_savepoint(state: str | None) -> None:
     assert isinstance(choose("savepoint", up(engine=engine(state)), waited=30), Wait)
 
 
 @pytest.mark.parametrize("state", ["RESTARTING", "CREATED", "INITIALIZING", None])
-def test_after_that_the_newest_checkpoint_is_taken(state: str | None) -> None:
+def test_the_newest_checkpoint_is_used_after_that_time(state: str | None) -> None:
     choice = choose("savepoint", up(engine=engine(state)), waited=150)
-    assert isinstance(choice, AtOnce)
+    assert isinstance(choice, StopNow)
     assert choice.restore.path == CHK
 
 
-def test_unless_the_user_forbids_it() -> None:
+def test_the_checkpoint_is_not_used_if_the_user_forbids_it() -> None:
     choice = choose("savepoint", up(engine=engine("RESTARTING")), waited=9999, checkpointFallback=False)
     assert isinstance(choice, Wait)
     assert "checkpointFallback" in choice.message
 
 
 def test_last_state_does_not_wait_for_a_job_that_is_not_running() -> None:
-    assert isinstance(choose("last-state", up(engine=engine("RESTARTING"))), AtOnce)
+    assert isinstance(choose("last-state", up(engine=engine("RESTARTING"))), StopNow)
 
 
 def test_a_job_that_never_started_loses_nothing() -> None:
@@ -134,26 +134,26 @@ def test_a_job_that_never_started_loses_nothing() -> None:
     running = make_running(restored_from=source, stable=False, had_checkpoint=False)
     seen = up(engine=engine(None), pods=(pod(started=False, ready=False),), storage=stored(None))
     choice = choose("savepoint", seen, running=running)
-    assert isinstance(choice, AtOnce)
+    assert isinstance(choice, StopNow)
     assert choice.restore.path == SAVEPOINT
 
 
 @pytest.mark.parametrize("seen", [up(**GONE), up(pods=(), engine=engine(None), master=deployment(replicas=0))])
-def test_without_pods_there_is_nothing_to_stop(seen: Observation) -> None:
+def test_a_job_without_pods_needs_no_stop(seen: Observation) -> None:
     choice = choose("savepoint", seen)
-    assert isinstance(choice, AtOnce)
+    assert isinstance(choice, StopNow)
     assert choice.restore.path == CHK
 
 
 @pytest.mark.parametrize("storage", [stored(None), stored(chk(torn="gone", older="s3://b/chk-6"))])
-def test_lost_state_blocks(storage: Storage) -> None:
+def test_lost_state_blocks_the_start(storage: Storage) -> None:
     choice = choose("savepoint", up(**{**GONE, "storage": storage}))
     assert isinstance(choice, Blocked)
     assert choice.reason == "StateLost"
     assert "job.initialSavepointPath" in choice.message
 
 
-def test_a_torn_newest_checkpoint_is_never_passed_over_in_silence() -> None:
+def test_a_torn_newest_checkpoint_is_never_silently_skipped() -> None:
     choice = choose("savepoint", up(**{**GONE, "storage": stored(chk(torn="gone", older="s3://b/chk-6"))}))
     assert isinstance(choice, Blocked)
     assert "s3://b/chk-6" in choice.message
@@ -163,7 +163,7 @@ def test_a_torn_newest_checkpoint_is_never_passed_over_in_silence() -> None:
     ("had_checkpoint", "storage", "expected"),
     [
         (True, Storage(), Unknown),
-        (True, Storage(asked=True, error="away"), Unknown),
+        (True, Storage(was_read=True, error="away"), Unknown),
         (True, stored(chk()), Restore),
         (True, stored(None), Lost),
         (False, stored(None), Restore),
@@ -171,11 +171,11 @@ def test_a_torn_newest_checkpoint_is_never_passed_over_in_silence() -> None:
     ],
     ids=["not-asked", "away", "newest", "lost", "never-had-one", "of-another-job"],
 )
-def test_restore_points(had_checkpoint: bool, storage: Storage, expected: type[Choice]) -> None:
+def test_restore_points_are_selected(had_checkpoint: bool, storage: Storage, expected: type[Choice]) -> None:
     assert isinstance(incarnation_restore(make_running(had_checkpoint=had_checkpoint), storage), expected)
 
 
-def test_a_job_that_never_had_a_checkpoint_starts_from_what_it_started_from() -> None:
+def test_a_job_that_never_had_a_checkpoint_starts_from_its_own_origin() -> None:
     source = Restore(kind="Savepoint", path=SAVEPOINT, reason="job.initialSavepointPath")
     running = make_running(had_checkpoint=False, restored_from=source)
     point = incarnation_restore(running, stored(None))
@@ -209,7 +209,7 @@ TORN = chk(checkpoint_id=10, torn="files are missing", older="chk-8")
     ],
 )
 @pytest.mark.parametrize("named", [False, True])
-def test_no_start_goes_behind_the_committed_end_unless_a_person_names_the_place(
+def test_no_start_goes_behind_the_committed_end_unless_a_person_names_the_path(
     pinned: Restore | None, own: bool, seen: Any, expected: Any, named: bool
 ) -> None:
     found = origin(pinned, named=named, own=own, running=make_running(), storage=stored(seen))
@@ -222,14 +222,14 @@ def test_no_start_goes_behind_the_committed_end_unless_a_person_names_the_place(
         assert isinstance(found, expected)
 
 
-@pytest.mark.parametrize("storage", [Storage(), Storage(asked=True, error="away")])
+@pytest.mark.parametrize("storage", [Storage(), Storage(was_read=True, error="away")])
 @pytest.mark.parametrize("own", [False, True])
-def test_storage_that_has_not_answered_is_waited_for(storage: Storage, own: bool) -> None:
+def test_a_start_waits_for_storage_that_has_not_answered(storage: Storage, own: bool) -> None:
     pinned = restore("Savepoint", "sp", 9)
     assert isinstance(origin(pinned, named=False, own=own, running=make_running(), storage=storage), Unknown)
 
 
-def test_an_incarnation_without_a_checkpoint_leaves_what_is_pinned() -> None:
+def test_an_incarnation_without_a_checkpoint_keeps_the_pinned_snapshot() -> None:
     running = make_running(had_checkpoint=False)
     pinned = restore("Savepoint", "sp", 9)
     assert origin(pinned, named=False, own=False, running=running, storage=stored(None)) == pinned

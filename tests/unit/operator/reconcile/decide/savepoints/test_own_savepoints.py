@@ -1,4 +1,7 @@
-"""No savepoint that the operator has asked for is without a FlinkSnapshot, and a FlinkJob that goes says what it leaves."""
+"""Every savepoint that the operator requests has a FlinkSnapshot.
+
+A deleted FlinkJob reports its remaining snapshots.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def recorded(world: World) -> set[str | None]:
-    """Paths of the savepoints that a FlinkSnapshot stands for."""
+    """Return the paths of the savepoints that have a FlinkSnapshot."""
     return {status.get("path") for status in world.snapshots().values() if status.get("state") == "Completed"}
 
 
@@ -23,11 +26,11 @@ def step(world: World) -> str:
     return str((world.status().get("operation") or {}).get("step", ""))
 
 
-def told(world: World, reason: str) -> list[str]:
+def reported(world: World, reason: str) -> list[str]:
     return [message for found, message in world.events() if found == reason]
 
 
-def test_the_savepoint_of_an_upgrade_is_recorded_before_the_upgrade_is_over() -> None:
+def test_the_savepoint_of_an_upgrade_is_recorded_before_the_upgrade_ends() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, spec(rollback={"after": "2m"}))
         world.images["job:2"] = Image(checkpoints=False)
@@ -56,7 +59,7 @@ def test_the_savepoint_of_a_suspension_has_its_name() -> None:
     played(scenario)
 
 
-def test_each_of_two_upgrades_that_follow_at_once_is_recorded() -> None:
+def test_each_of_two_consecutive_upgrades_is_recorded() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.edit(image="job:2")
@@ -70,7 +73,7 @@ def test_each_of_two_upgrades_that_follow_at_once_is_recorded() -> None:
     played(scenario)
 
 
-def test_a_deletion_records_its_savepoint_and_says_what_is_left() -> None:
+def test_a_deletion_records_its_savepoint_and_reports_remaining_snapshots() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, spec(deletion={"savepoint": True}))
         job_id = world.status()["jobId"]
@@ -78,7 +81,7 @@ def test_a_deletion_records_its_savepoint_and_says_what_is_left() -> None:
         await world.until(lambda: gone(world))
         (path,), (name,) = world.savepoints, world.snapshots()
         assert recorded(world) == {path}, "verified, with no FlinkJob any more"
-        (text,) = told(world, "Deleted")
+        (text,) = reported(world, "Deleted")
         for words in (path, name, f"checkpoints/{job_id}", "latest-of-name"):
             assert words in text
         await world.run(5)
@@ -90,38 +93,38 @@ def test_a_deletion_records_its_savepoint_and_says_what_is_left() -> None:
 
 
 @pytest.mark.parametrize("storage", ["Retain", "Delete"])
-def test_a_deletion_without_a_savepoint_says_whether_checkpoints_are_left(storage: str) -> None:
+def test_a_deletion_without_a_savepoint_reports_whether_checkpoints_remain(storage: str) -> None:
     async def scenario(world: World) -> None:
         await deployed(world, spec(deletion={"storage": storage}))
         job_id = world.status()["jobId"]
         world.delete()
         await world.until(lambda: gone(world))
-        (text,) = told(world, "Deleted")
+        (text,) = reported(world, "Deleted")
         assert (job_id in text) == (storage == "Retain")
-        assert ("nothing of it is left" in text) == (storage == "Delete")
+        assert ("no data is left" in text) == (storage == "Delete")
 
     played(scenario)
 
 
-def test_a_suspended_flinkjob_that_goes_names_its_savepoint() -> None:
+def test_a_deleted_suspended_flinkjob_names_its_savepoint() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         world.edit(job={"state": "suspended"})
         await world.until(lambda: suspended(world))
         world.delete()
         await world.until(lambda: gone(world))
-        assert world.savepoints[0] in told(world, "Deleted")[0]
+        assert world.savepoints[0] in reported(world, "Deleted")[0]
         assert recorded(world) == set(world.savepoints)
 
     played(scenario)
 
 
-def test_a_savepoint_that_becomes_complete_after_its_time_out_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_savepoint_that_completes_after_its_timeout_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario(world: World) -> None:
         await deployed(world, spec(upgrade={"savepointTimeout": "30s"}))
         monkeypatch.setattr(engine, "ACTION_TIME", 35.0)
         world.edit(image="job:2")
-        await world.until(lambda: told(world, "SavepointTimeout") != [])
+        await world.until(lambda: reported(world, "SavepointTimeout") != [])
         await world.until(lambda: running(world, image="job:2"))
         await world.run(70)
         assert world.savepoints
@@ -132,24 +135,24 @@ def test_a_savepoint_that_becomes_complete_after_its_time_out_is_recorded(monkey
     played(scenario)
 
 
-def test_a_savepoint_that_becomes_complete_while_the_job_runs_on_is_recorded() -> None:
+def test_a_savepoint_that_completes_while_the_job_keeps_running_is_recorded() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(savepoints=False)
         await deployed(world)
         world.edit(job={"state": "suspended"})
-        await world.until(lambda: told(world, "SavepointFailed") != [])
+        await world.until(lambda: reported(world, "SavepointFailed") != [])
         folder = world.status()["operation"]["targetDirectory"]
         world.edit(job={"state": "running"})
         await world.until(lambda: running(world))
         path = late(world, folder)
         await world.run(80)
         assert recorded(world) == {path}
-        assert path in told(world, "SavepointLate")[0]
+        assert path in reported(world, "SavepointLate")[0]
 
     played(scenario)
 
 
-def test_a_deletion_that_had_to_go_on_looks_once_more() -> None:
+def test_a_deletion_that_timed_out_searches_once_more() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(savepoints=False)
         await deployed(world, spec(deletion={"savepoint": True, "timeout": "40s"}))
@@ -168,14 +171,14 @@ def test_a_deletion_that_had_to_go_on_looks_once_more() -> None:
         world.watch = comes_with_the_end_of_the_pods
         world.delete()
         await world.until(lambda: gone(world))
-        assert told(world, "DeletedWithoutSavepoint")
+        assert reported(world, "DeletedWithoutSavepoint")
         assert recorded(world) == late
-        assert all(path in told(world, "Deleted")[0] for path in late)
+        assert all(path in reported(world, "Deleted")[0] for path in late)
 
     played(scenario)
 
 
-def test_flinksnapshots_that_cannot_be_made_hold_nothing_up_and_lose_no_name() -> None:
+def test_flinksnapshots_that_cannot_be_created_delay_nothing_and_lose_no_name() -> None:
     async def scenario(world: World) -> None:
         await deployed(world, spec(deletion={"savepoint": True}))
         world.cluster.denied["FlinkSnapshot"] = "the webhook does not answer"
@@ -188,14 +191,14 @@ def test_flinksnapshots_that_cannot_be_made_hold_nothing_up_and_lose_no_name() -
         world.cluster.denied["FlinkSnapshot"] = "the webhook does not answer"
         world.delete()
         await world.until(lambda: gone(world), within=120)
-        text = told(world, "Deleted")[0]
+        text = reported(world, "Deleted")[0]
         assert world.savepoints[-1] in text
-        assert "no FlinkSnapshot could be made" in text
+        assert "no FlinkSnapshot could be created" in text
 
     played(scenario)
 
 
-def test_a_flinksnapshot_takes_what_its_last_attempt_has_made_late() -> None:
+def test_a_flinksnapshot_adopts_the_late_savepoint_of_its_last_attempt() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(savepoints=False)
         await deployed(world)
@@ -210,7 +213,7 @@ def test_a_flinksnapshot_takes_what_its_last_attempt_has_made_late() -> None:
 
 
 def late(world: World, folder: str) -> str:
-    """A savepoint that becomes complete in the folder of an attempt when nobody waits for it any more. Its path."""
+    """Complete a savepoint in the folder of an attempt that has timed out, and return its path."""
     newest = world.storage.of_job(world.status()["jobId"])[-1]
     path = f"{folder}/savepoint-abcdef-0123456789ab"
     world.storage.put(Stored(path, newest.id, newest.job_id, newest.position, newest.time))
@@ -218,7 +221,7 @@ def late(world: World, folder: str) -> str:
 
 
 async def tried_three_times(world: World, **spec: Any) -> list[str]:
-    """A FlinkSnapshot whose attempts have all failed so far. Their folders."""
+    """Create a FlinkSnapshot whose attempts have all failed, and return their folders."""
     world.images["job:1"] = Image(savepoints=False)
     await deployed(world)
     world.apply(flinksnapshot("one", **spec))
@@ -229,7 +232,7 @@ async def tried_three_times(world: World, **spec: Any) -> list[str]:
     return folders
 
 
-def test_what_two_attempts_of_a_flinksnapshot_have_completed_late_goes_with_it() -> None:
+def test_late_savepoints_of_two_attempts_are_deleted_with_their_flinksnapshot() -> None:
     async def scenario(world: World) -> None:
         first, second, third = await tried_three_times(world)
         paths = {late(world, first), late(world, third)}
@@ -244,7 +247,7 @@ def test_what_two_attempts_of_a_flinksnapshot_have_completed_late_goes_with_it()
     played(scenario)
 
 
-def test_a_failed_flinksnapshot_takes_what_came_late_with_it_unless_a_restore_needs_it() -> None:
+def test_a_failed_flinksnapshot_deletes_its_late_savepoint_unless_a_restore_needs_it() -> None:
     async def scenario(world: World) -> None:
         first, _, third = await tried_three_times(world, backoffLimit=2)
         assert world.snapshots()["one"]["state"] == "Failed"
@@ -261,7 +264,7 @@ def test_a_failed_flinksnapshot_takes_what_came_late_with_it_unless_a_restore_ne
     played(scenario)
 
 
-def test_storage_that_is_silent_is_asked_again_what_a_flinksnapshot_has_left() -> None:
+def test_silent_storage_is_queried_again_for_late_savepoints() -> None:
     async def scenario(world: World) -> None:
         first, _, _ = await tried_three_times(world, backoffLimit=2)
         path = late(world, first)
@@ -276,12 +279,12 @@ def test_storage_that_is_silent_is_asked_again_what_a_flinksnapshot_has_left() -
     played(scenario)
 
 
-def test_storage_that_stays_silent_does_not_keep_a_flinksnapshot_for_ever() -> None:
+def test_silent_storage_does_not_keep_a_flinksnapshot_forever() -> None:
     async def scenario(world: World) -> None:
         await tried_three_times(world, backoffLimit=2)
         world.storage.down = "503 SlowDown"
         world.cluster.remove("FlinkSnapshot", "default", "one")
-        await world.until(lambda: not world.snapshots(), within=2000)
-        assert "503 SlowDown" in told(world, "FilesKept")[0]
+        await world.until(lambda: not world.snapshots(), within=2000, pace=5)
+        assert "503 SlowDown" in reported(world, "FilesKept")[0]
 
     played(scenario)

@@ -1,0 +1,193 @@
+"""The status of a FlinkJob as a whole, and how the operator parses it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from penstock_operator.api.status.incarnation import Ends, HealthStatus, Running, Termination
+from penstock_operator.api.status.operation import HistoryEntry, Nonces, Operation, Rejected
+from penstock_operator.api.status.snapshots import Checkpoint, RequestedSavepoint, Restore, Superseded
+from penstock_operator.api.types import Api, Schemaless, Time
+
+Phase = Literal[
+    "Pending",
+    "Starting",
+    "Running",
+    "Recovering",
+    "Rescaling",
+    "Upgrading",
+    "RollingBack",
+    "Suspending",
+    "Suspended",
+    "Finished",
+    "Failed",
+    "Deleting",
+]
+
+
+class Condition(Api):
+    """A standard Kubernetes condition."""
+
+    type: str
+    """Ready, Reconciling, Stalled, Progressing, Running or CheckpointHealthy."""
+    status: str
+    """True, False or Unknown."""
+    reason: str
+    """Reason in one word that programs can rely on."""
+    message: str = ""
+    """Explanation for users, with the remedy if action is needed."""
+    observed_generation: int = 0
+    """Generation of the spec that the condition was evaluated for."""
+    last_transition_time: Time
+    """Time when status last changed."""
+
+
+class ErrorInfo(Api):
+    """The last error."""
+
+    reason: str
+    """Reason in one word that programs can rely on."""
+    message: str
+    """Explanation for users."""
+    time: Time
+    """Time when the operator saw the error."""
+
+
+class Ownership(Api):
+    """The operator that manages the job, if several operators share the cluster."""
+
+    name: str
+    """Namespace and name of the operator's Lease."""
+    taken_from: str | None = None
+    """The former operator, which did not release the job. The current operator does nothing until the former one has certainly stopped."""
+
+
+class RevisionDefaults(Api):
+    """Defaults of the namespace at the time when a revision was created."""
+
+    revision: str
+    """The revision, whose spec includes these defaults."""
+    defaults: Schemaless
+    """The defaults, with the same format as status.defaults."""
+
+
+class FlinkJobStatus(Api):
+    """The operator's observations of the job."""
+
+    observed_generation: int = 0
+    """The generation that this status describes."""
+    phase: str = "Pending"
+    """Phase of the job: Pending, Starting, Running, Recovering, Rescaling, Upgrading, RollingBack, Suspending, Suspended, Finished, Failed or Deleting."""
+    phase_since: Time | None = None
+    """Start time of the phase."""
+    message: str = ""
+    """The most important information about the job at this time, for users."""
+    job_state: str | None = None
+    """State of the job as the engine reports it: RUNNING, RESTARTING, FAILED and others."""
+    job_state_since: Time | None = None
+    """Start time of the job state."""
+    job_id: str | None = None
+    """The engine's job id."""
+    parallelism: int | None = None
+    """Parallelism of the running job. The scale subresource reports it as its status."""
+    label_selector: str | None = None
+    """Label selector of the worker pods, for the scale subresource."""
+    workers: int = 0
+    """Number of worker pods that are ready."""
+    restarts: int = 0
+    """Restarts of the running incarnation: restarts of the master's container, plus the larger number of failovers and restarts of worker containers."""
+    last_termination: Termination | None = None
+    """The last unexpected termination of a container of the job."""
+    ends: Ends | None = None
+    """Counted terminations and restarts of containers of the job."""
+    operator: Ownership | None = None
+    """The operator that manages the job."""
+    running: Running | None = None
+    """The incarnation that runs, or ran last."""
+    defaults: Schemaless | None = None
+    """Defaults of the namespace (ConfigMaps flinkjob-defaults) that are included in the revision that runs, or ran last."""
+    revision_defaults: tuple[RevisionDefaults, ...] = ()
+    """Defaults that are included in the revisions that are rolled out, or that the operator may return to."""
+    stable_revision: str | None = None
+    """The last revision that worked. A rollback returns to it."""
+    rejected: Rejected | None = None
+    """The spec that failed and was given up."""
+    operation: Operation | None = None
+    """The operation in progress."""
+    last_checkpoint: Checkpoint | None = None
+    """Newest completed checkpoint. It is refreshed at most once a minute."""
+    last_savepoint: Checkpoint | None = None
+    """Newest savepoint that the operator made and verified."""
+    requested_savepoints: tuple[RequestedSavepoint, ...] = ()
+    """Savepoints that the operator requested and that have no FlinkSnapshot yet."""
+    superseded: tuple[Superseded, ...] = ()
+    """Former incarnations whose checkpoints are still in storage."""
+    next_restore: Restore | None = None
+    """Source of the state if the job had to be restarted now."""
+    nonces: Nonces = Field(default_factory=Nonces)
+    """The last nonces that the operator has processed."""
+    last_periodic_at: Time | None = None
+    """Scheduled time of the last periodic snapshot."""
+    health: HealthStatus | None = None
+    """Health of the running incarnation."""
+    error: ErrorInfo | None = None
+    """The last error."""
+    history: tuple[HistoryEntry, ...] = ()
+    """The last ten operations, newest first."""
+    conditions: tuple[Condition, ...] = Field(
+        default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+    )
+    """Standard conditions: Ready, Reconciling, Stalled, Progressing, Running, CheckpointHealthy."""
+
+    def condition(self, kind: str) -> Condition | None:
+        """Return the condition of this type, or None if it was never set."""
+        return next((c for c in self.conditions if c.type == kind), None)
+
+
+MEMORY = ("running", "operation", "nextRestore", "nonces", "superseded", "stableRevision")
+"""The fields that every decision needs: the running incarnation, the operation in progress, and the record of earlier
+actions.
+"""
+
+
+_MEMORY = {name for name in FlinkJobStatus.model_fields if to_camel(name) in MEMORY}
+
+
+def unreadable(raw: object, status: FlinkJobStatus | None = None) -> dict[str, Any]:
+    """Return the raw fields of `MEMORY` that cannot be parsed. The operator must not act without them, and must not
+    overwrite them.
+
+    Args:
+        status: the parsed status. None: parse `raw`.
+
+    >>> unreadable({"phase": 7, "operation": {"kind": "Upgrade"}})
+    {'operation': {'kind': 'Upgrade'}}
+    """
+    fields = raw if isinstance(raw, dict) else {}
+    read = (status or parse_status(fields)).to_manifest(include=_MEMORY)
+    return {key: fields[key] for key in MEMORY if fields.get(key) and not read.get(key)}
+
+
+def parse_status(raw: object) -> FlinkJobStatus:
+    """Parse a status. Drop the fields that are not valid instead of raising an error. `unreadable` returns the
+    dropped fields of `MEMORY`.
+
+    A user may have edited the status, or another version of the operator may have written it. Deletion must work
+    anyway. Fields with a fixed set of values accept any string, because a later version may use new values.
+
+    >>> parse_status({"phase": 7, "observedGeneration": 3}).observed_generation
+    3
+    """
+    fields: dict[str, Any] = dict(raw) if isinstance(raw, dict) else {}
+    while True:
+        try:
+            return FlinkJobStatus.model_validate(fields)
+        except ValidationError as error:
+            bad = {str(e["loc"][0]) for e in error.errors() if e["loc"]}
+            known = bad & fields.keys()
+            if not known:
+                return FlinkJobStatus()
+            fields = {k: v for k, v in fields.items() if k not in known}

@@ -1,0 +1,144 @@
+"""The running incarnation in the status of a FlinkJob: its pods, their terminations and its health."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from penstock_operator.api.status.snapshots import Restore
+from penstock_operator.api.types import Api, Time
+
+
+class Running(Api):
+    """The incarnation of the job that has pods, or had them last."""
+
+    revision: str
+    """Name of the ControllerRevision with its spec."""
+    generation: int
+    """Generation of the FlinkJob that it was created from."""
+    job_id: str
+    """The engine's job id, which is new for every incarnation. The folder of its checkpoints has this name."""
+    image: str
+    """Image of the pods."""
+    parallelism: int
+    """Parallelism of the incarnation."""
+    args_hash: str = ""
+    """Hash of entry and arguments."""
+    started_at: Time
+    """Time when the operator created its pods."""
+    restored_from: Restore
+    """Source of its state."""
+    warm: bool = False
+    """Whether its pods were started before the previous incarnation stopped. The record `release` next to its checkpoints then names the source of its state."""
+    service_suffix: str = ""
+    """Suffix of the name of the Service through which the workers find the master. Two incarnations that run at the same time have different suffixes."""
+    rest_tls: str = ""
+    """Secret with the certificate of its REST API. Empty: the REST API serves plain HTTP."""
+    stable: bool = False
+    """Whether it has been RUNNING and has completed a checkpoint."""
+    had_checkpoint: bool = False
+    """Whether the operator has seen a checkpoint of this incarnation. If so, the job is never restarted with empty state, even if no checkpoint is readable."""
+    finished_at: Time | None = None
+    """Time when the operator saw that the job was FINISHED."""
+    end_of_input: bool = False
+    """Whether the job finished because it read all of its input. False if a user stopped it, or if the engine does not report the reason."""
+    origin_unknown: bool = False
+    """Whether the operator adopted the job and does not know yet what it was restored from, or if it has completed a checkpoint."""
+    adopted_at: Time | None = None
+    """Time when the operator adopted the job without a status. An operation that was in progress at that time is not known."""
+    canceled: bool = False
+    """Whether a user canceled the job over its REST API. The operator restarts it only when the spec requests it."""
+    failures: int = 0
+    """Number of consecutive restarts after the engine gave up the job. It is reset after the job has been RUNNING for ten minutes."""
+    failed_at: Time | None = None
+    """Time when the operator saw that the engine had given up the job."""
+    failure: str = ""
+    """The engine's reason for giving up the job."""
+
+    @property
+    def may_have_checkpoint(self) -> bool:
+        """Whether the incarnation has completed a checkpoint, or may have completed one that the operator does not know."""
+        return self.had_checkpoint or self.origin_unknown
+
+
+class Termination(Api):
+    """The last unexpected termination of a container of the job."""
+
+    pod: str
+    """Name of the pod, which may no longer exist."""
+    role: str
+    """master or worker."""
+    container: str = ""
+    """Name of the container. Empty: the whole pod."""
+    reason: str
+    """OOMKilled, ContainerFailed, Evicted, …"""
+    exit_code: int | None = None
+    """Exit code of the container."""
+    memory_limit: str | None = None
+    """Memory limit of the container."""
+    message: str
+    """Explanation for users."""
+    remedy: str = ""
+    """Action that users can take."""
+    job_id: str
+    """Job id of the incarnation that the container belonged to."""
+    time: Time
+    """Time of the termination."""
+    count: int = 1
+    """Number of terminations of the same kind in this series."""
+    since: Time
+    """Time of the first termination in this series."""
+
+
+class EndSeries(Api):
+    """A series of terminations of the same kind."""
+
+    role: str
+    """master or worker."""
+    container: str = ""
+    """Name of the container. Empty: the whole pod."""
+    reason: str
+    """OOMKilled, ContainerFailed, Evicted, …"""
+    count: int
+    """Number of terminations."""
+    since: Time
+    """Time of the first termination."""
+    time: Time
+    """Time of the last termination."""
+
+
+class Ends(Api):
+    """Counted terminations and restarts of the containers of one incarnation. The record ensures that each one is
+    counted exactly once.
+    """
+
+    job_id: str
+    """Job id of the incarnation."""
+    counted: dict[str, Time] = Field(default_factory=dict)
+    """Time of the last counted termination, by pod and container (POD/CONTAINER)."""
+    series: tuple[EndSeries, ...] = ()
+    """Terminations by kind, with their numbers."""
+    restarts: dict[str, int] = Field(default_factory=dict)
+    """Number of container restarts by role, and of failovers under the key `failover`. It includes the restarts of pods that no longer exist."""
+    counted_restarts: dict[str, int] = Field(default_factory=dict)
+    """Restarts that are already included in `restarts`. By pod: restarts of its containers. By process of the leading master (POD#RESTARTS): failovers."""
+
+
+class HealthStatus(Api):
+    """Health of the running incarnation."""
+
+    job_id: str
+    """Job id of the incarnation that this describes."""
+    restarts: int = 0
+    """Total number of its restarts at the last count."""
+    restarts_at: tuple[Time, ...] = ()
+    """Times of the most recent restarts."""
+    broken: str | None = None
+    """The rule that is broken: RestartLoop, NoCheckpoint or MasterSilent."""
+    message: str = ""
+    """Explanation for users, with the remedy."""
+    since: Time | None = None
+    """Time when the rule was first broken, or when the job became healthy."""
+    pod_restarts: int = 0
+    """Number of consecutive restarts of the pods because of a broken rule."""
+    restarted_at: Time | None = None
+    """Time of the last restart of the pods."""

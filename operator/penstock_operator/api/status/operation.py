@@ -1,0 +1,146 @@
+"""Operations in the status of a FlinkJob: the one in progress, finished ones, and the requests that were processed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from penstock_operator.api.status.snapshots import Restore
+from penstock_operator.api.types import Api, Time
+
+OperationKind = Literal[
+    "Deploy", "Upgrade", "Redeploy", "Suspend", "Resume", "Rollback", "Recover", "Rescale", "Delete"
+]
+
+
+StepName = Literal[
+    "Verify",
+    "Check",
+    "Prepare",
+    "Stop",
+    "Seal",
+    "Teardown",
+    "Start",
+    "Watch",
+    "AddWorkers",
+    "Rescale",
+    "RemoveWorkers",
+    "Dispose",
+]
+
+
+class Operation(Api):
+    """The operation in progress. The operator writes it before it executes each step."""
+
+    id: str
+    """Identity of the operation. Names, paths and trigger ids are derived from it."""
+    kind: str
+    """Deploy, Upgrade, Redeploy, Suspend, Resume, Rollback, Recover, Rescale or Delete."""
+    step: str
+    """The step in progress: Verify, Check, Prepare, Stop, Seal, Teardown, Start, Watch, AddWorkers, Rescale, RemoveWorkers or Dispose."""
+    reason: str = ""
+    """Cause of the operation."""
+    started_at: Time
+    """Start time of the operation."""
+    step_since: Time
+    """Start time of the step."""
+    deadline: Time | None = None
+    """Time when the operator gives up the step or uses its fallback."""
+    attempt: int = 0
+    """Number of attempts of the step so far."""
+    retry_at: Time | None = None
+    """Time of the next attempt."""
+    target_revision: str | None = None
+    """The revision that the operator rolls out."""
+    target_generation: int = 0
+    """Generation of the FlinkJob with the target revision."""
+    target_parallelism: int | None = None
+    """The target parallelism."""
+    job_id: str | None = None
+    """Job id of the incarnation that the operator starts."""
+    standby: str | None = None
+    """Job id of the incarnation whose pods wait next to the running pods (warm start)."""
+    released: bool = False
+    """Whether the waiting incarnation has received the source of its state."""
+    trigger_id: str | None = None
+    """Id that the operator sends with the request to the engine. The engine executes repeated requests with the same id only once."""
+    request_id: str | None = None
+    """Id that the engine returned, if it chose a different one."""
+    target_directory: str | None = None
+    """Folder of the savepoint, chosen before it is triggered."""
+    stop_job_id: str | None = None
+    """Job id of the incarnation that the operator stops. For a Deploy: the incarnation of the earlier FlinkJob whose state it continues from."""
+    restore: Restore | None = None
+    """Source of the state of the new incarnation."""
+    source: str | None = None
+    """Deploy: the source of the state according to the spec. A path, empty, latest-of-name, or not set."""
+    looked_back: bool = False
+    """Deploy: whether the operator has searched the storage for state of earlier FlinkJobs of this name."""
+    accepted: bool = False
+    """Whether the API server accepts the objects of the target revision."""
+    fenced: bool = False
+    """Whether the stopped incarnation is fenced. It cannot complete a checkpoint any more, even if one of its pods is still alive."""
+    take_newest: bool = False
+    """Whether to use a checkpoint that is newer than `restore`, if one exists when the pods are gone."""
+    never_started: bool = False
+    """Rollback: no container of the failed revision has ever run, so that revision has committed nothing."""
+    saved: bool = False
+    """Delete: the checkpoints are not needed any more. The savepoint is complete and verified, or the job has read all of its input."""
+    fallback_revision: str | None = None
+    """The revision to return to."""
+    fallback_restore: Restore | None = None
+    """Source of the state for the fallback revision."""
+    fallback_parallelism: int | None = None
+    """The parallelism to return to."""
+    message: str = ""
+    """Reason why the operation waits."""
+    blocked: str | None = None
+    """Reason why the operation cannot continue without a user's action."""
+
+
+class Rejected(Api):
+    """A spec that failed and was given up. The operator does not try it again until a relevant field changes."""
+
+    fingerprint: str
+    """Hash of all fields of the spec that decide whether it can work."""
+    revision: str
+    """Revision with this spec."""
+    generation: int
+    """Generation of the FlinkJob with this spec."""
+    reason: str
+    """Reason of the failure."""
+    message: str = ""
+    """Explanation for users, with the remedy."""
+    time: Time
+    """Time when the spec was given up."""
+
+
+class HistoryEntry(Api):
+    """An operation that has ended."""
+
+    kind: str
+    """Kind of the operation."""
+    outcome: str
+    """Succeeded, Failed or Abandoned."""
+    revision: str | None = None
+    """Target revision of the operation."""
+    generation: int = 0
+    """Generation of the FlinkJob with that revision."""
+    started_at: Time
+    """Start time of the operation."""
+    finished_at: Time
+    """End time of the operation."""
+    message: str = ""
+    """Details."""
+
+
+class Nonces(Api):
+    """The last nonces that the operator has processed."""
+
+    savepoint_trigger: int | None = None
+    """Value of job.savepointTriggerNonce."""
+    checkpoint_trigger: int | None = None
+    """Value of job.checkpointTriggerNonce."""
+    savepoint_redeploy: int | None = None
+    """Value of job.savepointRedeployNonce."""
+    triggers: int | None = None
+    """Number of savepoints and checkpoints taken by nonce. It distinguishes a nonce that is used a second time from the first use."""

@@ -1,0 +1,47 @@
+"""The memory of the JobManager and of the TaskManagers."""
+
+from __future__ import annotations
+
+from penstock.common.config.option import fraction_option, size_option
+
+JOBMANAGER_PROCESS_SIZE = size_option(
+    "jobmanager.memory.process.size",
+    None,
+    "Memory limit of the JobManager's container. The operator sets it to the limit of the pod. The size of the heap "
+    "is derived from it.",
+)
+JOBMANAGER_HEAP = size_option(
+    "jobmanager.memory.heap.size",
+    None,
+    "Heap of the JVM of Spark's driver. Spark needs at least 480mb. Not set: half of the part of "
+    "jobmanager.memory.process.size that Python (128mb) and JVM overhead leave, at most 640mb. If "
+    "jobmanager.memory.process.size is not set either: 640mb.",
+)
+TASKMANAGER_PROCESS_SIZE = size_option(
+    "taskmanager.memory.process.size",
+    None,
+    "Memory limit of a TaskManager's container. The operator sets it to the limit of the pod. The worker uses 112mb, "
+    "and its JVM has a share. The slots get equal parts of the rest.",
+)
+HEAP_FRACTION = fraction_option(
+    "penstock.memory.heap.fraction",
+    0.35,
+    "Share of a worker's memory for the heap of its JVM. The heap has at least 128mb, and at most 512mb plus 212mb "
+    "for each further slot. penstock.executor.memory-mb sets an absolute size instead.",
+)
+JVM_OVERHEAD = size_option(
+    "penstock.memory.jvm-overhead",
+    96 * 2**20,
+    "Memory of a JVM outside of its heap: classes, code, threads, buffers. The JVM of a worker gets 16mb more for each further slot.",
+)
+MANAGED_FRACTION = fraction_option(
+    "taskmanager.memory.managed.fraction",
+    0.4,
+    "RocksDB's share (block caches and write buffers) of the worker's memory that the JVM leaves. Python gets the "
+    "rest. Has an effect only with state.backend.type: rocksdb and taskmanager.memory.process.size.",
+)
+MANAGED_SIZE = size_option(
+    "taskmanager.memory.managed.size",
+    None,
+    "RocksDB's memory in a TaskManager. Each slot gets an equal part. Not set: taskmanager.memory.managed.fraction decides.",
+)

@@ -1,0 +1,1 @@
+"""Secrets of this process: tokens and files that hold a secret."""

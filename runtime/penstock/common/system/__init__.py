@@ -1,0 +1,1 @@
+"""Resources of the operating system that this process uses: open files and memory of C libraries."""

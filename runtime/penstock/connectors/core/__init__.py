@@ -1,0 +1,1 @@
+"""The interfaces that connectors implement, and the helpers that they share."""

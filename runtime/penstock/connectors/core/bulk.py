@@ -1,0 +1,118 @@
+"""Bulk writes of identified documents, which are idempotent: a held write, its replacement, and retries of rejected writes."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from penstock.common.errors import SinkError
+from penstock.connectors.core.batching import BatchingWriter
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 3.0
+
+
+class DocumentWrite(Protocol):
+    """One write of a bulk."""
+
+    @property
+    def key(self) -> Hashable:
+        """Return the key of the document. Writes with equal keys concern the same document."""
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of the write."""
+
+    @property
+    def replaces(self) -> bool:
+        """Return whether the write overwrites all earlier writes of this document."""
+
+
+W = TypeVar("W", bound=DocumentWrite)
+
+
+class Bulk(ABC, Generic[W]):
+    """The bulk requests of one sink, with retries.
+
+    Args:
+        patience_s: the seconds without progress after which the job fails over.
+    """
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+
+    @abstractmethod
+    def _try(self, writes: Sequence[W]) -> tuple[Sequence[W], SinkError]:
+        """Send the writes once. Return the writes to retry, and the reason.
+
+        Raises:
+            SinkError: a retry cannot help.
+        """
+
+    def send(self, writes: Sequence[W]) -> None:
+        """Send the writes, and return when the server has accepted all of them.
+
+        Two writes must not concern one document: a retried write would come after the other one.
+
+        Raises:
+            SinkError: the server rejects a write, or accepts none for too long.
+        """
+        end, pause = time.monotonic() + self._patience_s, _FIRST_PAUSE_S
+        while writes:
+            left, reason = self._try(writes)
+            if not left:
+                return
+            if len(left) < len(writes):
+                end, pause = time.monotonic() + self._patience_s, _FIRST_PAUSE_S
+            elif time.monotonic() > end:
+                raise reason
+            writes = left
+            time.sleep(pause)
+            pause = min(_LONGEST_PAUSE_S, pause * 2)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+
+class DocumentWriter(BatchingWriter, Generic[W]):
+    """A writer that holds one write per document. It drops a replaced write. An update of a held write waits until that write was
+    sent."""
+
+    def __init__(self, bulk: Bulk[W], batch_ms: int, batch_size: int, batch_bytes: int) -> None:
+        super().__init__(batch_ms)
+        self._bulk = bulk
+        self._size, self._most_bytes = batch_size, batch_bytes
+        self._held: dict[Hashable, W] = {}
+        self._bytes = 0
+
+    @property
+    def holds(self) -> bool:
+        return bool(self._held)
+
+    def _hold(self, write: W) -> None:
+        before = self._held.get(write.key)
+        if before is not None:
+            if write.replaces:
+                del self._held[write.key]
+                self._bytes -= before.size
+            else:
+                self.flush()
+        self._held[write.key] = write
+        self._bytes += write.size
+        if len(self._held) >= self._size or self._bytes >= self._most_bytes:
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the held writes, and wait until the server has accepted them.
+
+        Raises:
+            SinkError: the server is unavailable for too long, or rejects a write.
+        """
+        if self._held:
+            held, self._held, self._bytes = list(self._held.values()), {}, 0
+            self._bulk.send(held)
+
+    def close(self) -> None:
+        self._bulk.close()

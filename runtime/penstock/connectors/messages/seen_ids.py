@@ -1,0 +1,80 @@
+"""The ids of messages that are in the job's state and may be redelivered. Each queue has its own rule when to forget an id."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from dataclasses import dataclass
+
+_SIZE = 16
+
+
+@dataclass
+class IdGroup:
+    """The ids of the messages that were read between two checkpoints."""
+
+    checkpoint_id: int
+    ids: list[bytes]
+    forget_at: float | None = None
+    """Time in s, by the clock that the queue's rule uses. None: the messages are not acknowledged yet."""
+
+
+class SeenIds(ABC):
+    """The ids of messages that may be redelivered.
+
+    Args:
+        restored: the groups of a former position.
+        kept_s: how long an id is kept after its message was acknowledged, in seconds.
+    """
+
+    def __init__(self, restored: list[IdGroup], kept_s: float) -> None:
+        self._kept_s = kept_s
+        self._new: list[bytes] = []
+        self._groups = deque(restored)
+        self._counts = Counter(id for group in restored for id in group.ids)
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    @property
+    @abstractmethod
+    def position(self) -> str:
+        """Return the ids as text for the checkpoint."""
+
+    def add(self, id: str | bytes) -> bool:
+        """Add an id and return whether it is new. A known id waits for its acknowledgement again."""
+        digest = hashlib.blake2b(id if isinstance(id, bytes) else id.encode(), digest_size=_SIZE).digest()
+        is_new = digest not in self._counts
+        self._counts[digest] += 1
+        self._new.append(digest)
+        return is_new
+
+    def snapshot(self, checkpoint_id: int) -> None:
+        """Assign the ids of all messages read so far to this checkpoint."""
+        if self._new:
+            self._groups.append(IdGroup(checkpoint_id, self._new))
+            self._new = []
+
+    def acknowledged(self, checkpoint_id: int, now: float) -> None:
+        """Record that the server has the acknowledgements of all messages of this checkpoint."""
+        for group in self._groups:
+            if group.forget_at is None and group.checkpoint_id <= checkpoint_id:
+                group.forget_at = now + self._kept_s
+
+    def _forget(self, group: IdGroup) -> None:
+        for digest in group.ids:
+            self._counts[digest] -= 1
+            if not self._counts[digest]:
+                del self._counts[digest]
+
+
+def as_text(ids: list[bytes]) -> str:
+    return base64.b64encode(b"".join(ids)).decode("ascii")
+
+
+def from_text(text: str) -> list[bytes]:
+    """Return the ids that `as_text` has encoded."""
+    found = base64.b64decode(text)
+    return [found[begin : begin + _SIZE] for begin in range(0, len(found), _SIZE)]

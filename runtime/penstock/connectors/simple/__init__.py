@@ -1,0 +1,1 @@
+"""Connectors without a system behind them: collections, generated records, sockets, printed and collected results."""

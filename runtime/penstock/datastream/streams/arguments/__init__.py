@@ -1,0 +1,1 @@
+"""The arguments of stream methods: their checks, key selectors, aggregates and the types of returned rows."""

@@ -1,0 +1,254 @@
+"""`python job.py`: the JobManager runs in the program's process, and workers are child processes.
+
+A job that runs in this process needs neither Spark nor a REST server. Both are imported only if they are needed, because their import takes
+half of such a job's time.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.config import options
+from penstock.common.config.memory import (
+    DEFAULT_HEAP_PER_SLOT,
+    MIB,
+    job_manager_memory,
+    jvm_heap,
+    task_manager_memory,
+)
+from penstock.common.configuration import Configuration
+from penstock.common.credentials.local_token import LocalToken, dashboard_link, is_loopback
+from penstock.common.errors import NotEnoughSlots
+from penstock.common.job_client import JobClient
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.common.logs.log_settings import LogSettings
+from penstock.common.logs.redaction import Redaction
+from penstock.common.stacks.listener import Question, sample_processes
+from penstock.common.stacks.sampling import Place, Sample, filter_samples, sample
+from penstock.graph.program import Program
+from penstock.jobmanager.cluster.logs.files import LogFiles, LogSource
+from penstock.jobmanager.cluster.task_managers import Worker
+from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.session.process_log import program_log
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
+from penstock.jobmanager.runners.in_process import InProcessRunner
+from penstock.jobmanager.runners.runner import Runner
+from penstock.taskmanager.local_state.folders import local_folders, stacks_folder, sweep_state
+from penstock.taskmanager.watching.places import place_of
+
+if TYPE_CHECKING:
+    from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster
+    from penstock.jobmanager.cluster.local_cluster import LocalCluster
+    from penstock.jobmanager.cluster.spark_settings import ClusterConfig
+    from penstock.rest.server import RestServer
+
+
+class LocalClusterProvider:
+    """Provider that starts a local cluster for the first job. Later jobs of the program share it.
+
+    The cluster is one JVM with all slots, or one JVM for each TaskManager. `penstock.local-cluster` of the first job selects it. It is one
+    JVM for each TaskManager in any case if the job has DataFrames, or if its settings or `least_workers` concern TaskManagers.
+    """
+
+    def __init__(self) -> None:
+        self.cluster: LocalCluster | EmbeddedCluster | None = None
+        self._starting = threading.Lock()
+        """Lock for the start: a session may receive several programs at once, and a process can have only one SparkContext."""
+        self.least_workers = 0
+        """Minimum number of TaskManagers in separate processes. 0: none is required."""
+        self.beside: Callable[[], object] = str
+        """Function that waits for components that start in parallel with the cluster. Jobs begin after it. It may raise an exception."""
+        self._state_folders: set[str] = set()
+        """State directories that settings name. Others are inside the cluster's directory."""
+
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Runner:
+        if settings.runner == options.IN_PROCESS:
+            self.beside()
+            return InProcessRunner()
+        pipelined = settings.uses_pipelined(dataframes=dataframes)
+        from penstock.jobmanager.runners.pipelined_runner import create_runner
+
+        cluster = self._started(slots, settings, dataframes=dataframes)
+        self.beside()
+        keeps_files = settings.backend == "rocksdb" or bool(settings.working_folder)
+        if keeps_files and (settings.work_dir or settings.backend_options.get("localdir")):
+            self._state_folders.update(local_folders(settings.backend_options, settings.work_dir))
+        runner = create_runner(cluster.spark, pipelined=pipelined, levels=levels)
+        runner.more_slots = partial(self._make_slots, cluster, runner)
+        try:
+            runner.more_slots(slots)
+        except BaseException:
+            runner.close()
+            raise
+        return runner
+
+    def _started(self, slots: int, settings: JobSettings, *, dataframes: bool) -> LocalCluster | EmbeddedCluster:
+        """Return the cluster of this process. The first program starts it, and others wait for the start."""
+        with self._starting:
+            if self.cluster is None:
+                cluster = self._configured(slots, settings, dataframes=dataframes)
+                cluster.start()
+                self.cluster = cluster
+            return self.cluster
+
+    def _configured(self, slots: int, settings: JobSettings, *, dataframes: bool) -> LocalCluster | EmbeddedCluster:
+        from penstock.jobmanager.cluster.embedded_cluster import MAX_SLOTS
+        from penstock.jobmanager.cluster.python_daemon import environment_for
+        from penstock.jobmanager.cluster.spark_settings import ClusterConfig
+
+        conf = Configuration(settings.configuration)
+        config = ClusterConfig(
+            python_path=settings.python_path,
+            executor_memory_mb=_heap_mb(conf, 1),
+            driver_memory_mb=jvm_heap(job_manager_memory(conf).heap) // MIB,
+        )
+        config.log, config.redaction = LogSettings.from_configuration(conf), Redaction.of(conf.to_dict())
+        config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
+        config.environment |= environment_for(settings.checkpoint_dir)
+        one_jvm = conf.get(options.LOCAL_CLUSTER) == options.ONE_JVM and not dataframes and slots <= MAX_SLOTS
+        return self._new_cluster(config, conf, slots, one_jvm=one_jvm)
+
+    def _new_cluster(
+        self, config: ClusterConfig, conf: Configuration, slots: int, *, one_jvm: bool
+    ) -> LocalCluster | EmbeddedCluster:
+        from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster, needs_processes
+        from penstock.jobmanager.cluster.local_cluster import LocalCluster
+
+        if one_jvm and not self.least_workers and not needs_processes(conf.to_dict()):
+            config.driver_memory_mb = max(config.driver_memory_mb + config.executor_memory_mb, _heap_mb(conf, slots))
+            return EmbeddedCluster(config)
+        per_worker = conf.get(options.TASK_SLOTS) if conf.contains_key(options.TASK_SLOTS.key) else None
+        return LocalCluster(slots_per_worker=per_worker, config=config, heap_mb=partial(_heap_mb, conf))
+
+    def _make_slots(self, cluster: LocalCluster | EmbeddedCluster, runner: Runner, count: int) -> None:
+        """Make `count` slots available to this job, in addition to those of other jobs."""
+        slots = cluster.spark.slots
+        try:
+            cluster.ensure_slots(slots.need(runner, count), least_workers=max(1, self.least_workers))
+        except NotEnoughSlots:
+            slots.cancel_request(runner)
+            raise
+
+    def task_managers(self) -> list[Worker]:
+        return [] if self.cluster is None else self.cluster.spark.workers()
+
+    def logs(self, task_manager: str) -> LogSource:
+        return LogFiles() if self.cluster is None else self.cluster.logs(task_manager)
+
+    def stacks(self, task_manager: str, question: Question, of: Place) -> list[Sample]:
+        if self.cluster is None:  # the tasks are threads of this process
+            return filter_samples(sample(question.seconds, question.hertz, lambda frames: place_of(frames, [])), of)
+        return filter_samples(sample_processes(stacks_folder(self.cluster.local_dir(task_manager)), question), of)
+
+    def readings(self, task_manager: str | None) -> str:
+        if self.cluster is None:
+            return ""
+        return self.cluster.spark.readings() if task_manager is None else self.cluster.readings(task_manager)
+
+    def stop(self) -> None:
+        if self.cluster is not None:
+            self.cluster.stop()
+            self.cluster = None
+            for folder in self._state_folders:
+                sweep_state(folder)
+
+
+def _heap_mb(conf: Configuration, slots: int) -> int:
+    """Return the heap of an executor with that many slots. Configured sizes are those of a TaskManager with the configured number of slots.
+    An executor with more slots gets more.
+    """
+    configured = task_manager_memory(conf)
+    more = max(0, slots - configured.slots)
+    return jvm_heap(configured.heap + more * DEFAULT_HEAP_PER_SLOT) // MIB
+
+
+READ_OUTCOME_S = 3.0
+"""Time in seconds for a client that has stopped or canceled a job to read the outcome before the process ends. Clients poll every second."""
+
+
+class EmbeddedExecutor:
+    """Default executor. The cluster and the REST server start with the first job and stop with the process."""
+
+    def __init__(self, submit: SubmitOptions | None = None) -> None:
+        self.provider = LocalClusterProvider()
+        self.session = Session(self.provider, submit)
+        self._logging = ExitStack()
+        self._serving: Future[RestServer | None] | None = None
+        self.provider.beside = self._server
+        atexit.register(self.stop)
+
+    @property
+    def rest_url(self) -> str:
+        """Return the URL of the REST API, or an empty string if it is disabled. Commands and `RestClient` find its token themselves."""
+        server = self._server()
+        return "" if server is None else server.url
+
+    @property
+    def dashboard_url(self) -> str:
+        """Return the URL of the dashboard for a browser, or an empty string if REST is disabled.
+
+        The page logs in with the token after `#`, which browsers do not send to servers.
+        """
+        return dashboard_link(self.rest_url)
+
+    def _server(self) -> RestServer | None:
+        return None if self._serving is None else self._serving.result()
+
+    def _serve(self, program: Program) -> None:
+        conf = Configuration(program.configuration)
+        if conf.get(options.RUNNER) == options.IN_PROCESS and options.REST_PORT.key not in program.configuration:
+            return  # the job ended before a user could open the dashboard
+        if self._serving is None:
+            self.session.logs = self._logging.enter_context(program_log(conf))
+            # The server's imports take a third of a second. The cluster starts at the same time.
+            thread = ThreadPoolExecutor(1, "rest-start")
+            self._serving = thread.submit(self._serve_rest, conf)
+            thread.shutdown(wait=False)
+
+    def _serve_rest(self, conf: Configuration) -> RestServer | None:
+        host = conf.get(options.REST_BIND_ADDRESS)
+        if (
+            conf.get(options.REST_PORT) < 0
+            or conf.get(options.REST_TOKEN_FILE)
+            or not conf.get(options.REST_LOCAL_TOKEN)
+            or not is_loopback(host)
+        ):
+            return self.session.serve(conf, fall_back=True)
+        token = LocalToken()
+        try:
+            server = self.session.serve(
+                Configuration(conf).set(options.REST_TOKEN_FILE, str(token.path)), fall_back=True
+            )
+            assert server is not None
+            token.publish(server.address, server.port)
+        except BaseException:
+            token.remove()
+            raise
+        self._logging.callback(token.remove)
+        return server
+
+    def execute(self, program: Program) -> JobExecutionResult:
+        self._serve(program)
+        return self.session.execute(program)
+
+    def execute_async(self, program: Program) -> JobClient:
+        self._serve(program)
+        return self.session.execute_async(program)
+
+    def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        self._serve(program)
+        return self.session.collect(program, limit)
+
+    def stop(self) -> None:
+        self.session.stop()
+        serving, self._serving = self._serving, None
+        server = None if serving is None or serving.exception() else serving.result()
+        if server is not None:
+            server.stop(READ_OUTCOME_S if self.session.dispatcher.has_operations else 0.0)
+        self._logging.close()

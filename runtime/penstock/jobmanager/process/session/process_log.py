@@ -1,0 +1,93 @@
+"""The logs and the output of a JobManager's process, kept for REST.
+
+A program that `python job.py` runs is its own master. Its handlers, log levels and stdout are not changed. Only the records that its
+levels let through are also kept for REST.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from penstock.common.config import options
+from penstock.common.configuration import Configuration
+from penstock.common.logs.log_file import LogFile, LogFileHandler
+from penstock.common.logs.log_format import record_format
+from penstock.common.logs.log_settings import LogSettings
+from penstock.common.logs.redaction import Redaction
+from penstock.jobmanager.cluster.logs.files import LogFiles
+from penstock.jobmanager.process.log_lines import log_here
+from penstock.taskmanager.watching.task_log import place_on_stack
+
+
+@contextmanager
+def master_log(settings: Configuration) -> Iterator[LogFiles]:
+    """Keep the logs and the output of a deployed JobManager's process during the block."""
+    log, redaction = LogSettings.from_configuration(settings), Redaction.of(settings.to_dict(), *_in_files(settings))
+    with tempfile.TemporaryDirectory(prefix="penstock-log-", ignore_cleanup_errors=True) as folder:
+        files = [
+            LogFile(os.path.join(folder, name), log.max_bytes, log.max_files, redaction)
+            for name in ("jobmanager.log", "jobmanager.out")
+        ]
+        log_here(log, redaction, files[0], place_on_stack)
+        before = sys.stdout
+        sys.stdout = _Copied(before, files[1])
+        try:
+            yield LogFiles(files)
+        finally:
+            sys.stdout = before
+
+
+@contextmanager
+def program_log(settings: Configuration) -> Iterator[LogFiles]:
+    """Keep the logs of a program that is its own JobManager during the block. Levels change only if the configuration names one."""
+    log, redaction = LogSettings.from_configuration(settings), Redaction.of(settings.to_dict(), *_in_files(settings))
+    with tempfile.TemporaryDirectory(prefix="penstock-log-", ignore_cleanup_errors=True) as folder:
+        file = LogFile(os.path.join(folder, "jobmanager.log"), log.max_bytes, log.max_files, redaction)
+        handler = LogFileHandler(file)
+        handler.setFormatter(record_format(log.format, redaction, place_on_stack))
+        root = logging.getLogger()
+        root.addHandler(handler)
+        if any(settings.contains_key(option.key) for option in (options.LOG_LEVEL, options.LOG_LEVELS)):
+            log.apply_levels()
+        try:
+            yield LogFiles([file])
+        finally:
+            root.removeHandler(handler)
+
+
+def _in_files(settings: Configuration) -> list[str]:
+    """Return the secrets in files that the configuration names."""
+    found = []
+    for option in (options.REST_TOKEN_FILE, options.REST_READER_TOKEN_FILE, options.SPARK_SECRET_FILE):
+        path = settings.get(option)
+        try:
+            if path:
+                found.append(Path(path).read_text().strip())
+        except (OSError, UnicodeDecodeError):
+            continue  # the code that needs the file reports it
+    return found
+
+
+class _Copied:
+    """Standard output whose lines are also written to a file."""
+
+    def __init__(self, to: TextIO, file: LogFile) -> None:
+        self._to = to
+        self._file = file
+        self._rest = ""
+
+    def write(self, text: str) -> int:
+        *whole, self._rest = (self._rest + text).split("\n")
+        if whole:
+            self._file.write("".join(f"{line}\n" for line in whole).encode(errors="backslashreplace"))
+        return self._to.write(text)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._to, name)

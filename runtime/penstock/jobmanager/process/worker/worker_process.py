@@ -1,0 +1,308 @@
+"""The process of a deployed TaskManager (`penstock worker`): it runs an executor while its master lives.
+
+It resolves the master's address, registers, and starts the executor that the master requests. The connection lasts as long as the master.
+When it ends, the process stops the executor, which the next master cannot use, and starts over. If an executor ends by itself, the process
+reports it and starts the next one. A server at the address that does not have the cluster's secret is not accepted as the master.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import Any, Protocol
+
+import msgspec
+
+from penstock.common.stacks.listener import sample_processes, within
+from penstock.common.stacks.sampling import filter_samples
+from penstock.common.system.open_files import raise_limit
+from penstock.jobmanager.cluster.executor.executor_process import Launch, kill_session
+from penstock.jobmanager.cluster.executor.jvm_readings import request_readings
+from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
+from penstock.jobmanager.cluster.logs.files import LogFiles
+from penstock.jobmanager.cluster.logs.requests import answer_of
+from penstock.jobmanager.cluster.members.registration import (
+    BEAT_S,
+    MAX_STACK_BYTES,
+    PURPOSE,
+    AskLog,
+    AskReadings,
+    AskStacks,
+    Beat,
+    Ended,
+    Killed,
+    ReadingsAnswer,
+    Register,
+    StacksAnswer,
+    Start,
+    ToTaskManager,
+)
+from penstock.taskmanager.control.channel import ControlConnection
+
+POLL_S = 0.25
+"""Interval in seconds of connection attempts to a master that does not listen."""
+CONNECT_S = 5.0
+WATCH_S = 0.5
+STUCK_S = 60.0
+"""Time in seconds that is longer than a name lookup and a connection attempt."""
+STRANGE = 4
+"""Number of consecutive connections that end before the master authenticates. After that many, the master is not just shutting down."""
+USELESS = 3
+"""Number of consecutive executors that end before they register with the driver. After that many, the next one would end too."""
+NOT_STARTED = 126
+"""Exit code of an executor that the system could not start, as in shells."""
+
+logger = logging.getLogger(__name__)
+
+
+class Child(Protocol):
+    """Process of an executor, in its own session."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def terminate(self) -> None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+class WorkerProcess:
+    """TaskManager that runs executors one after the other.
+
+    Args:
+        master: `host:port`. The host is resolved again each time.
+        secret: secret of the cluster.
+        slots: number of slots of each executor.
+        heap: heap of each executor, in bytes.
+        start: function that starts an executor with the address at which others reach it.
+        ended: function that is called when all of the executor has ended.
+        linger_s: time in seconds for an executor to end before it is killed.
+        kills: counter of out-of-memory kills in this container. None: create one.
+        logs: logs that the master may request.
+        stacks: directory in which Python workers report their stacks. Empty: no reports.
+    """
+
+    def __init__(
+        self,
+        master: str,
+        secret: str,
+        slots: int,
+        heap: int,
+        start: Callable[[Launch, str], Child],
+        ended: Callable[[Launch], object] = lambda launch: None,
+        linger_s: float = 5.0,
+        kills: MemoryKills | None = None,
+        logs: LogFiles | None = None,
+        stacks: str = "",
+    ) -> None:
+        host, _, port = master.removeprefix("spark://").rpartition(":")
+        self._host, self._port = host, int(port)
+        self._secret = secret
+        self._slots = slots
+        self._heap = heap
+        self._start = start
+        self._ended = ended
+        self._linger_s = linger_s
+        self._kills = kills or MemoryKills()
+        self._logs = logs or LogFiles()
+        self._stacks = stacks
+        self._id = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+        self._ending = False
+        self._strange = 0
+        self._own_address = ""
+        self._turned_at = time.monotonic()
+        self._launch: Launch | None = None
+        self._handled_executor = ""
+        """Executor that this master last requested."""
+        self._child: Child | None = None
+        self._running = False
+        self._useless = 0
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether the loop runs. Each of its waits is shorter than `STUCK_S`."""
+        return time.monotonic() - self._turned_at < STUCK_S
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether an executor runs that is registered with the master's driver."""
+        return self._running
+
+    def end(self, *_: object) -> None:
+        """Request the end. It can be a signal handler."""
+        self._ending = True
+
+    def run(self) -> int:
+        """Run until `end` (return 0), or until no executor can run while the master lives (return the last exit code, at least 1)."""
+        raise_limit()
+        waiting = False
+        while not self._ending:
+            self._turned_at = time.monotonic()
+            connection = self._connect()
+            if connection is None:
+                if not waiting:
+                    logger.info("waiting for the master at %s:%d", self._host, self._port)
+                waiting = True
+                time.sleep(POLL_S)
+                continue
+            waiting = False
+            with closing(connection):
+                try:
+                    code = self._serve(connection)
+                finally:
+                    was_of_use = self._running
+                    self._stop()
+            if code is not None:
+                return code
+            if not self._ending:
+                logger.info("the connection to the master at %s:%d ended", self._host, self._port)
+                if not was_of_use:
+                    time.sleep(POLL_S)
+        return 0
+
+    # --- the master ---------------------------------------------------------------------------------------------
+
+    def _connect(self) -> ControlConnection | None:
+        try:
+            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+        except OSError:
+            return None
+        for family, _, _, _, where in found:
+            address = f"{where[0]}:{self._port}"
+            try:
+                own = self._own_address = own_address(where, family)
+                hello = Register(self._id, own, self._slots, self._heap)
+                connection = ControlConnection(address, self._secret, hello, purpose=PURPOSE, connect_s=CONNECT_S)
+            except ConnectionRefusedError:
+                self._strange = 0
+                continue
+            except ConnectionError as error:
+                self._log_foreign_peer(address, error)
+                continue
+            except OSError:
+                continue
+            self._strange = 0
+            connection.enable_keepalive()
+            logger.info("the master listens at %s", address)
+            return connection
+        return None
+
+    def _log_foreign_peer(self, address: str, error: ConnectionError) -> None:
+        self._strange += 1
+        if self._strange == STRANGE:
+            logger.error(
+                "the server at %s cannot prove that it is the master of this cluster (%s). Check that security.spark.secret-file "
+                "has the same secret there",
+                address,
+                error,
+            )
+
+    def _serve(self, master: ControlConnection) -> int | None:
+        """Serve a master until it is lost or the end is requested (return None), or until no executor can run (return an exit code)."""
+        beaten, self._handled_executor = 0.0, ""
+        while not self._ending:
+            self._turned_at = now = time.monotonic()
+            try:
+                if now - beaten >= BEAT_S:
+                    master.send(msgspec.msgpack.encode(Beat()))
+                    beaten = now
+                frame = master.poll(WATCH_S)
+                if frame is not None:
+                    self._handle(master, msgspec.msgpack.decode(frame, type=ToTaskManager))
+                launch, code = self._launch, self._code()
+                if self._kills.new():  # report the kill before the end of the executor that it causes
+                    master.send(msgspec.msgpack.encode(Killed(self._kills.limit)))
+                if launch is not None and code is not None:
+                    if self._is_hopeless():
+                        return code if code > 0 else 1
+                    self._stop()
+                    if code == NOT_STARTED:
+                        time.sleep(POLL_S)
+                    master.send(msgspec.msgpack.encode(Ended(launch.executor_id, code)))
+            except OSError:
+                return None
+        return None
+
+    def _is_hopeless(self) -> bool:
+        self._useless = 0 if self._running else self._useless + 1
+        return self._useless >= USELESS
+
+    # --- the executor -------------------------------------------------------------------------------------------
+
+    def _handle(self, master: ControlConnection, message: ToTaskManager) -> None:
+        if isinstance(message, AskLog):
+            master.send(msgspec.msgpack.encode(answer_of(self._logs, message)))
+        elif isinstance(message, AskStacks):
+            threading.Thread(target=self._sample_stacks, args=(master, message), name="stacks", daemon=True).start()
+        elif isinstance(message, AskReadings):
+            pid = 0 if self._child is None else self._child.pid
+            threading.Thread(target=_read, args=(master, message, pid), name="readings", daemon=True).start()
+        elif isinstance(message, Start):
+            if message.launch.executor_id == self._handled_executor:  # the master repeated the request
+                return
+            self._handled_executor = message.launch.executor_id
+            self._stop()
+            self._launch = message.launch
+            try:
+                self._child = self._start(message.launch, self._own_address)
+            except OSError as error:
+                logger.error("executor %s cannot be started: %s", message.launch.executor_id, error)
+        elif self._launch is not None and message.executor_id == self._launch.executor_id:
+            self._running = True
+
+    def _sample_stacks(self, master: ControlConnection, message: AskStacks) -> None:
+        found = filter_samples(sample_processes(self._stacks, message.question), message.of) if self._stacks else []
+        with suppress(OSError):  # the master is lost
+            master.send(msgspec.msgpack.encode(StacksAnswer(message.request, within(found, MAX_STACK_BYTES))))
+
+    def _code(self) -> int | None:
+        """Return the exit code of an executor that should run but has ended. None: it runs, or there is none."""
+        if self._launch is None:
+            return None
+        return NOT_STARTED if self._child is None else self._child.poll()
+
+    def _stop(self) -> None:
+        """Stop the executor, then the remaining processes of its session: Python workers."""
+        child, launch = self._child, self._launch
+        self._child = self._launch = None
+        self._running = False
+        if launch is None:
+            return
+        if child is not None:
+            if child.poll() is None:
+                child.terminate()
+                try:
+                    child.wait(self._linger_s)
+                except subprocess.TimeoutExpired:
+                    os.kill(child.pid, signal.SIGKILL)
+                    child.wait()
+            kill_session(child.pid)
+        self._ended(launch)
+
+
+def _read(master: ControlConnection, message: AskReadings, executor: int) -> None:
+    with suppress(OSError):  # the master is lost
+        master.send(
+            msgspec.msgpack.encode(ReadingsAnswer(message.request, request_readings(executor) if executor else ""))
+        )
+
+
+def own_address(peer: Any, family: int = socket.AF_INET) -> str:
+    """Return the address of this machine that a peer, (host, port), sees.
+
+    Raises:
+        OSError: the peer is unreachable.
+    """
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect(peer)
+        return str(probe.getsockname()[0])

@@ -1,0 +1,57 @@
+"""The current key and namespace of a keyed operator, and the key of calls that have none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from penstock.common.errors import KeyedStateNotAvailable
+
+if TYPE_CHECKING:
+    from penstock.state.encoding.keys import KeyCodec
+
+
+class NoKey:
+    """The current key if there is none. Every access to keyed state looks up the key, and this object raises an error.
+
+    Args:
+        why: a sentence about the place of the call, and its remedy.
+    """
+
+    __slots__ = ("_remedy", "_why")
+
+    def __init__(self, why: str, remedy: str) -> None:
+        self._why = why
+        self._remedy = remedy
+
+    @staticmethod
+    def in_call(name: str) -> NoKey:
+        """Return the key for a call of the user's function that is not for a record or a timer."""
+        return NoKey(
+            f"{name} has no current key, so it cannot use keyed state or register timers",
+            "use keyed state in methods that process a record or a timer, and operator state for values of the subtask",
+        )
+
+    def refuse(self) -> NoReturn:
+        raise KeyedStateNotAvailable(self._why, remedy=self._remedy)
+
+    def __hash__(self) -> int:
+        self.refuse()
+
+    def __repr__(self) -> str:
+        return "<no key>"
+
+
+class KeyContext:
+    """The current key and namespace of one keyed operator. It is mutable because it is set once per record."""
+
+    __slots__ = ("key", "keys", "namespace")
+
+    def __init__(self) -> None:
+        self.keys: KeyCodec | None = None
+        """Codec of the backend that stores the keys."""
+        self.key: Any = NoKey.in_call("an operator that has no record yet")
+        self.namespace: Any = None
+
+    def as_restored(self, key: Any) -> Any:
+        """Return the key as user code sees it, which is the form after a restore by any backend."""
+        return key if self.keys is None else self.keys.as_restored(key)

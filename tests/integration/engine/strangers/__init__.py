@@ -1,1 +1,0 @@
-"""Somebody on another network, and what they can reach of a cluster's processes."""

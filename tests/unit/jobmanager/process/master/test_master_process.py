@@ -1,0 +1,269 @@
+"""A deployed JobManager's process: how it ends, and that a finished job never runs again."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.recovery.takeover import take_over
+from penstock.common.configuration import Configuration
+from penstock.common.errors import InvalidJob
+from penstock.common.job_status import JobStatus
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.simple.number_seq import NumberSequenceSource
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.process.launch import check, run_script_on
+from penstock.jobmanager.process.master import master_process
+from penstock.jobmanager.process.master.master_process import run_master_process
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
+from penstock.jobmanager.runners.in_process import InProcessRunner
+from tests.in_process import InProcess
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+PROGRAM = """
+from pathlib import Path
+from penstock.connectors.simple.number_seq import NumberSequenceSource
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+def note(value):
+    with Path({notes!r}).open("a") as out:
+        out.write(f"{{value}}\\n")
+    {then}
+    return value
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection([1, 2, 3]).uid("in").map(note).uid("note").print().uid("out")
+env.execute("noted")
+"""
+
+
+@pytest.fixture(autouse=True)
+def _logging_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+class Place:
+    """A folder with a program and the settings of its masters."""
+
+    def __init__(self, folder: Path, then: str = "pass") -> None:
+        self.notes = folder / "notes"
+        self.script = folder / "job.py"
+        self.script.write_text(PROGRAM.format(notes=str(self.notes), then=then))
+        self.job_id = uuid.uuid4().hex
+        self.settings = {
+            "rest.port": "-1",
+            "execution.checkpointing.dir": f"file://{folder}/checkpoints",
+            "execution.checkpointing.interval": "50 ms",
+            "restart-strategy.type": "none",
+        }
+        self.sessions: list[Session] = []
+
+    def master(self, told: threading.Event | None = None) -> int:
+        settings = self.settings | {"execution.shutdown-on-application-finish": str(told is None).lower()}
+
+        def program(session: Session) -> None:
+            self.sessions.append(session)
+            run_script_on(session, str(self.script), [], settings)
+
+        submit = SubmitOptions(job_id=self.job_id, fresh=True, keep_result=True)
+        return run_master_process(InProcess(), submit, Configuration(settings), program, told)
+
+    @property
+    def seen(self) -> list[str]:
+        return self.notes.read_text().split() if self.notes.exists() else []
+
+    def job(self) -> Any:
+        return self.sessions[-1].dispatcher.job(self.job_id)
+
+
+def test_a_finished_job_does_not_run_again_in_a_master_with_the_same_arguments(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    assert place.master() == 0
+    assert place.seen == ["1", "2", "3"]
+    assert place.job().history.end_of_input
+    assert place.master() == 0
+    assert place.job().history.status is JobStatus.FINISHED
+    assert place.job().history.end_of_input, "and so says the next one"
+    assert place.seen == ["1", "2", "3"]
+
+
+def test_a_master_keeps_answering_until_it_is_shut_down(tmp_path: Path) -> None:
+    place, told = Place(tmp_path), threading.Event()
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(place.master(told)))
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not (place.sessions and place.job() and place.job().is_done) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    assert thread.is_alive()
+    told.set()
+    thread.join(20)
+    assert codes == [0]
+
+
+def test_a_failed_job_has_a_nonzero_exit_code_and_may_be_retried(tmp_path: Path) -> None:
+    place = Place(tmp_path, then="raise ValueError('refused')")
+    assert place.master() == 1
+    assert place.job().history.status is JobStatus.FAILED
+    assert place.master() == 1
+    assert len(place.seen) == 2
+
+
+def test_a_program_without_a_job_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidJob, match="without starting a job"):
+        run_master_process(InProcess(), SubmitOptions(), Configuration({"rest.port": "-1"}), lambda session: None)
+
+
+def test_a_running_job_is_suspended_and_not_cancelled_when_the_process_ends(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    kept = f"checkpoints/{place.job_id}/chk-*/_metadata"
+    cluster = InProcess()
+
+    def program(session: Session) -> None:
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration(place.settings))
+        env.from_source(NumberSequenceSource(0, 10**9), WatermarkStrategy.no_watermarks(), "numbers").uid(
+            "in"
+        ).print().uid("out")
+        place.sessions.append(session)
+        with executing_on(session):
+            env.execute_async("endless")
+        deadline = time.monotonic() + 20
+        while not list(tmp_path.glob(kept)) and time.monotonic() < deadline:
+            time.sleep(0.01)
+
+    submit = SubmitOptions(job_id=place.job_id, fresh=True, keep_result=True)
+    settings = Configuration(place.settings)
+    assert run_master_process(cluster, submit, settings, program) == 1
+    assert place.job().history.status is JobStatus.SUSPENDED
+    assert list(tmp_path.glob(kept))
+    assert not (tmp_path / "checkpoints" / place.job_id / "result").exists()
+    assert cluster.stopped
+
+
+ENDLESS = """
+from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.connectors.simple.number_seq import NumberSequenceSource
+from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_source(NumberSequenceSource(0, 10**9), WatermarkStrategy.no_watermarks(), "numbers").uid("in").print().uid("out")
+env.execute("endless")
+"""
+
+
+def test_a_restarted_master_continues_from_its_checkpoints_for_any_arguments(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.script.write_text(ENDLESS)
+    folder = tmp_path / "checkpoints" / place.job_id
+    numbers: list[int] = []
+    for _ in range(2):
+        told = threading.Event()
+        thread = threading.Thread(target=place.master, args=(told,))
+        thread.start()
+        deadline = time.monotonic() + 30
+        least = max(numbers, default=0) + 2
+        while not list(folder.glob(f"chk-{least}/_metadata")) and time.monotonic() < deadline:
+            time.sleep(0.005)
+            if place.sessions and place.job() and place.job().history.status is JobStatus.FAILED:
+                break
+        told.set()
+        thread.join(20)
+        assert place.job().history.status is JobStatus.SUSPENDED, place.job().history.failures
+        numbers.append(max(int(f.parent.name[4:]) for f in folder.glob("chk-*/_metadata")))
+    assert numbers[1] > numbers[0]
+
+
+def test_a_superseded_master_reports_this_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The master remains available when its job has ended, but not when its job continues elsewhere."""
+    monkeypatch.setattr(master_process, "FENCED_EXIT_DELAY_S", 0.5)
+    place, told = Place(tmp_path), threading.Event()
+    place.script.write_text(ENDLESS)
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(place.master(told)))
+    thread.start()
+    folder = tmp_path / "checkpoints" / place.job_id
+    deadline = time.monotonic() + 30
+    while not list(folder.glob("chk-*/_metadata")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    take_over(CheckpointStorage(f"file://{tmp_path}/checkpoints", place.job_id), name="another").begin()
+    thread.join(30)
+    assert codes == [master_process.EXIT_FENCED]
+    assert place.job().history.status is JobStatus.SUSPENDED
+    assert list(folder.glob("chk-*/_metadata")), "they are the other one's"
+
+
+def test_check_uses_a_newer_checkpoint_if_a_running_job_has_deleted_the_given_one(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.script.write_text(ENDLESS)
+    told = threading.Event()
+    thread = threading.Thread(target=place.master, args=(told,))
+    thread.start()
+    folder = tmp_path / "checkpoints" / place.job_id
+    deadline = time.monotonic() + 30
+    while not list(folder.glob("chk-[3-9]/_metadata")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    place.job().suspend()
+    told.set()
+    thread.join(20)
+    assert not (folder / "chk-1").exists()
+    asked = {"entry": str(place.script), "args": [], "parallelism": 1, "configuration": {}}
+    assert check(**asked, against=f"file://{folder}/chk-1")["problems"] == []
+    refused = check(**asked, against=f"file://{tmp_path}/savepoint-1")["problems"]
+    assert [problem["code"] for problem in refused] == ["SNAPSHOT_NOT_FOUND"]
+
+
+@pytest.mark.parametrize("key", ["execution.checkpointing.dir", "execution.checkpointing.savepoint-dir"])
+def test_check_writes_to_the_storage(tmp_path: Path, key: str) -> None:
+    place = Place(tmp_path)
+    place.script.write_text(ENDLESS)
+    (tmp_path / "file").touch()
+    asked = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
+    good = check(**asked, configuration={key: f"file://{tmp_path}/new/folder"})
+    assert good["problems"] == []
+    assert not list(tmp_path.glob("new/folder/*"))
+    (problem,) = check(**asked, configuration={key: f"file://{tmp_path}/file/folder"})["problems"]
+    assert problem["code"] == "STORAGE"
+    assert problem["message"].startswith(f"{key} = file://{tmp_path}/file/folder cannot be written: ")
+    assert problem["remedy"]
+
+
+def test_check_reports_the_storage_before_the_program_that_needs_it(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.script.write_text("raise OSError('403: as the sink is made')")
+    (tmp_path / "file").touch()
+    nowhere = {"execution.checkpointing.dir": f"file://{tmp_path}/file/folder"}
+    asked = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
+    assert [problem["code"] for problem in check(**asked, configuration=nowhere)["problems"]] == ["STORAGE"]
+    assert [problem["code"] for problem in check(**asked, configuration={})["problems"]] == ["USER_CODE"]
+
+
+def test_the_id_of_a_running_job_is_refused_before_a_cluster_is_requested() -> None:
+    cluster = InProcess()
+    asked: list[Any] = []
+    cluster.runner_for = lambda *_, **__: asked.append(1) or InProcessRunner()  # type: ignore[method-assign,func-returns-value]
+    session = Session(cluster, SubmitOptions(job_id="0" * 32))
+    session.on_line = None
+    with executing_on(session):
+        env = StreamExecutionEnvironment.get_execution_environment()
+        env.from_source(NumberSequenceSource(0, 10**9), None, "numbers").print()
+        client = env.execute_async("first")
+        env.from_collection([1]).print()
+        with pytest.raises(InvalidJob, match="running already"):
+            env.execute_async("second")
+    assert asked == [1]
+    client.cancel().result()

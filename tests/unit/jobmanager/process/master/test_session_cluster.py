@@ -1,0 +1,112 @@
+"""Programs that a session cluster accepts, and the results that it keeps."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import types
+from pathlib import Path
+
+import pytest
+from pyspark import cloudpickle
+
+from penstock import __version__
+from penstock.common.configuration import Configuration
+from penstock.common.errors import ClusterError, InvalidJob
+from penstock.jobmanager.process.master import session_cluster
+from penstock.jobmanager.process.master.session_cluster import _Collected, _for_jobs, _with_token, run_session_cluster
+from penstock.jobmanager.process.master.shipping import PYTHON, own_modules, shipped, unpacked
+from penstock.jobmanager.process.session.embedded import LocalClusterProvider
+from penstock.rest.errors import Conflict
+
+
+def test_functions_of_the_programs_modules_are_pickled_by_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "of_the_program.py").write_text("FACTOR = 3\n\ndef tripled(n):\n    return n * FACTOR\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import of_the_program  # type: ignore[import-not-found]
+
+    assert of_the_program in own_modules()
+    content = shipped(of_the_program.tripled)
+    monkeypatch.delitem(sys.modules, "of_the_program")
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(tmp_path)])
+    assert unpacked(content, __version__, PYTHON, __version__)(2) == 6
+    assert not cloudpickle.cloudpickle.list_registry_pickle_by_value()
+
+
+def test_packages_do_not_count_as_modules_of_the_program() -> None:
+    names = {module.__name__ for module in own_modules()}
+    assert not {"pytest", "json", "pyspark", "penstock", "__main__"} & names
+
+
+@pytest.mark.parametrize(("penstock", "python"), [("0.0.1", PYTHON), (__version__, "2.7"), ("", "")])
+def test_programs_of_other_versions_are_refused(penstock: str, python: str) -> None:
+    with pytest.raises(InvalidJob, match=r"comes from Penstock .* but this cluster has"):
+        unpacked(shipped(1), penstock, python, __version__)
+
+
+def test_an_invalid_program_or_a_missing_package_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidJob, match="the request has no program"):
+        unpacked(b"\x80garbage", __version__, PYTHON, __version__)
+    package = types.ModuleType("not_there")
+    package.function = eval("lambda: 1")  # type: ignore[attr-defined]
+    package.function.__module__, package.function.__qualname__ = "not_there", "function"
+    package.function.__name__ = "function"
+    monkeypatch.setitem(sys.modules, "not_there", package)
+    content = shipped(package.function)
+    monkeypatch.delitem(sys.modules, "not_there")
+    with pytest.raises(InvalidJob, match="needs the module 'not_there'"):
+        unpacked(content, __version__, PYTHON, __version__)
+
+
+def test_a_program_that_cannot_be_pickled_is_refused() -> None:
+    with pytest.raises(InvalidJob, match="cannot be sent: TypeError"):
+        shipped(threading.Lock())
+
+
+def test_records_are_kept_until_later_ones_are_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_cluster, "WAIT_S", 0.01)
+    collected = _Collected()
+    collected.master = types.SimpleNamespace(is_done=False)  # type: ignore[assignment]
+    collected.put("", [b"a", b"b"])
+    first = collected.since(0)
+    assert (first.values, first.is_done) == (["YQ==", "Yg=="], False)
+    assert collected.since(0) == first  # a lost answer is repeated
+    assert collected.since(1).values == ["Yg=="]
+    for number in (0, 3):
+        with pytest.raises(Conflict, match=f"the request asks for record {number}, but records 1 to 2 are available"):
+            collected.since(number)
+    assert collected.since(2).values == []
+    collected.put("", [b"c"])
+    collected.master.is_done = True  # type: ignore[union-attr]
+    last = collected.since(2)
+    assert (last.values, last.is_done) == (["Yw=="], True)
+
+
+def test_large_records_arrive_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session_cluster, "AT_ONCE_BYTES", 3)
+    collected = _Collected()
+    collected.put("", [b"aa", b"bb", b"cc"])
+    parts = [collected.since(0), collected.since(2)]
+    assert [len(part.values) for part in parts] == [2, 1]
+    assert [part.is_done for part in parts] == [False, True]
+
+
+def test_a_client_without_a_token_is_refused() -> None:
+    with _with_token(Configuration({"rest.port": "0"})) as settings:
+        file = Path(settings.to_dict()["security.rest.token-file"])
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert file.parent.stat().st_mode & 0o777 == 0o700
+        assert len(file.read_text()) > 30
+    assert not file.parent.exists()
+
+
+def test_a_session_without_rest_is_refused() -> None:
+    with pytest.raises(ClusterError, match=r"rest\.port is -1"):
+        run_session_cluster(LocalClusterProvider(), Configuration({"rest.port": "-1"}))
+
+
+def test_jobs_do_not_change_the_clusters_own_rest_settings() -> None:
+    given = {"rest.port": "1", "security.rest.token-file": "/t", "jobmanager.rpc.port": "2", "s3.endpoint": "e"}
+    assert _for_jobs(given) == {"s3.endpoint": "e"}
