@@ -3,7 +3,8 @@ PYTHON ?= python3.11
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
-PYTEST := $(BIN)/python -m pytest -q
+# Run pytest. PENSTOCK_RETRY=3, as in CI, runs at most three failed tests again.
+PYTEST := $(BIN)/python -m tools.retry
 SERVERS := kafka postgres mariadb rabbitmq redis cassandra opensearch mongodb sqs kinesis registry iceberg_rest lakespark
 SPREAD := -n logical --maxprocesses 8 --dist worksteal
 # Tests with real processes wait much of their time, so three run at once, also on two cores. Each xdist worker has one cluster for all its tests.
