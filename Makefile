@@ -19,7 +19,7 @@ MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 >
 # Bytecode files are written even if the environment forbids it: each process would compile all modules again (4 s of CPU time).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-lives test-spark test-browser test-kafka test-postgres test-mariadb test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports prose check lock clean crds cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-lives test-spark test-browser test-kafka test-postgres test-mariadb test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports prose check lock clean crds docs cluster-up cluster-down cluster-status cluster-load
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -145,10 +145,22 @@ check: lint types imports prose ## check lint, types, import contracts and plain
 crds: $(STAMP) ## generate crds/ from the models
 	@PYTHONPATH=operator:runtime $(BIN)/python -m penstock_operator.api.generate
 
+DOCS := build/docs-venv
+$(DOCS)/.installed: tools/docs.lock
+	@$(BIN)/python -m venv --clear $(DOCS)
+	@$(DOCS)/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r tools/docs.lock
+	@touch $@
+
+docs: $(STAMP) $(DOCS)/.installed ## build the documentation as a site with search in build/site; a broken link is an error
+	@$(BIN)/python -m tools.site.generated
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(DOCS)/bin/python -m mkdocs build --quiet --strict
+	@echo "the site is in build/site/index.html"
+
 LOCK := uv pip compile -q --python-version 3.11 --no-annotate --no-header --no-emit-index-url --generate-hashes
-lock: ## update requirements.lock, and the hashes of the build tools in tools/build.in and tools/go.in
+lock: ## update requirements.lock, and the hashes of the tools in tools/build.in, tools/docs.in and tools/go.in
 	@$(LOCK) pyproject.toml --all-extras -o requirements.lock
 	@$(LOCK) --allow-unsafe tools/build.in -o tools/build.lock
+	@$(LOCK) tools/docs.in -o tools/docs.lock
 	@$(LOCK) tools/go.in -o tools/go.lock
 
 cluster-up: $(STAMP) ## start the development cluster

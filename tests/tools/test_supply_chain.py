@@ -13,7 +13,11 @@ import pytest
 
 from tools.images.wheels import BUILD_LOCK, REPOSITORY, locked
 
-LOCKS = [REPOSITORY / "requirements.lock", BUILD_LOCK, REPOSITORY / "tools" / "go.lock"]
+LOCKS = [
+    REPOSITORY / "requirements.lock",
+    BUILD_LOCK,
+    *(REPOSITORY / "tools" / name for name in ("docs.lock", "go.lock")),
+]
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.name)
