@@ -42,12 +42,12 @@ class Remembers(KeyedProcessFunction):
         self.items.add(record)
         self.entries.put(number, record)
         ctx.timer_service().register_event_time_timer(1)
-        yield "value state", number, self.value.value()[0]
+        yield "value state", number, self.value.value()[0]  # type: ignore[index]
         yield "list state", number, next(iter(self.items.get()))
         yield "map state", number, self.entries.get(number)
 
     def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Stop]:
-        yield "timer", ctx.get_current_key(), self.value.value()[0]
+        yield "timer", ctx.get_current_key(), self.value.value()[0]  # type: ignore[index]
 
 
 def kept(old: tuple[int, Any], new: tuple[int, Any]) -> tuple[int, Any]:

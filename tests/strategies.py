@@ -251,7 +251,7 @@ ARRAYS = (
 
 BUFFERS = (
     st.binary(max_size=4).map(bytearray)
-    | st.binary(max_size=4).map(memoryview)
+    | st.binary(max_size=4).map(memoryview)  # type: ignore[arg-type]
     | st.builds(array, st.sampled_from("bBhilqfd"), st.lists(st.integers(0, 9), max_size=3))
 )
 

@@ -54,7 +54,7 @@ def backpressure(records: int | None, repetitions: int) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for runner in ("pipelined", "batched"):
         with ThreadPoolExecutor(len(SIZES)) as pool:
-            runs = pool.map(lambda size, runner=runner: slow_sink(runner, size, seconds), SIZES)  # type: ignore[misc]
+            runs = pool.map(lambda size, runner=runner: slow_sink(runner, size, seconds), SIZES)
             for size, run in zip(SIZES, runs, strict=True):
                 figures[f"{runner}, {size} bytes"] = figures_of(run)
     return {"seconds": seconds, "jobs": figures}

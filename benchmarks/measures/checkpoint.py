@@ -18,13 +18,13 @@ import numpy as np
 from penstock.checkpoint.files.state_files import StateFileWriter
 from penstock.checkpoint.store.retrying_store import Stores
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.functions.operator_context import SystemClock
 from penstock.state.backend import KeyedStateBackend
 from penstock.state.encoding.packed_keys import PackedKeys
 from penstock.state.factory import create_backend
 from penstock.state.key_context import KeyContext
 from penstock.state.key_groups import key_group_range
 from penstock.taskmanager.operators.aggregate.stat_columns import StatShape
-from penstock.taskmanager.worker import SystemClock
 
 CHANGED = 0.01
 MAX_PARALLELISM = 128

@@ -27,12 +27,12 @@ import numpy as np
 from penstock.checkpoint.files.state_files import MergedFileWriter, StateFileReader, StateFileWriter
 from penstock.checkpoint.store.retrying_store import Stores
 from penstock.datastream.state import ValueStateDescriptor
+from penstock.functions.operator_context import SystemClock
 from penstock.state.key_context import KeyContext
 from penstock.state.key_groups import key_group_range, keys_key_groups
 from penstock.state.rocksdb.backend import RocksDBStateBackend
 from penstock.state.rocksdb.rows import family_name
 from penstock.taskmanager.local_state.files import LocalStateFiles
-from penstock.taskmanager.worker import SystemClock
 
 DEFAULT_KEYS = 50_000_000
 VALUE_BYTES = 100

@@ -98,7 +98,7 @@ def rescale(records: int | None, repetitions: int) -> dict[str, Any]:
     for _ in range(repetitions):
         rate = 50_000
         options = {"rate": rate, "keys": keys, "warm_up": keys / rate + 5, "seconds": 10, "worker_slots": 4}
-        with live(runner="batched", action="rescale:4", **options) as (run, arrivals):
+        with live(runner="batched", action="rescale:4", **options) as (run, arrivals):  # type: ignore[arg-type]
             gaps.append(arrivals.between(run.result["acted"] - 1, run.result["end"]).longest_gap_s())
     return {"keys": keys, "gap_s": round(statistics.median(gaps), 2), "gaps_s": gaps, "goal_s": 5}
 

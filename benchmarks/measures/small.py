@@ -35,7 +35,7 @@ def small(records: int | None, repetitions: int) -> dict[str, Any]:
     for _ in range(repetitions):
         for name, rate in RATES.items():
             for system, (program, python, environment) in systems.items():
-                options = {"rate": rate, "warm_up": WARM_UP_S, "seconds": seconds}
+                options: dict[str, Any] = {"rate": rate, "warm_up": WARM_UP_S, "seconds": seconds}
                 if system.startswith("penstock"):
                     options |= {"checkpoint_seconds": 10, "settled": 1}
                     options["local_cluster"] = system.partition("-")[2] or "one-jvm"

@@ -80,7 +80,20 @@ def main() -> None:
     subprocess.run([sys.executable, "-m", "bytewax.recovery", store, str(PROCESSES)], check=True)
     addresses = ";".join(f"localhost:{free_port()}" for _ in range(PROCESSES))
     dataflow = f"bytewax_kafka:flow({options.servers!r}, {options.reads!r}, {options.writes!r}, {str(out)!r})"
-    command = [sys.executable, "-m", "bytewax.run", dataflow, "-r", store, "-s", "1", "-b", "0", "-a", addresses]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "bytewax.run",
+        dataflow,
+        "-r",
+        store,
+        "-s",
+        "1",
+        "-b",
+        "0",
+        "-a",
+        addresses,
+    ]
     processes = [subprocess.Popen([*command, "-i", str(n)], cwd=Path(__file__).parent) for n in range(PROCESSES)]
     codes = [process.wait() for process in processes]
     if any(codes):

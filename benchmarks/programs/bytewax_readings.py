@@ -31,7 +31,18 @@ def main() -> None:
         "OUT": str(out),
     }
     addresses = ";".join(f"localhost:{free_port()}" for _ in range(PROCESSES))
-    command = [sys.executable, "-m", "bytewax.run", "bytewax_flow:flow", "-r", store, "-s", "1", "-b", "0"]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "bytewax.run",
+        "bytewax_flow:flow",
+        "-r",
+        store,
+        "-s",
+        "1",
+        "-b",
+        "0",
+    ]
     processes = [
         subprocess.Popen([*command, "-i", str(n), "-a", addresses], env=environment, cwd=Path(__file__).parent)
         for n in range(PROCESSES)

@@ -70,7 +70,7 @@ def _discard(value: Any) -> None: ...
 
 
 def run_jobs(count: int, folder: Path) -> list[dict[str, float]]:
-    session = Session(InProcess())
+    session = Session(InProcess())  # type: ignore[arg-type]
 
     def run_job() -> None:
         with executing_on(session):

@@ -95,10 +95,9 @@ def main() -> None:
     if not options.seconds:
         source = source.set_bounded(KafkaOffsetsInitializer.latest())
     counted = [("n", FieldAggregate.count())] + ([("ts", FieldAggregate.max("ts"))] if options.seconds else [])
-    messages = KafkaRecordSerializationSchema.builder().set_topic(options.writes)
-    messages = messages.set_value_serialization_schema(
-        JsonLinesEncoder(["sensor_id", *(name for name, _ in counted)])
-    ).build()
+    topic = KafkaRecordSerializationSchema.builder().set_topic(options.writes)
+    encoder = JsonLinesEncoder(["sensor_id", *(name for name, _ in counted)])
+    messages = topic.set_value_serialization_schema(encoder).build()
     sink = KafkaSink.builder().set_bootstrap_servers(options.servers).set_record_serializer(messages)
     sink = sink.set_delivery_guarantee(DeliveryGuarantee[options.guarantee]).set_transactional_id_prefix("bench")
     readings = env.from_source(source.build(), WatermarkStrategy.no_watermarks(), "readings")

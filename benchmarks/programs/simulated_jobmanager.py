@@ -229,7 +229,7 @@ def measure(slots: int, epochs: int, checkpoints: int, folder: Path) -> dict[str
     before_mb = memory_mb()
     dispatcher = Dispatcher()
     store = dispatcher.metric_store
-    master = master_of(program(slots, (folder / "checkpoints").as_uri()), clock).attach(runner, store)
+    master = master_of(program(slots, (folder / "checkpoints").as_uri()), clock).attach(runner, store)  # type: ignore[arg-type]
     dispatcher.add(master)
     gateway = DispatcherGateway(dispatcher, {}, list, lambda: None)
     master.open()

@@ -340,7 +340,7 @@ class Faults:
         return lambda rng: self.requests.ask(kind, rng).is_answered
 
     def _meeting(self, rng: random.Random) -> bool:
-        kinds = (
+        kinds: tuple[str, ...] = (
             "savepoint",
             "checkpoint",
             "rescale",

@@ -122,7 +122,7 @@ class Checked(NamedTuple):
     number: int
     last: int
     """The previous number in the state, or -1."""
-    count: int
+    count: int  # type: ignore[assignment]
     """The count of numbers so far, including this one."""
     total: int
     """The sum of all numbers so far, including this one."""
@@ -243,6 +243,7 @@ class EndlessSplitReader(GeneratorSplitReader):
             end = self.begin + int(Path(self.source.end).read_text()) * self.source.keys_of_split
             assert end >= self._indexes.start + self._made, "the end of the input is before the current position"
             self._indexes = range(self._indexes.start, end)
+            assert self._rate is not None
             self._rate *= _HURRIED
             self._began = self._clock.monotonic_ms() - int(self._made * 1000 / self._rate)
         return super().read(bounds)

@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tests.integration.kafka.endless_job import answer, ask
 from tests.integration.kafka.running import end_offsets
@@ -62,7 +63,7 @@ class Soak:
         self._job: subprocess.Popen[bytes] | None = None
         self._parallelism = 2
 
-    def run(self, faults: int) -> dict[str, object]:
+    def run(self, faults: int) -> dict[str, Any]:
         """Run this many faults. Return the result, whose `problem` is empty on success."""
         with self.kafka:
             self._in, self._out = topic(self.kafka, IN, "in"), topic(self.kafka, OUT, "out")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import re
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from random import Random
 
 import httpx
 
@@ -39,14 +39,14 @@ class JobRequests:
     """Requests to the job's current JobManager. Several threads may call its methods."""
 
     job: RunningJob
-    random: random.Random
+    random: Random
     answers: dict[str, int] = field(default_factory=lambda: {"succeeded": 0, "failed": 0})
     kept: list[str] = field(default_factory=list)
     """Existing savepoints."""
 
     # --- one at a time ----------------------------------------------------------------------------------------
 
-    def ask(self, kind: str, rng: random.Random) -> Asked:
+    def ask(self, kind: str, rng: Random) -> Asked:
         """Send a request and wait for its result. A JobManager that restarts its job may refuse it.
 
         Raises:
@@ -69,7 +69,7 @@ class JobRequests:
                 self.job.proxy.withdraw(doom)
         return asked
 
-    def _begin(self, client: RestClient, kind: str, doomed: str, rng: random.Random) -> str:
+    def _begin(self, client: RestClient, kind: str, doomed: str, rng: Random) -> str:
         """Start an operation, and return the path of its result."""
         job_id = self.job.job_id
         match kind:
@@ -123,12 +123,12 @@ class JobRequests:
 
     # --- together ---------------------------------------------------------------------------------------------
 
-    def meet(self, kinds: list[str], rng: random.Random) -> list[Asked]:
+    def meet(self, kinds: list[str], rng: Random) -> list[Asked]:
         """Send all of these requests within a tenth of a second. Each gets one result."""
         answers: list[Asked] = []
         errors: list[BaseException] = []
 
-        def ask(kind: str, of_its_own: random.Random, pause_s: float) -> None:
+        def ask(kind: str, of_its_own: Random, pause_s: float) -> None:
             time.sleep(pause_s)
             try:
                 answers.append(self.ask(kind, of_its_own))
@@ -136,9 +136,7 @@ class JobRequests:
                 errors.append(error)
 
         threads = [
-            threading.Thread(
-                target=ask, args=(kind, random.Random(rng.getrandbits(64)), rng.uniform(0, 0.1)), daemon=True
-            )
+            threading.Thread(target=ask, args=(kind, Random(rng.getrandbits(64)), rng.uniform(0, 0.1)), daemon=True)
             for kind in kinds
         ]
         for thread in threads:
@@ -152,7 +150,7 @@ class JobRequests:
 
     # --- everything else of the API ---------------------------------------------------------------------------
 
-    def storm(self, rng: random.Random, count: int) -> int:
+    def storm(self, rng: Random, count: int) -> int:
         """Call every path of the API in random order from several threads, also with invalid values. Return the number of responses.
 
         Raises:
@@ -191,7 +189,7 @@ class JobRequests:
         assert not wrong, f"the REST API answered {wrong[:3]}"
         return len(answered)
 
-    def _random_path(self, rng: random.Random, paths: dict[str, dict[str, object]]) -> tuple[str, str]:
+    def _random_path(self, rng: Random, paths: dict[str, dict[str, object]]) -> tuple[str, str]:
         """Return a request that changes nothing: a read, or a change of an object that does not exist."""
         values: dict[str, Callable[[], str]] = {
             "job_id": lambda: rng.choice((self.job.job_id, "0" * 32, "%00", "..")),

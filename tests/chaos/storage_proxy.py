@@ -16,7 +16,7 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
@@ -286,7 +286,7 @@ class StorageProxy:
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await site.start()
         assert site._server is not None
-        self.port = site._server.sockets[0].getsockname()[1]
+        self.port = site._server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
 
     async def _close_port(self) -> None:
         if self._runner is not None:
@@ -301,7 +301,9 @@ class StorageProxy:
             await self._client.close()
 
 
-def _whole(handle: Callable[[web.BaseRequest], object]) -> Callable[[web.BaseRequest], object]:
+def _whole(
+    handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
     """Return a handler that accepts objects of any size, and ignores errors of requests whose client is gone."""
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -310,7 +312,7 @@ def _whole(handle: Callable[[web.BaseRequest], object]) -> Callable[[web.BaseReq
             if request.version >= HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
                 await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
                 request.writer.output_size = 0
-            return await handle(request)  # type: ignore[misc,no-any-return]
+            return await handle(request)
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError):
             return _cut(request)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock_operator.api.flinkjob import FlinkJobSpec
-from penstock_operator.reconcile.observe.troubles import EXIT_FENCED
+from penstock_operator.reconcile.observe.terminations import EXIT_FENCED
 from penstock_operator.storage.penstock import PenstockStorages
 from tests.e2e.stack import SECRET, wait_until
 from tools.devcluster.cluster import KubectlFailed

@@ -53,7 +53,7 @@ def outputs_then(facts: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize("release", RELEASES)
 def test_kept_positions_of_a_kafka_source_are_directly_after_the_read_records(release: str) -> None:
     facts, state = kept_facts(release), kept_manifest(release).sources["in"]
-    reader = job.source(NOBODY).create_reader(ReaderContext("in", 0, 1))
+    reader = job.source(NOBODY).create_reader(ReaderContext(0, 1, "in"))
     positions = {}
     for split in state.splits:
         opened = reader.open_split(Split(split.id, split.properties, split.size), split.position)

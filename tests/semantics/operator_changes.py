@@ -331,8 +331,8 @@ CELLS = [
     *(
         Cell(
             f"lateness of {a} ms to {b} ms, {how}", W, "allowed_lateness_ms",
-            window(assigner, end, **options, **({"allowed_lateness": a} if a else {})),
-            window(assigner, end, **options, **({"allowed_lateness": b} if b else {})),
+            window(assigner, end, **options, **({"allowed_lateness": a} if a else {})),  # type: ignore[arg-type]
+            window(assigner, end, **options, **({"allowed_lateness": b} if b else {})),  # type: ignore[arg-type]
             FIRED if a else TWO, [("k", 4, 2000), Watermark(1600), Watermark(30_000)], [*([] if a else [first]), result], f"from {a} ms to {b} ms",
         )
         for a, b in [(5000, 0), (0, 5000), (5000, 100), (5000, 4000)]

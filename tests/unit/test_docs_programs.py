@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import ModuleType
@@ -110,7 +111,7 @@ def call_tests(names: dict[str, Any]) -> None:
         if name.startswith("test_"):
             wanted = test.__code__.co_varnames[: test.__code__.co_argcount]
             with ExitStack() as harnesses:
-                given = {"job_harness": lambda: harnesses.enter_context(JobHarness())}
+                given: dict[str, Callable[[], Any]] = {"job_harness": lambda: harnesses.enter_context(JobHarness())}
                 given["operator_harness"] = lambda: (
                     lambda *args, **kwargs: harnesses.enter_context(OperatorHarness(*args, **kwargs))
                 )

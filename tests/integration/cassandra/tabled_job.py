@@ -48,7 +48,7 @@ def dying(folder: Path, moment: str) -> None:
         commit(committer, committables)
         die("after")
 
-    HeldRowsCommitter._send, HeldRowsCommitter.commit = sending, committing  # type: ignore[method-assign]
+    HeldRowsCommitter._send, HeldRowsCommitter.commit = sending, committing  # type: ignore[assignment, method-assign]
 
 
 def keys_of(count: int) -> int:

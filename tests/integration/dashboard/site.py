@@ -136,7 +136,7 @@ class Site:
         self._logging = program_log(Configuration(conf))
         self.session.logs = self._logging.__enter__()
         with executing_on(self.session):
-            program(folder, **settings).execute_async("orders")
+            program(folder, **settings).execute_async("orders")  # type: ignore[arg-type]
         self.job: JobMaster = self.session.dispatcher.jobs()[0]
         self.tasks = Tasks()
         self.job.runner.look_ups = cast("LiveLookUps", self.tasks)

@@ -319,7 +319,9 @@ def test_the_first_paint_is_fast(page: Page, site: Site) -> None:
 
 def test_thousands_of_subtasks_do_not_slow_the_dashboard_down(browser: Browser, tmp_path: Path) -> None:
     site = Site(
-        tmp_path, slots=700, **{"parallelism.default": "500", "pipeline.max-parallelism": "512"}
+        tmp_path,
+        slots=700,
+        **{"parallelism.default": "500", "pipeline.max-parallelism": "512"},  # type: ignore[arg-type]
     )  # four vertices: 2,000 subtasks
     try:
         _until(lambda: site.job.history.status.value == "RUNNING")
@@ -358,7 +360,7 @@ def test_the_end_of_the_job_is_shown(browser: Browser, tmp_path: Path) -> None:
 
 def test_an_ended_job_is_shown_from_its_archive(browser: Browser, tmp_path: Path) -> None:
     history = tmp_path / "history"
-    site = Site(tmp_path, **{"jobmanager.archive.fs.dir": str(history)})
+    site = Site(tmp_path, **{"jobmanager.archive.fs.dir": str(history)})  # type: ignore[arg-type]
     try:
         _until(lambda: site.job.checkpoints.coordinator.history.overview()["counts"]["completed"] > 1)
         site.fail_once()

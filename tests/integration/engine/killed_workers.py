@@ -67,7 +67,7 @@ def main(folder: Path, disk: Path | None) -> None:
             assert cluster is not None
             for pid in cluster.workers.values():
                 os.killpg(pid, signal.SIGKILL)
-            until(lambda attempt=attempt: master.attempt > attempt and master.history.status.value == "RUNNING", master)  # type: ignore[misc]
+            until(lambda attempt=attempt: master.attempt > attempt and master.history.status.value == "RUNNING", master)
         until(lambda: len(state_folders(below)) == 1, master)
         end(master)
     finally:

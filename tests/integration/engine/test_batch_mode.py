@@ -67,6 +67,7 @@ def test_a_batch_job_survives_faults_in_the_middle_of_its_work(
     driver.running(1)
     driver.wait_for(lambda: bool(written(tmp_path)), "a first commit")
     savepoint = driver.ask("stop").location
+    assert savepoint is not None
     driver.master.wait(30)
     assert driver.master.history.status is JobStatus.FINISHED
     assert 0 < sum(written(tmp_path).values()) < len(DATA)

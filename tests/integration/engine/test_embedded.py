@@ -15,6 +15,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 def test_jobs_in_one_jvm_survive_their_python_workers_and_rescales_and_leave_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.integration.engine.embedded_jobs", tmp_path]
+    command: list[str | Path] = [sys.executable, "-m", "tests.integration.engine.embedded_jobs", tmp_path]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
     assert ended.returncode == 0, ended.stdout[-5000:] + ended.stderr[-10000:]

@@ -120,7 +120,7 @@ def test_a_notification_of_the_last_snapshot_reaches_all_tasks_whatever_they_do(
         "task_cancellation_timeout": "300 ms",
         "execution_checkpointing_timeout": "3 s" if does == "hang" else "1 min",
     }
-    master = job(executor, settings, tmp_path, does, **limits)
+    master = job(executor, settings, tmp_path, does, **limits)  # type: ignore[arg-type]
     assert master.wait(60) is JobStatus.FINISHED
     assert master.history.restarts == (does != "linger")
     assert last(tmp_path, "told") == last(tmp_path, "taken")

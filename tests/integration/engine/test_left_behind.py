@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
     ],
 )
 def test_state_of_killed_processes_is_removed_and_none_is_left_at_the_end(tmp_path: Path, *, named: bool) -> None:
-    command = [sys.executable, "-m", "tests.integration.engine.killed_workers", tmp_path]
+    command: list[str | Path] = [sys.executable, "-m", "tests.integration.engine.killed_workers", tmp_path]
     ended = subprocess.run(
         [*command, tmp_path / "disk"] if named else command, capture_output=True, text=True, timeout=300, check=False
     )

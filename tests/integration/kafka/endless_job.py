@@ -36,8 +36,8 @@ class DyingCommitter:
         self._commit, self._fence = KafkaCommitter.commit, KafkaCommitter._fence
 
     def install(self) -> None:
-        KafkaCommitter.commit = lambda committer, items: self.commit(committer, items)  # type: ignore[method-assign]
-        KafkaCommitter._fence = lambda committer, ids: self.fence(committer, ids)  # type: ignore[method-assign]
+        KafkaCommitter.commit = lambda committer, items: self.commit(committer, items)  # type: ignore[assignment, method-assign]
+        KafkaCommitter._fence = lambda committer, ids: self.fence(committer, ids)  # type: ignore[assignment, method-assign]
 
     def commit(self, committer: KafkaCommitter, committables: list[Any]) -> None:
         self._commits += 1

@@ -103,7 +103,7 @@ def test_no_value_is_a_tombstone(kafka: KafkaServer) -> None:
 
 
 def test_numbers_of_numpy_are_valid_times_and_partitions(kafka: KafkaServer) -> None:
-    schema = strings().set_partitioner(lambda value: np.int64(2)).set_timestamp_extractor(lambda value: np.int64(5_000))
+    schema = strings().set_partitioner(lambda value: np.int64(2)).set_timestamp_extractor(lambda value: np.int64(5_000))  # type: ignore[arg-type, return-value]
     (message,) = sent(kafka, schema, ["v"], partitions=4)
     assert (message.partition(), message.timestamp()[1]) == (2, 5_000)
 
@@ -111,9 +111,9 @@ def test_numbers_of_numpy_are_valid_times_and_partitions(kafka: KafkaServer) -> 
 WRONG = {
     "a key that is a number": (strings().set_key_serialization_schema(lambda value: 7), r"key 7 \(int\)"),
     "a header that is a number": (strings().set_header_provider(lambda value: {"h": 1}), r"\('h', 1\)"),
-    "a time that is no whole number": (strings().set_timestamp_extractor(lambda value: 1.5), r"1\.5 \(float\)"),
+    "a time that is no whole number": (strings().set_timestamp_extractor(lambda value: 1.5), r"1\.5 \(float\)"),  # type: ignore[arg-type, return-value]
     "a partition below 0": (strings().set_partitioner(lambda value: -1), "partitions are numbered from 0"),
-    "a partition that is text": (strings().set_partitioner(lambda value: "x"), r"partition 'x' \(str\)"),
+    "a partition that is text": (strings().set_partitioner(lambda value: "x"), r"partition 'x' \(str\)"),  # type: ignore[arg-type, return-value]
     "a value that is a number": (
         KafkaRecordSerializationSchema.builder().set_value_serialization_schema(Makes(5)),
         r"value 5 \(int\)",

@@ -69,6 +69,7 @@ def test_killed_workers_a_rescale_and_a_restored_savepoint_lose_and_repeat_nothi
     driver.hurt(driver.kill_executor)
     job.more(driver)
     savepoint = driver.ask("stop").location
+    assert savepoint is not None
     driver.finished()
     restored = job.start(2, savepoint)
     job.more(restored)

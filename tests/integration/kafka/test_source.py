@@ -28,6 +28,7 @@ from penstock.datastream.connectors.kafka import (
 )
 from penstock.datastream.formats.changelog import DebeziumJsonFormat
 from penstock.datastream.output_tag import OutputTag
+from penstock.datastream.streams.data_stream import DataStream
 from penstock.jobmanager.job.requests import Operation
 from penstock.records.batch import ColumnBatch
 from tests.in_process import environment, started, until
@@ -214,9 +215,8 @@ def test_bad_messages_go_to_the_side_output_with_their_coordinates(kafka: KafkaS
     env = environment(tmp_path, **{"restart-strategy.type": "none", "penstock.runner": "in-process"})
     stream = env.from_source(built, WatermarkStrategy.no_watermarks(), "in")
     bad = stream.get_side_output(OutputTag("malformed-records"))
-    both = stream.map(lambda record: ("good", record["id"])).union(
-        bad.map(lambda b: ("bad", b.topic, b.offset, b.value))
-    )
+    good: DataStream[tuple[Any, ...]] = stream.map(lambda record: ("good", record["id"]))
+    both = good.union(bad.map(lambda b: ("bad", b.topic, b.offset, b.value)))
     found = sorted(both.execute_and_collect())
     assert found == [
         ("bad", name, 1, b"no json"),

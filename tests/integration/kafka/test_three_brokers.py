@@ -117,7 +117,7 @@ def test_each_broker_is_lost_in_turn_with_the_leaders_and_coordinators_that_it_h
             coordinated |= places.coordinated_by(node)
             come()
             brokers.kill(node)
-            until(lambda lost=node: places.have_left(lost), master)  # type: ignore[misc]
+            until(lambda lost=node: places.have_left(lost), master)
             come()
             until(all_written, master)
             until(lambda: places.committed() >= total, master)

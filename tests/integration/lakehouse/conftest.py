@@ -16,8 +16,7 @@ from tests.integration.lakehouse.lakes import COUNT, IN_PROCESS, LAKES, Lake
 
 @pytest.fixture(params=IN_PROCESS)
 def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
-    found: Lake = LAKES[request.param](tmp_path)
-    return found
+    return LAKES[request.param](tmp_path)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +103,7 @@ class DeltaLake(Lake):
         return list(self.opened().file_uris())
 
     def write(self, rows: pa.Table, mode: str = "append") -> None:
-        deltalake.write_deltalake(self.path, rows, mode=mode)  # type: ignore[call-overload]
+        deltalake.write_deltalake(self.path, rows, mode=mode)
 
     def make(self, schema: pa.Schema, partition_by: list[str] | None = None) -> None:
         deltalake.DeltaTable.create(self.path, deltalake.Schema.from_arrow(schema), partition_by=partition_by)
@@ -188,7 +189,7 @@ def catalog_of(lake: RestLake) -> IcebergCatalog:
     return server
 
 
-LAKES = {"delta": DeltaLake, "iceberg": IcebergLake, "rest": RestLake}
+LAKES: dict[str, Callable[[Path], Lake]] = {"delta": DeltaLake, "iceberg": IcebergLake, "rest": RestLake}
 IN_PROCESS = ("delta", "iceberg")
 """Formats that need no server."""
 

@@ -38,7 +38,7 @@ class DyingCommitter:
         self._commit, self._commit_once = TableCommitter.commit, TableCommitter._commit_once
 
     def install(self) -> None:
-        TableCommitter.commit = lambda committer, items: self.commit(committer, items)  # type: ignore[method-assign]
+        TableCommitter.commit = lambda committer, items: self.commit(committer, items)  # type: ignore[assignment, method-assign]
         TableCommitter._commit_once = lambda *arguments: self.commit_once(*arguments)  # type: ignore[method-assign]
 
     def commit(self, committer: TableCommitter, committables: list[Any]) -> None:
@@ -59,7 +59,7 @@ class DyingCommitter:
             merge(*changes)
             self._die("within")
 
-        log.append, log.merge = torn, torn_merge  # type: ignore[method-assign]
+        log.append, log.merge = torn, torn_merge  # type: ignore[assignment, method-assign]
         try:
             self._commit_once(committer, *arguments)
         finally:

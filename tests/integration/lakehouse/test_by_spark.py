@@ -47,7 +47,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path, catalog: IcebergCatalog
 
 def named(lake: Lake) -> str:
     """Return the table's name in Spark's SQL."""
-    return f"delta.`{lake.path}`" if isinstance(lake, DeltaLake) else f"lake.{lake.name}"
+    return f"delta.`{lake.path}`" if isinstance(lake, DeltaLake) else f"lake.{lake.name}"  # type: ignore[attr-defined]
 
 
 def seen(spark: LakeSpark, lake: Lake, columns: str = "id, key") -> list[dict[str, Any]]:
@@ -121,7 +121,7 @@ def test_a_job_continues_after_spark_has_compacted_updated_and_deleted(lake: Lak
         spark.sql(f"optimize {table}")
     else:
         spark.sql(
-            f"call lake.system.rewrite_data_files(table => '{lake.name}', options => map('min-input-files', '2'))"
+            f"call lake.system.rewrite_data_files(table => '{lake.name}', options => map('min-input-files', '2'))"  # type: ignore[attr-defined]
         )
     assert len(lake.named_files()) == 1
     spark.sql(f"update {table} set key = 'spark' where id = 11")

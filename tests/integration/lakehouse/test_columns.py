@@ -168,7 +168,7 @@ def test_a_column_that_is_dropped_during_the_job_fails_the_commit(lake: Lake) ->
     if isinstance(lake, DeltaLake):
         deltalake.write_deltalake(lake.path, pa.table({"id": [5]}), mode="overwrite", schema_mode="overwrite")
     else:
-        with lake.opened().update_schema() as update:
+        with lake.opened().update_schema() as update:  # type: ignore[attr-defined]
             update.delete_column("key")
     with pytest.raises(InvalidJob, match="no column 'key'"):
         committer.commit(pieces)

@@ -188,7 +188,7 @@ def test_files_without_these_keys_are_left_alone(lake: Lake) -> None:
     assert pairs(lake) == {**dict.fromkeys(range(3000), "a"), 1500: "b", 5000: "b"}
 
 
-KEYED = {
+KEYED: dict[str, tuple[pa.DataType, list[Any]]] = {
     "n": (pa.int32(), [1, 2, 3]),
     "at": (pa.timestamp("us", "UTC"), [datetime(2020, 1, day, tzinfo=UTC) for day in (1, 2, 3)]),
     "cents": (pa.decimal128(12, 2), [Decimal("1.10"), Decimal("2.20"), Decimal("-3.30")]),

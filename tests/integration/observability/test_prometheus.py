@@ -98,7 +98,7 @@ def query(programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         "scrape_configs": [job, operator],
     }
     (folder / "prometheus.yaml").write_text(json.dumps(config))
-    command = [
+    command: list[str | Path] = [
         programs / "prometheus",
         "--config.file",
         folder / "prometheus.yaml",

@@ -155,7 +155,7 @@ def test_the_job_recovers_if_its_objects_are_deleted(play: Play) -> None:
         await deployed(site)
         for thing in ("deploy/weather-worker", "svc/weather-rest", "deploy/weather-master"):
             site.kubectl("delete", thing)
-            await site.until(lambda thing=thing: exists(site, thing), f"{thing} exists again")  # type: ignore[misc]
+            await site.until(lambda thing=thing: exists(site, thing), f"{thing} exists again")
             await site.until(site.running, "the job is Ready again")
         await asyncio.sleep(2)
         assert site.masters.gaps(f"{site.namespace}/{NAME}") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -50,7 +51,7 @@ def test_the_charts_service_monitor_finds_the_operators_service(
         helm = binaries.MODULE.ensure(["helm"]) / "helm"
         values = ["metrics.serviceMonitor.enabled=true", "metrics.serviceMonitor.labels.release=prometheus"]
         options = [part for value in values for part in ("--set", value)]
-        command = [
+        command: list[str | Path] = [
             helm,
             "template",
             "penstock",

@@ -27,7 +27,15 @@ def install_rights(site: Site, *values: str, options: Sequence[str] = ()) -> Non
     """Install the RBAC part of the chart."""
     helm = binaries.MODULE.ensure(["helm"]) / "helm"
     options = [*options, *(part for value in values for part in ("--set", value))]
-    command = [helm, "template", "penstock", ROOT / "charts/penstock-operator", "-n", site.namespace, *options]
+    command: list[str | Path] = [
+        helm,
+        "template",
+        "penstock",
+        ROOT / "charts/penstock-operator",
+        "-n",
+        site.namespace,
+        *options,
+    ]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     found = [m for m in yaml.safe_load_all(text) if m and m["kind"] in RBAC]
     assert not [m for m in found if m["kind"].startswith("ClusterRole")], (

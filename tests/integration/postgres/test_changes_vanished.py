@@ -184,7 +184,7 @@ def test_a_large_transaction_is_read_once_although_job_and_server_are_killed_wit
         with psycopg.connect(server.conninfo) as connection:
             connection.execute(f"insert into {table.name} select n, 'k', n from generate_series(2, 100000) n")
         for until in (30_000, 60_000):
-            job.until(lambda until=until: job.step(5_000) >= 0 and len(job.records) >= until)  # type: ignore[misc]
+            job.until(lambda until=until: job.step(5_000) >= 0 and len(job.records) >= until)
             job.checkpoint()
             job.step(3_000)
             server.kill()

@@ -62,6 +62,7 @@ def test_the_tables_are_equal_after_killed_workers_a_rescale_and_a_restored_save
     load.join()
     equal(driver)
     savepoint = driver.ask("stop").location
+    assert savepoint is not None
     driver.finished()
     table.load(chance, 100)
     restored = started(2, savepoint)

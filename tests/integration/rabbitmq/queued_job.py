@@ -43,7 +43,7 @@ def dying(folder: Path, moment: str) -> None:
         acknowledge(consumer, connection, tag, checkpoint_id)
         die("after")
 
-    Consumer.acknowledge = acknowledging  # type: ignore[method-assign]
+    Consumer.acknowledge = acknowledging  # type: ignore[assignment, method-assign]
 
 
 def main(folder: str, uri: str, queue: str, parallelism: str, moment: str = "") -> None:

@@ -45,7 +45,7 @@ def dying(folder: Path, moment: str) -> None:
         die("within")
         return done
 
-    RedisCommitter.commit, RedisCommitter._add = committing, adding  # type: ignore[method-assign]
+    RedisCommitter.commit, RedisCommitter._add = committing, adding  # type: ignore[assignment, method-assign]
 
 
 def main(folder: str, url: str, reads: str, writes: str, parallelism: str, moment: str = "") -> None:

@@ -257,7 +257,7 @@ def test_wrong_options_are_errors(redis_server: RedisServer) -> None:
     url = redis_server.url
     for given in ({"start": "yesterday"}, {"on_lost": "?"}, {"on_error": "?"}):
         with pytest.raises(InvalidJob):
-            RedisStreamSource(url, "s", **given)
+            RedisStreamSource(url, "s", **given)  # type: ignore[arg-type]
     for streams in ([], "", ["a", "a"]):
         with pytest.raises(InvalidJob):
             RedisStreamSource(url, streams)

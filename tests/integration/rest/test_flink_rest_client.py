@@ -19,12 +19,22 @@ pytestmark = pytest.mark.slow
 
 
 def test_every_call_succeeds(tmp_path: Path) -> None:
-    fetch = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", tmp_path, WHEEL]
+    fetch: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "download",
+        "--quiet",
+        "--no-deps",
+        "--dest",
+        tmp_path,
+        WHEEL,
+    ]
     subprocess.run(fetch, check=True, timeout=120)
     [wheel] = tmp_path.glob("*.whl")
     server = RestServer(FakeGateway(), "127.0.0.1", 0).start()
     try:
-        command = [sys.executable, PROGRAM, wheel, str(server.port), JOB_ID]
+        command: list[str | Path] = [sys.executable, PROGRAM, wheel, str(server.port), JOB_ID]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     finally:
         server.stop()

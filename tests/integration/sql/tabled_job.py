@@ -46,7 +46,7 @@ def dying(folder: Path, moment: str) -> None:
         write(committer, *arguments)
         die("within")
 
-    SqlCommitter.commit, SqlCommitter._write = committing, writing  # type: ignore[method-assign]
+    SqlCommitter.commit, SqlCommitter._write = committing, writing  # type: ignore[assignment, method-assign]
 
 
 def row(index: int) -> dict[str, Any]:

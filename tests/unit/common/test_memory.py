@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from penstock.common.config.memory import (
@@ -52,7 +54,7 @@ def mib(size: int | None) -> int | None:
 
 @pytest.mark.parametrize(("settings", "heap", "rocksdb", "python"), TABLE, ids=lambda value: str(value))
 def test_the_limit_of_a_worker_is_divided(
-    settings: dict[str, object], heap: int, rocksdb: int | None, python: int | None
+    settings: dict[str, Any], heap: int, rocksdb: int | None, python: int | None
 ) -> None:
     memory = task_manager_memory(Configuration(settings))
     found = mib(memory.heap), mib(memory.managed_per_slot), mib(memory.python_per_slot)
@@ -78,7 +80,7 @@ def test_the_limit_of_a_worker_is_divided(
         ({"jobmanager.memory.heap.size": "1gb"}, 1024, None),
     ],
 )
-def test_the_limit_of_a_master_is_divided(settings: dict[str, object], heap: int, python: int | None) -> None:
+def test_the_limit_of_a_master_is_divided(settings: dict[str, Any], heap: int, python: int | None) -> None:
     memory = job_manager_memory(Configuration(settings))
     assert (mib(memory.heap), mib(memory.python)) == (heap, python)
 
@@ -89,7 +91,7 @@ def short(levels: int = 3, state: int = 0, **settings: object) -> list[str]:
 
 
 def test_four_slots_in_one_gibibyte_are_refused_with_the_sufficient_size() -> None:
-    settings = {SIZE: "1gb", SLOTS: 4}
+    settings: dict[str, Any] = {SIZE: "1gb", SLOTS: 4}
     (text,) = short(**settings)
     assert (
         "4 slots need 1055Mi (112Mi for the worker itself, JVM heap 319Mi, JVM overhead 144Mi, and for each slot Python 120Mi"
@@ -108,7 +110,7 @@ def test_the_memory_is_unknown_without_a_limit() -> None:
 @pytest.mark.parametrize("slots", [1, 2, 7])
 @pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 def test_the_size_in_a_remedy_is_sufficient(levels: int, slots: int, backend: str) -> None:
-    settings = {SIZE: "600mb", SLOTS: slots, "state.backend.type": backend}
+    settings: dict[str, Any] = {SIZE: "600mb", SLOTS: slots, "state.backend.type": backend}
     for text in short(levels, **settings):
         named = text.partition(f"raise {SIZE} to ")[2].partition("Mi")[0]
         assert short(levels, **settings | {SIZE: f"{named}mb"}) == []
@@ -116,7 +118,7 @@ def test_the_size_in_a_remedy_is_sufficient(levels: int, slots: int, backend: st
 
 
 def test_state_in_python_is_included() -> None:
-    settings = {SIZE: "1gb"}
+    settings: dict[str, Any] = {SIZE: "1gb"}
     assert short(state=200 * MIB, **settings) == []
     (text,) = short(state=400 * MIB, **settings)
     assert "Python 520Mi for 3 levels (including 400Mi for the state of the newest checkpoint)" in text
@@ -124,7 +126,7 @@ def test_state_in_python_is_included() -> None:
 
 
 def test_a_master_without_enough_memory_is_reported() -> None:
-    (text,) = short(**{"jobmanager.memory.process.size": "256mb"})
+    (text,) = short(**{"jobmanager.memory.process.size": "256mb"})  # type: ignore[arg-type]
     assert "Linux would kill the master for its memory: it needs 352Mi" in text
     assert "raise jobmanager.memory.process.size to 384Mi" in text
 
@@ -132,9 +134,9 @@ def test_a_master_without_enough_memory_is_reported() -> None:
 def test_the_default_memory_request_is_sufficient() -> None:
     for slots in (1, 2, 4):
         assert (
-            short(**{SIZE: f"{min_task_manager_memory(slots)}b", SLOTS: slots, "penstock.executor.memory-mb": 1}) == []
+            short(**{SIZE: f"{min_task_manager_memory(slots)}b", SLOTS: slots, "penstock.executor.memory-mb": 1}) == []  # type: ignore[arg-type]
         )
-    assert short(**{"jobmanager.memory.process.size": f"{min_job_manager_memory()}b"}) == []
+    assert short(**{"jobmanager.memory.process.size": f"{min_job_manager_memory()}b"}) == []  # type: ignore[arg-type]
 
 
 def test_no_heap_is_smaller_than_the_minimum_of_spark() -> None:

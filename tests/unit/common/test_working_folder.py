@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import InvalidJob
-from penstock.common.folders import working_folder
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.common.folders.private_folder import cache_folder
 from penstock.common.folders.start_folder import absolute
@@ -84,14 +83,14 @@ def test_other_threads_get_the_right_folder_while_the_process_changes_it(
         chdir(folder)
         told.append(absolute("x"))
 
-    monkeypatch.setattr(working_folder.os, "chdir", watched)
+    monkeypatch.setattr("os.chdir", watched)
     if fails:
         with pytest.raises(InvalidJob, match="Permission denied"):
             work_in(job, own)
     else:
         work_in(job, own)
         work_in("")
-    monkeypatch.setattr(working_folder.os, "chdir", chdir)
+    monkeypatch.setattr("os.chdir", chdir)
     assert set(told) == {str(start / "x")}
     assert os.getcwd() == str(start)
     work_in("")

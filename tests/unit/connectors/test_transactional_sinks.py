@@ -189,7 +189,7 @@ def test_a_checkpoint_sent_by_an_abandoned_committer_is_not_noted(tmp_path: Path
         committer.give_up()
         return send(*values)
 
-    sink.send_values = hangs  # type: ignore[method-assign]
+    sink.send_values = hangs  # type: ignore[assignment, method-assign]
     with pytest.raises(EpochFailed, match="given up"):
         committer.commit(pieces)
     assert [checkpoint_id for checkpoint_id, _ in sink.sent] == [1]

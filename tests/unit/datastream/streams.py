@@ -12,7 +12,7 @@ from penstock.testing.operator_run import OperatorRun
 
 def transformation(stream: Any) -> Transformation:
     assert stream._transformation is not None
-    return stream._transformation  # type: ignore[no-any-return]
+    return stream._transformation
 
 
 def operator_of(stream: Any) -> Operator:

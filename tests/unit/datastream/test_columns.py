@@ -79,7 +79,7 @@ def test_columns_remain_columns() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     stream = env.from_collection([{"id": "a", "temp": 1.0}])
     run = start(stream.select("id", fahrenheit=col("temp") * 2 + 32, one=lit(1)))
-    run.output.emit = run.output.batches.append  # type: ignore[method-assign]
+    run.output.emit = run.output.batches.append  # type: ignore[assignment, method-assign]
     [batch] = run.push_batch(columns()).output.batches
     assert isinstance(batch, ColumnBatch)
     assert batch.columns.to_pydict() == {"id": ["a", "b"], "fahrenheit": [52.0, 92.0], "one": [1, 1]}

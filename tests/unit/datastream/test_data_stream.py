@@ -298,7 +298,7 @@ class TestUnion:
 
     def test_a_union_of_different_types_is_refused(self, env: StreamExecutionEnvironment) -> None:
         with pytest.raises(InvalidJob, match="one type"):
-            env.from_collection([1]).union(env.from_collection(["a"]))
+            env.from_collection([1]).union(env.from_collection(["a"]))  # type: ignore[list-item]
 
     def test_a_union_of_different_environments_is_refused(self, numbers: DataStream) -> None:
         other = StreamExecutionEnvironment.get_execution_environment().from_collection([1])

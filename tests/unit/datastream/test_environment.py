@@ -271,7 +271,7 @@ class TestSinks:
 
     def test_a_wrong_sink_function_is_refused(self, env: StreamExecutionEnvironment) -> None:
         with pytest.raises(InvalidJob, match="add_sink calls <lambda> with 1 argument"):
-            env.from_collection([1]).add_sink(lambda: 3)  # type: ignore[misc]
+            env.from_collection([1]).add_sink(lambda: 3)
 
 
 class TestExecution:

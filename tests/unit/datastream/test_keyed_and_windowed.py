@@ -120,7 +120,7 @@ class TestKeyedOperations:
         from penstock.records.fields import field_of
 
         for value, field in ((("a", 1), 0), ({"k": "a"}, "k"), (Row(k="a"), "k"), (Day(3), "number")):
-            stream = env.from_collection([value]).key_by(field).window(TENS).reduce(max)
+            stream = env.from_collection([value]).key_by(field).window(TENS).reduce(max)  # type: ignore[arg-type]
             selector = transformation(stream).operation.key_selectors[0]
             assert field_of(selector) == field
             assert selector is not None

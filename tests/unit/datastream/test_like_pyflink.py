@@ -162,7 +162,7 @@ class TestRows:
 
     def test_results_without_a_declared_type_are_unchanged(self, env: StreamExecutionEnvironment) -> None:
         pairs = env.from_collection([Row(name="a", n=1), Row(name="a", n=2)])
-        assert _collected(pairs.key_by(lambda r: r[0]).reduce(lambda a, b: (a[0], a[1] + b[1])))[-1] == ("a", 3)
+        assert _collected(pairs.key_by(lambda r: r[0]).reduce(lambda a, b: (a[0], a[1] + b[1])))[-1] == ("a", 3)  # type: ignore[arg-type, return-value]
 
 
 def added(a: Any, b: Any) -> Row:
@@ -321,7 +321,7 @@ class TestMistakes:
 
     def test_an_iteration_error_inside_a_function_is_reported_as_its_own(self, env: StreamExecutionEnvironment) -> None:
         with pytest.raises(UserFunctionError, match="raised TypeError: 'int' object is not iterable"):
-            _collected(env.from_collection([1]).flat_map(lambda value: [item for item in value]))  # noqa: C416
+            _collected(env.from_collection([1]).flat_map(lambda value: [item for item in value]))  # type: ignore[attr-defined]  # noqa: C416
 
     @pytest.mark.parametrize("operation", ["window", "count_window", "reduce", "sum"])
     def test_an_operation_that_needs_a_key_is_refused_without_one(

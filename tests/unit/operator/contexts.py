@@ -81,13 +81,13 @@ def pod(role: str = "master", **changes: Any) -> Pod:
         "started": True,
         "ip": "10.0.0.1",
     }
-    return Pod(**{**values, **changes})  # type: ignore[arg-type]
+    return Pod(**{**values, **changes})
 
 
 def deployment(role: str = "master", **changes: Any) -> Deployment:
     replicas = 1 if role == "master" else 2
     values = {"role": role, "revision": revision(), "job_id": JOB_ID, "replicas": replicas, "ready": replicas}
-    return Deployment(**{**values, **changes})  # type: ignore[arg-type]
+    return Deployment(**{**values, **changes})
 
 
 def engine(state: str | None = "RUNNING", **changes: Any) -> Engine:

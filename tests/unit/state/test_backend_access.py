@@ -212,7 +212,7 @@ def test_apply_to_all_keys_visits_every_key_once(backends: Backends) -> None:
         at(backend, f"k{i}")
         state.update(i)
     at(backend, "mine", (1, 2))
-    apply_to_all_keys(backend, VALUE, lambda key, s: s.update(s.value() * 2) if s.value() % 2 else s.clear())
+    apply_to_all_keys(backend, VALUE, lambda key, s: s.update(s.value() * 2) if s.value() % 2 else s.clear())  # type: ignore[attr-defined]
     assert (backend.key_context.key, backend.key_context.namespace) == ("mine", (1, 2))
     assert content([backend], VALUE, FUNCTION) == {(None, f"k{i}"): i * 2 for i in range(1, 50, 2)}
 

@@ -114,7 +114,7 @@ def test_expired_entries_are_hidden_and_a_look_up_does_not_renew_them(backends: 
     backends.clock.now = 60
     put(backend, items, "a").put("new", 2)
     assert peeked(backend, "count", "a") == 1
-    assert row_of("a", "count", backend.peek("count", "a")).expiry == 100  # type: ignore[union-attr]
+    assert row_of("a", "count", backend.peek("count", "a")).expiry == 100
     backends.clock.now = 100
     assert peeked(backend, "count", "a") is None
     assert peeked(backend, "by", "a") == {"new": 2}
@@ -163,7 +163,7 @@ def test_large_elements_are_encoded_up_to_the_limit(backends: Backends, monkeypa
     bounded = peek.bounded
 
     def counted(found: Any, encode: Any, encode_key: Any, is_visible: Any) -> Any:
-        return bounded(found, lambda cell: given.append(cell) or encode(cell), encode_key, is_visible)  # type: ignore[func-returns-value]
+        return bounded(found, lambda cell: given.append(cell) or encode(cell), encode_key, is_visible)
 
     monkeypatch.setattr(f"penstock.state.{backends.kind}.peek.bounded", counted)
     for state in ("all", "by"):

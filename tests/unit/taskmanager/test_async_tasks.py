@@ -15,6 +15,7 @@ import pytest
 from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream import AsyncDataStream, StreamExecutionEnvironment
+from penstock.functions.operator_context import SystemClock
 from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.records.batch import MIN_TIMESTAMP, RowBatch
 from penstock.taskmanager.exchange.rows import MARKER, TICK, encode_buffer
@@ -29,7 +30,6 @@ from penstock.taskmanager.protocol import (
 )
 from penstock.taskmanager.stream_task import _MARK, StreamTask
 from penstock.taskmanager.task_environment import TaskEnvironment
-from penstock.taskmanager.worker import SystemClock
 
 LAST = 5
 
@@ -87,7 +87,7 @@ def test_a_source_with_a_full_operator_still_executes_commands() -> None:
     lines: list[str] = []
     environment = TaskEnvironment("job", "job", 1, SystemClock(), print_line=lines.append)
     source = job.operators[0]
-    split = source.source.create_enumerator().discover()[0]  # type: ignore[union-attr]
+    split = source.source.create_enumerator().discover()[0]
     first = EpochCommand(1, 0, is_first=True, assignments={source.uid: [SplitAssignment(split.id, split.properties)]})
 
     def opened() -> bool:

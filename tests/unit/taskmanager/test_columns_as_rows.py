@@ -104,14 +104,14 @@ CASES: dict[type[Operation], dict[str, Callable[[], Operation]]] = {
     },
     operations.MapBatches: {"doubled": lambda: operations.MapBatches(doubled)},
     operations.TimestampsAndWatermarks: {
-        name: lambda field=name: operations.TimestampsAndWatermarks(  # type: ignore[misc]
+        name: lambda field=name: operations.TimestampsAndWatermarks(
             WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(100)).with_timestamp_assigner(field)
         )
         for name in ("number", "at", "seconds", "day")
     },
     operations.Reduce: {"newest": lambda: operations.Reduce(KEY, lambda a, b: {**b, "x": a["x"]})},
     operations.RollingAggregate: {
-        kind: lambda kind=kind: operations.RollingAggregate(KEY, kind, "plain")  # type: ignore[misc]
+        kind: lambda kind=kind: operations.RollingAggregate(KEY, kind, "plain")
         for kind in ("sum", "min", "max", "min_by", "max_by")
     },
 }

@@ -26,7 +26,7 @@ def latencies(master: JobMaster) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for stage in master.graph.stages:
         for index in range(stage.parallelism):
-            values = master.metrics.store.values(SubtaskScope(master.job_id, str(stage.id), index))
+            values: dict[str, Any] = master.metrics.store.values(SubtaskScope(master.job_id, str(stage.id), index))
             for name, value in values.items():
                 if name.endswith("latency_count"):
                     found[name] = found.get(name, 0) + value

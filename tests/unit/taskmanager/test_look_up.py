@@ -196,7 +196,7 @@ def test_a_source_reads_between_slow_look_ups(monkeypatch: pytest.MonkeyPatch) -
     task = LevelTask(job, 0, 0, TaskEnvironment("job", "job", 1, ManualClock()))
     turns: list[int] = []
     take_output = task.take_output
-    monkeypatch.setattr(task, "take_output", lambda: turns.append(len(control.answers)) or take_output())  # type: ignore[func-returns-value]
+    monkeypatch.setattr(task, "take_output", lambda: turns.append(len(control.answers)) or take_output())
     control.waiting = [look_up_frame(KEY)] * 5 + [encode_command(EpochCommand(ATTEMPT, 1, terminate=True))]
     first = b"\0" + encode_command(EpochCommand(ATTEMPT, 0, is_first=True))
     made: Any = control

@@ -57,7 +57,7 @@ SAMPLES: list[tuple[Any, Any, str]] = [
     (datetime(2024, 1, 3), datetime(2024, 1, 3), "timestamp[us]"),
     (np.datetime64(1000, "ns"), datetime(1970, 1, 1, 0, 0, 0, 1), "timestamp[ns]"),
     (np.datetime64("NaT", "s"), None, ""),
-    *((np.timedelta64(60, unit), timedelta(**{name: 60}), "duration[us]") for unit, name in (("s", "seconds"),)),
+    *((np.timedelta64(60, unit), timedelta(**{name: 60}), "duration[us]") for unit, name in (("s", "seconds"),)),  # type: ignore[call-overload]
     (np.timedelta64(1, "h"), timedelta(hours=1), "duration[us]"),
     (np.array([1, 2], np.int8), [1, 2], "list<item: int8>"),
     (np.array([1, 2], np.int16), [1, 2], "list<item: int16>"),

@@ -55,7 +55,7 @@ def source_into(behind: Behind, record: Any = int) -> SourceOperator:
         auto_watermark_interval_ms=200,
         named_in_errors=pytest.MonkeyPatch.context,
     )
-    source.setup(context, behind)  # type: ignore[arg-type]
+    source.setup(context, behind)
     source.assign([SplitAssignment(split.id, split.properties)], ends=True)
     return source
 

@@ -127,12 +127,12 @@ def test_a_watermark_generator_is_called_without_a_second_record() -> None:
             return 5
 
     env = StreamExecutionEnvironment.get_execution_environment()
-    strategy = WatermarkStrategy.for_generator(Late).with_timestamp_assigner(lambda v: v)
+    strategy = WatermarkStrategy.for_generator(Late).with_timestamp_assigner(lambda v: v)  # type: ignore[arg-type]
     env.from_source(DataGeneratorSource(lambda n: n, records_per_second=0.01), strategy, "slow").print()
     job = built(env)
     level = LevelTask(job, 0, 0, TaskEnvironment("job", "job", 1, ManualClock()))
     node = next(node for node in job.operators if node.source is not None)
-    enumerator = node.source.create_enumerator()  # type: ignore[union-attr]
+    enumerator = node.source.create_enumerator()
     split = enumerator.discover()[0]
     assignments = {node.uid: [SplitAssignment(split.id, split.properties)]}
     level.begin(EpochCommand(1, 0, is_first=True, assignments=assignments))

@@ -161,7 +161,7 @@ def test_no_remaining_work_is_done_after_the_last_barrier_of_a_stop() -> None:
 
 class Slow(KeyedProcessFunction):
     def process_element(self, value: int, ctx: Any) -> list[int]:
-        stream_task.time.sleep(0.006)
+        stream_task.time.sleep(0.006)  # type: ignore[attr-defined]
         return [value]
 
 
@@ -182,7 +182,7 @@ class Level:
         self.environment = SimpleNamespace(clock=self, waker=Waker())
 
     def now_ms(self) -> int:
-        return round(stream_task.time.time() * 1000)
+        return round(stream_task.time.time() * 1000)  # type: ignore[attr-defined]
 
     @property
     def has_unflushed(self) -> bool:
@@ -279,7 +279,7 @@ def test_a_source_rests_until_a_buffer_may_be_sent(
     found = []
     for _ in pauses:
         level.due = 0 if due_s is None else round((now.at + due_s) * 1000)
-        found.append(round(task._pause(), 6))
+        found.append(round(task._pause(), 6))  # type: ignore[arg-type]
         now.at += 0.05
     assert found == pauses
 
@@ -338,7 +338,7 @@ def run_numbers(*commands: EpochCommand) -> tuple[list[LevelAck], list[str]]:
     environment = TaskEnvironment("job", "numbers", 1, ManualClock(), print_line=lines.append)
     control: Any = Control()
     [uid] = [node.uid for node in job.operators if node.source is not None]
-    split = job.operators[0].source.create_enumerator().discover()[0]  # type: ignore[union-attr]
+    split = job.operators[0].source.create_enumerator().discover()[0]
     first = commands[0]
     first.is_first, first.assignments = True, {uid: [SplitAssignment(split.id, split.properties)]}
     frames = iter([frame for command in commands[1:] for frame in (*[None] * 50, encode_command(command))])

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import StateTypeError
-from penstock.functions.operator_context import OperatorContext
+from penstock.functions.operator_context import OperatorContext, SystemClock
 from penstock.state.operator_state import OperatorStateStore
 from penstock.taskmanager.protocol import LevelAck, SnapshotAck, decode_ack, encode_ack
 from penstock.taskmanager.uploads import OperatorUpload
-from penstock.taskmanager.worker import SystemClock
 
 
 class Refused(Exception):

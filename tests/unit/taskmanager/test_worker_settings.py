@@ -10,13 +10,14 @@ from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
 from penstock.datastream.functions import MapFunction, RuntimeContext
+from penstock.functions.operator_context import SystemClock
 from penstock.functions.process_functions import KeyedProcessFunction
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.metrics.metricbase import MetricGroup
 from penstock.state.rocksdb.memory import SlotMemory
 from penstock.state.rocksdb.options import MEMORY
 from penstock.taskmanager.local_state.folders import new_state_folder
-from penstock.taskmanager.worker import SystemClock, TaskSettings, _Slot
+from penstock.taskmanager.worker import TaskSettings, _Slot
 from tests.in_process import environment, run
 
 IDENTIFIERS: list[str] = []

@@ -198,7 +198,7 @@ class Written(SinkFunction, CheckpointedFunction, CheckpointListener):
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
         """Do nothing, because the list is the state itself."""
 
-    def invoke(self, value: int) -> None:
+    def invoke(self, value: int) -> None:  # type: ignore[override]
         self.count.append(value)
         HEARD.append(("written", len(self.count)))
 

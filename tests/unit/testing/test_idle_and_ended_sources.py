@@ -180,7 +180,7 @@ def test_subtasks_of_an_unbounded_source_without_splits_do_not_end(
 def test_a_bounded_source_ends_per_subtask_and_an_unbounded_one_as_a_whole() -> None:
     for bounded in (True, False):
         source = Pause([1], [])
-        source.bounded = bounded  # type: ignore[misc]
+        source.bounded = bounded
         coordinator = SourceCoordinator("source", source)
         coordinator.start_attempt(2, None)
         assert not coordinator.ends_without_splits

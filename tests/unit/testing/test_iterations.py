@@ -243,7 +243,7 @@ def test_wrong_iterations_are_refused() -> None:
     with pytest.raises(InvalidJob, match="does not come from this iteration"):
         iteration.close_with(numbers)
     with pytest.raises(InvalidJob, match="cannot be closed with"):
-        iteration.close_with(iteration.map(str))
+        iteration.close_with(iteration.map(str))  # type: ignore[arg-type]
     with pytest.raises(InvalidJob, match="takes a stream"):
         iteration.close_with(3)  # type: ignore[arg-type]
     lower = iteration.map(lambda number: number - 1)

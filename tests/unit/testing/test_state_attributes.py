@@ -88,7 +88,7 @@ class Halves(MapFunction):
     half = value_state(int)
 
     def map(self, value: int) -> int:
-        self.half = value / 2
+        self.half = value / 2  # type: ignore[assignment]
         return value
 
 

@@ -31,7 +31,7 @@ _GROUP_BYTES = 32 << 20
 
 
 class ByteSink(Protocol):
-    def write(self, data: bytes) -> None: ...
+    def write(self, data: bytes, /) -> object: ...
 
 
 class BulkWriter(ABC):

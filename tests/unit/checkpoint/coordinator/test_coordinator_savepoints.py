@@ -231,7 +231,7 @@ class TestForeignFiles:
     def test_files_that_are_being_written_are_not_deleted(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path)
         bench.coordinator.expect_files("shared/batch-")
-        registry = bench.coordinator._attempt.completed.registry  # type: ignore[union-attr]
+        registry = bench.coordinator._attempt.completed.registry
         assert registry.is_needed("shared/batch-0-1")
         assert not registry.is_needed("shared/other")
 

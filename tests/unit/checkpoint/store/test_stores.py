@@ -232,7 +232,7 @@ class TestS3DeleteObjects:
     ) -> None:
         def answer(name: str) -> Any:
             if name == "delete_objects":
-                raise ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, name)  # type: ignore[typeddict-item]
+                raise ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, name)
             return None
 
         store, asked = self.store(monkeypatch, answer)
@@ -242,7 +242,7 @@ class TestS3DeleteObjects:
 
     def test_a_refused_request_is_refused_for_all_keys(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def answer(name: str) -> Any:
-            raise ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}}, name)  # type: ignore[typeddict-item]
+            raise ClientError({"Error": {"Code": "AccessDenied"}, "ResponseMetadata": {"HTTPStatusCode": 403}}, name)
 
         store, _ = self.store(monkeypatch, answer)
         with pytest.raises(Refused, match="AccessDenied"):

@@ -65,9 +65,9 @@ class Registry:
             case ["subjects", subject, "versions", version]:
                 return 200, self.schemas[self.subjects[subject][int(version) - 1]]
             case ["subjects", subject, *rest]:
-                for id in self.subjects.get(subject, ()):
-                    if self.schemas[id]["schema"] == body["schema"]:
-                        return 200, {"id": id}
+                for number in self.subjects.get(subject, ()):
+                    if self.schemas[number]["schema"] == body["schema"]:
+                        return 200, {"id": number}
                 if rest:
                     return 200, {"id": self.add(subject, body["schema"])}
                 return 404, {"error_code": 40403, "message": "Schema not found"}

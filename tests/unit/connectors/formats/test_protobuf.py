@@ -322,7 +322,7 @@ def test_registry_and_subject_must_be_given_together() -> None:
         {"registry": "http://any", "subject": "s", "schema_id": 1},
     ):
         with pytest.raises(InvalidJob, match="need either a registry and a subject, or a schema_id"):
-            ProtobufSerializationSchema(schema, **options)  # type: ignore[arg-type]
+            ProtobufSerializationSchema(schema, **options)
 
 
 @given(st.binary(max_size=40))

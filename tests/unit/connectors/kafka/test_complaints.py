@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import KafkaError
 
 from penstock.common.errors import SinkError, SourceError
-from penstock.connectors.kafka import client
 from penstock.connectors.kafka.client import SHUT_OUT_S, Complaints
 from penstock.connectors.kafka.sink.producer import KafkaProducer
 from penstock.connectors.kafka.source.reader import SharedConsumer
@@ -23,7 +22,7 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     time = [1_000.0]
-    monkeypatch.setattr(client.time, "monotonic", lambda: time[0])
+    monkeypatch.setattr("time.monotonic", lambda: time[0])
     return time
 
 

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from penstock.common.errors import SourceError
 from penstock.connectors.kafka import offsets
+from penstock.connectors.kafka.client import CONNECT_S
 from penstock.connectors.kafka.offsets import ClusterAway, ClusterView, KafkaTopicPartition
 from tests.unit.connectors.kafka.mock_cluster import FIND_COORDINATOR, OFFSET_FETCH, MockCluster
 
@@ -66,7 +67,7 @@ def test_a_missing_right_to_the_group_is_an_immediate_error(cluster: MockCluster
         with pytest.raises(SourceError, match=r"(?s)group 'alerts'.*GROUP_AUTHORIZATION_FAILED.*the right"):
             view(cluster).committed(PARTITIONS)
         cluster.answers(request)
-    assert time.monotonic() - began < offsets.CONNECT_S / 2
+    assert time.monotonic() - began < CONNECT_S / 2
 
 
 def test_an_unknown_coordinator_counts_as_unreachable(cluster: MockCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,7 +113,7 @@ def test_requests_have_the_configured_sizes(using: Any) -> None:
         sizes.append(len(request["Records"]))
         return real(**request)
 
-    service.put_records = noting  # type: ignore[method-assign]
+    service.put_records = noting
     written(*"abcdefg", max_batch_size=3, max_in_flight_requests=1)
     assert sizes == [3, 3, 1]
     written("aa", "bbb", "c", max_batch_size_in_bytes=8, max_in_flight_requests=1)
@@ -162,7 +162,7 @@ def test_an_incomplete_response_does_not_end_a_shard(using: Any) -> None:
     def half(**request: Any) -> Any:
         return halves.pop(0) if halves else real(**request)
 
-    service.get_records = half  # type: ignore[method-assign]
+    service.get_records = half
     shard, found = read(service, 1)
     assert found == [1]
     assert not shard.is_over

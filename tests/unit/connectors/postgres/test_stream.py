@@ -201,9 +201,9 @@ def test_occasional_connection_losses_do_not_fail_the_job(monkeypatch: pytest.Mo
 
 def test_each_source_of_a_job_uses_a_separate_name_at_the_slot() -> None:
     source = PostgresCdcSource.builder().set_conninfo("postgresql://x/y").set_table("t").set_slot_name("s" * 63).build()
-    names = {uid: source.create_reader(ReaderContext(0, 1, uid))._who for uid in ("orders", "customers")}
+    names = {uid: source.create_reader(ReaderContext(0, 1, uid))._who for uid in ("orders", "customers")}  # type: ignore[attr-defined]
     assert names["orders"] != names["customers"]
-    assert names["orders"] == source.create_reader(ReaderContext(1, 2, "orders"))._who
+    assert names["orders"] == source.create_reader(ReaderContext(1, 2, "orders"))._who  # type: ignore[attr-defined]
 
 
 def test_two_sources_of_a_job_with_one_slot_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -230,8 +230,8 @@ def test_an_omitted_large_key_is_taken_from_the_old_image(monkeypatch: pytest.Mo
     old = struct.pack("!H", 3) + values("long", "1")[2:] + b"n"
     update = framed(b"U" + struct.pack("!I", 7) + b"K" + old + b"N" + values(None, "2", "5"))
     Server(monkeypatch, lambda *_: [begin(5000), relation(columns), update, commit(5000)])
-    source = PostgresCdcSource.builder().set_conninfo("postgresql://x/y").set_slot_name("s")
-    source = source.set_table("t", {"code": str, "part": str, "n": int}).build()
+    builder = PostgresCdcSource.builder().set_conninfo("postgresql://x/y").set_slot_name("s")
+    source = builder.set_table("t", {"code": str, "part": str, "n": int}).build()
     table = {"captured": ["t", ["code", "part"], False, columns], "ranges": [[None, None, [[None, "9:9:"]]]]}
     split = Split("changes", {"lsn": "0/10", "until": "1/0", "tables": {"public.t": table}})
     batch = ChangesReader(source, split, None, "who").read(ReadBounds())

@@ -97,7 +97,7 @@ def test_a_sink_is_picklable_and_checks_the_number_of_placeholders(tmp_path: Pat
     options = BUILDER().with_url(f"jdbc:sqlite:{tmp_path}/a.db").build()
     made = pickle.loads(pickle.dumps(JdbcSink.sink("insert into t values (?, ?)", ROW, options)))
     assert made.names == ("f0", "f1")
-    assert JdbcSink.sink("insert into t values (?)", Types.TUPLE([Types.LONG()]), options).names == ("f0",)
+    assert JdbcSink.sink("insert into t values (?)", Types.TUPLE([Types.LONG()]), options).names == ("f0",)  # type: ignore[arg-type]
     with pytest.raises(InvalidJob, match="has 1 times"):
         JdbcSink.sink("insert into t values (?)", ROW, options)
     with pytest.raises(InvalidJob, match="type_info"):

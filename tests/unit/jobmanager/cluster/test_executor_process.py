@@ -36,7 +36,7 @@ class TestFolder:
             return command, dict(os.environ)
 
         monkeypatch.setattr(executor_process, "executor_command", made)
-        monkeypatch.setattr(executor_process.shutil, "which", lambda name: None)
+        monkeypatch.setattr("shutil.which", lambda name: None)
         return command
 
     def test_other_users_cannot_read_the_folder_of_an_executor(self, tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_a_jobmanager_that_was_stopped_itself_loses_no_worker(door: Door, monkey
     visitor = door.come()
     visitor.started()
     now, stood_still = time.monotonic, 1_000.0
-    monkeypatch.setattr(resource_manager.time, "monotonic", lambda: now() + stood_still)
+    monkeypatch.setattr("time.monotonic", lambda: now() + stood_still)
     time.sleep(0.3)
     assert [member.id for member in door.driver.registry.members()] == ["tm"]
 

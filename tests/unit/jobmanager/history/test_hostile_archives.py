@@ -174,7 +174,7 @@ def test_archives_that_expand_strongly_are_read_last_with_a_timeout_and_hide_no_
         return unpack(data, max_packed_bytes, max_bytes)
 
     monkeypatch.setattr(archive_module, "_unpacked", counted)
-    monkeypatch.setattr(gateway_module.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
     monkeypatch.setattr(gateway_module, "SCAN_BUDGET_S", 0.5)
     jobs = {job["jid"] for job in client.get("/jobs/overview").json()["jobs"]}
     assert jobs == {f"job{number}" for number in range(20)}
@@ -236,7 +236,7 @@ def test_the_archive_of_a_large_job_is_written_without_its_largest_parts(
     """A job of 20 vertices with a parallelism of 1,000 has more values than the history server reads."""
     archive = archive_module.decoded(good)
     made = random.Random(1)
-    values = [{f"metric{number}": made.random() for number in range(40)} for _ in range(500)]
+    values: list[dict[str, Any]] = [{f"metric{number}": made.random() for number in range(40)} for _ in range(500)]
     archive.subtasks = [archive_module.SubtaskNumbers("0", subtask, of_one) for subtask, of_one in enumerate(values)]
     monkeypatch.setattr(archive_module, limit, {"MAX_VALUES": 10_000}.get(limit, 2**14))
     written = Archives(str(folder)).write(archive)

@@ -100,7 +100,7 @@ class TestUnfinishedFiles:
         assert not unfinished(tmp_path)
 
     def test_unfinished_files_are_kept_with_a_retained_checkpoint(self, tmp_path: Path) -> None:
-        master = start(tmp_path, **{RETENTION: "RETAIN_ON_CANCELLATION"})
+        master = start(tmp_path, **{RETENTION: "RETAIN_ON_CANCELLATION"})  # type: ignore[arg-type]
         cancel(master)
         assert len(unfinished(tmp_path)) == 1
         retained = master.checkpoints.storage.checkpoint_ids()[-1]
@@ -115,6 +115,7 @@ class TestUnfinishedFiles:
         operation.wait(30)
         cancel(master)
         assert len(unfinished(tmp_path)) == 1
+        assert operation.location is not None
         again = start(tmp_path, savepoint=operation.location)
         cancel(again)
         assert len(unfinished(tmp_path)) == 1, "the savepoint can be restored once more"

@@ -63,8 +63,7 @@ def test_a_drain_whose_commit_fails_ends_with_its_savepoint(tmp_path: Path, fail
     assert stop.failure is None
     assert stop.location is not None
     assert (Path(stop.location.removeprefix("file://")) / "_metadata").exists()
-    assert master.wait(60) is not False
-    assert master.history.status is JobStatus.FINISHED
+    assert master.wait(60) is JobStatus.FINISHED
     values = [int(line) for line in committed.read_text().splitlines()]
     assert values == list(range(len(values)))
     assert len(values) > 20

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.checkpoint.files.layout import METADATA
 from penstock.checkpoint.savepoint import exports as savepoint_exports
+from penstock.checkpoint.savepoint.savepoints import write_savepoint
 from penstock.checkpoint.store.retrying_store import RetryingStore
 from penstock.common.job_status import JobStatus
 from penstock.connectors.simple.datagen import DataGeneratorSource
@@ -23,11 +24,10 @@ if TYPE_CHECKING:
 
 def test_a_job_ends_when_its_savepoint_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The copies take longer than the job. Its last checkpoint is complete before they are."""
-    write = savepoint_exports.write_savepoint
 
     def slowly(*arguments: Any, **options: Any) -> str:
         time.sleep(2.0)
-        return write(*arguments, **options)
+        return write_savepoint(*arguments, **options)
 
     monkeypatch.setattr(savepoint_exports, "write_savepoint", slowly)
     env = environment(tmp_path)

@@ -18,9 +18,9 @@ def test_a_request_that_arrives_as_the_job_ends_is_answered() -> None:
     scheduler: Any = None
     history = JobHistory()
     requests = JobRequests("ab" * 16, parts, scheduler, history, threading.Event())
-    requests.runner = SimpleNamespace(request_barrier=lambda: None)  # type: ignore[assignment]
+    requests.runner = SimpleNamespace(request_barrier=lambda: None)
 
-    class EndsBeforeThePut(queue.SimpleQueue):  # type: ignore[type-arg]
+    class EndsBeforeThePut(queue.SimpleQueue):
         def put(self, item: Any, *arguments: Any) -> None:
             history.move(JobStatus.FINISHED, 1)
             requests.fail_all(JobStatus.FINISHED)

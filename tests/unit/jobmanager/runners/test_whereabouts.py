@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from penstock.jobmanager.runners import spark_runner
 from penstock.jobmanager.runners.spark_runner import WHEREABOUTS_S, SparkRunner
 from penstock.taskmanager.protocol import Whereabouts
 from penstock.taskmanager.watching.watchdog import OPENING, REPORT_INTERVAL_S
@@ -15,7 +14,7 @@ from penstock.taskmanager.watching.watchdog import OPENING, REPORT_INTERVAL_S
 def test_the_step_of_a_task_that_reports_nothing_expires(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise a task that opened slowly would hide another one that never returns."""
     now = 100.0
-    monkeypatch.setattr(spark_runner.time, "monotonic", lambda: now)
+    monkeypatch.setattr("time.monotonic", lambda: now)
     runner: Any = object.__new__(SparkRunner)
     where = Whereabouts(OPENING, 3.0, "lookup")
     runner._whereabouts = {(0, 1): (now, where)}

@@ -22,6 +22,7 @@ from tests.in_process import environment, started, until
 
 class Counts(KeyedProcessFunction):
     declared: Any = int
+    seen: Any
 
     def process_element(self, value: Any, ctx: Any) -> Any:
         self.seen.update(self.seen.value())

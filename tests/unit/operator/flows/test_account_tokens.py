@@ -41,7 +41,7 @@ def test_a_secret_with_an_account_token_is_refused_before_the_job_stops(template
         _secret(world, ACCOUNT_TOKEN)
         await deployed(world)
         before = world.status()["jobId"]
-        world.edit(**{role: {"podTemplate": {"spec": template}}})
+        world.edit(**{role: {"podTemplate": {"spec": template}}})  # type: ignore[arg-type]
         await world.until(world.stalled)
         assert world.condition("Stalled")["reason"] == "InvalidObject"
         assert f"Secret {NAME} has the type {ACCOUNT_TOKEN}" in world.condition("Stalled")["message"]

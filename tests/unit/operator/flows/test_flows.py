@@ -28,7 +28,7 @@ def test_flow_ends_as_it_should_and_every_status_is_consistent(scenario: Scenari
             written.append(result)
         return result
 
-    world.cluster.replace = noted  # type: ignore[method-assign, assignment]
+    world.cluster.replace = noted  # type: ignore[method-assign]
     asyncio.run(play(scenario, world))
     assert written
     for manifest in written:

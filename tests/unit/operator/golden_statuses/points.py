@@ -110,8 +110,8 @@ def recorded() -> dict[str, Any]:
             if state not in points:
                 points[state] = {"scenario": scenario.name, "done": stage[0], **record(world, objects)}
 
-        world.watch = lambda t, keep=keep: keep(_state_of_job(t))  # type: ignore[misc]
-        world.watch_snapshots = lambda t, keep=keep: keep(_state_of_snapshot(t))  # type: ignore[misc]
+        world.watch = lambda t, keep=keep: keep(_state_of_job(t))
+        world.watch_snapshots = lambda t, keep=keep: keep(_state_of_snapshot(t))
         asyncio.run(_played(scenario, world, stage))
     return {"points": points, "objects": objects}
 
@@ -126,7 +126,7 @@ async def _played(scenario: Scenario, world: World, stage: list[int]) -> None:
     world.watch, world.watch_snapshots = watches
     scenario.act(world)
     for when, act in scenario.then:
-        await world.until(lambda when=when: when(world))  # type: ignore[misc]
+        await world.until(lambda when=when: when(world))
         act(world)
         stage[0] += 1
     await world.until(lambda: scenario.ended(world))
@@ -136,6 +136,7 @@ def _state_of_job(transition: Transition) -> str:
     status = transition.after
     op = status.operation
     parts = [status.phase]
+    marks: dict[str, Any]
     if op is not None:
         marks = {
             "asked": op.trigger_id,

@@ -25,7 +25,7 @@ def test_the_operator_continues_from_a_status_of_an_earlier_version(version: str
 async def _go_on(point: dict[str, Any], world: World) -> None:
     scenario = GOLDEN_SCENARIOS[point["scenario"]]
     for when, act in scenario.then[point["done"] :]:
-        await world.until(lambda when=when: when(world))  # type: ignore[misc]
+        await world.until(lambda when=when: when(world))
         act(world)
     await world.until(lambda: scenario.ended(world))
     await world.run(40)

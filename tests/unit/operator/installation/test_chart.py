@@ -63,7 +63,7 @@ def template(
     helm: Path, *values: str, check: bool = True, options: Sequence[str] = ()
 ) -> subprocess.CompletedProcess[str]:
     options = [*options, *(part for value in values for part in ("--set", value))]
-    command = [helm, "template", "penstock", CHART, "--namespace", "penstock-system", *options]
+    command: list[str | Path] = [helm, "template", "penstock", CHART, "--namespace", "penstock-system", *options]
     return subprocess.run(command, capture_output=True, text=True, check=check)
 
 

@@ -125,7 +125,7 @@ class Shards(World):
         super().__init__()
         self.sides = {
             shard.operator: Side(
-                replace(self.ports, shard=shard, cluster=Witness(self, shard), watched=WatchedObjects(shared=True))  # type: ignore[arg-type]
+                replace(self.ports, shard=shard, cluster=Witness(self, shard), watched=WatchedObjects(shared=True))
             )
             for shard in (A, B)
         }

@@ -98,7 +98,7 @@ def test_every_flow_works_with_a_watch_that_breaks_and_restarts(name: str) -> No
 
         scenario.act(world)
         for when, act in scenario.then:
-            await world.until(lambda when=when: when(world), also=mend)  # type: ignore[misc]
+            await world.until(lambda when=when: when(world), also=mend)
             act(world)
         await world.until(lambda: scenario.ended(world), also=mend)
         await world.run(60, also=mend)

@@ -12,7 +12,8 @@ from penstock_operator.api.validation import parse_deletion, parse_spec
 from penstock_operator.errors import OperatorError, SpecError
 from penstock_operator.reconcile import job_loop
 from penstock_operator.reconcile.act import actor
-from penstock_operator.reconcile.observe import dependents, look
+from penstock_operator.reconcile.core import decide
+from penstock_operator.reconcile.observe import dependents
 from penstock_operator.snapshot import loop as snapshot_loop
 from tests.unit.operator.contexts import make_spec
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
@@ -23,7 +24,7 @@ from tests.unit.operator.world.storage import FakeStorage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Breakage = Callable[[pytest.MonkeyPatch], None] if TYPE_CHECKING else Any
+    Breakage = Callable[[pytest.MonkeyPatch], None]
 
 
 def raising(error: Exception) -> Callable[..., Any]:
@@ -38,12 +39,13 @@ async def _fail(*_: object, **__: object) -> Any:
 
 
 def break_looking(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(look.manifests, "deployment", raising(OSError(5, "Input/output error")))
+    patch.setattr(
+        "penstock_operator.reconcile.observe.look.manifests.deployment", raising(OSError(5, "Input/output error"))
+    )
 
 
 def break_deciding(patch: pytest.MonkeyPatch) -> None:
-    real = job_loop.decide
-    patch.setattr(job_loop, "decide", lambda ctx: real(ctx) if ctx.seen.failure else raising(KeyError("step"))())
+    patch.setattr(job_loop, "decide", lambda ctx: decide(ctx) if ctx.seen.failure else raising(KeyError("step"))())
 
 
 def break_building(patch: pytest.MonkeyPatch) -> None:
@@ -317,7 +319,7 @@ def test_a_duration_beyond_the_calendar_is_refused_by_name(part: str, field: str
         world = World()
         world.apply(flinkjob())
         await world.until(lambda: running(world))
-        world.edit(**{part: {field: value}})
+        world.edit(**{part: {field: value}})  # type: ignore[arg-type]
         await world.until(world.stalled)
         stalled = world.condition("Stalled")
         assert stalled["reason"] == "InvalidSpec"

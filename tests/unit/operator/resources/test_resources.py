@@ -182,7 +182,10 @@ def test_each_incarnation_has_its_own_immutable_configuration() -> None:
 
 
 def test_templates_are_merged_by_name() -> None:
-    base = {"containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}], "tolerations": [{"key": "t"}]}
+    base: dict[str, Any] = {
+        "containers": [{"name": "a", "env": [{"name": "X", "value": "1"}]}],
+        "tolerations": [{"key": "t"}],
+    }
     over = {
         "containers": [{"name": "b"}, {"name": "a", "env": [{"name": "Y"}]}],
         "tolerations": [{"key": "u"}, {"key": "t"}],

@@ -107,7 +107,7 @@ def test_a_foreign_location_in_the_answer_to_a_stop_is_rejected(monkeypatch: pyt
         world.sink.ends["weather"] = committed
         for image in ("job:2", "job:3"):
             world.edit(image=image)
-            await world.until(lambda image=image: running(world, image=image))  # type: ignore[misc]
+            await world.until(lambda image=image: running(world, image=image))
             await world.run(30)
         assert FOREIGN in world.storage.found
         assert FOREIGN not in world.sink.restores

@@ -342,7 +342,7 @@ def test_a_repeated_nonce_takes_another_savepoint() -> None:
         await started(world)
         for number, nonce in enumerate((1, 2, 1, 2, 1), start=1):
             world.edit(job={"savepointTriggerNonce": nonce})
-            await world.until(lambda number=number: len(world.savepoints) == number, within=60)  # type: ignore[misc]
+            await world.until(lambda number=number: len(world.savepoints) == number, within=60)
         await world.run(60)
         assert len(world.savepoints) == 5
 

@@ -171,7 +171,7 @@ class _Trunk:
 
     async def play(self, how: Callable[[], Awaitable[R]]) -> NoReturn:
         try:
-            answer = (True, await how())
+            answer: tuple[bool, Any] = (True, await how())
         except BaseException as error:
             answer = (False, _story(f"call {self.number}" if self.number else "undisturbed", error))
         if self.number:

@@ -16,6 +16,7 @@ from tests.unit.operator.world.garbage_collector import FOREGROUND, GarbageColle
 from tests.unit.operator.world.managed_fields import applied, clone
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Callable, Mapping
 
     from tests.unit.operator.world.faults import Fault
@@ -31,7 +32,7 @@ class FakeCluster:
         self.fault, self._now = fault, now
         self.objects: dict[Key, Manifest] = {}
         """The existing objects. A change never modifies an object in place; it replaces the object."""
-        self._kinds: dict[str, list[Key]] = defaultdict(list)
+        self._kinds: dict[str, builtins.list[Key]] = defaultdict(list)
         """The keys of objects by kind, in their order."""
         self._frozen: dict[Key, bytes] = {}
         """Pickled objects that are copied for readers."""
@@ -52,7 +53,7 @@ class FakeCluster:
         """A mutating admission webhook, which changes created and applied objects."""
         self._applied: dict[Key, Manifest] = {}
         """The objects as the operator applied them: its managed fields."""
-        self.writes: list[str] = []
+        self.writes: builtins.list[str] = []
         self.reads = 0
         self.secrets: set[tuple[str, str, str]] = set()
         """The (verb, namespace, name) of every request of the operator for Secrets."""
@@ -71,7 +72,9 @@ class FakeCluster:
         await asyncio.sleep(0)
         return self._copy((kind.name, namespace, name))
 
-    async def list(self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | str = "") -> list[Manifest]:
+    async def list(
+        self, kind: Kind, namespace: str | None, labels: Mapping[str, str] | str = ""
+    ) -> builtins.list[Manifest]:
         self._read(kind)
         self._note("list", kind.name, namespace or "", "")
         await asyncio.sleep(0)
@@ -238,7 +241,7 @@ class FakeCluster:
             self.version += 1
             self.watcher(gone, True)
 
-    def select(self, kind: str, namespace: str | None, labels: Mapping[str, str]) -> list[Manifest]:
+    def select(self, kind: str, namespace: str | None, labels: Mapping[str, str]) -> builtins.list[Manifest]:
         found = [self.objects[key] for key in self._kinds[kind] if namespace in (None, key[1])]
         wanted = labels.items()
         return [m for m in found if wanted <= (m["metadata"].get("labels") or {}).items()] if labels else found

@@ -293,7 +293,7 @@ class Kubelet(PodFaults):
             job_id=args[args.index("--job-id") + 1],
             image=image,
             restore=restore or args[args.index("--restore") + 1],
-            wanted=self.standing_by.pop(pod["metadata"]["uid"], None) or self._parallelism(pod),
+            wanted=self.standing_by.pop(pod["metadata"]["uid"], None) or self._parallelism(pod),  # type: ignore[arg-type]
         )
 
     def _parallelism(self, pod: Manifest) -> int:

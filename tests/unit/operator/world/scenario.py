@@ -40,7 +40,7 @@ class Scenario:
     """Whether the output must contain each record exactly once."""
     empty_starts: int = 1
     """The number of starts without state."""
-    check: Callable[[World], None] = lambda world: None
+    check: Callable[[World], object] = lambda world: None
 
 
 def running(world: World, **expected: Any) -> bool:
@@ -185,7 +185,7 @@ async def go_on(scenario: Scenario, world: World) -> None:
     """Make the user's change, and run everything that follows."""
     scenario.act(world)
     for when, act in scenario.then:
-        await world.until(lambda when=when: when(world))  # type: ignore[misc]
+        await world.until(lambda when=when: when(world))
         act(world)
     await world.until(lambda: scenario.ended(world))
     world.fault.is_over()

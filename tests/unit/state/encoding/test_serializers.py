@@ -28,7 +28,7 @@ from penstock.state.encoding.serializers import codec_for
 @dataclass
 class Acc:
     count: int = 0
-    seen: list = field(default_factory=list)  # type: ignore[type-arg] # the test needs a bare list
+    seen: list = field(default_factory=list)  # the test needs a bare list
 
 
 class Pair(NamedTuple):
@@ -114,7 +114,7 @@ def test_a_default_factory_that_is_code_is_refused() -> None:
 
 def test_a_pandas_time_is_refused_with_the_type_to_store() -> None:
     class Timestamp(dt.datetime):
-        def to_pydatetime(self) -> dt.datetime: ...
+        def to_pydatetime(self) -> dt.datetime: ...  # type: ignore[empty-body]
 
     with pytest.raises(StateTypeError, match="to_pydatetime"):
         codec_for(None, state="s").encode(Timestamp(2026, 1, 1))

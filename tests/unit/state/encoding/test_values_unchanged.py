@@ -197,7 +197,9 @@ class Winter(tzinfo):
 
 
 @pytest.mark.parametrize(
-    "value", [datetime(2026, 1, 1, tzinfo=Winter()), time(1, tzinfo=Winter())], ids=["datetime", "time"]
+    "value",
+    [datetime(2026, 1, 1, tzinfo=Winter()), time(1, tzinfo=Winter())],  # type: ignore[abstract]
+    ids=["datetime", "time"],
 )
 def test_zones_of_other_libraries_are_refused(value: Any) -> None:
     with pytest.raises(StateTypeError, match="Winter") as caught:

@@ -18,7 +18,6 @@ from penstock.common.errors import ClusterError, CorruptStateFile, LocalDiskErro
 from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from penstock.state.decoding import decoding
-from penstock.state.rocksdb import backend as rocksdb_backend
 from penstock.state.rocksdb.database import Database
 from penstock.state.rocksdb.files import download
 from penstock.testing import JobHarness
@@ -134,7 +133,7 @@ def test_a_folder_that_cannot_be_written_is_named(
     fill(backend, 5)
     handle = backends.snapshot(backend)
     with monkeypatch.context() as patched:
-        patched.setattr(rocksdb_backend.Path, "mkdir", refuse)
+        patched.setattr(Path, "mkdir", refuse)
         with pytest.raises(LocalDiskError, match=str(backends.work_dir)):
             backends.create()
         with pytest.raises(LocalDiskError, match=str(backends.work_dir)):
@@ -182,7 +181,7 @@ def test_a_job_whose_disk_fails_once_names_the_folder_and_continues_from_its_che
         harness.snapshot()
 
         def refuse(self: Database, batch: Any) -> None:
-            database, self._db = self._db, _Refusing()  # type: ignore[assignment]
+            database, self._db = self._db, _Refusing()
             try:
                 written(self, batch)
             except LocalDiskError as error:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.common.errors import InvalidJob
+from penstock.functions.operator_context import SystemClock
 from penstock.metrics.key import decode_key
 from penstock.metrics.task import TaskMetrics
 from penstock.state.factory import create_backend
@@ -17,7 +18,6 @@ from penstock.state.key_groups import KeyGroupRange
 from penstock.state.rocksdb import metrics
 from penstock.state.rocksdb.database import Database
 from penstock.state.rocksdb.metrics import PROPERTIES, TICKERS, metrics_of
-from penstock.taskmanager.worker import SystemClock
 from tests.unit.state.support import VALUE, Storage, at
 
 
@@ -36,7 +36,7 @@ class Reported:
             options={f"metrics.{name.replace('_', '-')}": value for name, value in options.items()},
             metrics=self.metrics.operator_group("count-1", "Count"),
         )
-        state = self.backend.get_state(VALUE)
+        state: Any = self.backend.get_state(VALUE)
         for key in range(100):
             at(self.backend, key)
             state.update(f"value {key}")

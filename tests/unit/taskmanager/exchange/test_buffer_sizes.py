@@ -91,13 +91,13 @@ def test_records_of_any_sizes_arrive_once_in_order_and_before_the_watermark_that
     for _, rows in groupby(sorted(sent, key=lambda pair: pair[0]), key=lambda pair: pair[0]):
         known, last = -(1 << 63), -1
         for buffer in (decode_buffer(row) for _, row in rows):
-            for number, content in values_of([buffer]):  # type: ignore[misc]
+            for number, content in values_of([buffer]):
                 assert number > last
                 assert number > known, "the record arrived after a watermark that covers it"
                 assert len(content) == sizes[number]
                 last = number
             known = max(known, buffer.watermark)
-    assert sorted(n for n, _ in values_of(decode_buffer(row) for _, row in sent)) == list(range(len(sizes)))  # type: ignore[misc]
+    assert sorted(n for n, _ in values_of(decode_buffer(row) for _, row in sent)) == list(range(len(sizes)))
 
 
 def test_columns_are_also_split_by_bytes() -> None:

@@ -47,7 +47,7 @@ def fails(key: int, partitions: int) -> int:
 
 KEYS = {
     "a selector that raises": (
-        only_at_three(lambda n: {}["nope"]),
+        only_at_three(lambda n: {}["nope"]),  # type: ignore[index]
         "USER_FUNCTION",
         "KeyError: 'nope'",
         "every record",

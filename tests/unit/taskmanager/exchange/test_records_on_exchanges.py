@@ -34,7 +34,7 @@ def number(record: tuple[int, Any]) -> int:
 
 def partitioning(kind: Exchange) -> Partitioning:
     if kind is Exchange.CUSTOM:
-        return Partitioning(kind, number, partitioner=lambda key, partitions: np.int64(key % partitions))
+        return Partitioning(kind, number, partitioner=lambda key, partitions: np.int64(key % partitions))  # type: ignore[arg-type, return-value]
     return Partitioning(kind, number) if kind is Exchange.KEY_GROUP else Partitioning(kind)
 
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from typing import Any, BinaryIO
 
 import pytest
@@ -23,7 +24,7 @@ def framed(*rows: bytes) -> bytes:
 
 
 @contextmanager
-def pipe() -> Iterator[tuple[BinaryIO, BinaryIO]]:
+def pipe() -> Iterator[tuple[BufferedReader, BinaryIO]]:
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb", 65536) as reader, os.fdopen(writing, "wb", 0) as writer:
         yield reader, writer
@@ -77,7 +78,7 @@ def test_a_tick_occurs_if_no_row_arrives_in_time() -> None:
 def test_rows_in_the_streams_buffer_are_returned_without_waiting() -> None:
     with pipe() as (reader, writer):
         rows = ArrivingRows(reader)
-        rows.patience = lambda: pytest.fail("rows are available")  # type: ignore[return-value]
+        rows.patience = lambda: pytest.fail("rows are available")
         writer.write(framed(*(b"row" for _ in range(1000))))
         assert [next(rows) for _ in range(1000)] == [b"row"] * 1000
 

@@ -22,7 +22,7 @@ from penstock.state.key_groups import KeyGroupRange
 from penstock.state.rocksdb.backend import RocksDBStateBackend
 from penstock.taskmanager.local_state.files import FORGET_S, LocalFilesSweeper, LocalStateFiles, sweep_local_files
 from penstock.taskmanager.local_state.folders import sweep_state
-from penstock.taskmanager.worker import TaskSettings, _Slot
+from penstock.taskmanager.worker import ManualClock, TaskSettings, _Slot
 from tests.unit.state.support import VALUE, Clock, at, content
 
 ALL = KeyGroupRange(0, 15)
@@ -239,7 +239,7 @@ def test_the_next_attempt_finds_copies_of_any_age(manager: TaskManager) -> None:
     settings = TaskSettings(
         "job", "name", 2, "rocksdb", {"localdir": str(manager.disk)}, from_local=True, work_dir=str(manager.disk)
     )
-    slot = _Slot(cloudpickle.dumps(None), settings, 0, Clock())
+    slot = _Slot(cloudpickle.dumps(None), settings, 0, ManualClock())
     backend, local = restored(manager, handle)
     assert content([backend], VALUE) == values
     assert (local.used, local.fetched) == (1, 0)

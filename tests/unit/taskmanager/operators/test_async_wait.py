@@ -170,7 +170,7 @@ def test_a_failure_just_after_a_check_is_not_lost(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(RequestLoop, "take_done", meddle)
     run.operator.take_finished()
-    assert len(run.operator._answers) == 1, "a checkpoint at this time would not contain it"
+    assert len(run.operator._answers) == 1, "a checkpoint at this time would not contain it"  # type: ignore[attr-defined]
     monkeypatch.undo()
     with pytest.raises(UserFunctionError, match="on 1 raised ValueError: bad"):
         run.operator.finish()

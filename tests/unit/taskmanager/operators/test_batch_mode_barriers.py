@@ -143,6 +143,7 @@ def test_a_job_continues_after_a_rescale_and_a_stop(job: Job, tmp_path: Path) ->
     in_the_middle(master)
     ask(master, "rescale", parallelism=1)
     savepoint = ask(master, "stop").location
+    assert savepoint is not None
     assert master.wait(30) is JobStatus.FINISHED
     assert len(SEEN) < len(data)
     finished(started(program(tmp_path, data), SubmitOptions(restore_path=savepoint)))
@@ -163,6 +164,7 @@ def test_a_drain_processes_the_remaining_input(tmp_path: Path) -> None:
     in_the_middle(master)
     GO.set()
     savepoint = ask(master, "stop", drain=True).location
+    assert savepoint is not None
     assert master.wait(30) is JobStatus.FINISHED
     assert found(tmp_path) == expected(DATA)
     finished(started(program(tmp_path, in_order, mode="STREAMING"), SubmitOptions(restore_path=savepoint)))
@@ -175,6 +177,7 @@ def test_a_savepoint_of_the_other_mode_is_refused(tmp_path: Path, modes: tuple[s
     master = started(program(tmp_path, in_order, mode=modes[0]))
     until(lambda: len(SEEN) > 0, master)
     savepoint = ask(master, "stop").location
+    assert savepoint is not None
     GO.set()
     told = rf"was taken in {modes[0].lower()} mode(.|\n)*operator: Keyed Process(.|\n)*{re.escape('execution.runtime-mode')}"
     with (

@@ -64,10 +64,10 @@ def test_a_master_whose_resource_manager_has_ended_ends(
 ) -> None:
     caplog.set_level(logging.CRITICAL)
     codes: list[int] = []
-    monkeypatch.setattr(master_cluster.os, "_exit", codes.append)
-    monkeypatch.setattr(master_cluster.logging, "shutdown", lambda: None)
+    monkeypatch.setattr("os._exit", codes.append)
+    monkeypatch.setattr("logging.shutdown", lambda: None)
     provider = MasterClusterProvider(settings)
-    provider.runner_for(1, 1, JobSettings.from_configuration(settings), dataframes=False)
+    provider.runner_for(1, 1, JobSettings.from_configuration(settings.to_dict()), dataframes=False)
 
     def broken() -> None:
         raise MemoryError("no more")

@@ -221,7 +221,7 @@ def test_check_uses_a_newer_checkpoint_if_a_running_job_has_deleted_the_given_on
     told.set()
     thread.join(20)
     assert not (folder / "chk-1").exists()
-    asked = {"entry": str(place.script), "args": [], "parallelism": 1, "configuration": {}}
+    asked: dict[str, Any] = {"entry": str(place.script), "args": [], "parallelism": 1, "configuration": {}}
     assert check(**asked, against=f"file://{folder}/chk-1")["problems"] == []
     refused = check(**asked, against=f"file://{tmp_path}/savepoint-1")["problems"]
     assert [problem["code"] for problem in refused] == ["SNAPSHOT_NOT_FOUND"]
@@ -232,7 +232,7 @@ def test_check_writes_to_the_storage(tmp_path: Path, key: str) -> None:
     place = Place(tmp_path)
     place.script.write_text(ENDLESS)
     (tmp_path / "file").touch()
-    asked = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
+    asked: dict[str, Any] = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
     good = check(**asked, configuration={key: f"file://{tmp_path}/new/folder"})
     assert good["problems"] == []
     assert not list(tmp_path.glob("new/folder/*"))
@@ -247,7 +247,7 @@ def test_check_reports_the_storage_before_the_program_that_needs_it(tmp_path: Pa
     place.script.write_text("raise OSError('403: as the sink is made')")
     (tmp_path / "file").touch()
     nowhere = {"execution.checkpointing.dir": f"file://{tmp_path}/file/folder"}
-    asked = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
+    asked: dict[str, Any] = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
     assert [problem["code"] for problem in check(**asked, configuration=nowhere)["problems"]] == ["STORAGE"]
     assert [problem["code"] for problem in check(**asked, configuration={})["problems"]] == ["USER_CODE"]
 
@@ -255,7 +255,7 @@ def test_check_reports_the_storage_before_the_program_that_needs_it(tmp_path: Pa
 def test_the_id_of_a_running_job_is_refused_before_a_cluster_is_requested() -> None:
     cluster = InProcess()
     asked: list[Any] = []
-    cluster.runner_for = lambda *_, **__: asked.append(1) or InProcessRunner()  # type: ignore[method-assign,func-returns-value]
+    cluster.runner_for = lambda *_, **__: asked.append(1) or InProcessRunner()  # type: ignore[method-assign]
     session = Session(cluster, SubmitOptions(job_id="0" * 32))
     session.on_line = None
     with executing_on(session):

@@ -79,7 +79,7 @@ def test_records_are_kept_until_later_ones_are_requested(monkeypatch: pytest.Mon
             collected.since(number)
     assert collected.since(2).values == []
     collected.put("", [b"c"])
-    collected.master.is_done = True  # type: ignore[union-attr]
+    collected.master.is_done = True
     last = collected.since(2)
     assert (last.values, last.is_done) == (["Yw=="], True)
 

@@ -46,7 +46,7 @@ class Sizes(KeyedProcessFunction):
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
         self.by_size.put("small", value[1])
-        self.count.update(self.count.value() + 1)
+        self.count.update(self.count.value() + 1)  # type: ignore[operator]
         yield value
 
 

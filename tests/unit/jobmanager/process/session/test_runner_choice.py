@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from penstock.common.configuration import Configuration
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.session.session import Session
@@ -25,7 +24,7 @@ from tests.in_process import InProcess, environment
     ],
 )
 def test_auto_selects_pipelined_except_for_dataframes(runner: str, *, dataframes: bool, pipelined: bool) -> None:
-    settings = JobSettings.from_configuration(Configuration({"penstock.runner": runner}))
+    settings = JobSettings.from_configuration({"penstock.runner": runner})
     assert settings.uses_pipelined(dataframes=dataframes) is pipelined
 
 

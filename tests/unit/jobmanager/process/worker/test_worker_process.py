@@ -197,11 +197,11 @@ def test_the_end_of_an_executor_is_reported_and_another_starts() -> None:
     master = Master()
     manager = TaskManager(master.port)
     for number in range(5):
-        wait_until(lambda number=number: len(manager.executors.children) == number + 1)  # type: ignore[misc]
+        wait_until(lambda number=number: len(manager.executors.children) == number + 1)
         master.reports_running(str(number))
         wait_until(lambda: manager.worker.is_ready)
         manager.executors.children[number].kill()
-        wait_until(lambda number=number: len(master.ended) == number + 1)  # type: ignore[misc]
+        wait_until(lambda number=number: len(master.ended) == number + 1)
     assert [said.executor_id for said in master.ended] == ["0", "1", "2", "3", "4"]
     manager.end()
     master.close()
@@ -333,7 +333,7 @@ def test_it_is_ready_while_its_executor_runs_and_alive_while_it_waits() -> None:
 def test_a_stuck_loop_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     worker = WorkerProcess("127.0.0.1:1", SECRET, 1, 0, Executors().start)
     now = time.monotonic()
-    monkeypatch.setattr(worker_process.time, "monotonic", lambda: now + worker_process.STUCK_S + 1)
+    monkeypatch.setattr("time.monotonic", lambda: now + worker_process.STUCK_S + 1)
     assert not worker.is_alive
 
 

@@ -246,4 +246,4 @@ def test_recovery_handles_failures_and_health_handles_missing_progress(
     broken = HealthStatus(job_id=running.job_id, broken="NoCheckpoint", since=ago(200), message="none for 5 minutes")
     phase = {"phase": "Failed", "phase_since": ago(290)} if state == "FAILED" else {}
     seen = up(engine=engine(state), revisions=knows(spec))
-    assert step(decide(make_context(spec, seen=seen, running=running, health=broken, **phase))) == kind
+    assert step(decide(make_context(spec, seen=seen, running=running, health=broken, **phase))) == kind  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ def test_the_pods_of_a_finished_job_are_removed() -> None:
 def test_a_finished_job_remains_finished_without_its_pods() -> None:
     seen = up(engine=Engine(error="the job has no master", absent=True), pods=())
     status = {"job_state": "FINISHED", "job_state_since": ago(9)}
-    reported = decide(make_context(running=make_running(finished_at=ago(5)), seen=seen, **status)).status
+    reported = decide(make_context(running=make_running(finished_at=ago(5)), seen=seen, **status)).status  # type: ignore[arg-type]
     assert (reported.phase, reported.job_state, reported.job_state_since) == ("Finished", "FINISHED", ago(9))
 
 
@@ -107,11 +107,11 @@ def test_a_failed_removal_is_retried_soon_then_rarely_and_then_reported() -> Non
 @pytest.mark.parametrize("periodic", [{"interval": "60s"}, {"cron": "* * * * *"}])
 def test_a_due_schedule_becomes_one_snapshot(periodic: dict[str, Any]) -> None:
     spec, before = make_spec(snapshots={"periodic": periodic}), {"last_periodic_at": ago(60)}
-    asked = decide(make_context(spec, **before))
+    asked = decide(make_context(spec, **before))  # type: ignore[arg-type]
     assert isinstance(asked.action, actions.CreateSnapshot)
     assert asked.action.name == "weather-periodic-20260101120000"
     there = SnapshotObject(asked.action.name, "periodic", "savepoint", "Pending")
-    done = decide(make_context(spec, seen=up(snapshots=(there,)), **before))
+    done = decide(make_context(spec, seen=up(snapshots=(there,)), **before))  # type: ignore[arg-type]
     assert (action(done), done.status.last_periodic_at) == ("", NOW)
 
 

@@ -132,7 +132,7 @@ def test_the_running_incarnation_may_be_lost_during_an_operation(flow: str, step
                 change_status(world, lambda s: s.pop("running"))
 
         for when, act in story.then:
-            await world.until(lambda when=when: when(world), also=forget)  # type: ignore[misc]
+            await world.until(lambda when=when: when(world), also=forget)
             act(world)
         await world.until(lambda: story.ended(world), also=forget)
         if story.exact:
@@ -327,7 +327,7 @@ def test_the_status_may_be_lost_at_any_call_of_any_flow(flow: str) -> None:
     async def go_on() -> None:
         scenario.act(world)
         for when, act in scenario.then:
-            await world.until(lambda when=when: when(world) or lost(world))  # type: ignore[misc]
+            await world.until(lambda when=when: when(world) or lost(world))
             act(world)
         await world.run(400, pace=5)
         world.fault.is_over()

@@ -244,7 +244,7 @@ def test_the_standby_incarnation_is_recorded_as_running_before_its_release() -> 
     assert (applied.action.incarnation.job_id, applied.action.incarnation.warm) == (STANDBY, True)
     plain = {role: replace(found, standby=False) for role, found in MADE.items()}
     started = decide(
-        in_step("Upgrade", "Start", replace(ended(), **plain), spec=WARM, **STOPPED, fenced=True, job_id=STANDBY)
+        in_step("Upgrade", "Start", replace(ended(), **plain), spec=WARM, **STOPPED, fenced=True, job_id=STANDBY)  # type: ignore[arg-type]
     )
     assert (step(started), action(started)) == ("Upgrade/Watch", "")
     running = started.status.running

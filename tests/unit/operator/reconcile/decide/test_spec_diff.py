@@ -132,7 +132,7 @@ def test_a_field_of_a_later_version_does_not_change_a_fingerprint(field: str) ->
     before = spec(ingress={"host": "weather.example"})
     part = getattr(before, field)
 
-    class Later(type(part)):  # type: ignore[misc]
+    class Later(type(part)):
         added: str = "default"
 
     def with_part(**values: Any) -> FlinkJobSpec:

@@ -155,7 +155,7 @@ def test_a_repair_that_finally_succeeds_is_forgotten() -> None:
         service = world.cluster.one("Service", "weather-rest")
         assert service is not None
         assert service["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "penstock-operator"
-        assert not world.loops["FlinkJob", "weather"].cache.repairs  # type: ignore[union-attr]
+        assert not world.loops["FlinkJob", "weather"].cache.repairs
 
     asyncio.run(scenario())
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.jobmanager.process.master import master_process
-from penstock_operator.reconcile.observe import manifests, troubles
+from penstock_operator.reconcile.observe import manifests, terminations
 from penstock_operator.reconcile.observe.troubles import deployment_trouble, pod_trouble
 
 
@@ -54,7 +54,7 @@ def test_a_master_that_another_one_superseded_is_named() -> None:
 
 
 def test_the_operator_knows_the_exit_code_of_a_fenced_master() -> None:
-    assert troubles.EXIT_FENCED == master_process.EXIT_FENCED
+    assert terminations.EXIT_FENCED == master_process.EXIT_FENCED
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def test_jobs_older_than_the_defaults_are_not_restarted() -> None:
         job_id = world.status()["jobId"]
         with_presets(world)
         for loop in world.loops.values():
-            loop._ports = world.ports  # type: ignore[union-attr]
+            loop._ports = world.ports
         put(world, {"configuration": {"a": 1}})
         await world.run(300, pace=5)
         assert world.status()["jobId"] == job_id
@@ -241,7 +241,9 @@ def test_templates_are_merged_as_in_a_flinkjob() -> None:
 def test_null_in_a_jobs_template_still_removes_fields_of_the_operator() -> None:
     template = {"spec": {"tolerations": None, "volumes": [{"name": "work", "emptyDir": {"sizeLimit": "1Gi"}}]}}
     claim = {"name": "work", "persistentVolumeClaim": {"claimName": "all"}}
-    presets = {"worker": {"podTemplate": {"spec": {"tolerations": [{"key": "spot"}], "volumes": [claim]}}}}
+    presets: dict[str, Any] = {
+        "worker": {"podTemplate": {"spec": {"tolerations": [{"key": "spot"}], "volumes": [claim]}}}
+    }
     presets["configuration"] = {"a": 1, "b": 1}
     raw = {"worker": {"podTemplate": template}, "configuration": {"a": None}}
     assert merged_over(presets, raw, "team", "weather") == {

@@ -47,7 +47,7 @@ def columns(records: list[dict[str, Any]], timestamps: list[int]) -> ColumnBatch
     return ColumnBatch(pa.RecordBatch.from_pylist(records), np.array(timestamps, np.int64), rows_as_dicts)
 
 
-RECORDS = [
+RECORDS: list[dict[str, Any]] = [
     {"id": "a", "t": 1, "u": 0.5},
     {"id": "b", "t": 5, "u": 1.5},
     {"id": "a", "t": None, "u": 2.5},

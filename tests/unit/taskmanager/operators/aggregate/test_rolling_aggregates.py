@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -175,7 +176,7 @@ def test_accumulators_that_would_change_do_not_become_columns(accumulator: Any) 
 FLOATS = pa.schema([("id", pa.string()), ("u", pa.float64())])
 
 
-def float_columns(values: list[tuple[str, float | None]]) -> ColumnBatch:
+def float_columns(values: Sequence[tuple[str, float | None]]) -> ColumnBatch:
     rows = [{"id": key, "u": number} for key, number in values]
     return ColumnBatch(pa.RecordBatch.from_pylist(rows, schema=FLOATS), None, rows_as_dicts)
 

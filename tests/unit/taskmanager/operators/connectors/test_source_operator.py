@@ -130,9 +130,9 @@ class UnboundedSplits(Splits):
 def test_a_split_that_always_has_records_does_not_block_later_splits(strategy: WatermarkStrategy | None) -> None:
     busy: list[list[int] | None] = [[0]] * 30
     operator, output = assigned(UnboundedSplits([busy, [[1], [1]], [None, [2], [2]]]), ManualClock(0), strategy)
-    operator.context.clock.set(1_000)
+    operator.context.clock.set(1_000)  # type: ignore[attr-defined]
     for epoch in range(12):
-        operator.context.clock.set(1_000 + epoch * 100)
+        operator.context.clock.set(1_000 + epoch * 100)  # type: ignore[attr-defined]
         operator.begin_epoch(max_records=1)
         read_all(operator)
     values = [value for value, _ in output.records]

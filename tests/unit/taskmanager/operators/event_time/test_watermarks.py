@@ -239,7 +239,7 @@ def test_times_before_1970_round_down_in_columns_and_rows(column: pa.Array, expe
     strategy = WatermarkStrategy.no_watermarks().with_timestamp_assigner("ts")
     columns = pa.RecordBatch.from_arrays([column], ["ts"])
     ((by_columns, _),) = create_generator(strategy).process(ColumnBatch(columns, None, rows_as_dicts))
-    assert list(by_columns.timestamps) == expected
+    assert list(by_columns.timestamps) == expected  # type: ignore[arg-type]
     if not pa.types.is_timestamp(column.type) or column.type.unit != "ns":  # Python has no such time
         ((by_rows, _),) = create_generator(strategy).process(RowBatch(columns.to_pylist()))
         assert by_rows.timestamps == expected

@@ -113,7 +113,7 @@ def test_too_many_values_for_a_barrier_are_written_earlier(monkeypatch: pytest.M
     run = OperatorRun(join(0, 1000))
     for number in range(40):
         run.push((f"k{number}", number), at=[number])
-        assert len(run.operator._buffers.in_memory) <= 16
+        assert len(run.operator._buffers.in_memory) <= 16  # type: ignore[attr-defined]
     run.push(*[(f"k{number}", -number) for number in range(40)], at=[100] * 40, to=1)
     assert run.values == [(number, -number, number, 100) for number in range(40)]
     assert run.watermark(2000).backend.entry_count() == 0
@@ -121,10 +121,10 @@ def test_too_many_values_for_a_barrier_are_written_earlier(monkeypatch: pytest.M
 
 def test_a_key_with_only_expired_values_is_forgotten() -> None:
     run = OperatorRun(join(-10, 10)).push(("a", 1), ("b", 1), at=[5, 100]).watermark(50)
-    assert list(run.operator._buffers.in_memory) == ["b"]
+    assert list(run.operator._buffers.in_memory) == ["b"]  # type: ignore[attr-defined]
     for time in range(100, 1000, 5):
         run.push(("b", time), at=[time]).watermark(time)
-    assert len(run.operator._buffers.in_memory["b"].sides[0].times) < 20
+    assert len(run.operator._buffers.in_memory["b"].sides[0].times) < 20  # type: ignore[attr-defined]
 
 
 def test_the_function_uses_the_state_of_the_current_key() -> None:

@@ -129,7 +129,7 @@ def test_a_session_whose_start_moves_back_fires_once_at_the_same_end() -> None:
 
 def test_a_session_that_ends_between_snapshots_costs_no_access_to_state(monkeypatch: pytest.MonkeyPatch) -> None:
     run = OperatorRun(WindowOperator(SESSIONS, Spec.aggregate(Mean()), KEY))
-    table = run.operator._windows._contents
+    table = run.operator._windows._contents  # type: ignore[attr-defined]
     written: list[Any] = []
     monkeypatch.setattr(type(table), "put", lambda *arguments: written.append(arguments))
     run.push(("a", 1), ("a", 3), ("b", 5), ("a", 7), at=minutes(0, 10, 12, 60)).watermark(90 * MINUTE)
@@ -144,7 +144,7 @@ def test_sessions_of_too_many_keys_for_a_barrier_are_written_earlier(
     for turn in range(3):
         for key in range(24):
             run.push((f"k{key}", 1), at=[turn * 1000])
-            assert len(run.operator._windows._latest) <= 10
+            assert len(run.operator._windows._latest) <= 10  # type: ignore[attr-defined]
     assert sorted(run.end().values) == sorted((f"k{key}", 3) for key in range(24))
     assert run.backend.entry_count() == 0
 

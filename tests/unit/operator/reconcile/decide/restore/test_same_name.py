@@ -81,7 +81,7 @@ def test_a_requested_empty_start_is_no_reason_for_a_warning(said: dict[str, str]
     async def scenario(world: World) -> None:
         await left_behind(world)
         before = world.storage.listings
-        world.apply(job(**said))
+        world.apply(job(**said))  # type: ignore[arg-type]
         await world.until(lambda: running(world))
         assert not reported(world, "StateLeft")
         assert world.storage.listings == before
