@@ -79,25 +79,11 @@ def execute(
     """
     load = os.getloadavg()[0]
     started = time.time()
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **environment}, start_new_session=True
-        )
-        tree = ProcessTree(process.pid)
-        tree.start()
-        try:
-            process.wait(TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGTERM)
-            raise
-        finally:
-            tree.stop()
+    returncode, tree = _watched(command, environment, log)
     text = log.read_text(errors="replace").replace("\r", "\n")
     found = re.findall(r"^RESULT (\{.*\})", text, re.MULTILINE)
-    if process.returncode != 0 or not found:
-        raise RunFailed(f"{' '.join(command)} ended with {process.returncode}: ...{text[-1500:]}")
+    if returncode != 0 or not found:
+        raise RunFailed(f"{' '.join(command)} ended with {returncode}: ...{text[-1500:]}")
     result = json.loads(found[-1])
     begin, end = result["begin"], result["end"]
     if not keep_moments:
@@ -128,3 +114,23 @@ def execute(
             if len(inside := [(moment, used) for moment, _, used in seen if begin <= moment <= end]) > 1
         },
     )
+
+
+def _watched(command: list[str], environment: dict[str, str], log: Path) -> tuple[int | None, ProcessTree]:
+    """Run a program to its end or to the timeout. Return its exit code and the measurements of its processes."""
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=subprocess.STDOUT, env={**os.environ, **environment}, start_new_session=True
+        )
+        tree = ProcessTree(process.pid)
+        tree.start()
+        try:
+            process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+        except BaseException:
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
+        finally:
+            tree.stop()
+    return process.returncode, tree

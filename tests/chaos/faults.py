@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tests.chaos import jobmanager
 from tests.chaos.broker_faults import BrokerFaults
 from tests.chaos.foreign_clients import KINDS, ForeignClients, listeners
-from tests.chaos.job import Orders
+from tests.chaos.orders import Orders
 from tests.chaos.requests import JobRequests
 from tests.chaos.running_job import STUCK_S, RunningJob
 from tests.chaos.storage_proxy import Disorder, Target
@@ -76,6 +76,22 @@ class Faults:
         self.connections = dict.fromkeys(KINDS, 0)
         """Number of accepted connections of foreign clients, by kind."""
         self.faults = [
+            *self._faults_of_processes(),
+            *self._faults_of_storage(),
+            *self._faults_of_clients(),
+            *self._faults_of_requests(),
+        ]
+        if brokers is not None:
+            them = BrokerFaults(job, brokers)
+            self.faults += [
+                Fault("broker killed", them.kill, 6, 6, may_overlap=True),
+                Fault("broker stands still", them.stand_still, 6, 6, may_overlap=True),
+                Fault("broker and JobManager killed", them.kill_with_the_master, 1, 2, fails_over=True),
+            ]
+
+    def _faults_of_processes(self) -> list[Fault]:
+        """Return the faults of user code, TaskManagers and the JobManager."""
+        return [
             Fault("user code raises", lambda rng: self._order("raise", rng), 3, 3, fails_over=True),
             Fault("user code ends its process", lambda rng: self._order("exit", rng), 1, 2, fails_over=True),
             Fault("user code crashes", lambda rng: self._order("crash", rng), 1, 2, fails_over=True),
@@ -88,6 +104,11 @@ class Faults:
             Fault("TaskManager killed", self._kill_worker, 1, 1, fails_over=True),
             Fault("JobManager killed", self._kill_master, 0.5, 1, fails_over=True),
             Fault("zombie JobManager", self._zombie, 0.5, 1, fails_over=True),
+        ]
+
+    def _faults_of_storage(self) -> list[Fault]:
+        """Return the faults of the object store."""
+        return [
             Fault("storage refuses", self._disorder(Disorder.REFUSE, 6), 3, 4, may_overlap=True),
             Fault("storage is busy", self._disorder(Disorder.SLOW_DOWN, 20), 3, 4, may_overlap=True),
             Fault("storage loses answers", self._disorder(Disorder.LOSE_ANSWER, 4), 5, 6, may_overlap=True),
@@ -99,6 +120,11 @@ class Faults:
             Fault("objects of a foreign client in storage", self._strange_objects, 1, 2, fails_over=True),
             Fault("storage stands still", self._storage_hangs, 1, 2, may_overlap=True),
             Fault("storage is gone", self._storage_is_gone, 1, 2, may_overlap=True),
+        ]
+
+    def _faults_of_clients(self) -> list[Fault]:
+        """Return the faults that foreign clients and the clock cause."""
+        return [
             *(
                 Fault(
                     f"foreign client: {kind}",
@@ -111,6 +137,11 @@ class Faults:
             ),
             Fault("silent connections", self._silent_connections, 1, 2),
             Fault("clock jumps", self._clock_jumps, 3, 4, may_overlap=True),
+        ]
+
+    def _faults_of_requests(self) -> list[Fault]:
+        """Return the requests to the REST API as faults."""
+        return [
             Fault("request: savepoint", self._request("savepoint"), 1, 2),
             Fault("request: checkpoint", self._request("checkpoint"), 1, 2),
             Fault("request: rescale", self._request("rescale"), 2, 2),
@@ -123,13 +154,6 @@ class Faults:
             Fault("upgraded", self._upgrade, 1, 2, fails_over=True),
             Fault("canceled and resumed", self._cancel_and_resume, 0.3, 1, fails_over=True),
         ]
-        if brokers is not None:
-            them = BrokerFaults(job, brokers)
-            self.faults += [
-                Fault("broker killed", them.kill, 6, 6, may_overlap=True),
-                Fault("broker stands still", them.stand_still, 6, 6, may_overlap=True),
-                Fault("broker and JobManager killed", them.kill_with_the_master, 1, 2, fails_over=True),
-            ]
 
     # --- user code --------------------------------------------------------------------------------------------
 

@@ -34,9 +34,10 @@ from pathlib import Path
 
 from penstock.common.errors import PenstockError
 from tests.chaos.faults import Fault, Faults
-from tests.chaos.job import Orders, SoakPlan
+from tests.chaos.job import SoakPlan
 from tests.chaos.kafka_ends import BROKERS, KafkaRun
 from tests.chaos.left_behind import folders_left, memory, objects_left, processes_left
+from tests.chaos.orders import Orders
 from tests.chaos.report import Report, dumps, total_of
 from tests.chaos.running_job import Progress, RunningJob
 from tests.chaos.storage_proxy import StorageProxy

@@ -10,7 +10,8 @@ import pytest
 
 from penstock.connectors.core.source import ReadBounds
 from penstock.taskmanager.worker import ManualClock
-from tests.chaos.job import EndlessSource, EndlessSplitReader, Numbers, Orders, SoakPlan
+from tests.chaos.job import EndlessSource, EndlessSplitReader, Numbers, SoakPlan
+from tests.chaos.orders import Orders
 
 
 @pytest.fixture

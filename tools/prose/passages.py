@@ -122,64 +122,90 @@ def blocks(text: str, line: int, kind: Kind) -> list[Passage]:
         text: without the indentation of its surroundings.
         line: the line of the file on which the text starts.
     """
-    found: list[Passage] = []
-    lines: list[str] = []
-    begin = line
-    current = kind
-    section = ""
-    code_indent: int | None = None
-    fenced = False
-
-    def end(last: int) -> None:
-        nonlocal lines
-        words = plain(" ".join(lines))
-        if words:
-            found.append(Passage(begin, current, words, last, starts=not found))
-        lines = []
-
+    splitter = _Splitter(kind)
     for number, raw in enumerate(text.expandtabs().split("\n"), start=line):
+        splitter.add(number, raw)
+    splitter.end(line + text.count("\n"))
+    return splitter.found
+
+
+class _Splitter:
+    """The passages of a text so far, and the passage that the next line may continue."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.found: list[Passage] = []
+        self._kind = self._current = kind
+        self._lines: list[str] = []
+        self._begin = 0
+        self._section = ""
+        self._code_indent: int | None = None
+        """Lines with at least this indentation are code."""
+        self._is_fenced = False
+
+    def add(self, number: int, raw: str) -> None:
+        """Read the next line of the text."""
         stripped = raw.strip()
         indent = len(raw) - len(raw.lstrip())
-        if stripped.startswith(("```", "~~~")):
-            end(number - 1)
-            fenced = not fenced
-            continue
-        if fenced:
-            continue
-        if not stripped:
-            end(number - 1)
-            continue
-        if code_indent is not None and indent >= code_indent:
-            continue
-        code_indent = None
-        if stripped.startswith(">>>"):
-            end(number - 1)
-            code_indent = indent
-            continue
-        if _DIAGRAM.search(raw) or re.fullmatch(r"[-=~+|: ]+", stripped):
-            end(number - 1)
-            continue
+        if self._is_left_out(number, raw, stripped, indent):
+            return
         if _SECTION.match(stripped):
-            end(number - 1)
-            section = stripped
-            continue
-        if section and indent == 0:
-            section = ""
-            end(number - 1)
+            self.end(number - 1)
+            self._section = stripped
+            return
+        if self._section and indent == 0:
+            self._section = ""
+            self.end(number - 1)
+        self._add_words(number, stripped, indent)
+        if self._lines and stripped.endswith("::"):
+            self.end(number)
+            self._code_indent = indent + 1
+
+    def end(self, last: int) -> None:
+        """End the current passage at a line."""
+        words = plain(" ".join(self._lines))
+        if words:
+            self.found.append(Passage(self._begin, self._current, words, last, starts=not self.found))
+        self._lines = []
+
+    def _is_left_out(self, number: int, raw: str, stripped: str, indent: int) -> bool:
+        """Return whether the line is empty, code or part of a diagram. Such a line ends the passage before it."""
+        if stripped.startswith(("```", "~~~")):
+            self.end(number - 1)
+            self._is_fenced = not self._is_fenced
+            return True
+        if self._is_fenced:
+            return True
+        if not stripped:
+            self.end(number - 1)
+            return True
+        if self._code_indent is not None and indent >= self._code_indent:
+            return True
+        self._code_indent = None
+        if stripped.startswith(">>>"):
+            self.end(number - 1)
+            self._code_indent = indent
+            return True
+        if _DIAGRAM.search(raw) or re.fullmatch(r"[-=~+|: ]+", stripped):
+            self.end(number - 1)
+            return True
+        return False
+
+    def _add_words(self, number: int, stripped: str, indent: int) -> None:
+        """Start a list item, an entry or a paragraph, or continue the current passage."""
+        section = self._section
         if _LIST.match(stripped):
-            end(number - 1)
-            begin, current, lines = number, Kind.ITEM, [_LIST.sub("", stripped, count=1)]
-        elif (section and section not in {"Returns:", "Yields:"} and _ENTRY.match(stripped)) or (section and not lines):
-            end(number - 1)
-            begin, current, lines = number, Kind.FRAGMENT, [_ENTRY.sub("", stripped, count=1)]
-        elif lines:
-            lines.append(stripped)
-        elif indent >= 4 and kind is not Kind.COMMENT and not section:
-            code_indent = indent
+            self._start(number, Kind.ITEM, _LIST.sub("", stripped, count=1))
+        elif (section and section not in {"Returns:", "Yields:"} and _ENTRY.match(stripped)) or (
+            section and not self._lines
+        ):
+            self._start(number, Kind.FRAGMENT, _ENTRY.sub("", stripped, count=1))
+        elif self._lines:
+            self._lines.append(stripped)
+        elif indent >= 4 and self._kind is not Kind.COMMENT and not section:
+            self._code_indent = indent
         else:
-            begin, current, lines = number, kind, [stripped]
-        if lines and stripped.endswith("::"):
-            end(number)
-            code_indent = indent + 1
-    end(line + text.count("\n"))
-    return found
+            self._start(number, self._kind, stripped)
+
+    def _start(self, number: int, kind: Kind, words: str) -> None:
+        self.end(number - 1)
+        self._begin, self._current, self._lines = number, kind, [words]

@@ -36,7 +36,7 @@ from penstock.jobmanager.job.job_history import JobHistory
 from penstock.jobmanager.job.job_metrics import JobMetrics
 from penstock.jobmanager.job.job_parts import JobMasterOptions, JobParts
 from penstock.jobmanager.job.job_requests import AttemptRestarted, JobRequests, Stopped
-from penstock.jobmanager.job.job_result import ResultRecord, retry_in_background
+from penstock.jobmanager.job.job_result import ResultRecord, store_or_retry
 from penstock.jobmanager.job.pending_results import PendingResults
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.scheduler import JobScheduler
@@ -350,16 +350,9 @@ class JobMaster:
     def _store_result(self, status: JobStatus) -> None:
         """Store the result before the checkpoints are deleted. Without both, a restarted master would start the job from nothing."""
         record = ResultRecord(status, self._now(), self.history.end_of_input)
-
-        def end() -> None:
-            self.checkpoints.store_result(record)
-            self.checkpoints.close(status, self._monotonic())
-
-        try:
-            self.checkpoints.store_result(record)
-        except StorageError:
-            retry_in_background(end)
-            raise
+        store_or_retry(
+            lambda: self.checkpoints.store_result(record), lambda: self.checkpoints.close(status, self._monotonic())
+        )
 
     def _settle_commits(self, status: JobStatus) -> None:
         """Make the commits that completed checkpoints promised, so that the checkpoints can be deleted."""

@@ -16,7 +16,7 @@ import msgspec
 
 from penstock.checkpoint.files.storage import CheckpointStorage, read_record
 from penstock.checkpoint.store.object_store import ObjectMissing
-from penstock.common.errors import PenstockError
+from penstock.common.errors import PenstockError, StorageError
 from penstock.common.job_status import JobStatus
 
 if TYPE_CHECKING:
@@ -49,6 +49,28 @@ def store_result(storage: CheckpointStorage, record: ResultRecord) -> None:
         StorageError: it is unknown whether the record was stored.
     """
     storage.put_if_absent(RESULT, msgspec.json.encode(record))
+
+
+def store_or_retry(store: Callable[[], None], close: Callable[[], object]) -> None:
+    """Store the result of an ended job.
+
+    Args:
+        store: stores the result.
+        close: deletes the checkpoints. It is called only after a retry, because otherwise the caller closes them.
+
+    Raises:
+        StorageError: the result is not stored yet. Retries of `store` and `close` run in the background.
+    """
+
+    def end() -> None:
+        store()
+        close()
+
+    try:
+        store()
+    except StorageError:
+        retry_in_background(end)
+        raise
 
 
 def retry_in_background(end: Callable[[], None], *, first_pause_s: float = 1.0, longest_pause_s: float = 60.0) -> None:

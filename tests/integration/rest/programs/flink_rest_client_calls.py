@@ -12,24 +12,28 @@ from collections.abc import Callable
 from typing import Any
 
 
-def main(wheel: str, port: int, job_id: str) -> dict[str, str]:
-    sys.path.insert(0, wheel)
-    from flink_rest_client import FlinkRestClient  # type: ignore[import-not-found]
+class Calls:
+    """The calls that failed, by name."""
 
-    client = FlinkRestClient.get(host="localhost", port=port)
-    failed: dict[str, str] = {}
+    def __init__(self) -> None:
+        self.failed: dict[str, str] = {}
 
-    def call(name: str, work: Callable[[], Any], holds: Callable[[Any], bool] = lambda found: found is not None) -> Any:
+    def __call__(
+        self, name: str, work: Callable[[], Any], holds: Callable[[Any], bool] = lambda found: found is not None
+    ) -> Any:
+        """Make a call and return its response. It fails if it raises, or if `holds` is false of the response."""
         try:
             found = work()
             if not holds(found):
-                failed[name] = f"answered {found!r}"
+                self.failed[name] = f"answered {found!r}"
         except Exception:
-            failed[name] = traceback.format_exc(limit=-2)
+            self.failed[name] = traceback.format_exc(limit=-2)
             return None
         return found
 
-    jobs, master, workers = client.jobs, client.jobmanager, client.taskmanagers
+
+def call_cluster(client: Any, call: Calls) -> None:
+    master, workers = client.jobmanager, client.taskmanagers
     call("overview", client.overview, lambda found: found["jobs-running"] == 1 and found["slots-total"] == 8)
     call("config", client.config, lambda found: "flink-version" in found)
     call("jobmanager.config", master.config, bool)
@@ -44,6 +48,10 @@ def main(wheel: str, port: int, job_id: str) -> dict[str, str]:
     call("taskmanagers.get_logs", lambda: workers.get_logs(ids[0]), bool)
     call("taskmanagers.get_metrics", lambda: workers.get_metrics(ids[0]), bool)
     call("taskmanagers.get_thread_dump", lambda: workers.get_thread_dump(ids[0]), bool)
+
+
+def call_job(client: Any, job_id: str, call: Calls) -> None:
+    jobs = client.jobs
     call("jobs.all", jobs.all, lambda found: len(found) == 2)
     call("jobs.job_ids", jobs.job_ids, lambda found: job_id in found)
     call("jobs.overview", jobs.overview, lambda found: {one["jid"] for one in found} >= {job_id})
@@ -54,14 +62,17 @@ def main(wheel: str, port: int, job_id: str) -> dict[str, str]:
     call("jobs.get_exceptions", lambda: jobs.get_exceptions(job_id))
     call("jobs.get_metrics", lambda: jobs.get_metrics(job_id), bool)
     call("jobs.get_plan", lambda: jobs.get_plan(job_id), bool)
-    vertices = call("jobs.get_vertex_ids", lambda: jobs.get_vertex_ids(job_id), lambda found: len(found) == 2)
+    call("jobs.get_vertex_ids", lambda: jobs.get_vertex_ids(job_id), lambda found: len(found) == 2)
     call("jobs.get_accumulators", lambda: jobs.get_accumulators(job_id))
     call("jobs.get_checkpointing_configuration", lambda: jobs.get_checkpointing_configuration(job_id), bool)
     call("jobs.get_checkpoints", lambda: jobs.get_checkpoints(job_id), bool)
     checkpoints = call("jobs.get_checkpoint_ids", lambda: jobs.get_checkpoint_ids(job_id), bool)
     if checkpoints:
         call("jobs.get_checkpoint_details", lambda: jobs.get_checkpoint_details(job_id, checkpoints[0]), bool)
-    vertex = jobs.get_vertex(job_id, vertices[0])
+
+
+def call_vertex(client: Any, job_id: str, call: Calls) -> None:
+    vertex = client.jobs.get_vertex(job_id, client.jobs.get_vertex_ids(job_id)[0])
     for name in ("details", "backpressure", "metric_names", "metrics", "subtasktimes", "taskmanagers", "watermarks"):
         call(f"vertex.{name}", getattr(vertex, name))
     subtasks = vertex.subtasks
@@ -72,6 +83,10 @@ def main(wheel: str, port: int, job_id: str) -> dict[str, str]:
     call("subtasks.get", lambda: subtasks.get(0), lambda found: found["subtask"] == 0)
     call("subtasks.get_attempt", lambda: subtasks.get_attempt(0))
     call("subtasks.get_attempt_accumulators", lambda: subtasks.get_attempt_accumulators(0))
+
+
+def stop_job(client: Any, job_id: str, call: Calls) -> None:
+    jobs = client.jobs
     savepoint = call("jobs.create_savepoint", lambda: jobs.create_savepoint(job_id, "s3://b/savepoints"))
     if savepoint is not None:
         call(
@@ -82,7 +97,18 @@ def main(wheel: str, port: int, job_id: str) -> dict[str, str]:
     # `jobs.rescale` expects "triggerid" in a response, in which Flink, too, has "request-id".
     call("jobs.stop", lambda: jobs.stop(job_id, "s3://b/savepoints"))
     call("jobs.get_execution_result", lambda: jobs.get_execution_result(job_id))
-    return failed
+
+
+def main(wheel: str, port: int, job_id: str) -> dict[str, str]:
+    sys.path.insert(0, wheel)
+    from flink_rest_client import FlinkRestClient  # type: ignore[import-not-found]
+
+    client, call = FlinkRestClient.get(host="localhost", port=port), Calls()
+    call_cluster(client, call)
+    call_job(client, job_id, call)
+    call_vertex(client, job_id, call)
+    stop_job(client, job_id, call)
+    return call.failed
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from penstock.common.errors import Fenced, FinalCheckpointRefused, JobSuspended
 from penstock.common.job_status import JobStatus
 from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.job import job_master
+from penstock.jobmanager.job import job_result
 from penstock.jobmanager.job.job_result import read_result, retry_in_background
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
@@ -164,7 +164,7 @@ def test_the_result_of_a_job_is_recorded_when_storage_is_back(
 ) -> None:
     """A restarted master continues from the checkpoints, which remain until the result is recorded. Afterwards it runs nothing."""
     quickly = partial(retry_in_background, first_pause_s=0.2, longest_pause_s=0.2)
-    monkeypatch.setattr(job_master, "retry_in_background", quickly)
+    monkeypatch.setattr(job_result, "retry_in_background", quickly)
     job = Job(tmp_path, **{"execution.checkpointing.externalized-checkpoint-retention": "NO_EXTERNALIZED_CHECKPOINTS"})
     job.session.submit_options.keep_result = True
     job.faulty.inject("put", fault, match="/result")
