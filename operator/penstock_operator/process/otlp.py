@@ -1,7 +1,7 @@
 """Export of spans to an OpenTelemetry collector with OTLP over HTTP.
 
 A separate thread sends the spans. The export is only active if an environment variable of OpenTelemetry names a
-collector. Only then are OpenTelemetry's packages (`penstock[otel]`) imported. If they are missing, the operator logs
+collector. Only then are OpenTelemetry's packages (`penstock-streaming[otel]`) imported. If they are missing, the operator logs
 a warning and sends no traces. The queue holds some thousand spans. Spans that do not fit, or that the collector does
 not accept, are dropped.
 """
@@ -55,7 +55,7 @@ def sink_of(env: Mapping[str, str] | None = None, instance: str = "") -> SpanSin
     try:
         return OtlpSpans(instance)
     except ImportError as error:
-        log.warning("no traces are sent: %s; install penstock[otel]", error)
+        log.warning("no traces are sent: %s; install penstock-streaming[otel]", error)
     except Exception as error:
         log.warning("no traces are sent: %s: %s", type(error).__name__, error)
     return NoTraces()

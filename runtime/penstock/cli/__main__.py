@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from penstock.cli.main import app
+from penstock.cli.start import main
 
-app(prog_name="penstock")
+main()

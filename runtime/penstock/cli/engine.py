@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from penstock.common.errors import ClusterError
+from penstock.common.program.extras import missing_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -111,9 +111,7 @@ def _imported(module: str) -> object:
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name is not None and error.name.startswith("penstock"):
+        missing = missing_package(error)
+        if missing is None:
             raise
-        raise ClusterError(
-            f"the engine cannot be loaded: no module named '{error.name}'",
-            remedy="install it with its runtime: pip install 'penstock[runtime]'",
-        ) from None
+        raise missing from None

@@ -14,21 +14,26 @@ from collections.abc import Sequence
 def main() -> None:
     arguments = worker_arguments(sys.argv[1:])
     if arguments is None:
-        from penstock.cli.main import app
-
         try:
+            from penstock.cli.main import app
+
             app(prog_name="penstock")
         except Exception as error:
+            from penstock.common.program.extras import missing_package, print_error
+
+            if missing := missing_package(error):
+                print_error(missing)
+                sys.exit(1)
             from penstock.common.logs.redaction import traceback_of
 
             sys.stderr.write(traceback_of(error))
             sys.exit(1)
         return
+    from penstock.cli.engine import worker_launcher
     from penstock.common.errors import PenstockError
-    from penstock.jobmanager.process.worker.worker_launch import run_worker
 
     try:
-        sys.exit(run_worker(master=arguments[0], slots=arguments[1]))
+        sys.exit(worker_launcher().run_worker(master=arguments[0], slots=arguments[1]))
     except PenstockError as error:
         from penstock.cli.errors import show_error
 

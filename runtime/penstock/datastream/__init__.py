@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from penstock.common.program.extras import explain_missing_packages
+
 if TYPE_CHECKING:
     from penstock.datastream.async_data_stream import AsyncDataStream
     from penstock.datastream.async_retry_strategies import (
@@ -256,6 +258,8 @@ __all__ = [
     "WindowFunction",
     "WindowedStream",
 ]
+
+explain_missing_packages()
 
 
 def __getattr__(name: str) -> Any:

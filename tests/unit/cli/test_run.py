@@ -124,14 +124,17 @@ def test_mistakes_are_explained(offline: Terminal, launch: FakeLaunch, words: tu
 
 
 def test_a_missing_engine_is_reported(offline: Terminal, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def missing(name: str) -> object:
-        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+    def missing(name: str) -> None:
+        exec("import pyspark", {"__name__": name})
 
+    monkeypatch.setitem(sys.modules, "pyspark", None)
     monkeypatch.setattr("penstock.cli.engine.import_module", missing)
     outcome = offline("run", program(tmp_path, ""))
     assert outcome.code == 1
-    assert "no module named 'pyspark'" in outcome.err
-    assert "pip install 'penstock[runtime]'" in outcome.err
+    assert outcome.err.splitlines() == [
+        "error [CLUSTER]: Penstock needs the package pyspark, which is not installed",
+        "  remedy: pip install penstock-streaming",
+    ]
 
 
 def detached(folder: Path, script: str, *words: str) -> subprocess.CompletedProcess[str]:

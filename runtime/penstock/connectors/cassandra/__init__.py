@@ -1,4 +1,4 @@
-"""Cassandra as a sink: rows into tables, with Cassandra's own driver (extra `penstock[cassandra]`).
+"""Cassandra as a sink: rows into tables, with Cassandra's own driver (extra `penstock-streaming[cassandra]`).
 
 **Guarantees.** Writes are upserts. Each write has the time at which the job took the record, and a retry keeps this time. Even if writes
 arrive late or twice, the newest row of a key wins. "Newest" follows the order of records within one subtask (`key_by` the primary key).

@@ -1,4 +1,4 @@
-"""Delta Lake: tables as sink and source, without Spark and without a JVM (extra `penstock[delta]`).
+"""Delta Lake: tables as sink and source, without Spark and without a JVM (extra `penstock-streaming[delta]`).
 
 **Guarantees.** `DeltaSink` adds the rows of each checkpoint to the table in one commit, exactly once. If the sink has a key, the rows replace the
 table's rows of the same key. The commit has a `txn` action with the sink's name and the checkpoint's id. Delta keeps this action for the

@@ -1,4 +1,4 @@
-"""Iceberg: tables of a catalog as sink and source, without Spark and without a JVM (extra `penstock[iceberg]`).
+"""Iceberg: tables of a catalog as sink and source, without Spark and without a JVM (extra `penstock-streaming[iceberg]`).
 
 **Guarantees.** `IcebergSink` adds the rows of each checkpoint to the table in one snapshot, exactly once. If the sink has a key, the rows replace
 the

@@ -1,4 +1,4 @@
-"""Kafka: topics as source and sink, exactly once from end to end, without a JVM (extra `penstock[kafka]`).
+"""Kafka: topics as source and sink, exactly once from end to end, without a JVM (extra `penstock-streaming[kafka]`).
 
 **Guarantees.** `KafkaSource` reads each message once. Only the job's checkpoints determine its position. It commits offsets to
 the consumer group only for monitoring. `KafkaSink` gives the guarantee of its `DeliveryGuarantee`:

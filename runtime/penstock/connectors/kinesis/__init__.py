@@ -1,4 +1,4 @@
-"""Amazon Kinesis Data Streams as source and sink, based on botocore (extra `penstock[kinesis]`). PyFlink's names for both exist too.
+"""Amazon Kinesis Data Streams as source and sink, based on botocore (extra `penstock-streaming[kinesis]`). PyFlink's names for both exist too.
 
 **Guarantees.** `KinesisSource` reads exactly once. Checkpoints have the sequence numbers of shards, and positions within records that the
 Kinesis Producer Library has aggregated. The source reads shards that are split or merged to their end before the shards that follow

@@ -1,4 +1,4 @@
-"""MongoDB as source, as sink and to enrich streams, with pymongo (extra `penstock[mongodb]`). It supports MongoDB 4.4 and later, and
+"""MongoDB as source, as sink and to enrich streams, with pymongo (extra `penstock-streaming[mongodb]`). It supports MongoDB 4.4 and later, and
 servers with its protocol.
 
 **Guarantees.**

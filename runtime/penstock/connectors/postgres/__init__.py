@@ -1,4 +1,4 @@
-"""Sinks and sources for tables of Postgres, with libpq (extra `penstock[postgres]`).
+"""Sinks and sources for tables of Postgres, with libpq (extra `penstock-streaming[postgres]`).
 
 **Guarantees.** The `DeliveryGuarantee` of `PostgresSink` decides who writes the rows:
 

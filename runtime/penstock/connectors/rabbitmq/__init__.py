@@ -1,4 +1,4 @@
-"""RabbitMQ: queues as source, exchanges and queues as sink, with PyFlink's names, based on pika (extra `penstock[rabbitmq]`).
+"""RabbitMQ: queues as source, exchanges and queues as sink, with PyFlink's names, based on pika (extra `penstock-streaming[rabbitmq]`).
 
 **Guarantees.** The source acknowledges messages when the checkpoint that contains them is complete. `RMQSource` has two modes:
 

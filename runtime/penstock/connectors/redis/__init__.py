@@ -1,4 +1,4 @@
-"""Redis: streams as source and sink, keys as sink and to enrich streams, by redis-py (extra `penstock[redis]`). Redis 7 and later, or Valkey.
+"""Redis: streams as source and sink, keys as sink and to enrich streams, by redis-py (extra `penstock-streaming[redis]`). Redis 7 and later, or Valkey.
 
 **Guarantees.**
 

@@ -1,6 +1,6 @@
 """Sinks and sources for databases, with SQLAlchemy: MySQL, MariaDB, SQLite and Postgres.
 
-Install the extra `penstock[sql]` and a driver, such as `penstock[mysql]`.
+Install the extra `penstock-streaming[sql]` and a driver, such as `penstock-streaming[mysql]`.
 
 **Guarantees.** The `DeliveryGuarantee` of `SqlSink` decides who writes the rows:
 

@@ -15,7 +15,7 @@ from penstock.connectors.tables.server import TableServer
 
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql", "postgresql": "postgresql+psycopg"}
 """Drivers for URLs that name none."""
-_EXTRAS = {"pymysql": "penstock[mysql]", "MySQLdb": "mysqlclient", "psycopg": "penstock[postgres]"}
+_EXTRAS = {"pymysql": "penstock-streaming[mysql]", "MySQLdb": "mysqlclient", "psycopg": "penstock-streaming[postgres]"}
 
 
 def package(name: str = "sqlalchemy") -> Any:

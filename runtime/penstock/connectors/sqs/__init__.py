@@ -1,4 +1,4 @@
-"""Amazon SQS: queues as source and sink, based on botocore (extra `penstock[sqs]`).
+"""Amazon SQS: queues as source and sink, based on botocore (extra `penstock-streaming[sqs]`).
 
 **Guarantees.** The source deletes messages when the checkpoint that contains them is complete. Until then it hides them from other
 receivers. `SqsSource` has two modes:

@@ -1,4 +1,4 @@
-"""Avro under PyFlink's names, and Confluent's schema registry under the names of Flink's Java API. Extra `penstock[avro]`.
+"""Avro under PyFlink's names, and Confluent's schema registry under the names of Flink's Java API. Extra `penstock-streaming[avro]`.
 
 Messages: the schemas below, for a KafkaSource or a KafkaSink. Files: `AvroFormat` for a FileSource, `AvroBulkWriters` for a FileSink.
 """

@@ -1,4 +1,4 @@
-"""Protobuf messages as values. See `penstock.connectors.formats.protobuf`. Extra `penstock[protobuf]`."""
+"""Protobuf messages as values. See `penstock.connectors.formats.protobuf`. Extra `penstock-streaming[protobuf]`."""
 
 from penstock.connectors.formats.protobuf.messages import ProtobufMessages, ProtobufMessageWriter
 from penstock.connectors.formats.protobuf.schema import ProtobufSchema

