@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from penstock.common.config.option_table import meant_key
 from penstock_operator.api.cron import CronError, parse_cron
 from penstock_operator.api.flinkjob import NO_STANDBYS, TLS_ENABLED, TLS_SECRET, Deletion, FlinkJobSpec
 from penstock_operator.api.pod_template import check_pod_template
@@ -154,6 +155,8 @@ def _configuration(configuration: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(field, "this key is set by the operator", f"Remove it. {FIXED_KEYS[key]}")
         elif key.startswith(_OWNED_PREFIXES):
             yield Problem(field, "keys with this prefix are set by the operator", "Remove it.")
+        elif (meant := meant_key(key)) is not None:
+            yield Problem(field, "this option does not exist", f"Did you mean {meant}?")
         elif not isinstance(value, str | int | float | bool):
             yield Problem(
                 field,

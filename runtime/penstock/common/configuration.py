@@ -196,7 +196,12 @@ def set_command_line(settings: Mapping[str, Any]) -> Token[Mapping[str, str] | N
     3
     >>> reset_command_line(token)
     """
-    return _command_line.set(Configuration(settings).to_dict())
+    try:
+        given = Configuration(settings)
+    except InvalidJob as error:
+        error.location = "the command line"
+        raise
+    return _command_line.set(given.to_dict())
 
 
 def reset_command_line(token: Token[Mapping[str, str] | None]) -> None:

@@ -15,7 +15,7 @@ from penstock.common import Configuration
 from penstock.common.config import options
 from penstock.common.config.option import config_text, parse_list, parse_map
 from penstock.common.config.option_table import OPTIONS, as_markdown
-from penstock.common.configuration import load_configuration, read_configuration_file
+from penstock.common.configuration import load_configuration, read_configuration_file, set_command_line
 from penstock.common.errors import InvalidJob
 
 
@@ -92,6 +92,41 @@ class TestOptions:
             Configuration().set_string("penstock.epoch.targt", "1s")
         assert "'penstock.epoch.target'" in caught.value.remedy
         assert caught.value.location.startswith(__file__)
+
+    @pytest.mark.parametrize(
+        ("key", "meant"),
+        [
+            ("execution.checkpointing.intervall", "execution.checkpointing.interval"),
+            ("paralelism.default", "parallelism.default"),
+            ("state.checkpoint.dir", "execution.checkpointing.dir"),
+            ("metrics.reporter", "metrics.reporters"),
+            ("rest.prot", "rest.port"),
+        ],
+    )
+    def test_a_misspelt_key_is_refused_with_the_key_that_was_meant(self, key: str, meant: str) -> None:
+        with pytest.raises(InvalidJob, match=f"the option '{key}' does not exist") as caught:
+            Configuration({key: "1"})
+        assert repr(meant) in caught.value.remedy
+
+    def test_a_misspelt_key_of_the_command_line_names_it_as_the_place(self) -> None:
+        with pytest.raises(InvalidJob) as caught:
+            set_command_line({"rest.prot": "1"})
+        assert caught.value.location == "the command line"
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "execution.checkpointing.interval-during-backlog",
+            "execution.checkpointing.storage",
+            "jobmanager.memory.off-heap.size",
+            "state.backend.rocksdb.log.dir",
+            "taskmanager.memory.network.fraction",
+            "metrics.reporter.otel.class",
+            "app.interval",
+        ],
+    )
+    def test_keys_of_flink_and_of_the_program_are_kept(self, key: str) -> None:
+        assert Configuration({key: "1"}).to_dict() == {key: "1"}
 
     def test_other_unknown_keys_are_kept(self) -> None:
         configuration = Configuration().set_string("spark.executor.memory", "1g")

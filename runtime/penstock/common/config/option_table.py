@@ -1,13 +1,14 @@
 """All options in one table. It defines the valid keys and the list of the documentation.
 
-An unknown key that starts with `penstock.` is an error that names the most similar known key. Without the error, a
-misspelt setting would have no effect and no message. Other unknown keys are kept: `spark.…` goes to Spark, and any
-component can read `fs.…` and the rest.
+An unknown key that starts with `penstock.`, or that is almost a known key, is an error that names the most similar known key.
+Without the error, a misspelt setting would have no effect and no message. Other unknown keys are kept: `spark.…` goes to Spark,
+a program reads its own settings, and Flink's configurations have keys that Penstock does not need.
 """
 
 from __future__ import annotations
 
 import difflib
+from functools import lru_cache
 from typing import Any
 
 from penstock.common.config.option import ConfigOption
@@ -54,20 +55,41 @@ OPTIONS: dict[str, ConfigOption[Any]] = {
 FORMER_KEYS: dict[str, str] = {former: option.key for option in OPTIONS.values() for former in option.former_keys}
 """Older spellings -> current key."""
 
+ALMOST_EQUAL = 0.88
+"""Smallest similarity (difflib's ratio) of a misspelt key and the key that was meant."""
+_ONLY_FLINKS = frozenset(
+    {"execution.checkpointing.storage", "jobmanager.memory.off-heap.size", "state.backend.rocksdb.log.dir"}
+)
+"""Keys of Flink that Penstock does not need and that are almost equal to a known key."""
+
 
 def check_key(key: str) -> None:
-    """Refuse a misspelt `penstock.…` key.
+    """Refuse a misspelt key, and any unknown `penstock.…` key.
 
     Raises:
         InvalidJob: the key is unknown. The error names the key and the most similar known one.
     """
-    if not key.startswith("penstock.") or key in OPTIONS:
-        return
-    own = [known for known in OPTIONS if known.startswith("penstock.")]
-    nearest = difflib.get_close_matches(key, own, n=1, cutoff=0.0)[0]
-    raise InvalidJob(
-        f"the option {key!r} does not exist", remedy=f"did you mean {nearest!r}?", location=user_location()
-    )
+    nearest = meant_key(key)
+    if nearest is None and key.startswith("penstock.") and key not in OPTIONS:
+        own = [known for known in OPTIONS if known.startswith("penstock.")]
+        nearest = difflib.get_close_matches(key, own, n=1, cutoff=0.0)[0]
+    if nearest is not None:
+        raise InvalidJob(
+            f"the option {key!r} does not exist", remedy=f"did you mean {nearest!r}?", location=user_location()
+        )
+
+
+@lru_cache(maxsize=1024)
+def meant_key(key: str) -> str | None:
+    """Return the known key that a misspelt key almost equals. None: the key is known, or not similar to any.
+
+    >>> meant_key("execution.checkpointing.intervall"), meant_key("execution.checkpointing.interval"), meant_key("my.setting")
+    ('execution.checkpointing.interval', None, None)
+    """
+    if key in OPTIONS or key in FORMER_KEYS or key in _ONLY_FLINKS or key.startswith("spark."):
+        return None
+    near = difflib.get_close_matches(key, [*OPTIONS, *FORMER_KEYS], n=1, cutoff=ALMOST_EQUAL)
+    return FORMER_KEYS.get(near[0], near[0]) if near else None
 
 
 def check_value(key: str, text: str) -> None:

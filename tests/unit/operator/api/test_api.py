@@ -146,6 +146,11 @@ def test_values_of_a_later_version_are_read() -> None:
         ),
         ({"job": {"entry": "--fresh"}}, "spec.job.entry", "looks like an option"),
         ({"job": {}}, "spec.job.entry", "required"),
+        (
+            {"configuration": {"execution.checkpointing.intervall": "1s"}},
+            "spec.configuration",
+            "execution.checkpointing.interval?",
+        ),
         ({"configuration": {"rest.port": 1}}, "spec.configuration['rest.port']", "always 8081"),
         ({"configuration": {"security.rest.token-file": "x"}}, "spec.configuration", "set by the operator"),
         ({"configuration": {"s3.secret-key": "x"}}, "spec.configuration['s3.secret-key']", "Secret"),
