@@ -27,16 +27,21 @@ class SmokeFailed(OperatorError):
 
 
 async def smoke(
-    cluster: Cluster, namespace: str, lease: str, spec: dict[str, Any], timeout: timedelta, say: Callable[[str], None]
+    cluster: Cluster,
+    namespace: str,
+    lease: str,
+    spec: dict[str, Any],
+    timeout: timedelta,
+    report: Callable[[str], None],
 ) -> None:
     """Check the operator. If `spec` is not empty, also run it as a FlinkJob until it is Ready, and delete it."""
     deadline = time.monotonic() + timeout.total_seconds()
     await _wait_for_leader(cluster, namespace, lease, deadline)
-    say("an operator leads")
+    report("an operator leads")
     await cluster.list(FLINKJOB, namespace)
-    say("FlinkJobs are served")
+    report("FlinkJobs are served")
     if not spec:
-        say("no FlinkJob is run: test.flinkJobSpec is empty")
+        report("no FlinkJob is run: test.flinkJobSpec is empty")
         return
     manifest = {
         "apiVersion": FLINKJOB.api_version,
@@ -46,11 +51,11 @@ async def smoke(
     }
     await cluster.create(manifest)
     try:
-        await _wait_until_ready(cluster, namespace, deadline, say)
+        await _wait_until_ready(cluster, namespace, deadline, report)
     finally:
         await cluster.delete(FLINKJOB, namespace, NAME)
     await _wait_until_deleted(cluster, namespace, deadline)
-    say("the FlinkJob was deleted")
+    report("the FlinkJob was deleted")
 
 
 async def _wait_for_leader(cluster: Cluster, namespace: str, lease: str, deadline: float) -> None:
@@ -63,14 +68,14 @@ async def _wait_for_leader(cluster: Cluster, namespace: str, lease: str, deadlin
     raise SmokeFailed(msg)
 
 
-async def _wait_until_ready(cluster: Cluster, namespace: str, deadline: float, say: Callable[[str], None]) -> None:
+async def _wait_until_ready(cluster: Cluster, namespace: str, deadline: float, report: Callable[[str], None]) -> None:
     last = ""
     while time.monotonic() < deadline:
         job = await cluster.get(FLINKJOB, namespace, NAME) or {}
         status = job.get("status") or {}
         line = f"{status.get('phase', 'Pending')}: {status.get('message', '')}"
         if line != last:
-            say(line)
+            report(line)
             last = line
         conditions = {c["type"]: c for c in status.get("conditions", ())}
         if conditions.get("Ready", {}).get("status") == "True":

@@ -117,7 +117,7 @@ def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost
     return _deployment(owner, incarnation, parts, workers, lost_node)
 
 
-def standing_by(deployment: dict[str, Any], running: str) -> dict[str, Any]:
+def standby_deployment(deployment: dict[str, Any], running: str) -> dict[str, Any]:
     """Return the Deployment with a strategy that starts the new pods and keeps the old pods, which belong to the
     incarnation `running`.
 

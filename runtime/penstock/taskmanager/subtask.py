@@ -196,7 +196,7 @@ class Subtask:
             found = [(exchange_id, sender) for sender in senders]
             channels += found
             source = self.graph.operators[self.graph.stages[spec.source_stage].operators[0]].source
-            if source is not None and source.keeps_no_time:
+            if source is not None and source.excluded_from_watermarks:
                 timeless.update(found)
         return InputGate(channels, timeless)
 

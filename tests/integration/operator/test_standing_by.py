@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock_operator.api.status.snapshots import Restore
-from penstock_operator.resources.deployments import standing_by, worker_deployment
+from penstock_operator.resources.deployments import standby_deployment, worker_deployment
 from penstock_operator.resources.incarnation import Incarnation
 from penstock_operator.resources.names import INCARNATION, Owner
 from tests.unit.operator.contexts import make_spec
@@ -64,15 +64,15 @@ def test_standby_pods_start_and_either_set_is_removed_without_changing_the_other
     async def scenario(site: Site) -> None:
         site.apply(ordinary(site, BEFORE))
         run = await settled(site, a=2)
-        site.apply(standing_by(ordinary(site, AFTER), BEFORE))
+        site.apply(standby_deployment(ordinary(site, AFTER), BEFORE))
         assert (await settled(site, a=2, b=2))[BEFORE] == run[BEFORE]
         site.apply(ordinary(site, BEFORE))
         assert await settled(site, a=2) == run, "given up"
-        site.apply(standing_by(ordinary(site, AFTER), BEFORE))
+        site.apply(standby_deployment(ordinary(site, AFTER), BEFORE))
         beside = await settled(site, a=2, b=2)
         site.apply(ordinary(site, AFTER))
         assert (await settled(site, b=2))[AFTER] == beside[AFTER], "taken over"
-        site.apply(standing_by(ordinary(site, LATER), AFTER))
+        site.apply(standby_deployment(ordinary(site, LATER), AFTER))
         await settled(site, b=2, c=2)
         site.kubectl("scale", f"deploy/{NAME}", "--replicas=0")
         await settled(site)
@@ -88,7 +88,7 @@ def test_a_changed_number_of_pods_is_handled_first(
     async def scenario(site: Site) -> None:
         site.apply(ordinary(site, BEFORE))
         run = await settled(site, a=2)
-        site.apply(standing_by(ordinary(site, AFTER, pods=1), BEFORE))
+        site.apply(standby_deployment(ordinary(site, AFTER, pods=1), BEFORE))
         assert len((await settled(site, a=1, b=1))[BEFORE] & run[BEFORE]) == 1, "one running pod must be gone"
         site.apply(ordinary(site, AFTER, pods=2))
         await settled(site, a=1, b=1)

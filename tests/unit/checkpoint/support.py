@@ -155,7 +155,7 @@ def delayed_put(faulty: FaultyStore, match: str, act: Callable[[], object]) -> I
         except Exception as error:
             outcome.append(error)
 
-    with faulty.held("put", match=match) as put:
+    with faulty.blocked("put", match=match) as put:
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         put.wait_until_reached()

@@ -65,7 +65,7 @@ def test_small_files_of_all_operators_are_one_object(task: Task) -> None:
 
 
 def test_no_operator_is_acknowledged_before_the_object_exists(task: Task) -> None:
-    with task.faulty.held("put", match="shared/") as put:
+    with task.faulty.blocked("put", match="shared/") as put:
         futures = [task.uploads.submit(task.write(f"op{number}", b"x")) for number in range(3)]
         task.uploads.seal()
         put.wait_until_reached()

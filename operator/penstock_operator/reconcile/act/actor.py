@@ -22,7 +22,7 @@ from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.secrets import read_master_tls
 from penstock_operator.resources import children as parts
 from penstock_operator.resources.configuration import CONFIG_FILE, config_map, parallelism_map, with_parallelism
-from penstock_operator.resources.deployments import check_pod, master_deployment, standing_by, worker_deployment
+from penstock_operator.resources.deployments import check_pod, master_deployment, standby_deployment, worker_deployment
 from penstock_operator.resources.names import FINALIZER, JOB, ROLE, TLS_KEYS
 from penstock_operator.resources.records import controller_revision, flink_snapshot
 
@@ -217,7 +217,7 @@ class Actor:
             await self._objects.apply(manifest)
         await self._objects.configure(new, frozenset({owner.config(new.job_id, new.revision)}))
         for deployment in (worker_deployment(owner, new, action.workers, lost), master_deployment(owner, new, lost)):
-            await self._objects.apply(standing_by(deployment, action.running.job_id))
+            await self._objects.apply(standby_deployment(deployment, action.running.job_id))
 
     async def release_incarnation(self, action: actions.ReleaseIncarnation) -> None:
         """Release the incarnation on standby. See `act.storage`."""

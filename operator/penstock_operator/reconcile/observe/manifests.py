@@ -21,7 +21,7 @@ from penstock_operator.reconcile.observation import (
     SnapshotObject,
 )
 from penstock_operator.reconcile.observe.difference import difference
-from penstock_operator.reconcile.observe.terminations import EXIT_STORAGE, how, terminations
+from penstock_operator.reconcile.observe.terminations import EXIT_STORAGE, describe_end, terminations
 from penstock_operator.reconcile.observe.troubles import (
     deployment_trouble,
     ended_by_itself,
@@ -167,7 +167,7 @@ def pod(manifest: Manifest) -> Pod:
         ip=status.get("podIP", ""),
         trouble=lost or pod_trouble(manifest),
         terminations=terminations(manifest),
-        last_end=how(ended) if ended else "",
+        last_end=describe_end(ended) if ended else "",
         storage_failed=ended.get("exitCode") == EXIT_STORAGE,
         running_since=parse_time(state.get("running", {}).get("startedAt")),
     )

@@ -59,7 +59,7 @@ def _of_container(pod: Mapping[str, Any], container: Mapping[str, Any], ended: M
     limit = memory_limit(pod, name)
     reason = _OOM if ended.get("reason") == _OOM else CONTAINER_FAILED
     message = str(ended.get("message", "")).strip()[-_MESSAGE:]
-    text = f"container {name} of {role} {pod.get('metadata', {}).get('name', '')} ended: {how(ended, limit)}"
+    text = f"container {name} of {role} {pod.get('metadata', {}).get('name', '')} ended: {describe_end(ended, limit)}"
     remedy = memory_remedy(role, name, limit) if reason == _OOM else _log_remedy(pod, name)
     return Terminated(
         pod=str(pod.get("metadata", {}).get("name", "")),
@@ -99,7 +99,7 @@ def _eviction_remedy(role: str, message: str) -> str:
     return "Kubernetes replaces it"
 
 
-def how(ended: Mapping[str, Any], limit: str = "") -> str:
+def describe_end(ended: Mapping[str, Any], limit: str = "") -> str:
     """Describe how a container ended: reason, exit code and signal. If it was killed for its memory use, add its
     limit.
     """

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.reconcile.decide.refusals import QUOTA_REMEDY
 from penstock_operator.reconcile.observation import Trouble
-from penstock_operator.reconcile.observe.terminations import EXIT_FENCED, how, memory_limit, memory_remedy, terminations
+from penstock_operator.reconcile.observe.terminations import (
+    EXIT_FENCED,
+    describe_end,
+    memory_limit,
+    memory_remedy,
+    terminations,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -188,9 +194,9 @@ def last_output(container: Mapping[str, Any], pod: Mapping[str, Any] | None = No
     ended = container.get("lastState", {}).get("terminated") or container.get("state", {}).get("terminated") or {}
     message = str(ended.get("message", "")).strip()[-_MESSAGE:]
     if ended.get("reason") != "OOMKilled" or pod is None:
-        return f"{how(ended)}{': ' + message if message else ''}"
+        return f"{describe_end(ended)}{': ' + message if message else ''}"
     name, limit = str(container.get("name", "")), memory_limit(pod, str(container.get("name", "")))
-    return f"{how(ended, limit)}{': ' + message if message else ''}. {memory_remedy('master', name, limit)}"
+    return f"{describe_end(ended, limit)}{': ' + message if message else ''}. {memory_remedy('master', name, limit)}"
 
 
 def deployment_trouble(deployment: Mapping[str, Any]) -> Trouble | None:

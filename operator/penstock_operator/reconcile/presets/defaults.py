@@ -204,14 +204,14 @@ def spec_with_defaults(
         SpecError: the spec or the defaults are not valid.
     """
 
-    def with_these(presets: Mapping[str, Any]) -> FlinkJobSpec:
+    def with_presets(presets: Mapping[str, Any]) -> FlinkJobSpec:
         return parse(merged_over(presets, raw, subject.namespace, subject.name) if presets else raw)
 
     for presets in recorded_defaults.values():
         if presets == current.spec:
             continue
         try:
-            spec = with_these(presets)
+            spec = with_presets(presets)
         except SpecError:
             continue  # it may be valid with the current defaults
         if subject.revision_name(spec) in recorded_defaults:
@@ -219,4 +219,4 @@ def spec_with_defaults(
     if current.spec is None:
         assert current.problem is not None
         raise SpecError((current.problem,))
-    return with_these(current.spec), current.spec
+    return with_presets(current.spec), current.spec

@@ -3,7 +3,7 @@
     store = FaultyStore(LocalStore(fsync=False))
     store.inject("put", Fault.TIMEOUT_AFTER, match="_metadata")     # the put succeeded, but the answer was lost
     store.inject("put", Fault.LATE, match="chk-7")                  # times out for the caller; `land_late()` carries it out
-    with store.held("put", match="chk-7") as put:                   # a writer that is stopped in the middle
+    with store.blocked("put", match="chk-7") as put:                # a writer that is stopped in the middle
         put.wait_until_reached(); ...; put.release()
 
 Faults apply in the order in which they were injected, each `times` times. All parts are plain objects of this process,
@@ -71,7 +71,7 @@ class BlockedCall:
     released: threading.Event = field(default_factory=threading.Event)
 
     def wait_until_reached(self, timeout: float = 10.0) -> None:
-        assert self.reached.wait(timeout), "the call that was to be held never came"
+        assert self.reached.wait(timeout), "the call to block never came"
 
     def release(self) -> None:
         self.released.set()
@@ -116,7 +116,7 @@ class FaultyStore:
         return outcomes
 
     @contextmanager
-    def held(self, operation: str, *, match: str) -> Iterator[BlockedCall]:
+    def blocked(self, operation: str, *, match: str) -> Iterator[BlockedCall]:
         """Stop the next such call just before it is carried out, until it is released."""
         hold = BlockedCall()
         with self._lock:

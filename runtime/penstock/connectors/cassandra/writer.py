@@ -82,14 +82,14 @@ class HoldingWriter(EncodingWriter):
         self._requests.close()  # this writer sends nothing
         self._subtask, self._job_id = context.subtask, context.job_id
         self._run = secrets.token_hex(8)
-        self._held: list[Write] = []
+        self._buffered: list[Write] = []
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
-        self._held.extend(self._writes(values))
+        self._buffered.extend(self._writes(values))
 
     def prepare_commit(self, checkpoint_id: int) -> list[Any]:
-        held, self._held = self._held, []
-        if not held:
+        writes, self._buffered = self._buffered, []
+        if not writes:
             return []
         about = {
             "job": self._job_id,
@@ -97,6 +97,8 @@ class HoldingWriter(EncodingWriter):
             "run": self._run,
             "checkpoint": checkpoint_id,
             "statement": self._sink.statement,
-            "at": held[-1].at,
+            "at": writes[-1].at,
         }
-        return [StagedCommittable(about, lambda: msgspec.msgpack.encode([(write.at, write.values) for write in held]))]
+        return [
+            StagedCommittable(about, lambda: msgspec.msgpack.encode([(write.at, write.values) for write in writes]))
+        ]

@@ -1,4 +1,4 @@
-"""Bulk writes of identified documents, which are idempotent: a held write, its replacement, and retries of rejected writes."""
+"""Bulk writes of identified documents, which are idempotent: a buffered write, its replacement, and retries of rejected writes."""
 
 from __future__ import annotations
 
@@ -77,42 +77,42 @@ class Bulk(ABC, Generic[W]):
 
 
 class DocumentWriter(BatchingWriter, Generic[W]):
-    """A writer that holds one write per document. It drops a replaced write. An update of a held write waits until that write was
+    """A writer that holds one write per document. It drops a replaced write. An update of a buffered write waits until that write was
     sent."""
 
     def __init__(self, bulk: Bulk[W], batch_ms: int, batch_size: int, batch_bytes: int) -> None:
         super().__init__(batch_ms)
         self._bulk = bulk
         self._size, self._most_bytes = batch_size, batch_bytes
-        self._held: dict[Hashable, W] = {}
+        self._buffered: dict[Hashable, W] = {}
         self._bytes = 0
 
     @property
     def holds(self) -> bool:
-        return bool(self._held)
+        return bool(self._buffered)
 
     def _hold(self, write: W) -> None:
-        before = self._held.get(write.key)
+        before = self._buffered.get(write.key)
         if before is not None:
             if write.replaces:
-                del self._held[write.key]
+                del self._buffered[write.key]
                 self._bytes -= before.size
             else:
                 self.flush()
-        self._held[write.key] = write
+        self._buffered[write.key] = write
         self._bytes += write.size
-        if len(self._held) >= self._size or self._bytes >= self._most_bytes:
+        if len(self._buffered) >= self._size or self._bytes >= self._most_bytes:
             self.flush()
 
     def flush(self) -> None:
-        """Send the held writes, and wait until the server has accepted them.
+        """Send the buffered writes, and wait until the server has accepted them.
 
         Raises:
             SinkError: the server is unavailable for too long, or rejects a write.
         """
-        if self._held:
-            held, self._held, self._bytes = list(self._held.values()), {}, 0
-            self._bulk.send(held)
+        if self._buffered:
+            writes, self._buffered, self._bytes = list(self._buffered.values()), {}, 0
+            self._bulk.send(writes)
 
     def close(self) -> None:
         self._bulk.close()

@@ -126,7 +126,7 @@ class SplitEnumerator(ABC):
     def on_split_finished(self, split_id: str) -> None: ...
 
     def on_split_ended(self, split: Split, position: Any) -> None:
-        """Handle the end of a split, with its last position (for a source that `tells_last_positions`). Calls `on_split_finished`."""
+        """Handle the end of a split, with its last position (for a source that `needs_last_positions`). Calls `on_split_finished`."""
         self.on_split_finished(split.id)
 
     def close(self) -> None: ...
@@ -228,12 +228,16 @@ class SplitReader(ABC):
         """Return the wall clock in ms when the next record is due (rate-limited generators), or None if unknown or now."""
         return None
 
-    def has_given_all(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Return True if the last `read` returned all records that had arrived until then.
 
         The split is read again when buffers may be sent, or after about 20 ms if other splits always have records. So records
         that arrive one by one are read together. A batch of one record costs as much as a batch of a hundred.
         """
+        return self.has_given_all()
+
+    def has_given_all(self) -> bool:
+        """Return the same as `is_caught_up`, which replaces this name. The next release removes the old name."""
         return False
 
     def close(self) -> None: ...
@@ -305,9 +309,9 @@ class Source(ABC):
     """Whether a subtask reads one split to its end before the next. If False, it reads its splits in turns, so that no split waits
     for another to end. The split with the lowest event time always comes first. A bounded source with a watermark strategy is
     always read in order."""
-    tells_last_positions: bool = False
+    needs_last_positions: bool = False
     """Whether the enumerator needs the position at which a split ended, because later splits depend on it."""
-    keeps_no_time: bool = False
+    excluded_from_watermarks: bool = False
     """Whether the source never holds back the event time of the streams in its union. It still ends with the final watermark."""
     needs_spark: bool = False
     """Whether the source runs DataFrames on the job's cluster. Only the batched runner leaves slots for them."""

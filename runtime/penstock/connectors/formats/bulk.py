@@ -46,7 +46,7 @@ class BulkWriter(ABC):
 
     @property
     @abstractmethod
-    def held_back(self) -> int:
+    def buffered_bytes(self) -> int:
         """Return the approximate number of bytes not yet written."""
 
     @abstractmethod
@@ -98,7 +98,7 @@ class ColumnsFileWriter(BulkWriter):
     def __init__(self, shape: RecordShape, sink: ByteSink, *, most_rows: int, most_bytes: int = _GROUP_BYTES) -> None:
         self._shape = shape
         self._most_rows, self._most_bytes = most_rows, most_bytes
-        self._held: list[pa.RecordBatch] = []
+        self._buffered: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
         self._file = _FileLike(sink)
@@ -118,19 +118,19 @@ class ColumnsFileWriter(BulkWriter):
         self._hold(cast_to(declared_columns(batch, self._shape.declared_fields), self._shape.schema))
 
     def _hold(self, columns: pa.RecordBatch) -> None:
-        self._held.append(columns)
+        self._buffered.append(columns)
         self._rows += columns.num_rows
         self._bytes += columns.nbytes
         if self._bytes >= self._most_bytes or self._rows >= self._most_rows:
             self._write_group()
 
     def _write_group(self) -> None:
-        if self._held:
-            self.write_table(pa.Table.from_batches(self._held))
-        self._held, self._rows, self._bytes = [], 0, 0
+        if self._buffered:
+            self.write_table(pa.Table.from_batches(self._buffered))
+        self._buffered, self._rows, self._bytes = [], 0, 0
 
     @property
-    def held_back(self) -> int:
+    def buffered_bytes(self) -> int:
         return self._bytes
 
     def finish(self) -> None:
@@ -142,7 +142,7 @@ class ColumnsFileWriter(BulkWriter):
             raise
 
     def discard(self) -> None:
-        self._held = []
+        self._buffered = []
         self._file.discard()
         try:
             # Otherwise Arrow would write the footer when the writer is collected, into a part that no longer exists.
@@ -190,7 +190,7 @@ class CsvWriterFactory(ColumnsWriterFactory):
 
 
 class CsvFileWriter(BulkWriter):
-    held_back = 0
+    buffered_bytes = 0
 
     def __init__(self, shape: RecordShape, encoder: CsvEncoder, sink: ByteSink) -> None:
         self._shape = shape

@@ -155,7 +155,7 @@ def _decoded_form(shape: RecordShape) -> _Decoded:
     if typing.is_typeddict(cls):
         complete = not cls.__optional_keys__
         return _Decoded(cls, [itemgetter(n) if complete else methodcaller("get", n) for n in shape.names], _as_it_is)
-    if shape.form == "class" and not _goes_through_struct(cls):
+    if shape.form == "class" and not _is_decoded_as_struct(cls):
         return _Decoded(cls, [attrgetter(name) for name in shape.names], _as_it_is)
     if shape.form == "dict":
         return _as_dicts(shape)
@@ -212,7 +212,7 @@ def _as_structs(shape: RecordShape) -> _Decoded:
     return _Decoded(struct, getters, to_rows)
 
 
-def _goes_through_struct(cls: Any) -> bool:
+def _is_decoded_as_struct(cls: Any) -> bool:
     """Return True for a NamedTuple, which msgspec reads as an array, and a plain dataclass, which msgspec fills more slowly."""
     if issubclass(cls, tuple):
         return True

@@ -28,8 +28,8 @@ class NoAnswer(SourceError):
         after_s: seconds to wait before the retry, if the server has sent them.
     """
 
-    def __init__(self, told: str, *, after_s: float = 0.0) -> None:
-        super().__init__(told, remedy=_AWAY)
+    def __init__(self, message: str, *, after_s: float = 0.0) -> None:
+        super().__init__(message, remedy=_AWAY)
         self.after_s = after_s
 
 

@@ -58,10 +58,10 @@ def merge(table: Any, changes: Changes, written: pa.Schema, prefix: str) -> Merg
                 met = np.asarray(numbers.is_valid())
                 is_there[np.asarray(numbers.drop_null())] = True
                 writer.write_columns(_aligned(batch.filter(pa.array(~met)), schema))
-                stays = met.copy()
-                stays[met] = ~gone[np.asarray(numbers.drop_null())]
-                old = batch.filter(pa.array(stays))
-                writer.write_columns(_aligned(_replaced(old, values, numbers.filter(pa.array(stays))), schema))
+                is_kept = met.copy()
+                is_kept[met] = ~gone[np.asarray(numbers.drop_null())]
+                old = batch.filter(pa.array(is_kept))
+                writer.write_columns(_aligned(_replaced(old, values, numbers.filter(pa.array(is_kept))), schema))
             found.removed.append(task.file)
         new = rows.filter(pa.array(~(is_there | gone))).drop_columns(GONE)
         for batch in new.to_batches():

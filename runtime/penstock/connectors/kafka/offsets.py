@@ -214,9 +214,11 @@ class ClusterView:
                 f"{p.topic}-{p.partition}{f' ({known[p]}, it has {first[p]} to {last[p]})' if p in out else ''}"
                 for p in missing[:5]
             )
-            said = "the group has committed no offsets" if initializer.kind == "committed" else "no offsets were given"
+            reason = (
+                "the group has committed no offsets" if initializer.kind == "committed" else "no offsets were given"
+            )
             raise SourceError(
-                f"{said} that can be read at, for {where}{', …' if len(missing) > 5 else ''}",
+                f"{reason} that can be read at, for {where}{', …' if len(missing) > 5 else ''}",
                 remedy="give a KafkaOffsetResetStrategy: EARLIEST or LATEST for partitions without offsets",
             )
         is_earliest = initializer.reset is KafkaOffsetResetStrategy.EARLIEST
@@ -233,8 +235,8 @@ class ClusterView:
         level = levels.READ_COMMITTED if committed_only else levels.READ_UNCOMMITTED
 
         def query(client: Any) -> dict[KafkaTopicPartition, int]:
-            asked = {kafka.TopicPartition(*partition): spec for partition in partitions}
-            futures = client.list_offsets(asked, isolation_level=level, request_timeout=CONNECT_S)
+            specs = {kafka.TopicPartition(*partition): spec for partition in partitions}
+            futures = client.list_offsets(specs, isolation_level=level, request_timeout=CONNECT_S)
             return {
                 KafkaTopicPartition(at.topic, at.partition): int(future.result(CONNECT_S + 5).offset)
                 for at, future in futures.items()

@@ -32,10 +32,10 @@ class UserRecord(NamedTuple):
     data: bytes
 
 
-def taken_apart(data: bytes) -> list[UserRecord] | None:
+def deaggregated(data: bytes) -> list[UserRecord] | None:
     """Return the aggregated user records, or None for a plain record. A damaged aggregate counts as a plain record, as in Amazon's library.
 
-    >>> taken_apart(b"any other") is None
+    >>> deaggregated(b"any other") is None
     True
     """
     if not data.startswith(MAGIC) or len(data) <= len(MAGIC) + _DIGEST:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import PenstockError, SourceError
 from penstock.connectors.core.aws import code_of
-from penstock.connectors.kinesis.aggregated import taken_apart
+from penstock.connectors.kinesis.aggregated import deaggregated
 from penstock.connectors.kinesis.place import WHOLE, Place, Record
 from penstock.connectors.kinesis.retention import Retention, now_ms
 from penstock.connectors.kinesis.stream import LOGGER, TRIM_HORIZON, shards_of
@@ -258,7 +258,7 @@ class Shard(Background):
 
     def _records(self, entry: dict[str, Any]) -> list[Record]:
         sequence, data, time = entry["SequenceNumber"], bytes(entry["Data"]), _time(entry)
-        parts = taken_apart(data)
+        parts = deaggregated(data)
         if parts is None:
             return [Record(sequence, entry["PartitionKey"], time, data)]
         made = [

@@ -56,7 +56,7 @@ class KinesisSource(KinesisSettings):
         patience: how long Kinesis may be unavailable or throttle before the job fails over.
     """
 
-    tells_last_positions = True
+    needs_last_positions = True
 
     def create_enumerator(self) -> SplitEnumerator:
         return ShardEnumerator(self)
@@ -160,7 +160,7 @@ class ShardReader(MessageReader):
         taken = self._shard.take(bounds.max_records, bounds.max_bytes)
         return self._decode(taken) if taken else None
 
-    def has_given_all(self) -> bool:
+    def is_caught_up(self) -> bool:
         return not self._shard.waiting
 
     @property

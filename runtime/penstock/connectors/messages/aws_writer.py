@@ -34,7 +34,7 @@ class AwsWriter(BatchingWriter):
         self._most, self._most_bytes, self._most_requests = most, most_bytes, most_requests
         self._client = target.client(SinkError, threads)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=target.service)
-        self._held: list[Entry] = []
+        self._buffered: list[Entry] = []
         self._bytes = 0
         self._requests: list[Future[None]] = []
         self._is_closed = False
@@ -49,16 +49,16 @@ class AwsWriter(BatchingWriter):
 
     @property
     def holds(self) -> bool:
-        return bool(self._held or self._requests)
+        return bool(self._buffered or self._requests)
 
     def _add(self, entry: Entry, size: int) -> None:
-        if len(self._held) == self._most or (self._held and self._bytes + size > self._most_bytes):
+        if len(self._buffered) == self._most or (self._buffered and self._bytes + size > self._most_bytes):
             self._start_request()
-        self._held.append(entry)
+        self._buffered.append(entry)
         self._bytes += size
 
     def _start_request(self) -> None:
-        entries, self._held, self._bytes = self._held, [], 0
+        entries, self._buffered, self._bytes = self._buffered, [], 0
         while len(self._requests) >= self._most_requests:
             self._requests.pop(0).result()
         self._requests.append(self._pool.submit(self._send_now, entries))
@@ -76,7 +76,7 @@ class AwsWriter(BatchingWriter):
         self._target.retry(SinkError, "does not accept records", send, lambda: self._is_closed)
 
     def flush(self) -> None:
-        if self._held:
+        if self._buffered:
             self._start_request()
         requests, self._requests = self._requests, []
         for request in requests:

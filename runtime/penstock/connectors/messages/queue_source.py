@@ -148,7 +148,7 @@ class QueueSplitReader(MessageReader, Generic[S]):
         if complete:
             self._acknowledge([self._pending.pop(pending) for pending in complete], checkpoint_id)
 
-    def has_given_all(self) -> bool:
+    def is_caught_up(self) -> bool:
         return not self._client.waiting
 
     @property

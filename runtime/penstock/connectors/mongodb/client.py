@@ -91,7 +91,7 @@ class Server:
         hosts = self.url.partition("://")[2].rpartition("@")[2]
         return f"MongoDB {hosts.partition('?')[0].partition('/')[0]}"
 
-    def said(self, name: str) -> str | None:
+    def option(self, name: str) -> str | None:
         """Return an option of the URL, or None if it is not set. Names are case-insensitive."""
         pairs = (option.partition("=") for option in self.url.partition("?")[2].split("&"))
         return next((value for key, _, value in pairs if key.lower() == name.lower()), None)
@@ -102,7 +102,7 @@ class Server:
         Raises:
             PlatformError: the file cannot be read. The error's class is `kind`.
         """
-        given: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if self.said(name) is None}
+        given: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if self.option(name) is None}
         if self.password_file:
             given["password"] = read_secret(self.password_file, "password_file", kind)
         return given

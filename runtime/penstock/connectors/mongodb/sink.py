@@ -52,7 +52,7 @@ class MongoSink(Sink):
             if value < 1:
                 raise InvalidJob(f"{name}={value}", remedy="1 or more")
         self.server = Server(url, password_file)
-        if self.server.said("w") == "0":
+        if self.server.option("w") == "0":
             raise InvalidJob(
                 "w=0 in the URL of a MongoDB sink: the server would not report whether it has accepted the writes",
                 remedy="leave it out (a majority confirms), or set w=1",

@@ -8,7 +8,7 @@ from typing import Any
 from penstock.common.errors import SinkError
 from penstock.connectors.core.bulk import Bulk
 from penstock.connectors.opensearch.actions import Request
-from penstock.connectors.opensearch.cluster import TOO_LARGE, Connection, Lost, as_json, stranger
+from penstock.connectors.opensearch.cluster import TOO_LARGE, Connection, Lost, as_json, not_opensearch
 
 _CONFLICT, _NOT_FOUND = 409, 404
 _PASSING_STATUS = frozenset({429, 502, 503, 504})
@@ -53,7 +53,7 @@ class ActionBulk(Bulk[Request]):
         found = as_json(answer)
         items = found.get("items") if isinstance(found, dict) else None
         if not isinstance(items, list) or len(items) != len(writes):
-            raise stranger(answer)
+            raise not_opensearch(answer)
         nothing = SinkError("")
         if not found.get("errors"):
             return (), nothing

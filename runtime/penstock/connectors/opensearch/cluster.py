@@ -186,7 +186,7 @@ class Connection:
         about = as_json(answer)
         version = about.get("version") if isinstance(about, dict) else None
         if not isinstance(version, dict) or "number" not in version:
-            raise stranger(answer)
+            raise not_opensearch(answer)
         first = str(version["number"]).partition(".")[0]
         is_elastic = version.get("distribution") != "opensearch"
         if is_elastic and first.isdigit() and int(first) < _OLDEST_ELASTICSEARCH:
@@ -214,7 +214,7 @@ def as_json(answer: httpx.Response) -> Any:
         return None
 
 
-def stranger(answer: httpx.Response) -> SinkError:
+def not_opensearch(answer: httpx.Response) -> SinkError:
     return SinkError(
         f"the server at {_place(str(answer.request.url))} is not OpenSearch: {answer.text[:100]!r}",
         remedy="check hosts and ports, and the path if it is behind a proxy",

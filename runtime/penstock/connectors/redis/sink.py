@@ -79,17 +79,17 @@ class CommandWriter(BatchingWriter):
         self._pipeline = pipeline
         self._commands = commands
         self._size = batch_size
-        self._held: list[Command] = []
+        self._buffered: list[Command] = []
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
         for value in values:
-            self._held += self._commands(value)
-            if len(self._held) >= self._size:
+            self._buffered += self._commands(value)
+            if len(self._buffered) >= self._size:
                 self.flush()
 
     @property
     def holds(self) -> bool:
-        return bool(self._held)
+        return bool(self._buffered)
 
     def flush(self) -> None:
         """Send the waiting commands, and wait for their results.
@@ -97,9 +97,9 @@ class CommandWriter(BatchingWriter):
         Raises:
             SinkError: the server is unavailable for too long, or rejects a command.
         """
-        held, self._held = self._held, []
-        if held:
-            self._pipeline.send(held)
+        commands, self._buffered = self._buffered, []
+        if commands:
+            self._pipeline.send(commands)
 
     def close(self) -> None:
         self._pipeline.close()

@@ -226,7 +226,7 @@ class StreamReader(MessageReader):
         self._stream.marks = marked(self._stream.marks or [entries[0].place], self._place)
         return self._decode(entries)
 
-    def has_given_all(self) -> bool:
+    def is_caught_up(self) -> bool:
         return not self._stream.inbox
 
     @property

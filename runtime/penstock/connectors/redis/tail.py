@@ -152,10 +152,10 @@ class Tail(Background):
 
     def _wait(self, streams: list[TailedStream], wait_ms: int) -> None:
         """Wait until one of the streams has a new entry, or until the time is up."""
-        asked = {stream.name: stream.place.id for stream in streams}
+        positions = {stream.name: stream.place.id for stream in streams}
         found = self._connection.run(
-            f"streams {', '.join(map(repr, asked))[:300]} cannot be read",
-            lambda client: client.xread(asked, count=1, block=wait_ms),
+            f"streams {', '.join(map(repr, positions))[:300]} cannot be read",
+            lambda client: client.xread(positions, count=1, block=wait_ms),
         )
         names = {name.decode() for name, _ in found or []}
         for stream in streams:

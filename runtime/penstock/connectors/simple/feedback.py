@@ -99,7 +99,7 @@ class FeedbackSource(Source):
     """A source of the rows that the loop sent back. It ends when all other sources have ended and no rows are left."""
 
     in_order = True
-    keeps_no_time = True
+    excluded_from_watermarks = True
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop

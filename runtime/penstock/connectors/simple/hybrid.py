@@ -33,7 +33,7 @@ class HybridSource(Source):
         self.sources = tuple(sources)
         self.bounded = self.sources[-1].bounded
         self.in_order = all(source.in_order for source in self.sources)
-        self.tells_last_positions = any(source.tells_last_positions for source in self.sources)
+        self.needs_last_positions = any(source.needs_last_positions for source in self.sources)
         self.needs_spark = any(source.needs_spark for source in self.sources)
 
     @staticmethod
@@ -106,7 +106,7 @@ class HybridEnumerator(SplitEnumerator):
         self._sources = sources
         self._context: EnumeratorContext | None = None
         self._index = 0
-        self._asked = False
+        self._has_discovered = False
         self._open: set[str] = set()
         """Ids (with the source's index) of the present source's splits that were not read to their end."""
         self._present: SplitEnumerator | None = None
@@ -136,26 +136,26 @@ class HybridEnumerator(SplitEnumerator):
         return self._present
 
     def discover(self) -> list[Split]:
-        if self._asked and not self._is_last and not self._open:
+        if self._has_discovered and not self._is_last and not self._open:
             self.close()
-            self._index, self._asked = self._index + 1, False
-        if self._asked and not self._is_last:
+            self._index, self._has_discovered = self._index + 1, False
+        if self._has_discovered and not self._is_last:
             return []
         found = [_wrapped(self._index, split) for split in self._enumerator().discover()]
-        self._asked = True
+        self._has_discovered = True
         self._open.update(split.id for split in found)
         return found
 
     def is_finished(self) -> bool:
-        return self._is_last and self._asked and self._enumerator().is_finished()
+        return self._is_last and self._has_discovered and self._enumerator().is_finished()
 
     def snapshot(self) -> Any:
         state = self._enumerator().snapshot()
-        return {"index": self._index, "asked": self._asked, "open": sorted(self._open), "state": state}
+        return {"index": self._index, "asked": self._has_discovered, "open": sorted(self._open), "state": state}
 
     def restore(self, state: Any) -> None:
         if state is not None:
-            self._index, self._asked, self._open = state["index"], state["asked"], set(state["open"])
+            self._index, self._has_discovered, self._open = state["index"], state["asked"], set(state["open"])
             self._enumerator().restore(state["state"])
 
     def outdated(self, splits: Sequence[Split]) -> set[str]:
@@ -163,7 +163,7 @@ class HybridEnumerator(SplitEnumerator):
         found = {f"{self._index}:{id}" for id in self._enumerator().outdated(own)} if own else set()
         self._open -= found
         if found:
-            self._asked = False
+            self._has_discovered = False
         return found
 
     def on_split_ended(self, split: Split, position: Any) -> None:

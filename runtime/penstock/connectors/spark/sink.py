@@ -56,24 +56,24 @@ class SparkWriter(SinkWriter):
     """A writer that collects the rows since the last barrier as columns."""
 
     def __init__(self) -> None:
-        self._held: list[pa.RecordBatch] = []
+        self._buffered: list[pa.RecordBatch] = []
 
     def write_batch(self, batch: Batch, watermark: int) -> None:
         if len(batch):
             columns = wide(batch.columns) if isinstance(batch, ColumnBatch) else columns_of(batch.values)
-            self._held.append(_in_utc(columns))
+            self._buffered.append(_in_utc(columns))
 
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
         if values:
-            self._held.append(_in_utc(columns_of(values)))
+            self._buffered.append(_in_utc(columns_of(values)))
 
     def prepare_commit(self, checkpoint_id: int) -> list[Any]:
-        held, self._held = self._held, []
-        if not held:
+        batches, self._buffered = self._buffered, []
+        if not batches:
             return []
-        schema = _unified([batch.schema for batch in held])
+        schema = _unified([batch.schema for batch in batches])
         about = {"checkpoint": checkpoint_id, "schema": base64.b64encode(schema.serialize()).decode("ascii")}
-        return [StagedCommittable(about, lambda: to_ipc(_as(schema, held)))]
+        return [StagedCommittable(about, lambda: to_ipc(_as(schema, batches)))]
 
 
 class SparkCommitter(Committer):
@@ -83,7 +83,7 @@ class SparkCommitter(Committer):
         self._function = function
         self._committed: set[int] = set()
         self._tag = f"penstock-commit-{uuid.uuid4().hex}"
-        self._leave: Callable[[], None] = _nothing_is_held
+        self._leave: Callable[[], None] = _do_nothing
 
     def commit(self, committables: list[Any]) -> None:
         pieces: dict[int, list[dict[str, Any]]] = defaultdict(list)
@@ -122,7 +122,7 @@ class SparkCommitter(Committer):
             self._leave()
 
 
-def _nothing_is_held() -> None: ...
+def _do_nothing() -> None: ...
 
 
 def data_frame(session: Any, pieces: list[dict[str, Any]], files: StateFileReader) -> Any:

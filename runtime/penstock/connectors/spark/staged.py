@@ -69,17 +69,17 @@ class StageRows:
 
         context = TaskContext.get()
         partition = 0 if context is None else context.partitionId()
-        held: list[pa.RecordBatch] = []
+        pending: list[pa.RecordBatch] = []
         count = 0
         for batch in batches:
             if batch.num_rows:
-                held.append(batch)
-            if sum(b.nbytes for b in held) >= FILE_BYTES:
-                yield self._write(held, f"{self._prefix}{partition}-{count}")
-                held = []
+                pending.append(batch)
+            if sum(b.nbytes for b in pending) >= FILE_BYTES:
+                yield self._write(pending, f"{self._prefix}{partition}-{count}")
+                pending = []
                 count += 1
-        if held:
-            yield self._write(held, f"{self._prefix}{partition}-{count}")
+        if pending:
+            yield self._write(pending, f"{self._prefix}{partition}-{count}")
 
     def _write(self, batches: list[pa.RecordBatch], path: str) -> pa.RecordBatch:
         table = pa.Table.from_batches(batches)

@@ -61,7 +61,7 @@ class Receiver(QueueClient[Message]):
         self._most = most_under_way
         self._client = queue.aws.client(SourceError, threads)
         self._receiving = 0
-        self._held: dict[str, float] = {}
+        self._unconfirmed: dict[str, float] = {}
         """Receipt handle -> time of its renewal, by the monotonic clock."""
         self._requests: deque[tuple[int, list[str]]] = deque()
         self._is_busy = False
@@ -106,7 +106,7 @@ class Receiver(QueueClient[Message]):
             is_late = self._is_closed
             if not is_late:
                 self._inbox.put(messages)
-                self._held.update((message.handle, due) for message in messages)
+                self._unconfirmed.update((message.handle, due) for message in messages)
             self.changed.notify_all()
         if is_late and messages:  # these may be messages that were just released
             self._release([message.handle for message in messages])
@@ -117,7 +117,7 @@ class Receiver(QueueClient[Message]):
             while not self._is_closed and self.error is None:
                 waits = len(self._inbox) + self._receiving < _AHEAD and self._inbox.bytes < _AHEAD_BYTES
                 waits = waits and (self._is_busy or number == 0)
-                if waits and len(self._held) + self._receiving + AT_ONCE <= self._most:
+                if waits and len(self._unconfirmed) + self._receiving + AT_ONCE <= self._most:
                     self._receiving += AT_ONCE
                     return True
                 self.changed.wait()
@@ -168,19 +168,19 @@ class Receiver(QueueClient[Message]):
                     )
             with self.changed:
                 for handle in some:
-                    self._held.pop(handle, None)
+                    self._unconfirmed.pop(handle, None)
                 self.changed.notify_all()
 
     def _renew(self) -> None:
         now = time.monotonic()
         with self.changed:
-            due = [handle for handle, at in self._held.items() if at <= now]
+            due = [handle for handle, at in self._unconfirmed.items() if at <= now]
         for some in _in_tens(due):
             self._hide(some, self._hidden_s)
             with self.changed:
                 for handle in some:
-                    if handle in self._held:
-                        self._held[handle] = now + self._hidden_s / 3
+                    if handle in self._unconfirmed:
+                        self._unconfirmed[handle] = now + self._hidden_s / 3
 
     def _hide(self, handles: list[str], seconds: int) -> None:
         entries = [
@@ -197,7 +197,7 @@ class Receiver(QueueClient[Message]):
     def _release_all(self) -> None:
         """Release the messages that no checkpoint has, so that the next receiver gets them at once."""
         with self.changed:
-            handles = list(self._held)
+            handles = list(self._unconfirmed)
         self._release(handles)
 
     def _release(self, handles: list[str]) -> None:

@@ -202,7 +202,7 @@ class SparkCluster:
         and the server would then print a traceback.
         """
         server, self.context._accumulatorServer = self.context._accumulatorServer, None
-        server.handle_error = _say_nothing
+        server.handle_error = _ignore_error
         server.server_shutdown = True
         threading.Thread(target=server.shutdown, name="accumulators-end", daemon=True).start()
 
@@ -342,7 +342,7 @@ class SparkCluster:
         shutil.rmtree(self._private_dir, ignore_errors=True)
 
 
-def _say_nothing(*_: object) -> None: ...
+def _ignore_error(*_: object) -> None: ...
 
 
 def free_port() -> int:

@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from penstock.common.serialization import SimpleStringSchema
 from penstock.connectors.core.aws import AwsTarget
 from penstock.connectors.core.source import ReaderContext, Split
-from penstock.connectors.kinesis.aggregated import MAGIC, UserRecord, hash_of, taken_apart
+from penstock.connectors.kinesis.aggregated import MAGIC, UserRecord, deaggregated, hash_of
 from penstock.datastream.connectors.kinesis import KinesisSource
 from tests.unit.connectors.kinesis.service import ALL_HASHES, Kinesis, read_until
 
@@ -75,25 +75,25 @@ def reader_of(source: KinesisSource, split: Split, position: Any = None) -> Any:
 
 def test_disaggregated_records_keep_their_keys_hashes_and_data() -> None:
     parts = [("a", None, b"1"), ("ä" * 200, "17", b""), ("a", str(2**128 - 1), b"x" * 1_000_000), ("d", None, b"4")]
-    assert taken_apart(aggregated(*parts)) == [
+    assert deaggregated(aggregated(*parts)) == [
         UserRecord("a", int(hashlib.md5(b"a").hexdigest(), 16), b"1"),
         UserRecord("ä" * 200, 17, b""),
         UserRecord("a", 2**128 - 1, b"x" * 1_000_000),
         UserRecord("d", hash_of("d"), b"4"),
     ]
-    assert taken_apart(aggregated()) is None  # only magic number and digest
+    assert deaggregated(aggregated()) is None  # only magic number and digest
 
 
 def test_a_record_that_only_resembles_an_aggregate_is_a_plain_record() -> None:
     whole = aggregated(("a", None, b"1"), ("b", None, b"2"))
     for begun in range(len(whole)):
-        assert taken_apart(whole[:begun]) is None
+        assert deaggregated(whole[:begun]) is None
     for at in range(len(whole)):
-        assert taken_apart(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]) is None
+        assert deaggregated(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]) is None
     for wrong in (b"\x1a\x05\x08", b"\x1a\x02\x08\x00", b"\x0a\x01\xff", b"\x1a\x04\x08\x09\x1a\x00", b"\xff" * 12):
-        assert taken_apart(MAGIC + wrong + hashlib.md5(wrong).digest()) is None
+        assert deaggregated(MAGIC + wrong + hashlib.md5(wrong).digest()) is None
     unknown = b"\x25abcd\x29abcdefgh\x38\x07" + message([("a", None, b"1")])
-    assert taken_apart(MAGIC + unknown + hashlib.md5(unknown).digest()) == [UserRecord("a", hash_of("a"), b"1")]
+    assert deaggregated(MAGIC + unknown + hashlib.md5(unknown).digest()) == [UserRecord("a", hash_of("a"), b"1")]
 
 
 def test_a_reader_continues_in_the_middle_of_an_aggregate(service: Kinesis) -> None:

@@ -31,19 +31,19 @@ def copying(
     until(lambda: master.history.status is JobStatus.RUNNING, master)
     faulty = FaultyStore(LocalStore(fsync=False))
     master.checkpoints.storage.stores.use("file", RetryingStore(faulty))
-    with faulty.held("put", match="/savepoints/") as held:
+    with faulty.blocked("put", match="/savepoints/") as blocked:
         stop = master.request(Operation("stop"))
-        held.wait_until_reached(30)
-        yield master, stop, held
+        blocked.wait_until_reached(30)
+        yield master, stop, blocked
     if not master.is_done:
         master.request(Operation("cancel"))
     assert master.wait(30).is_terminal_state()
 
 
 def test_the_job_shows_that_it_waits(copying: tuple[JobMaster, Operation, BlockedCall]) -> None:
-    master, stop, held = copying
+    master, stop, blocked = copying
     until(lambda: master.end_step == "stop: copying the savepoint", master)
-    held.release()
+    blocked.release()
     assert master.wait(30) is JobStatus.FINISHED
     assert stop.failure is None
     assert stop.location

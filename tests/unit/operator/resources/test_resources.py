@@ -25,7 +25,7 @@ from penstock_operator.resources.deployments import (
     check_pod,
     master_deployment,
     restore_option,
-    standing_by,
+    standby_deployment,
     worker_deployment,
 )
 from penstock_operator.resources.incarnation import Incarnation
@@ -367,7 +367,7 @@ def test_standby_pods_are_those_that_run_afterwards_and_replace_none_before() ->
     warm = replace(incarnation(spec), warm=True, service_suffix="-2")
     for build in (lambda i: master_deployment(OWNER, i, LOST), lambda i: worker_deployment(OWNER, i, 2, LOST)):
         ordinary = build(warm)
-        beside = standing_by(ordinary, "a" * 32)
+        beside = standby_deployment(ordinary, "a" * 32)
         assert beside["spec"]["template"] == ordinary["spec"]["template"]
         assert beside["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": "100%", "maxUnavailable": 0}
         assert beside["spec"]["progressDeadlineSeconds"] > beside["spec"]["minReadySeconds"] >= 3600

@@ -20,7 +20,7 @@ class Image:
     """Whether `penstock check` never ends."""
     starts: bool = True
     """Whether the master's process starts. If not, it ends immediately and repeatedly."""
-    stands_by: bool = True
+    supports_standby: bool = True
     """Whether the engine can wait for its release. If not, it ends."""
     checkpoints: bool = True
     """Whether checkpoints complete while the job runs."""

@@ -38,7 +38,7 @@ class PodFaults:
     cluster: FakeCluster
     jobs: dict[str, FakeJob]
     """The jobs by the uid of the master's pod."""
-    standing_by: dict[str, int]
+    standby_parallelisms: dict[str, int]
     time: datetime
     crashes: int
 
@@ -47,7 +47,7 @@ class PodFaults:
         self.crashes += 1
         for pod in self.cluster.select("Pod", None, {JOB: name, ROLE: "master"}):
             self.jobs.pop(pod["metadata"]["uid"], None)
-            self.standing_by.pop(pod["metadata"]["uid"], None)
+            self.standby_parallelisms.pop(pod["metadata"]["uid"], None)
 
     def lose_node(self, role: str = "master", name: str = NAME) -> None:
         """Cut off the nodes of these pods: the pods keep running, and their kubelets report nothing."""
@@ -226,21 +226,21 @@ class Kubelet(PodFaults):
         if uid in self.jobs:
             self._leave_when_fenced(pod, self.jobs[uid])
             return
-        if uid not in self.standing_by and not self._starts(pod):
+        if uid not in self.standby_parallelisms and not self._starts(pod):
             return
         restarts = pod["status"].get("x-restarts", 0)
         args = pod["spec"]["containers"][0]["args"]
         if (
             "--when-released" in args
-            and image.stands_by
+            and image.supports_standby
             and args[args.index("--job-id") + 1] not in self.storage.released
         ):
-            if uid not in self.standing_by:
-                self.standing_by[uid] = self._parallelism(pod)
+            if uid not in self.standby_parallelisms:
+                self.standby_parallelisms[uid] = self._parallelism(pod)
             self._set(pod, running_status(pod, ready=False))
             return
         job = self._start_job(pod, image)
-        knows_how = image.stands_by or "--when-released" not in args
+        knows_how = image.supports_standby or "--when-released" not in args
         outage = self.storage.lost or self.storage.unusable
         no_storage = bool(outage) and self.storage.crashes
         if no_storage or not image.starts or not knows_how or drops(pod, image) or not job.take_over():
@@ -293,7 +293,7 @@ class Kubelet(PodFaults):
             job_id=args[args.index("--job-id") + 1],
             image=image,
             restore=restore or args[args.index("--restore") + 1],
-            wanted=self.standing_by.pop(pod["metadata"]["uid"], None) or self._parallelism(pod),  # type: ignore[arg-type]
+            wanted=self.standby_parallelisms.pop(pod["metadata"]["uid"], None) or self._parallelism(pod),  # type: ignore[arg-type]
         )
 
     def _parallelism(self, pod: Manifest) -> int:

@@ -29,7 +29,7 @@ IMAGES = {
     "job:stuck": Image(checkpoints=False),
     "job:refused": Image(check={"ok": False, "problems": [{"code": "GRAPH", "message": "no sink"}]}),
     "job:unsaved": Image(savepoints=False),
-    "job:cold": Image(stands_by=False),
+    "job:cold": Image(supports_standby=False),
 }
 LAST = "job:last"
 MODES: tuple[Mode, ...] = ("die-before", "die-after", "fail-before", "fail-after")

@@ -29,7 +29,7 @@ _WORLD = (
     "time",
     "images",
     "jobs",
-    "standing_by",
+    "standby_parallelisms",
     "savepoints",
     "rescales",
     "rest_down",

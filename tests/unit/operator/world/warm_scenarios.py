@@ -28,7 +28,7 @@ def _warm(world: World) -> None:
     equal({p["metadata"]["labels"]["penstock.dev/incarnation"] for p in _pods(world)}, {world.status()["jobId"]})
 
 
-def _nothing_stands_by(world: World) -> None:
+def _no_standby(world: World) -> None:
     equal(world.status()["running"].get("warm", False), False)
     equal(world.storage.released, {})
     equal({p["metadata"]["labels"]["penstock.dev/incarnation"] for p in _pods(world)}, {world.status()["jobId"]})
@@ -76,21 +76,21 @@ WARM_SCENARIOS = [
         lambda w: running(w, image="job:2"),
         prepare=_no_room,
         savepoints=1,
-        check=_nothing_stands_by,
+        check=_no_standby,
     ),
     _upgrade(
         "upgrade-to-an-image-that-cannot-stand-by",
         lambda w: running(w, image="job:2"),
-        images={"job:2": Image(stands_by=False)},
+        images={"job:2": Image(supports_standby=False)},
         savepoints=1,
-        check=_nothing_stands_by,
+        check=_no_standby,
     ),
     Scenario(
         "warm-upgrade-of-last-state",
         edit(image="job:2"),
         lambda w: running(w, image="job:2"),
         manifest=spec(upgrade=WARM, job={"upgradeMode": "last-state"}),
-        check=_nothing_stands_by,
+        check=_no_standby,
     ),
     Scenario(
         "warm-upgrade-and-rescale",
@@ -98,7 +98,7 @@ WARM_SCENARIOS = [
         lambda w: running(w, image="job:2", parallelism=4),
         manifest=spec(upgrade=WARM),
         savepoints=1,
-        check=_nothing_stands_by,
+        check=_no_standby,
     ),
     Scenario(
         "warm-upgrade-to-another-number-of-pods",
@@ -106,7 +106,7 @@ WARM_SCENARIOS = [
         lambda w: running(w, image="job:2"),
         manifest=spec(upgrade=WARM),
         savepoints=1,
-        check=lambda w: (_nothing_stands_by(w), equal(len(_pods(w)), 4)),
+        check=lambda w: (_no_standby(w), equal(len(_pods(w)), 4)),
     ),
     _upgrade(
         "spare-worker-while-preparing",
@@ -120,14 +120,14 @@ WARM_SCENARIOS = [
         lambda w: running(w, image="job:1") and "operation" not in w.status(),
         images={"job:1": Image(savepoints=False)},
         then=((_given_up, edit(image="job:1")),),
-        check=_nothing_stands_by,
+        check=_no_standby,
     ),
     _upgrade(
         "upgrade-whose-savepoint-fails",
         lambda w: running(w, image="job:1") and "operation" not in w.status(),
         images={"job:1": Image(savepoints=False)},
         then=((lambda w: (w.status().get("operation") or {}).get("attempt", 0) > 1, edit(image="job:1")),),
-        check=_nothing_stands_by,
+        check=_no_standby,
     ),
     _upgrade(
         "second-edit-while-preparing",

@@ -88,7 +88,7 @@ class World(Kubelet):
         self.sink = Sink()
         self.jobs: dict[str, FakeJob] = {}
         """The jobs by the uid of the master's pod."""
-        self.standing_by: dict[str, int] = {}
+        self.standby_parallelisms: dict[str, int] = {}
         """The parallelism on the command line since the container started, by the uid of the master's pod."""
         self.savepoints: list[str] = []
         self.rescales: list[int] = []

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.actions import FencePredecessors
 from penstock_operator.reconcile.decide.restore.committed_end import Lost, Unknown, origin
-from penstock_operator.reconcile.decide.restore.predecessor import EMPTY, LATEST, UnusedState, newest_left, passed_over
+from penstock_operator.reconcile.decide.restore.predecessor import (
+    EMPTY,
+    LATEST,
+    UnusedState,
+    newest_snapshot,
+    passed_over,
+)
 
 if TYPE_CHECKING:
     from penstock_operator.api.status.snapshots import Restore
@@ -32,7 +38,7 @@ def look_back(ctx: Context) -> Context | Decision:
 
 
 def _warned(ctx: Context, left: Left) -> Context:
-    op, found = ctx.op, newest_left(left.snapshots)
+    op, found = ctx.op, newest_snapshot(left.snapshots)
     if op.restore is None or found is None or not _is_newer(ctx, found, op.restore):
         return ctx
     start = op.restore.model_copy(update={"passed_over": passed_over(found)})
@@ -73,7 +79,7 @@ def _from_latest(ctx: Context) -> Context | Decision:
         return ctx.wait_for_storage(_LOOKING)
     if isinstance(start, Lost):
         return ctx.wait(start.message, blocked="StateLost", after=ctx.settings.backoff_first)
-    found = newest_left(storage.left.snapshots)
+    found = newest_snapshot(storage.left.snapshots)
     if found is not None:
         ctx = ctx.with_event(
             "StateTakenOver", f"continuing from {start.path}, the newest state of earlier FlinkJobs of this name"

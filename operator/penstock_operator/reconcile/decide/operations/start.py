@@ -68,13 +68,13 @@ def start(ctx: Context) -> Decision:
         op = ctx.op
     if op.standby is not None:
         return _start_warm(ctx, _incarnation(ctx, spec))
-    strangers = [p for p in ctx.seen.left if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
-    if strangers and _left_behind(ctx):
+    former_pods = [p for p in ctx.seen.left if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
+    if former_pods and _left_behind(ctx):
         return ctx.act(ScaleDown(), "removing pods that an earlier start has left")
-    if strangers and ctx.now - op.step_since > ctx.settings.stuck_pods_timeout:
-        return ctx.wait(stuck_pods([p.name for p in strangers]), blocked=PODS_STUCK)
-    if strangers:
-        return ctx.wait(f"waiting for pods of the former incarnation to end: {strangers[0].name}")
+    if former_pods and ctx.now - op.step_since > ctx.settings.stuck_pods_timeout:
+        return ctx.wait(stuck_pods([p.name for p in former_pods]), blocked=PODS_STUCK)
+    if former_pods:
+        return ctx.wait(f"waiting for pods of the former incarnation to end: {former_pods[0].name}")
     incarnation = _incarnation(ctx, spec)
     if _deployed(ctx):
         return _started(ctx, incarnation)
@@ -293,8 +293,8 @@ def watch(ctx: Context) -> Decision:
     if ours and engine.state == "CANCELED":
         return ctx.end("Abandoned", "a user canceled the job over its REST API").done()
     if ours and engine.state == "FAILED":
-        said = engine.exception or "no exception was reported"
-        return _unstable(ctx, _with_cause_first(ctx, f"the job is {engine.state}: {said}"))
+        exception = engine.exception or "no exception was reported"
+        return _unstable(ctx, _with_cause_first(ctx, f"the job is {engine.state}: {exception}"))
     mine = [p for p in ctx.seen.pods_of("master") if p.job_id == running.job_id]
     crash = next((p for p in mine if p.restarts >= ctx.settings.crash_restarts and not _is_up(p)), None)
     if crash is not None:
@@ -312,8 +312,8 @@ def watch(ctx: Context) -> Decision:
         known = ctx.status.last_termination.reason if cause(ctx) and ctx.status.last_termination else None
         troubles = "; ".join(str(t) for t in ctx.seen.troubles if t.reason != known)
         raised = engine.exception if ours else ""
-        said = "; ".join(filter(None, (f"not stable in time: the job is {state}, {checkpoint}", raised, troubles)))
-        return _unstable(ctx, _with_cause_first(ctx, said))
+        reason = "; ".join(filter(None, (f"not stable in time: the job is {state}, {checkpoint}", raised, troubles)))
+        return _unstable(ctx, _with_cause_first(ctx, reason))
     if (
         ours
         and engine.running

@@ -43,7 +43,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status.snapshots import Restore
-from penstock_operator.reconcile.decide.restore.predecessor import newest_left
+from penstock_operator.reconcile.decide.restore.predecessor import newest_snapshot
 
 if TYPE_CHECKING:
     from penstock_operator.api.status.incarnation import Running
@@ -160,7 +160,7 @@ def origin(
 def _end_of_name(pinned: Restore | None, storage: Storage) -> Choice:
     if storage.error or storage.left is None:
         return Unknown(storage.error or "storage has not been read yet")
-    newest = newest_left(storage.left.snapshots)
+    newest = newest_snapshot(storage.left.snapshots)
     if newest is None:
         return pinned or Restore(kind="Fresh", reason="earlier FlinkJobs of this name have left no state")
     if newest.torn:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 LATEST = "latest-of-name"
 EMPTY = "empty"
-ASKED = ""
+NOT_SET = ""
 """Value if the spec sets no source: start empty, with a warning."""
 _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
@@ -56,10 +56,10 @@ def source_of(spec: FlinkJobSpec) -> str:
         return job.initial_savepoint_path
     if job.start_from is None and job.upgrade_mode == "stateless":
         return EMPTY
-    return job.start_from or ASKED
+    return job.start_from or NOT_SET
 
 
-def newest_left(snapshots: Iterable[StoredSnapshot]) -> StoredSnapshot | None:
+def newest_snapshot(snapshots: Iterable[StoredSnapshot]) -> StoredSnapshot | None:
     """Return the newest snapshot of the last incarnation.
 
     Within an incarnation the checkpoint number decides, because its clock may have been set back. A savepoint takes

@@ -44,7 +44,7 @@ class OpenPart:
         self.written = written
         self.persisted = persisted
         """Whether a snapshot may hold the part open. The part is then needed even if the checkpoint that closes it is abandoned."""
-        self.begun = 0
+        self.file_start = 0
         """Part size at which the current file of the rolling policy begins; 0 unless files are merged."""
         self.is_between = False
         """Whether the policy has closed its file and has not opened the next one."""
@@ -53,7 +53,7 @@ class OpenPart:
 
     @property
     def size(self) -> int:
-        return self.stream.size + (0 if self.bulk is None else self.bulk.held_back)
+        return self.stream.size + (0 if self.bulk is None else self.bulk.buffered_bytes)
 
     def close(self) -> dict[str, Any]:
         if self.bulk is not None:
@@ -119,13 +119,13 @@ class FileWriter(SinkWriter):
             if stream is None:
                 continue
             part = OpenPart(stream, None, *(self._since(item[at]) for at in ("created", "written")), persisted=True)
-            part.begun, part.is_between, part.checkpoints = item.get("merging", (0, False, 0))
-            if item["bucket"] in self._parts or stream.is_full or not self._goes_on(item):
+            part.file_start, part.is_between, part.checkpoints = item.get("merging", (0, False, 0))
+            if item["bucket"] in self._parts or stream.is_full or not self._can_continue(item):
                 self._closed.append(part.close())
             else:
                 self._parts[item["bucket"]] = part
 
-    def _goes_on(self, item: dict[str, Any]) -> bool:
+    def _can_continue(self, item: dict[str, Any]) -> bool:
         """Return True if the restored part has the folder, suffix and format of this writer. Older snapshots contain no format."""
         if self._encoder is None:
             return False
@@ -166,7 +166,7 @@ class FileWriter(SinkWriter):
         data = self._encoder.encode_batch(values)
         part = self._part(bucket)
         limit = self._policy.part_size
-        if limit and part.size - part.begun + len(data) > limit and len(values) > 1:
+        if limit and part.size - part.file_start + len(data) > limit and len(values) > 1:
             middle = len(values) // 2
             self._write_rows(bucket, values[:middle])
             self._write_rows(bucket, values[middle:])
@@ -177,7 +177,7 @@ class FileWriter(SinkWriter):
         part.written = self._elapsed_ms()
         if part.stream.is_full:
             self._close(bucket)
-        elif self._policy.is_full(part.size - part.begun):
+        elif self._policy.is_full(part.size - part.file_start):
             self._roll(bucket)
 
     def _begin_file(self, part: OpenPart) -> None:
@@ -185,7 +185,7 @@ class FileWriter(SinkWriter):
         assert self._compaction is not None
         assert self._encoder is not None
         part.stream.write(self._compaction.delimiter + header_of(self._encoder))
-        part.is_between, part.begun, part.created = False, part.size, self._elapsed_ms()
+        part.is_between, part.file_start, part.created = False, part.size, self._elapsed_ms()
 
     def _write_bulk(self, bucket: str, values: Sequence[Any] | ColumnBatch) -> None:
         part = self._part(bucket)
@@ -261,7 +261,7 @@ class FileWriter(SinkWriter):
                 "written": part.written + self._offset_ms,
                 "format": self._format,
                 "stream": part.persist(),
-                **({"merging": (part.begun, part.is_between, part.checkpoints)} if self._compaction else {}),
+                **({"merging": (part.file_start, part.is_between, part.checkpoints)} if self._compaction else {}),
             }
             for bucket, part in self._parts.items()
         ]

@@ -153,7 +153,7 @@ class AvroWriterFactory(ColumnsWriterFactory):
 
 
 class AvroFileWriter(BulkWriter):
-    held_back = 0
+    buffered_bytes = 0
     """The writer buffers less than a block, so this is reported as 0 bytes."""
 
     def __init__(self, factory: AvroWriterFactory, sink: ByteSink) -> None:

@@ -77,7 +77,7 @@ class CsvDecoder(SuspiciousDecoder):
         try:
             shape, columns = self._read(data)
         except (pa.ArrowInvalid, UnicodeDecodeError, InvalidOperation) as error:
-            raise MalformedBlock(_told(error, dialect)) from None
+            raise MalformedBlock(_explained(error, dialect)) from None
         for index, field in enumerate(self._shape.fields):
             if not field.optional and columns.column(index).null_count:
                 raise MalformedBlock(f"{field.name!r} has no value, but is not optional")
@@ -150,7 +150,7 @@ class CsvDecoder(SuspiciousDecoder):
         def is_wrong(row: pa_csv.InvalidRow) -> str:
             text = row.text if len(row.text) <= _SHOWN else f"{row.text[:_SHOWN]}…"
             reason = f"CSV parse error: Expected {row.expected_columns} columns, got {row.actual_columns}: {text}"
-            wrong.append((row.number, _told(reason, self._dialect)))
+            wrong.append((row.number, _explained(reason, self._dialect)))
             return "skip"
 
         parse = pa_csv.ParseOptions(**self._parse_options(), invalid_row_handler=is_wrong)
@@ -220,7 +220,7 @@ def _with_decimals(table: pa.Table, types: dict[str, DecimalTypeInfo], schema: p
     return table
 
 
-def _told(error: Exception | str, dialect: CsvDialect) -> str:
+def _explained(error: Exception | str, dialect: CsvDialect) -> str:
     text = str(error).splitlines()[0]
     if dialect.header == "skip" and "columns, got" in text:
         text += ' (columns are matched by position; CsvFormat with CsvDialect(header="names") matches them by name)'

@@ -93,14 +93,14 @@ class _File:
         inner = next((one for one in nested if one.name == field.type_name.rpartition(".")[2]), None)
         if inner is not None and inner.options.map_entry:
             key, value = (_type(part) for part in inner.field)
-            yield f"map<{key}, {value}> {field.name} = {field.number}{self._said(field)};"
+            yield f"map<{key}, {value}> {field.name} = {field.number}{self._bracketed_options(field)};"
             return
         label = self._label(field) if labelled else ""
         if field.type == _GROUP and inner is not None:
-            head = f"{label}group {inner.name} = {field.number}{self._said(field)}"
+            head = f"{label}group {inner.name} = {field.number}{self._bracketed_options(field)}"
             yield from self._block(head, self._message(inner))
             return
-        yield f"{label}{_type(field)} {field.name} = {field.number}{self._said(field)};"
+        yield f"{label}{_type(field)} {field.name} = {field.number}{self._bracketed_options(field)};"
 
     def _label(self, field: Any) -> str:
         if field.label == _REPEATED:
@@ -109,7 +109,7 @@ class _File:
             return "required " if field.label == _REQUIRED else "optional "
         return "optional " if field.proto3_optional else ""
 
-    def _said(self, field: Any) -> str:
+    def _bracketed_options(self, field: Any) -> str:
         """Return the options of a field in brackets, or an empty text."""
         options = list(_options(field.options))
         if field.HasField("default_value"):

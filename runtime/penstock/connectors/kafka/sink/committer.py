@@ -121,18 +121,18 @@ class KafkaCommitter(Committer):
         self._below_attempt = below_attempt
         states = self._client.find(f"{self._owner.prefix}-")
         others = [id for id, state in states.items() if self._owner.is_of_another_job(id) and _may_be_open(state)]
-        strangers = {found.id: found for found in self._unnamed(others) if found.is_open}
-        if strangers and not self._takes_over:
-            name, about = next(iter(strangers.items()))
+        foreign = {found.id: found for found in self._unnamed(others) if found.is_open}
+        if foreign and not self._takes_over:
+            name, about = next(iter(foreign.items()))
             raise SinkError(
-                f"{len(strangers)} transactions of another job are open under the prefix {self._owner.prefix!r}: {name!r}, …",
+                f"{len(foreign)} transactions of another job are open under the prefix {self._owner.prefix!r}: {name!r}, …",
                 remedy="give every job a separate transactional_id_prefix. If that job is dead and this one follows it, wait for its "
                 f"transaction.timeout.ms ({about.timeout_ms} ms), or set KafkaSinkBuilder.set_takes_over(True)",
             )
         earlier = self._earlier(states)
         newest = max(earlier.values(), default=0)
         suspects = [id for id, attempt in earlier.items() if attempt == newest or _may_be_open(states[id])]
-        self._fence([*(found.id for found in self._unnamed(suspects)), *strangers])
+        self._fence([*(found.id for found in self._unnamed(suspects)), *foreign])
         self._swept = time.monotonic()
 
     def _sweep(self) -> None:

@@ -56,14 +56,14 @@ class CoordinatorClient:
         """Commit or abort a transaction. Return Kafka's error code, or 0 if it is done now or was done before."""
         request = package("aiokafka.protocol.transaction").EndTxnRequest(id, producer_id, epoch, commit)
         what = f"transaction {id!r} cannot be {'committed' if commit else 'aborted'}"
-        return int(self._run(self._asked(id, request, what)).error_code)
+        return int(self._run(self._send_to_coordinator(id, request, what)).error_code)
 
     def end_all(self, transactions: Iterable[tuple[str, int, int]], *, commit: bool) -> list[int]:
         """Commit or abort many transactions concurrently. Return the codes in their order."""
         make = package("aiokafka.protocol.transaction").EndTxnRequest
         word = "committed" if commit else "aborted"
         requests = [
-            self._asked(id, make(id, producer_id, epoch, commit), f"transaction {id!r} cannot be {word}")
+            self._send_to_coordinator(id, make(id, producer_id, epoch, commit), f"transaction {id!r} cannot be {word}")
             for id, producer_id, epoch in transactions
         ]
         return [int(answer.error_code) for answer in self._run(self._all(requests))]
@@ -76,7 +76,8 @@ class CoordinatorClient:
         """
         make = package("aiokafka.protocol.transaction").InitProducerIdRequest
         requests = [
-            self._asked(id, make(id, _FENCING_TIMEOUT_MS), f"transaction {id!r} cannot be aborted") for id in ids
+            self._send_to_coordinator(id, make(id, _FENCING_TIMEOUT_MS), f"transaction {id!r} cannot be aborted")
+            for id in ids
         ]
         for answer in self._run(self._all(requests)):
             if answer.error_code:
@@ -85,7 +86,9 @@ class CoordinatorClient:
     def describe(self, id: str) -> Description | None:
         """Return the description of an id, or None if the cluster does not know it."""
         requests = package("penstock.connectors.kafka.sink.transaction_requests")
-        answer = self._run(self._asked(id, requests.DescribeTransactionsRequest([id]), f"{id!r} cannot be described"))
+        answer = self._run(
+            self._send_to_coordinator(id, requests.DescribeTransactionsRequest([id]), f"{id!r} cannot be described")
+        )
         code, name, state, timeout, start, producer_id, epoch, _, _ = answer.transactions[0]
         if code == _NO_SUCH_ID:
             return None
@@ -129,7 +132,7 @@ class CoordinatorClient:
         found: dict[str, str] = await self._until(send, "transactions cannot be listed")
         return found
 
-    async def _asked(self, id: str, request: Any, what: str) -> Any:
+    async def _send_to_coordinator(self, id: str, request: Any, what: str) -> Any:
         async def send() -> Any:
             node = self._nodes.get(id)
             client = await self._connected()

@@ -82,17 +82,17 @@ class KafkaEnumerator(SplitEnumerator):
         self._recreated: set[str] = set()
         """Recreated topics, which are read from their beginning."""
         self._has_discovered = False
-        self._has_begun = False
+        self._has_started = False
 
     def discover(self) -> list[Split]:
         try:
             found = self._find_new()
         except ClusterAway as error:
-            if not self._has_begun:
+            if not self._has_started:
                 raise
             LOGGER.warning("the discovery of partitions is postponed: %s", error.message)
             return []
-        self._has_begun = True
+        self._has_started = True
         return found
 
     def check_group(self) -> None:
@@ -197,11 +197,11 @@ class KafkaEnumerator(SplitEnumerator):
             if self._topics.get(name, topic_id) == topic_id:
                 continue
             if name in unread or not self._restarts_recreated:
-                raise self._made_again(name, topic_id)
-            self._start_anew(name)
+                raise self._recreated_error(name, topic_id)
+            self._forget_topic(name)
         self._topics.update(present)
 
-    def _made_again(self, name: str, topic_id: str) -> SourceError:
+    def _recreated_error(self, name: str, topic_id: str) -> SourceError:
         what = f"topic {name!r} was deleted and created again (its id was {self._topics[name]}, and is now {topic_id})"
         if self._restarts_recreated:
             return SourceError(what, remedy="do nothing: the next attempt starts with the new topic")
@@ -211,7 +211,7 @@ class KafkaEnumerator(SplitEnumerator):
             "without the state of this source",
         )
 
-    def _start_anew(self, name: str) -> None:
+    def _forget_topic(self, name: str) -> None:
         LOGGER.warning("topic %r was deleted or created again; its unread records are skipped", name)
         self._known = {partition for partition in self._known if partition.topic != name}
         self._topics.pop(name, None)
@@ -226,9 +226,9 @@ class KafkaEnumerator(SplitEnumerator):
             raise self._deleted(deleted)
         changed = [name for name in names if name in now and self._topics.get(name, now[name].id) != now[name].id]
         if changed and not self._restarts_recreated:
-            raise self._made_again(changed[0], now[changed[0]].id)
+            raise self._recreated_error(changed[0], now[changed[0]].id)
         for name in [*deleted, *changed]:
-            self._start_anew(name)
+            self._forget_topic(name)
         gone = {id for id, topic in self._unread.items() if topic in self._recreated}
         for id in gone:
             del self._unread[id]

@@ -338,7 +338,7 @@ class PartitionReader(MessageReader):
             return None
         return self._decode(messages)
 
-    def has_given_all(self) -> bool:
+    def is_caught_up(self) -> bool:
         return not self._inbox.waiting and not self._consumer.has_more
 
     @property

@@ -43,8 +43,8 @@ class CapturedTable(NamedTuple):
     """Names and types (OIDs)."""
 
     @classmethod
-    def of(cls, told: Sequence[Any]) -> CapturedTable:
-        name, key, has_integer_key, columns = told
+    def of(cls, stored: Sequence[Any]) -> CapturedTable:
+        name, key, has_integer_key, columns = stored
         return cls(name, tuple(key), has_integer_key, tuple((column, oid) for column, oid in columns))
 
 

@@ -183,7 +183,9 @@ class CdcEnumerator(SplitEnumerator):
     def _changes(self) -> Split:
         assert self._state is not None
         state = self._state
-        tables = {name: {"captured": told, "ranges": state["ranges"][name]} for name, told in state["tables"].items()}
+        tables = {
+            name: {"captured": captured, "ranges": state["ranges"][name]} for name, captured in state["tables"].items()
+        }
         state["ranges"] = {}
         return Split(CHANGES, {"lsn": state["lsn"], "until": state["until"], "tables": tables})
 

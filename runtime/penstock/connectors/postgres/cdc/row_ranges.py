@@ -20,7 +20,7 @@ TRIES = 6
 _FIRST_STEP = 10
 _LARGEST_STEP = 10_000
 """Rows per fetch: `_FIRST_STEP` until their size is known, `_LARGEST_STEP` at most."""
-_STAYS_OPEN = "set idle_in_transaction_session_timeout = 0"
+_NO_IDLE_TIMEOUT = "set idle_in_transaction_session_timeout = 0"
 """Setting that keeps the snapshot while downstream operators are slow."""
 _AS_THEY_ARE = ("text", "varchar")
 """Types whose cast to text equals the text in the log, and may use an index.
@@ -123,7 +123,7 @@ class RowRangeReader(SplitReader):
     def _open(self) -> None:
         """Open a cursor in a new snapshot, and note what was read in the previous one."""
         connection = self._connection = self._source.server.connect(SourceError, autocommit=True)
-        connection.execute(_STAYS_OPEN)
+        connection.execute(_NO_IDLE_TIMEOUT)
         connection.autocommit = False
         connection.execute("set transaction isolation level repeatable read, read only")
         if self._snapshot is not None and self._after is not None:

@@ -37,7 +37,7 @@ class PostgresCdcSource(CdcSettings, Source):
     """
 
     bounded = False
-    tells_last_positions = True
+    needs_last_positions = True
 
     @staticmethod
     def builder() -> PostgresCdcSourceBuilder:

@@ -57,8 +57,8 @@ class ChangesReader(SplitReader):
         self._who = who
         about = split.properties
         self._until = lsn_of(about["until"])
-        self._captured = {name: CapturedTable.of(told["captured"]) for name, told in about["tables"].items()}
-        self._read_rows = {name: ReadRows.of(told["ranges"]) for name, told in about["tables"].items()}
+        self._captured = {name: CapturedTable.of(table["captured"]) for name, table in about["tables"].items()}
+        self._read_rows = {name: ReadRows.of(table["ranges"]) for name, table in about["tables"].items()}
         position = position or {"lsn": about["lsn"], "commit": None, "number": 0, "system": None}
         names = [name for name, captured in self._captured.items() if captured.name in source.tables]
         self._watched = WatchedTables(source, names, position.get("oids", {}))
@@ -74,7 +74,7 @@ class ChangesReader(SplitReader):
         self._tables: dict[int, tuple[TableValues, ReadRows] | None] = {}
         self._transaction: Begin | None = None
         self._has_more = False
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._connected_at: float | None = None
         self._failing_since: float | None = None
         self._failing_at = (0, 0)
@@ -108,13 +108,13 @@ class ChangesReader(SplitReader):
     def next_record_at(self) -> int | None:
         return int(time.time() * 1000) if self._has_more else None
 
-    def has_given_all(self) -> bool:
+    def is_caught_up(self) -> bool:
         return not self._has_more
 
     def confirm(self, lsn: int) -> None:
         """Store the position of a completed checkpoint. The next heartbeat reports it to the server."""
         self._confirmed = max(self._confirmed, lsn)
-        self._told_at = 0.0
+        self._reported_at = 0.0
 
     def read(self, bounds: ReadBounds) -> RowBatch | None:
         found: list[Captured] = []
@@ -162,7 +162,7 @@ class ChangesReader(SplitReader):
             self._wait(error)
             return False
         self._system, self._timeline = self._link.system, self._link.timeline
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._connected_at = time.monotonic()
         return True
 
@@ -193,10 +193,10 @@ class ChangesReader(SplitReader):
 
     def _tell(self) -> None:
         now = time.monotonic()
-        if now - self._told_at > self._source.heartbeat_ms / 1000:
+        if now - self._reported_at > self._source.heartbeat_ms / 1000:
             assert self._link is not None
             self._link.tell(self._confirmed, asks=True)
-            self._told_at = now
+            self._reported_at = now
 
     def _take(self, data: bytes, found: list[Captured]) -> None:
         message = parse(data)
@@ -221,7 +221,7 @@ class ChangesReader(SplitReader):
             if self._transaction is None:
                 self._lsn = max(self._lsn, message.lsn)
             if message.asks:
-                self._told_at = 0.0
+                self._reported_at = 0.0
 
     def _counts(self) -> bool:
         """Count a change of the transaction, and return whether it is new.

@@ -85,8 +85,8 @@ class ReadRows:
 
     def saw_everywhere(self, xid: int) -> bool | None:
         """Return whether all ranges contain the changes of a transaction, or None if only some of them do."""
-        told = {snapshot.sees(xid) for found in self._ranges for _, snapshot in found.parts}
-        return told.pop() if len(told) == 1 else (None if told else False)
+        visible = {snapshot.sees(xid) for found in self._ranges for _, snapshot in found.parts}
+        return visible.pop() if len(visible) == 1 else (None if visible else False)
 
 
 def order_of(key: Key) -> Any:

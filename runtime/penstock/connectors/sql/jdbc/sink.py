@@ -104,12 +104,12 @@ class JdbcWriter(BatchingWriter):
     def __init__(self, sink: JdbcSink) -> None:
         super().__init__(sink.execution.batch_interval_ms)
         self._sink = sink
-        self._held: list[tuple[Any, ...]] = []
+        self._buffered: list[tuple[Any, ...]] = []
         self._connection: Any = None
 
     @property
     def holds(self) -> bool:
-        return bool(self._held)
+        return bool(self._buffered)
 
     def next_processing_time(self, now: int) -> int | None:
         return super().next_processing_time(now) if self._batch_ms else None
@@ -124,8 +124,8 @@ class JdbcWriter(BatchingWriter):
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
         size = self._sink.execution.batch_size
         for value in values:
-            self._held.append(self._values(value))
-            if size and len(self._held) >= size:
+            self._buffered.append(self._values(value))
+            if size and len(self._buffered) >= size:
                 self.flush()
 
     def _values(self, value: Any) -> tuple[Any, ...]:
@@ -144,11 +144,11 @@ class JdbcWriter(BatchingWriter):
         Raises:
             SinkError: all retries failed, or the server refuses a record.
         """
-        held, self._held = self._held, []
+        records, self._buffered = self._buffered, []
         sink, attempt = self._sink, 0
-        while held:
+        while records:
             try:
-                self._write(held)
+                self._write(records)
                 return
             except (SinkError, package("sqlalchemy.exc").DBAPIError) as error:
                 self.close()
@@ -157,30 +157,30 @@ class JdbcWriter(BatchingWriter):
                 if not lost or attempt >= sink.execution.max_retries:
                     if isinstance(error, SinkError):
                         raise
-                    raise self._told(error, [] if lost else held) from error
-                logger.info("attempt %d to write %d records failed, retrying: %s", attempt + 1, len(held), error)
+                    raise self._explained(error, [] if lost else records) from error
+                logger.info("attempt %d to write %d records failed, retrying: %s", attempt + 1, len(records), error)
             time.sleep(attempt)  # as Flink does: 0, 1, 2, … s
             attempt += 1
 
-    def _write(self, held: list[tuple[Any, ...]]) -> None:
+    def _write(self, records: list[tuple[Any, ...]]) -> None:
         if self._connection is None:
             self._connection = self._sink.server.connect(SinkError)
         with self._connection.begin():
-            self._sink.execution_of(self._connection)(held)
+            self._sink.execution_of(self._connection)(records)
 
-    def _told(self, error: Exception, held: list[tuple[Any, ...]]) -> Exception:
+    def _explained(self, error: Exception, records: list[tuple[Any, ...]]) -> Exception:
         row = None
         with suppress(PenstockError, package("sqlalchemy.exc").SQLAlchemyError):
-            row = self._refused(held) if held else None
+            row = self._refused(records) if records else None
         which = "" if row is None else f", such as {shown(dict(zip(self._sink.names, row, strict=True)))}"
         return self._sink.server.explained(SinkError, f"{self._sink.sql!r} cannot write records{which}", error)
 
-    def _refused(self, held: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
+    def _refused(self, records: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
         """Return the first record that the server refuses, without a change to the table."""
         with self._sink.server.connect(SinkError) as connection, connection.begin() as transaction:
             try:
-                for start in range(0, len(held), _TRIED_AT_ONCE):
-                    some = held[start : start + _TRIED_AT_ONCE]
+                for start in range(0, len(records), _TRIED_AT_ONCE):
+                    some = records[start : start + _TRIED_AT_ONCE]
                     if not self._takes(connection, some):
                         return next((row for row in some if not self._takes(connection, [row])), None)
                 return None

@@ -42,11 +42,11 @@ class BroadcastFirstOperator(BatchModeOperator):
             self.inner.process_batch(batch, input_index)
 
     def process_remaining(self) -> Iterator[None]:
-        held, pace = self._pending, Pace(sys.maxsize)
-        while held:
-            batch, most = held.popleft(), pace.records
+        pending, pace = self._pending, Pace(sys.maxsize)
+        while pending:
+            batch, most = pending.popleft(), pace.records
             if len(batch) > most:
-                held.appendleft(batch.slice(most, len(batch)))
+                pending.appendleft(batch.slice(most, len(batch)))
                 batch = batch.slice(0, most)
             began = time.perf_counter()
             self.inner.process_batch(batch, DATA)

@@ -87,8 +87,8 @@ class SortedKeyOperator(BatchModeOperator):
         return found
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        held = self._pending.get(input_index)
-        if held is None:
+        pending = self._pending.get(input_index)
+        if pending is None:
             self.inner.process_batch(batch, input_index)
             return
         rows = batch.rows()
@@ -99,7 +99,7 @@ class SortedKeyOperator(BatchModeOperator):
         assert selector is not None
         keys = select_keys(self.context, selector, values)
         times = [MIN_TIMESTAMP] * len(values) if rows.timestamps is None else rows.timestamps
-        at, add = self._at, held.add
+        at, add = self._at, pending.add
         at.namespace = None
         try:
             for key, moment, value in zip(keys, times, values, strict=True):
@@ -126,14 +126,14 @@ class SortedKeyOperator(BatchModeOperator):
 
     def _keys(self) -> Iterator[tuple[Any, ...]]:
         """Yield the keys of all inputs, each one once. The keys that have started come first, together."""
-        begun = []
+        started_keys = []
         for key in list(self._backend.keys(_PROCESSED_STATE.name)):
             self._at.key, self._at.namespace = key, None
             self._started[key] = self._processed.value() or 0
             self._noted.add(key)
-            begun.append(key)
-        if begun:
-            yield tuple(begun)
+            started_keys.append(key)
+        if started_keys:
+            yield tuple(started_keys)
         names = [_INPUT.format(number) for number in self._pending]
         for key in list(dict.fromkeys(key for name in names for key in self._backend.keys(name))):
             yield (key,)
@@ -142,8 +142,8 @@ class SortedKeyOperator(BatchModeOperator):
         """Process the remaining records of a key, in order."""
         at, items = self._at, []
         at.key, at.namespace = key, None
-        for number, held in self._pending.items():
-            items += [(moment, number, value) for moment, value in held.get()]
+        for number, pending in self._pending.items():
+            items += [(moment, number, value) for moment, value in pending.get()]
         items.sort(key=_time_of)
         given = self._started.get(key, 0)
         while given < len(items):
@@ -171,8 +171,8 @@ class SortedKeyOperator(BatchModeOperator):
         at = self._at
         for key in keys:
             at.key, at.namespace = key, None
-            for held in self._pending.values():
-                held.clear()
+            for pending in self._pending.values():
+                pending.clear()
             self._started.pop(key, None)
             if key in self._noted:
                 self._noted.discard(key)

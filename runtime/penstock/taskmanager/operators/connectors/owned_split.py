@@ -21,8 +21,8 @@ class OwnedSplit:
     __slots__ = (
         "assignment",
         "generator",
-        "has_given_all",
         "id",
+        "is_caught_up",
         "is_closed",
         "is_quiet",
         "number",
@@ -46,7 +46,7 @@ class OwnedSplit:
         """Whether the last read returned nothing, or the next record is not due yet."""
         self.rests = False
         """Whether the last read returned all available records. The split is read again after a short pause."""
-        self.has_given_all: Callable[[], bool] = never
+        self.is_caught_up: Callable[[], bool] = never
         self.reported_lag = -1
 
     def is_idle(self, now_ms: int) -> bool:

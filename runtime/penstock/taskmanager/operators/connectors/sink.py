@@ -81,9 +81,9 @@ class SinkOperator(Operator):
         self._writer.notify_checkpoint_complete(checkpoint_id)
 
     def notify_committed(self, checkpoint_id: int) -> None:
-        told = getattr(self._writer, "notify_committed", None)  # a writer may lack the base class
-        if told is not None:
-            told(checkpoint_id)
+        notify = getattr(self._writer, "notify_committed", None)  # a writer may lack the base class
+        if notify is not None:
+            notify(checkpoint_id)
 
     def finish(self) -> None:
         assert self._writer is not None

@@ -114,7 +114,7 @@ class SourceOperator(Operator):
         with self.context.named_in_errors():
             reader = owned.reader = self._reader.open_split(owned.split(), assignment.position)
         # A reader may define the methods without the base class.
-        owned.has_given_all = getattr(reader, "has_given_all", never)
+        owned.is_caught_up = getattr(reader, "is_caught_up", getattr(reader, "has_given_all", never))
         self._open[owned.id] = owned
         self._count_unread(owned, -1)
         if self.strategy is not None:
@@ -216,7 +216,7 @@ class SourceOperator(Operator):
             self._read_own_watermark(split, reader)
             if reader.finished:
                 self._close_split(split, reader)
-            elif count and not (count < most and (split.has_given_all() or self._is_ahead(reader))):
+            elif count and not (count < most and (split.is_caught_up() or self._is_ahead(reader))):
                 self._order.add(split)
             else:
                 split.rests = bool(count) and not self._is_ahead(reader)
@@ -318,7 +318,7 @@ class SourceOperator(Operator):
                 self.output.emit_side(tag, RowBatch(list(rejected)))
 
     def _close_split(self, split: OwnedSplit, reader: SplitReader) -> None:
-        if self.source.tells_last_positions:
+        if self.source.needs_last_positions:
             self._last_positions[split.id] = reader.position
         reader.close()
         split.is_closed = True
@@ -346,7 +346,7 @@ class SourceOperator(Operator):
                 self._advance(self._last_reached)
                 self._set_idle(True)
             return
-        if self.source.keeps_no_time:
+        if self.source.excluded_from_watermarks:
             self._set_idle(True)
             return
         if self.strategy is None and not self._clocked:
@@ -475,9 +475,9 @@ class SourceOperator(Operator):
         return OperatorSnapshot()
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        told = getattr(self._reader, "notify_checkpoint_complete", None)
-        if told is not None:
-            told(checkpoint_id)
+        notify = getattr(self._reader, "notify_checkpoint_complete", None)
+        if notify is not None:
+            notify(checkpoint_id)
 
     def close(self) -> None:
         for split in self._open.values():

@@ -150,7 +150,7 @@ class SessionWindows:
         if self._fields is not None:
             call = self._fields.stepper()
             inputs = self._fields.prepare(values)
-        gap, gap_of, begun = self._gap, self._gap_of, self._new.append
+        gap, gap_of, add_new = self._gap, self._gap_of, self._new.append
         latest, known, stored = self._latest, self._latest.get, self._windows.get
         over = self._operator.watermark + 1 if self._event_time else -MAX_LONG
         current_keys = iterate_keys(self._at, keys) if fold.may_use_state else keys
@@ -168,7 +168,7 @@ class SessionWindows:
                     continue
                 first = value if is_reduce else call(value, create())
                 session = latest[key] = Session(key, time, end, first, session)
-                begun(session)
+                add_new(session)
                 continue
             else:
                 session = self._session_of(key, time, min(end, MAX_LONG))

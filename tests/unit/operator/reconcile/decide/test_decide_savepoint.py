@@ -155,7 +155,12 @@ def test_folder_and_trigger_are_in_the_status_before_the_request_to_the_engine()
     assert decision.action.directory.startswith("s3://bucket/savepoints/default/weather-uid-1/op-1")
 
 
-ASKED: dict[str, Any] = {"trigger_id": "t" * 32, "target_directory": "s3://b/t", "stop_job_id": "a" * 32, "attempt": 1}
+NOT_SET: dict[str, Any] = {
+    "trigger_id": "t" * 32,
+    "target_directory": "s3://b/t",
+    "stop_job_id": "a" * 32,
+    "attempt": 1,
+}
 
 
 def request(state: Any, **values: Any) -> Any:
@@ -191,7 +196,7 @@ def request(state: Any, **values: Any) -> Any:
     ],
 )
 def test_the_outcome_of_the_savepoint_decides_the_next_step(seen: Observation, expected: str) -> None:
-    decision = decide(in_step("Upgrade", "Stop", seen, **ASKED))
+    decision = decide(in_step("Upgrade", "Stop", seen, **NOT_SET))
     op = decision.status.operation
     assert op is not None
     if expected == "retry":
@@ -209,7 +214,7 @@ def test_the_outcome_of_the_savepoint_decides_the_next_step(seen: Observation, e
 def test_a_savepoint_older_than_the_job_is_not_its_end() -> None:
     old = chk(path="s3://b/t/savepoint-a-1", checkpoint_id=5)
     decision = decide(
-        in_step("Upgrade", "Stop", up(engine=request("Failed", cause="x"), storage=stored(sealed=old)), **ASKED)
+        in_step("Upgrade", "Stop", up(engine=request("Failed", cause="x"), storage=stored(sealed=old)), **NOT_SET)
     )
     assert step(decision) == "Upgrade/Stop"
     assert "SavepointFailed" in reasons(decision)
@@ -220,7 +225,7 @@ def test_repeated_failures_are_reported() -> None:
         "Upgrade",
         "Stop",
         up(engine=request("Failed", cause="AccessDenied"), storage=stored()),
-        **{**ASKED, "attempt": 2},
+        **{**NOT_SET, "attempt": 2},
     )
     stalled = decide(ctx).status.condition("Stalled")
     assert stalled is not None

@@ -287,13 +287,21 @@ def test_the_clock_advances_to_the_split_that_was_idle_last_however_late_idlenes
 
 
 def test_a_split_that_has_returned_all_records_is_not_read_again_immediately(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Batches, "has_given_all", lambda self: self.position == 3)
+    monkeypatch.setattr(Batches, "is_caught_up", lambda self: self.position == 3)
     operator, output = assigned(Splits([[[1] * 8, [2], [3], [4], [5]], [[10]]]), ManualClock(0))
     read_all(operator)
     assert sorted({value for value, _ in output.records}) == [1, 2, 3, 10]
     assert operator.next_read_at() == 0
     read_all(operator)
     assert sorted({value for value, _ in output.records}) == [1, 2, 3, 4, 5, 10]
+
+
+def test_a_reader_with_the_earlier_method_name_is_not_read_again_immediately() -> None:
+    class Earlier(Batches):
+        def has_given_all(self) -> bool:
+            return self.position == 3
+
+    assert [Earlier([], position).is_caught_up() for position in (2, 3)] == [False, True]
 
 
 def test_a_split_that_has_returned_all_records_is_read_again_next_to_a_busy_split_and_is_not_idle() -> None:
@@ -307,7 +315,7 @@ def test_a_split_that_has_returned_all_records_is_read_again_next_to_a_busy_spli
             seen.append((clock.now_ms(), [] if batch is None else batch.rows().values))
             return batch
 
-        def has_given_all(self) -> bool:
+        def is_caught_up(self) -> bool:
             return self._batches is trickle
 
     class SlowReader(BatchesReader):
@@ -338,7 +346,7 @@ def test_a_split_that_has_returned_all_records_is_read_again_next_to_a_busy_spli
 
 def test_a_clock_that_is_set_back_does_not_delay_excluded_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch takes 1 ms. At the first batch of 2 records the machine's clock is set back by one hour."""
-    monkeypatch.setattr(Batches, "has_given_all", lambda self: len(self._batches) == 3)
+    monkeypatch.setattr(Batches, "is_caught_up", lambda self: len(self._batches) == 3)
     clock = JumpingClock(10_000_000)
     operator, output = assigned(Splits([[[1] * 9, [2], [3]], [[10]] * 50]), clock)
     for _ in operator.read(FAR):
@@ -364,7 +372,7 @@ class DuckReader:
         return self.position == 3
 
     def __getattr__(self, name: str) -> Any:
-        if name == "has_given_all":
+        if name in ("is_caught_up", "has_given_all"):
             raise AttributeError(name)
         return {"take_rejected": list, "take_watermarks": list, "is_idle": bool, "close": bool}.get(name, lambda: None)
 
@@ -434,7 +442,7 @@ def test_a_split_is_opened_at_its_first_read() -> None:
 def test_the_last_position_of_a_split_is_reported_if_the_source_needs_it() -> None:
     source = Splits([[[1], [2]], [[3], None, [4]]])
     for tells in (False, True):
-        source.tells_last_positions = tells
+        source.needs_last_positions = tells
         operator, _ = assigned(source, ManualClock(0))
         operator.progress()
         for _ in range(3):

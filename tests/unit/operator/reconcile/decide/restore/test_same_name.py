@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock_operator.api.validation import parse_spec
-from penstock_operator.reconcile.decide.restore.predecessor import newest_left
+from penstock_operator.reconcile.decide.restore.predecessor import newest_snapshot
 from penstock_operator.storage.concurrency import AT_ONCE
 from penstock_operator.storage.snapshots import StoredSnapshot
 from tests.unit.operator.contexts import ago
@@ -393,7 +393,7 @@ def stored(path: str, number: int | None, job_id: str | None, seconds: float | N
 )
 def test_the_newest_snapshot_of_a_name_is_found(snapshots: list[StoredSnapshot], expected: str | None) -> None:
     for order in (snapshots, snapshots[::-1]):
-        found = newest_left(order)
+        found = newest_snapshot(order)
         assert (found.path if found else None) == expected
 
 
