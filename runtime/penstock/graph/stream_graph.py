@@ -69,9 +69,19 @@ class JobGraphBuilder:
         self._groups: dict[int, str] = {}
         """Slot sharing group of each transformation, by id."""
 
-    def build(self) -> JobGraph:
+    def build(self, *, validates_connectors: bool = True) -> JobGraph:
+        """Build the job graph.
+
+        Args:
+            validates_connectors: whether to validate sources and sinks. They may connect to their systems.
+
+        Raises:
+            PenstockError: the program or a connector is not valid.
+        """
         transformations = upstream_first(self._sinks)
         self._check(transformations)
+        if validates_connectors:
+            self._validate_connectors(transformations)
         self._check_iterations(transformations)
         self._batch = is_batch(self._mode, transformations)
         max_parallelism = self._default_max or max(
@@ -135,11 +145,14 @@ class JobGraphBuilder:
                     operator=t.name,
                     location=t.user_location,
                 )
+            for edge in t.inputs:
+                self._check_edge(t, edge)
+
+    def _validate_connectors(self, transformations: list[Transformation]) -> None:
+        for t in transformations:
             for border in (t.source, t.sink):
                 if border is not None:
                     self._check_border(t, border)
-            for edge in t.inputs:
-                self._check_edge(t, edge)
 
     def _check_iterations(self, transformations: list[Transformation]) -> None:
         for t in transformations:

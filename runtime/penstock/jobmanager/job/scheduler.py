@@ -63,7 +63,7 @@ class JobScheduler:
         self.wanted = self.parallelism
         self._limit: int | None = None
         """Adaptive scheduler: number of slots that the attempt has, if it is less than it needs. None: it has all slots."""
-        self.graph: JobGraph = self._build_graph(self.wanted)
+        self.graph: JobGraph = self._build_graph(self.wanted, validates_connectors=True)
         check_declared_states(self.graph)
 
     @property
@@ -150,12 +150,16 @@ class JobScheduler:
             return str(error)
         return None
 
-    def _build_graph(self, wanted: int, available: int | None = None) -> JobGraph:
+    def _build_graph(
+        self, wanted: int, available: int | None = None, *, validates_connectors: bool = False
+    ) -> JobGraph:
         """Build the job graph.
 
         Args:
             wanted: parallelism of operators that set none.
             available: maximum number of slots of an operator. None: no limit.
+            validates_connectors: whether to validate sources and sinks. Only the start does so. Afterwards, a system that does not
+                respond must neither delay the job's thread nor refuse a rescale. The connectors retry by themselves.
 
         Raises:
             InvalidJob: an operator cannot run with this parallelism.
@@ -173,7 +177,7 @@ class JobScheduler:
             require_uids=settings.require_uids,
             object_store_options=settings.object_store_options,
             mode=settings.runtime_mode,
-        ).build()
+        ).build(validates_connectors=validates_connectors)
 
 
 def _hold(runner: Runner, slots: int) -> bool:
