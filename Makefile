@@ -68,7 +68,7 @@ test-rabbitmq: $(STAMP) ## test the RabbitMQ connector on a real broker, killed 
 
 test-redis: $(STAMP) ## test the Redis connector on a real server, killed and paused (fetched as root on Debian)
 	@command -v redis-server >/dev/null || $(call apt,redis-server)
-	@$(PYTEST) -m redis tests/integration/redis
+	@$(PYTEST) -m redis tests
 
 test-cassandra: $(STAMP) ## test the Cassandra connector on a real server, killed and paused (Maven is fetched as root on Debian)
 	@command -v mvn >/dev/null || $(call apt,maven)

@@ -21,8 +21,6 @@ from tools.servers.base.process import free_port
 from tools.servers.iceberg_catalog import IcebergCatalog
 
 FIELDS = {"id": int, "key": str}
-COUNT = 6_000
-"""Number of rows that the job writes."""
 
 
 class Lake(ABC):

@@ -1,13 +1,11 @@
 """Iceberg tables whose catalog is a server: Apache Iceberg's own, with its REST protocol.
 
-They behave like other tables, and the server may be killed, paused or unavailable."""
+They behave like other tables, and the server may be killed or unavailable."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,14 +18,10 @@ from tests.integration.lakehouse.test_commits import (  # noqa: F401
     test_rows_of_a_faster_writer_remain,
     test_rows_of_all_subtasks_become_visible_together_at_their_commit,
 )
-from tests.integration.lakehouse.test_exactly_once import (  # noqa: F401
-    assert_each_once,
-    commits,
-    log_of,
-    test_a_job_killed_at_any_moment_of_a_commit_is_committed_once_by_its_successor,
+from tests.integration.lakehouse.test_sources import (  # noqa: F401
     test_a_snapshot_is_a_bounded_input,
+    test_a_source_follows_appends_across_restarts,
 )
-from tests.integration.lakehouse.test_sources import test_a_source_follows_appends_across_restarts  # noqa: F401
 from tests.integration.lakehouse.test_upserts import (  # noqa: F401
     test_a_commit_of_a_faster_writer_is_respected,
     test_a_replaced_jobmanager_changes_nothing_after_its_successor,
@@ -47,27 +41,6 @@ def catalog(tmp_path: Path) -> Iterator[IcebergCatalog]:
 @pytest.fixture
 def lake(catalog: IcebergCatalog, tmp_path: Path) -> RestLake:
     return RestLake(tmp_path)
-
-
-def test_a_catalog_that_is_killed_or_paused_during_a_job_loses_nothing(
-    lake: RestLake, catalog: IcebergCatalog, job: Any
-) -> None:
-    process = job(2)
-    for fault in ("kill", "pause"):
-        before = commits(lake)
-        while commits(lake) < before + 2:
-            assert process.poll() is None, log_of(lake)
-            time.sleep(0.05)
-        if fault == "kill":
-            catalog.kill()
-            time.sleep(0.5)
-            catalog.restart()
-        else:
-            catalog.pause()
-            time.sleep(1)  # the duration of the pause
-            catalog.resume()
-    assert process.wait(120) == 0, log_of(lake)
-    assert_each_once(lake)
 
 
 def test_a_commit_whose_answer_is_lost_with_the_catalog_is_made_once(lake: RestLake, catalog: IcebergCatalog) -> None:

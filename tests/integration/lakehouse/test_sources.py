@@ -12,7 +12,11 @@ import pyarrow as pa
 import pytest
 
 from penstock.common.errors import InvalidJob, RecordFormatError, SourceError
+from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.core.source import ReadBounds, ReaderContext, Split
+from penstock.connectors.formats.bulk import ParquetWriterFactory
+from penstock.datastream.connectors.file_system import FileSink
+from tests.in_process import environment, run
 from tests.integration.lakehouse.lakes import DeltaLake, IcebergLake, Lake, committer_of, voted, writer_of
 
 FOLLOW = datetime.timedelta(seconds=1)
@@ -243,3 +247,15 @@ def test_a_source_does_not_continue_with_a_recreated_delta_table(tmp_path: Path)
     fill(lake, 1, 10)
     with pytest.raises(SourceError, match="created again"):
         enumerator.discover()
+
+
+def test_a_snapshot_is_a_bounded_input(lake: Lake, tmp_path: Path) -> None:
+    sink = lake.sink()
+    committer_of(sink).commit(voted(writer_of(sink), 1, *range(100)))
+    env = environment(tmp_path)
+    stream = env.from_source(lake.source({"id": int}), WatermarkStrategy.no_watermarks(), "in")
+    files = FileSink.for_bulk_format(str(tmp_path / "out"), ParquetWriterFactory({"id": int})).build()
+    stream.filter(lambda row: row["id"] % 2 == 0).sink_to(files)
+    master = run(env)
+    assert master.history.status.value == "FINISHED"
+    assert len(list((tmp_path / "out").rglob("*.parquet"))) >= 1

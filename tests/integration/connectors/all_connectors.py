@@ -1,0 +1,26 @@
+"""All connectors that the conformance tests run with."""
+
+from __future__ import annotations
+
+from tests.integration.connectors.connector import Connector
+from tests.integration.lakehouse.connector import (
+    DeltaConnector,
+    DeltaUpsertConnector,
+    IcebergConnector,
+    IcebergUpsertConnector,
+    RestCatalogConnector,
+)
+from tests.integration.postgres.connector import PostgresConnector
+from tests.integration.sql.connector import MariaDbConnector, SqliteConnector, SqlOnPostgresConnector
+
+CONNECTORS: tuple[type[Connector], ...] = (
+    SqliteConnector,
+    DeltaConnector,
+    IcebergConnector,
+    DeltaUpsertConnector,
+    IcebergUpsertConnector,
+    RestCatalogConnector,
+    PostgresConnector,
+    SqlOnPostgresConnector,
+    MariaDbConnector,
+)
