@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tools.images import OPERATOR, build_base, build_job, build_operator, tag
+from tools.images import BASE, OPERATOR, build_base, build_job, build_operator, tag
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKED = ROOT / "tests" / "integration" / "engine" / "selfcheck" / "job.py"
@@ -16,7 +16,7 @@ BETTER = "localhost/penstock-e2e:2"
 MISSING = "localhost/penstock-e2e:missing"
 """An image that is never built."""
 EXAMPLE = "localhost/penstock-airport-weather:1"
-ALL = (OPERATOR, GOOD, BETTER, EXAMPLE)
+ALL = (OPERATOR, GOOD, BETTER, EXAMPLE, BASE)
 
 
 def build(scratch: Path) -> list[str]:
@@ -24,7 +24,7 @@ def build(scratch: Path) -> list[str]:
     base = build_base()
     job = build_job(_context(scratch), tag=GOOD, base_image=base)
     example = build_job(ROOT / "examples" / "airport_weather", tag=EXAMPLE, base_image=base)
-    return [build_operator(), job, tag(job, BETTER), example]
+    return [build_operator(), job, tag(job, BETTER), example, base]
 
 
 def _context(scratch: Path) -> Path:

@@ -7,7 +7,7 @@ effect that a change of each field has on a running job. A test checks that it c
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,11 +17,20 @@ UpgradeMode = Literal["savepoint", "last-state", "stateless"]
 StartFrom = Literal["empty", "latest-of-name"]
 
 
+SCRIPT_BYTES = 256 * 1024
+"""Maximum size of a script in UTF-8."""
+Requirement = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\r\n]+$")]
+
+
 class Job(Api):
     """The program and its execution."""
 
-    entry: str = Field(min_length=1, max_length=512)
-    """Program to run, inside the image: a script (`/opt/job/job.py`) or `package.module:function`."""
+    entry: str | None = Field(default=None, min_length=1, max_length=512)
+    """Program to run, inside the image: a script (`/opt/job/job.py`) or `package.module:function`. Set either this field or `script`."""
+    script: str | None = Field(default=None, min_length=1, max_length=SCRIPT_BYTES)
+    """Program to run, as text: a Python file of at most 256 KiB. `spec.image` can then be Penstock's base image, because the program needs no separate image."""
+    requirements: tuple[Requirement, ...] = Field(default=(), max_length=200)
+    """Python packages to install before the program starts, as lines of a requirements file. Each pod installs them once. A package of the image takes precedence. Add `--no-index` and `--find-links` with a folder of the image or of a volume to install without a package index. The init container is called `penstock-requirements`, and a pod template can add environment variables and volumes to it."""
     args: tuple[str, ...] = ()
     """Arguments of the program, passed unchanged."""
     parallelism: int = Field(default=1, ge=1, le=32768)
@@ -296,6 +305,11 @@ class FlinkJobSpec(Api):
                     "rule": "self.parallelism <= self.maxParallelism",
                     "message": "parallelism must not be greater than maxParallelism",
                     "fieldPath": ".parallelism",
+                },
+                {
+                    "rule": "has(self.entry) != has(self.script)",
+                    "message": "set exactly one of entry, a program in the image, and script, the text of a program",
+                    "fieldPath": ".entry",
                 },
                 {
                     "rule": "!has(self.savepointRedeployNonce) || has(self.initialSavepointPath)",

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAIN_CONTAINER = "penstock"
+INSTALLER = "penstock-requirements"
+"""Init container that installs `spec.job.requirements`, and the volume that it fills."""
 CONFIG_VOLUME = "config"
 
 _POD = {
@@ -73,6 +75,7 @@ _CONTAINER = _MAIN | {
     "terminationMessagePolicy",
     "workingDir",
 }
+_INSTALLER = {"name", "env", "envFrom", "resources", "volumeMounts"}
 _CONTAINER_SECURITY = {"runAsUser", "runAsGroup", "runAsNonRoot", "readOnlyRootFilesystem", "allowPrivilegeEscalation"}
 VOLUME_SOURCES = {
     "configMap",
@@ -179,7 +182,8 @@ def _pod(spec: Mapping[str, Any], field: str) -> Iterator[Problem]:
             for name in sorted(_PROBES & container.keys()):
                 yield from _probe(_mapping(container, name), f"{field}.containers[{i}].{name}")
     for i, container in _list(spec, "initContainers"):
-        yield from _container(container, f"{field}.initContainers[{i}]", _CONTAINER)
+        own = container.get("name") == INSTALLER
+        yield from _container(container, f"{field}.initContainers[{i}]", _INSTALLER if own else _CONTAINER)
 
 
 def _container(container: Mapping[str, Any], field: str, allowed: set[str]) -> Iterator[Problem]:

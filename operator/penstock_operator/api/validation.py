@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from penstock.common.config.option_table import meant_key
 from penstock_operator.api.cron import CronError, parse_cron
-from penstock_operator.api.flinkjob import NO_STANDBYS, TLS_ENABLED, TLS_SECRET, Deletion, FlinkJobSpec
+from penstock_operator.api.flinkjob import NO_STANDBYS, SCRIPT_BYTES, TLS_ENABLED, TLS_SECRET, Deletion, FlinkJobSpec
 from penstock_operator.api.pod_template import check_pod_template
 from penstock_operator.api.types import SCHEMES, format_duration
 from penstock_operator.errors import Problem, SpecError
@@ -127,7 +127,19 @@ def _job(spec: FlinkJobSpec) -> Iterator[Problem]:
             "no savepoint is set to start from",
             "Set spec.job.initialSavepointPath to the savepoint.",
         )
-    if job.entry.startswith("-"):
+    if (job.entry is None) == (job.script is None):
+        yield Problem(
+            "spec.job.entry",
+            "there must be exactly one of entry and script",
+            "Set entry to a program in the image, or script to the text of a program.",
+        )
+    if job.script is not None and len(job.script.encode()) > SCRIPT_BYTES:
+        yield Problem(
+            "spec.job.script",
+            f"the script has {len(job.script.encode())} bytes, and {SCRIPT_BYTES} are allowed",
+            "Build an image with the program, and set entry.",
+        )
+    if job.entry is not None and job.entry.startswith("-"):
         yield Problem(
             "spec.job.entry", f"{job.entry!r} looks like an option", "Name a script or package.module:function."
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from penstock_operator.api.flinkjob import rest_tls_secret
+from penstock_operator.resources import program
 from penstock_operator.resources.memory import container_limits
 from penstock_operator.resources.names import (
     BLOCKS_PORT,
@@ -79,7 +80,7 @@ def render(keys: dict[str, Any]) -> str:
 
 
 def config_map(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
-    """Return the ConfigMap with the configuration of one incarnation. It does not change while the incarnation runs.
+    """Return the ConfigMap with the configuration of one incarnation, and its program if the spec contains it. It does not change while the incarnation runs.
 
     A new version of the operator may create other keys from the same spec. They take effect at the next start.
     """
@@ -88,7 +89,7 @@ def config_map(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
         "kind": "ConfigMap",
         "metadata": owner.metadata(owner.config(incarnation.job_id, incarnation.revision), CONFIG_ROLE),
         "immutable": True,
-        "data": {CONFIG_FILE: render(configuration(incarnation.spec))},
+        "data": {CONFIG_FILE: render(configuration(incarnation.spec)), **program.files(incarnation.spec)},
     }
 
 

@@ -7,6 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.api.flinkjob import rest_tls_secret
+from penstock_operator.resources import program
 from penstock_operator.resources.configuration import (
     CONFIG_FILE,
     PARALLELISM_KEY,
@@ -63,7 +64,7 @@ def master_args(incarnation: Incarnation) -> list[str]:
     start = ["--when-released"] if incarnation.warm else restore_option(incarnation.restore)
     allowed = [part for uid in incarnation.allow_non_restored_state for part in ("--allow-non-restored-state", uid)]
     return [
-        "master", "--entry", spec.job.entry, *start, *allowed,
+        "master", "--entry", program.entry(spec), *start, *allowed,
         "--job-id", incarnation.job_id, "--parallelism", f"$({PARALLELISM_VARIABLE})", "--", *spec.job.args,
     ]  # fmt: skip
 
@@ -138,19 +139,21 @@ def check_pod(
     owner: Owner, spec: FlinkJobSpec, revision: str, operation: str, against: str | None, lost_node: timedelta
 ) -> dict[str, Any]:
     """Return the pod that runs `penstock check` in the new image. Its configuration is an annotation, because no
-    incarnation exists yet.
+    incarnation exists yet. A program that the spec contains is in a ConfigMap, because it may be too large for an annotation.
     """
     target = ["--against", against] if against else []
+    annotated = {"downwardAPI": {"items": [{"path": CONFIG_FILE, "fieldRef": {"fieldPath": _annotation(CONFIG)}}]}}
+    files = program.items(spec)
     target += [part for uid in spec.job.allow_non_restored_state for part in ("--allow-non-restored-state", uid)]
     parts = PodParts(
         role="check",
         args=[
-            "check", "--entry", spec.job.entry, "--parallelism", str(spec.job.parallelism), *target,
+            "check", "--entry", program.entry(spec), "--parallelism", str(spec.job.parallelism), *target,
             "--format", "json", "--", *spec.job.args,
         ],
         resources=master_resources(spec),
         template=spec.master.pod_template,
-        config={"downwardAPI": {"items": [{"path": CONFIG_FILE, "fieldRef": {"fieldPath": _annotation(CONFIG)}}]}},
+        config=[annotated, *([{"configMap": {"name": owner.check(operation), "items": files}}] if files else [])],
         service_account=spec.service_account.name or owner.worker,
         grace=5,
         annotations={
@@ -189,9 +192,10 @@ def _deployment(
     }
 
 
-def _config_map_projection(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
+def _config_map_projection(owner: Owner, incarnation: Incarnation) -> list[dict[str, Any]]:
     name = owner.config(incarnation.job_id, incarnation.revision)
-    return {"configMap": {"name": name, "items": [{"key": CONFIG_FILE, "path": CONFIG_FILE}]}}
+    items = [{"key": CONFIG_FILE, "path": CONFIG_FILE}, *program.items(incarnation.spec)]
+    return [{"configMap": {"name": name, "items": items}}]
 
 
 def _parallelism(owner: Owner) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.pod_template import MAIN_CONTAINER, VOLUME_SOURCES
+from penstock_operator.api.pod_template import INSTALLER, MAIN_CONTAINER, VOLUME_SOURCES
+from penstock_operator.resources import program
 from penstock_operator.resources.names import CONF_DIR, INCARNATION, SECRET_KEYS, TLS_FOLDER, TLS_KEYS, WORK_DIR, Owner
 
 if TYPE_CHECKING:
@@ -36,8 +37,8 @@ class PodParts:
     args: list[str]
     resources: dict[str, Any]
     template: Mapping[str, Any]
-    config: dict[str, Any]
-    """Projection that provides the file `penstock.yaml`."""
+    config: list[dict[str, Any]]
+    """Projections that provide the file `penstock.yaml`, and the program if the spec contains it."""
     service_account: str
     env: list[dict[str, Any]] = field(default_factory=list)
     ports: list[dict[str, Any]] = field(default_factory=list)
@@ -99,13 +100,14 @@ def _base(owner: Owner, spec: FlinkJobSpec, parts: PodParts, lost_node: timedelt
                 "name": "config",
                 "projected": {
                     "defaultMode": 0o440,
-                    "sources": [parts.config, _secrets(owner), *_certificate(parts.tls_secret)],
+                    "sources": [*parts.config, _secrets(owner), *_certificate(parts.tls_secret)],
                 },
             },
             {"name": "work", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
         ],
     }
+    program.install(spec, pod, parts.resources)
     if spec.image_pull_secrets:
         pod["imagePullSecrets"] = [s.to_manifest() for s in spec.image_pull_secrets]
     if parts.restart_policy:
@@ -156,7 +158,7 @@ def _container_security(container: Mapping[str, Any]) -> dict[str, Any]:
         "capabilities": {"drop": ["ALL"]},
         "runAsNonRoot": True,
     }
-    if container["name"] == MAIN_CONTAINER:
+    if container["name"] in (MAIN_CONTAINER, INSTALLER):
         security["readOnlyRootFilesystem"] = True
     return security
 

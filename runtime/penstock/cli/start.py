@@ -7,13 +7,20 @@ all other arguments.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+
+PACKAGES = "PENSTOCK_PACKAGES"
+"""Environment variable with folders of packages that a pod has installed for its program. They come last on the import path, and workers
+get the path from the master.
+"""
 
 
 def main() -> None:
     arguments = worker_arguments(sys.argv[1:])
     if arguments is None:
+        sys.path.extend(filter(None, os.environ.get(PACKAGES, "").split(os.pathsep)))
         try:
             from penstock.cli.main import app
 

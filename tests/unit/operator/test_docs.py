@@ -102,3 +102,12 @@ def test_the_manifests_and_the_program_of_the_quickstart_are_valid() -> None:
     FlinkSnapshotSpec.model_validate(yaml.safe_load((folder / "flinksnapshot.yaml").read_text())["spec"])
     report = check(entry=str(folder / spec.job.entry), args=[], parallelism=2, against=None, configuration={})
     assert report["ok"], report
+
+
+def test_the_script_in_a_manifest_of_the_quickstart_is_valid(tmp_path: Path) -> None:
+    spec = parse_spec(yaml.safe_load((MANUAL / "quickstart/wordcount.yaml").read_text())["spec"])
+    assert spec.job.script is not None
+    program = tmp_path / "job.py"
+    program.write_text(spec.job.script)
+    report = check(entry=str(program), args=[str(tmp_path)], parallelism=1, against=None, configuration={})
+    assert report["ok"], report

@@ -21,6 +21,7 @@ from penstock_operator.reconcile.observation import ActionResult
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.secrets import read_master_tls
 from penstock_operator.resources import children as parts
+from penstock_operator.resources import program
 from penstock_operator.resources.configuration import CONFIG_FILE, config_map, parallelism_map, with_parallelism
 from penstock_operator.resources.deployments import check_pod, master_deployment, standby_deployment, worker_deployment
 from penstock_operator.resources.names import FINALIZER, JOB, ROLE, TLS_KEYS
@@ -146,13 +147,26 @@ class Actor:
             await self._objects.apply(account)
         await self._objects.ensure_secret()
         lost = self._ports.settings.lost_node_toleration
+        if program.files(action.spec):
+            wanted = program.check_config_map(self._owner, action.spec, action.operation)
+            await self._delete_check_program(self._owner.check(action.operation), unless=wanted["data"])
+            await self._objects.create(wanted)
         await self._objects.create(
             check_pod(self._owner, action.spec, action.revision, action.operation, action.against, lost)
         )
 
     async def delete_check(self, action: actions.DeleteCheck) -> None:
-        """Delete the check pod and its log."""
+        """Delete the check pod and its log. First delete its ConfigMap, because a crash in between must leave the pod, which
+        shows that both must be deleted.
+        """
+        await self._delete_check_program(action.name)
         await self._ports.cluster.delete(POD, self._owner.namespace, action.name, force=action.force)
+
+    async def _delete_check_program(self, name: str, unless: object = None) -> None:
+        """Delete the ConfigMap of a check pod, unless it has this data. An immutable ConfigMap cannot be changed."""
+        live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, name)
+        if live is not None and manifests.is_made_for(self._owner, live) and live.get("data") != unless:
+            await self._ports.cluster.delete(CONFIG_MAP, self._owner.namespace, name)
 
     # --- pods --------------------------------------------------------------------------------------------------------
 

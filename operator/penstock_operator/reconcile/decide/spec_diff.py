@@ -54,6 +54,8 @@ EFFECTS: Mapping[str, Effect] = {
     "job.restartNonce": Effect.RESTART,
     "job.entry": Effect.RESTART,
     "job.args": Effect.RESTART,
+    "job.script": Effect.RESTART,
+    "job.requirements": Effect.RESTART,
     "image": Effect.RESTART,
     "imagePullPolicy": Effect.RESTART,
     "imagePullSecrets": Effect.RESTART,
@@ -185,8 +187,8 @@ def fingerprint(spec: FlinkJobSpec) -> str:
 
 
 def args_hash(spec: FlinkJobSpec) -> str:
-    """Return a hash of the program: entry and arguments."""
-    return _digest([spec.job.entry, *spec.job.args])
+    """Return a hash of the program: entry or script, and arguments."""
+    return _digest([spec.job.entry or spec.job.script, *spec.job.args])
 
 
 def _relevant(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:

@@ -145,12 +145,12 @@ def test_values_of_a_later_version_are_read() -> None:
             "initialSavepointPath",
         ),
         ({"job": {"entry": "--fresh"}}, "spec.job.entry", "looks like an option"),
-        ({"job": {}}, "spec.job.entry", "required"),
         (
             {"configuration": {"execution.checkpointing.intervall": "1s"}},
             "spec.configuration",
             "execution.checkpointing.interval?",
         ),
+        ({"job": {}}, "spec.job.entry", "exactly one of entry and script"),
         ({"configuration": {"rest.port": 1}}, "spec.configuration['rest.port']", "always 8081"),
         ({"configuration": {"security.rest.token-file": "x"}}, "spec.configuration", "set by the operator"),
         ({"configuration": {"s3.secret-key": "x"}}, "spec.configuration['s3.secret-key']", "Secret"),

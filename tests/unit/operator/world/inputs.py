@@ -62,7 +62,8 @@ class PodInputs:
         uid = pod["metadata"]["uid"]
         for kind, name, _ in _volumes(pod):
             found = self._cluster.one(kind, name) if kind == "ConfigMap" else None
-            self._mounted[uid] = found["data"].get(CONFIG_FILE, "") if found else self._mounted[uid]
+            if found and CONFIG_FILE in found.get("data", {}):
+                self._mounted[uid] = found["data"][CONFIG_FILE]
         return dict(_parsed(self._mounted[uid]))
 
     def variable(self, pod: Manifest, name: str) -> str:

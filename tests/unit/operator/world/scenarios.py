@@ -33,6 +33,14 @@ def _checkpoints(world: World) -> list[str]:
     return [path for path in world.storage.found if path.startswith(world.storage.root)]
 
 
+def _has_one_program(world: World) -> None:
+    """Check that the last program is stored once. The ConfigMap of its check is gone."""
+    found = [
+        m["data"] for m in world.cluster.select("ConfigMap", None, {"penstock.dev/job": NAME}) if "job.py" in m["data"]
+    ]
+    equal([(data["job.py"], data["requirements.txt"]) for data in found], [("print(2)\n", "pandas==2.3\n")])
+
+
 SCENARIOS = [
     Scenario("deploy", lambda w: w.apply(flinkjob()), running, deployed=False),
     Scenario(
@@ -44,6 +52,14 @@ SCENARIOS = [
         empty_starts=0,
     ),
     Scenario("upgrade", edit(image="job:2"), lambda w: running(w, image="job:2"), savepoints=1),
+    Scenario(
+        "upgrade-of-a-script",
+        edit(job={"script": "print(2)\n", "requirements": ["pandas==2.3"]}),
+        lambda w: running(w, generation=2),
+        manifest=spec(job={"entry": None, "script": "print(1)\n"}),
+        savepoints=1,
+        check=_has_one_program,
+    ),
     Scenario(
         "upgrade-last-state",
         edit(image="job:2"),

@@ -1,0 +1,172 @@
+"""Programs that the manifest contains: a script, and the packages that it needs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from penstock_operator.api.validation import SpecError, parse_spec
+from penstock_operator.resources.names import JOB, ROLE
+from tests.unit.operator.world import World, flinkjob
+from tests.unit.operator.world.kubelet import NAME
+from tests.unit.operator.world.scenario import deployed, played, running
+
+FIRST = "print('first')\n"
+SECOND = "print('second')\n"
+ENTRY = "/etc/penstock/program/job.py"
+
+
+def with_script(script: str = FIRST, **job: Any) -> dict[str, Any]:
+    manifest = flinkjob(script=script, **job)
+    del manifest["spec"]["job"]["entry"]
+    return manifest
+
+
+def programs(world: World) -> dict[str, str]:
+    """Return the scripts in ConfigMaps of the job, by the name of the ConfigMap."""
+    found = world.cluster.select("ConfigMap", None, {JOB: NAME})
+    return {m["metadata"]["name"]: m["data"]["job.py"] for m in found if "job.py" in m["data"]}
+
+
+def mounted(pod: dict[str, Any]) -> list[tuple[str, list[str]]]:
+    """Return the ConfigMaps that a pod mounts as its configuration, with the paths of their files."""
+    (config,) = (v for v in pod["spec"]["volumes"] if v["name"] == "config")
+    sources = [s["configMap"] for s in config["projected"]["sources"] if "configMap" in s]
+    return [(source["name"], [item["path"] for item in source["items"]]) for source in sources]
+
+
+def master(world: World) -> dict[str, Any]:
+    (pod,) = world.cluster.select("Pod", None, {JOB: NAME, ROLE: "master"})
+    return pod
+
+
+def test_a_script_runs_from_the_configuration_of_its_incarnation() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, with_script())
+        (name,) = programs(world)
+        assert mounted(master(world)) == [(name, ["penstock.yaml", "program/job.py"])]
+        args = master(world)["spec"]["containers"][0]["args"]
+        assert args[args.index("--entry") + 1] == ENTRY
+
+    played(story)
+
+
+def test_the_check_of_a_script_reads_the_new_script_while_the_old_one_runs() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, with_script())
+        (old,) = programs(world)
+        seen: list[dict[str, str]] = []
+
+        def checked() -> bool:
+            pods = world.cluster.select("Pod", None, {JOB: NAME, ROLE: "check"})
+            if pods:
+                (check,) = pods
+                assert mounted(check) == [(check["metadata"]["name"], ["program/job.py"])]
+                args = check["spec"]["containers"][0]["args"]
+                assert args[args.index("--entry") + 1] == ENTRY
+                seen.append(programs(world))
+            return bool(seen) and running(world, generation=2)
+
+        world.edit(job={"script": SECOND})
+        await world.until(checked)
+        check = next(name for name in seen[0] if name != old)
+        assert seen[0] == {old: FIRST, check: SECOND}
+        assert check.startswith(f"{NAME}-check-")
+        assert list(programs(world).values()) == [SECOND]
+        assert check not in programs(world)
+
+    played(story)
+
+
+def test_a_change_from_a_script_to_an_image_removes_the_script() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, with_script())
+        world.edit(job={"script": None, "entry": "job.py"})
+        await world.until(lambda: running(world, generation=2))
+        assert programs(world) == {}
+        assert [paths for _, paths in mounted(master(world))] == [["penstock.yaml"]]
+
+    played(story)
+
+
+def test_an_init_container_installs_the_packages_of_every_pod() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, with_script(requirements=["pandas==2.3", "--no-index"]))
+        for role in ("master", "worker"):
+            for pod in world.cluster.select("Pod", None, {JOB: NAME, ROLE: role}):
+                (installer,) = pod["spec"]["initContainers"]
+                main = pod["spec"]["containers"][0]
+                assert installer["image"] == main["image"]
+                assert installer["command"][-3:] == [
+                    "/opt/penstock-packages",
+                    "--requirement",
+                    "/etc/penstock/program/requirements.txt",
+                ]
+                assert installer["securityContext"]["readOnlyRootFilesystem"] is True
+                assert installer["securityContext"]["runAsNonRoot"] is True
+                assert {"name": "PENSTOCK_PACKAGES", "value": "/opt/penstock-packages"} in main["env"]
+                assert {m["mountPath"]: m.get("readOnly", False) for m in main["volumeMounts"]}[
+                    "/opt/penstock-packages"
+                ]
+        (found,) = (m for m in world.cluster.select("ConfigMap", None, {JOB: NAME}) if "job.py" in m["data"])
+        assert found["data"]["requirements.txt"] == "pandas==2.3\n--no-index\n"
+
+    played(story)
+
+
+def test_a_pod_template_adds_to_the_installation_of_packages() -> None:
+    own = {"name": "penstock-requirements", "volumeMounts": [{"name": "wheels", "mountPath": "/wheels"}]}
+    volume = {"name": "wheels", "configMap": {"name": "wheels"}}
+
+    async def story(world: World) -> None:
+        world.cluster.put(
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": "wheels", "namespace": "default"},
+                "data": {},
+            }
+        )
+        manifest = with_script(requirements=["--no-index", "--find-links /wheels", "pandas"])
+        manifest["spec"]["podTemplate"] = {"spec": {"initContainers": [own], "volumes": [volume]}}
+        await deployed(world, manifest)
+        (installer,) = master(world)["spec"]["initContainers"]
+        assert installer["volumeMounts"][-1] == own["volumeMounts"][0]
+        assert installer["image"] == "job:1"
+
+    played(story)
+
+
+def test_a_pod_template_cannot_change_the_command_of_the_installation() -> None:
+    manifest = with_script(requirements=["pandas"])
+    own = {"name": "penstock-requirements", "command": ["sh"]}
+    manifest["spec"]["podTemplate"] = {"spec": {"initContainers": [own]}}
+    with pytest.raises(SpecError, match=r"initContainers\[0\].command"):
+        parse_spec(manifest["spec"])
+
+
+@pytest.mark.parametrize(
+    ("job", "field", "message"),
+    [
+        ({"script": FIRST, "entry": "job.py"}, "spec.job.entry", "there must be exactly one of entry and script"),
+        ({}, "spec.job.entry", "there must be exactly one of entry and script"),
+        (
+            {"script": "#" + "ä" * 200_000},
+            "spec.job.script",
+            "the script has 400001 bytes, and 262144 are allowed",
+        ),
+    ],
+)
+def test_a_wrong_script_is_refused_with_its_field(job: dict[str, Any], field: str, message: str) -> None:
+    manifest = flinkjob(**job)
+    if "entry" not in job:
+        del manifest["spec"]["job"]["entry"]
+    with pytest.raises(SpecError) as raised:
+        parse_spec(manifest["spec"])
+    assert any(field in str(p) and message in str(p) for p in raised.value.problems), raised.value.problems
+
+
+def test_a_requirement_is_one_line() -> None:
+    with pytest.raises(SpecError, match="requirements"):
+        parse_spec(with_script(requirements=["pandas\n--index-url x"])["spec"])
