@@ -1,4 +1,4 @@
-"""Generator of `crds/` and the reference: `python -m penstock_operator.api.generate [--check] [--root DIR]`.
+"""Generator of `crds/`, the schema of the chart for jobs, and the reference: `python -m penstock_operator.api.generate [--check] [--root DIR]`.
 
 The option `--check` writes nothing and exits with code 1 if a file is not current.
 """
@@ -6,6 +6,7 @@ The option `--check` writes nothing and exits with code 1 if a file is not curre
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from typing import Any
 import yaml
 
 from penstock_operator.api.crds import all_crds
+from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.api.reference import reference
+from penstock_operator.api.schema import closed_schema, structural_schema
 
 SIZE_LIMIT = 100_000
 """Maximum size of a CRD in bytes. `kubectl apply` stores a copy in an annotation of at most 262,144 bytes."""
@@ -35,8 +38,23 @@ def outputs() -> dict[str, str]:
     crds = all_crds()
     files = {f"crds/{name}": render(crd) for name, crd in crds.items()}
     files |= {f"charts/penstock-operator/files/crds/{name}": text for name, text in _chart_copies(files).items()}
+    files["charts/penstock-job/values.schema.json"] = job_values()
     files["docs/operator/reference.md"] = reference(list(crds.values()))
     return files
+
+
+def job_values() -> str:
+    """Return the schema of the values of the chart `penstock-job`: the fields of a FlinkJob's spec, and its metadata."""
+    texts = {"type": "object", "additionalProperties": {"type": "string"}}
+    spec = closed_schema(structural_schema(FlinkJobSpec, defaults=False))
+    spec["properties"] |= {
+        "name": {"description": "Name of the FlinkJob. Default: the name of the release.", "type": "string"},
+        "labels": {"description": "Labels of the FlinkJob.", **texts},
+        "annotations": {"description": "Annotations of the FlinkJob.", **texts},
+        "global": {"description": "Values that Helm passes to all charts. Not used.", "type": "object"},
+    }
+    schema = {"$schema": "https://json-schema.org/draft-07/schema#", "title": "Values of penstock-job", **spec}
+    return json.dumps(schema, indent=1, ensure_ascii=False) + "\n"
 
 
 def _chart_copies(files: dict[str, str]) -> dict[str, str]:

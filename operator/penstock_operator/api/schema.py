@@ -40,6 +40,24 @@ def structural_schema(model: type[Api], *, defaults: bool) -> Schema:
     return _convert(raw, raw.get("$defs", {}), defaults=defaults)
 
 
+def closed_schema(node: Schema) -> Schema:
+    """Return a structural schema as a JSON schema that refuses unknown fields, for values of a Helm chart.
+
+    It has no defaults, because the API server sets them. Objects without a schema accept all fields.
+    """
+    out: Schema = {}
+    for key, value in node.items():
+        if key == "default" or key.startswith("x-kubernetes-"):
+            continue
+        if key == "properties":
+            out |= {key: {name: closed_schema(inner) for name, inner in value.items()}, "additionalProperties": False}
+        elif key in ("items", "additionalProperties") and isinstance(value, dict):
+            out[key] = closed_schema(value)
+        else:
+            out[key] = value
+    return out
+
+
 def _convert(node: Schema, definitions: Mapping[str, Schema], *, defaults: bool) -> Schema:
     node = _resolve(node, definitions)
     out: Schema = {}

@@ -8,7 +8,20 @@ import typer
 from typer.core import TyperGroup
 
 from penstock import __version__
-from penstock.cli.commands import cluster, doctor, history, jobs, logs, roles, run, savepoint, stacks, state, top
+from penstock.cli.commands import (
+    cluster,
+    doctor,
+    history,
+    jobs,
+    logs,
+    roles,
+    run,
+    savepoint,
+    stacks,
+    state,
+    top,
+    validate,
+)
 from penstock.cli.connection import with_tls_options
 from penstock.cli.errors import show_error
 from penstock.common.errors import PenstockError
@@ -73,6 +86,7 @@ app.command("modify", hidden=True)(with_tls_options(jobs.rescale))
 app.command("cluster")(with_tls_options(cluster.cluster))
 app.command("dashboard")(cluster.dashboard)
 app.command("doctor")(doctor.doctor)
+app.command("validate")(validate.validate)
 app.command("check", cls=roles.SpreadCommand, context_settings=_OPTIONS_FIRST)(roles.check)
 app.command("master", cls=roles.SpreadCommand, context_settings=_OPTIONS_FIRST)(roles.master)
 app.command("session")(roles.session)

@@ -1,0 +1,53 @@
+"""`penstock validate` checks manifests without a cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Files = Annotated[
+    list[Path], typer.Argument(help="YAML files, or folders with *.yaml and *.yml files.", show_default=False)
+]
+
+
+def validate(files: Files) -> None:
+    """Check manifests of FlinkJobs and FlinkSnapshots without a cluster. Exits with 1 if one has a problem.
+
+    It applies the rules of the API server and of the operator. It also reports fields and configuration keys that do not exist, which the
+    API server ignores. Documents of other kinds are skipped. It prints `FILE:LINE: problem`, and the Secrets that the jobs need.
+    """
+    from penstock_operator.api.manifest_check import check_manifests
+
+    found = [file for named in files for file in _yaml_files(named)]
+    is_bad, manifests, secrets = False, 0, set()
+    for file in found:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            typer.echo(f"{file}: {error}", err=True)
+            is_bad = True
+            continue
+        if "penstock.dev/" not in text:
+            continue
+        report = check_manifests(text)
+        manifests += len(report.manifests)
+        secrets |= report.secrets
+        for finding in report.findings:
+            typer.echo(f"{file}:{finding.line}: {finding}", err=True)
+        is_bad |= bool(report.findings)
+    if is_bad:
+        raise typer.Exit(1)
+    typer.echo(
+        f"{manifests} manifest{'' if manifests == 1 else 's'} in {len(found)} file{'' if len(found) == 1 else 's'}: no problem"
+    )
+    if secrets:
+        typer.echo(f"Secrets that must exist: {', '.join(sorted(secrets))}")
+
+
+def _yaml_files(named: Path) -> list[Path]:
+    """Return the YAML files of a folder, or the file itself."""
+    if not named.is_dir():
+        return [named]
+    return sorted(file for file in named.rglob("*") if file.suffix in (".yaml", ".yml"))
