@@ -50,7 +50,7 @@ from penstock_operator.reconcile.decide.health.recovery import with_failure_reco
 from penstock_operator.reconcile.decide.health.rules import with_health
 from penstock_operator.reconcile.decide.operations import STEPS
 from penstock_operator.reconcile.decide.operations.abandon import out_of_date
-from penstock_operator.reconcile.decide.operations.begin import next_operation
+from penstock_operator.reconcile.decide.operations.begin import next_operation, unused_parallelism
 from penstock_operator.reconcile.decide.operations.dispose import delete, is_saved
 from penstock_operator.reconcile.decide.operations.prepare import remove_abandoned_standby
 from penstock_operator.reconcile.decide.refusals import explain, leftovers
@@ -179,8 +179,16 @@ def _idle(ctx: Context) -> Decision:
     if started is not None:
         return started.done()
     ctx = with_health(ctx)
-    ctx = _with_trouble_event(ctx)
+    ctx = _with_trouble_event(_with_unused_parallelism(ctx))
     return upkeep(ctx) or ctx.done(after=_pause(ctx))
+
+
+def _with_unused_parallelism(ctx: Context) -> Context:
+    """Report a rescale of a job that has finished, because nothing happens then."""
+    note = unused_parallelism(ctx)
+    return (
+        ctx.with_event("NotRescaled", note, warning=True, key=f"{ctx.subject.uid}/{ctx.digest(note)}") if note else ctx
+    )
 
 
 def _with_trouble_event(ctx: Context) -> Context:

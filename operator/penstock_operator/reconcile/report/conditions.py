@@ -28,7 +28,7 @@ from penstock_operator.reconcile.decide.health.causes import cause, in_words, la
 from penstock_operator.reconcile.decide.health.pace import checkpoint_window
 from penstock_operator.reconcile.decide.health.recovery import why_not_recovered
 from penstock_operator.reconcile.decide.history import history_hint
-from penstock_operator.reconcile.decide.operations.begin import redeploy_wanted
+from penstock_operator.reconcile.decide.operations.begin import redeploy_wanted, unused_parallelism
 from penstock_operator.reconcile.decide.refusals import REFUSALS, SNAPSHOT_REFUSED, leftovers
 from penstock_operator.reconcile.decide.restore.beginning import waits_for_release
 from penstock_operator.reconcile.decide.restore.committed_end import Lost, Unknown, incarnation_restore
@@ -194,7 +194,8 @@ def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: Finding | 
         return Finding("True", "Suspended", _resumes_from(status))
     if running is not None and phase == "Finished":
         why = "it has read all input" if running.end_of_input else "it was stopped, or its engine gave no reason"
-        return Finding("True", "Finished", f"{why}{history_hint(ctx)}")
+        unused = unused_parallelism(ctx)
+        return Finding("True", "Finished", f"{why}{f'. {unused}' if unused else ''}{history_hint(ctx)}")
     if running is not None and phase == "Running":
         text = f"{running.revision} runs with parallelism {running.parallelism}"
         left = running.restored_from.passed_over

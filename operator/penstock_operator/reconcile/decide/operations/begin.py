@@ -59,6 +59,20 @@ def next_operation(ctx: Context) -> Context | None:
     return _from_spec(ctx, running) or _recover(ctx, running) or _rescale(ctx, running)
 
 
+def unused_parallelism(ctx: Context) -> str:
+    """Return the reason why a new parallelism of a finished job has no effect, or an empty string."""
+    spec, running = ctx.spec, ctx.status.running
+    if spec is None or running is None or running.finished_at is None:
+        return ""
+    wanted = min(spec.job.parallelism, spec.job.max_parallelism)
+    if wanted == running.parallelism:
+        return ""
+    return (
+        f"job.parallelism is {wanted} now, but the job has finished, so nothing is rescaled. To run it again with this "
+        "parallelism, change job.restartNonce"
+    )
+
+
 def redeploy_wanted(ctx: Context) -> bool:
     """Return whether the redeploy nonce has changed since it was last processed."""
     if ctx.spec is None:
