@@ -60,7 +60,8 @@ def check_manifests(text: str) -> Report:
     try:
         while loader.check_node():
             node = loader.get_node()
-            _check(report, node, loader.construct_document(node))
+            if node is not None:
+                _check(report, node, loader.construct_document(node))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = Problem("YAML", str(getattr(error, "problem", error)), "Correct the syntax.")

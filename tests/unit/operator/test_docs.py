@@ -100,6 +100,7 @@ def test_the_manifests_and_the_program_of_the_quickstart_are_valid() -> None:
     folder = MANUAL / "quickstart"
     spec = parse_spec(yaml.safe_load((folder / "flinkjob.yaml").read_text())["spec"])
     FlinkSnapshotSpec.model_validate(yaml.safe_load((folder / "flinksnapshot.yaml").read_text())["spec"])
+    assert spec.job.entry is not None
     report = check(entry=str(folder / spec.job.entry), args=[], parallelism=2, against=None, configuration={})
     assert report["ok"], report
 

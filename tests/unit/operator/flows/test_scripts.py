@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.api.validation import SpecError, parse_spec
+from penstock_operator.api.validation import parse_spec
+from penstock_operator.errors import SpecError
 from penstock_operator.resources.names import JOB, ROLE
 from tests.unit.operator.world import World, flinkjob
 from tests.unit.operator.world.kubelet import NAME

@@ -34,7 +34,7 @@ def helm() -> Path:
 def template(helm: Path, values: dict[str, Any], tmp_path: Path, *more: str) -> subprocess.CompletedProcess[str]:
     file = tmp_path / "values.yaml"
     file.write_text(yaml.safe_dump(values))
-    command = [helm, "template", "weather", CHART, "--namespace", "team-a", "--values", file, *more]
+    command: list[str | Path] = [helm, "template", "weather", CHART, "--namespace", "team-a", "--values", file, *more]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
