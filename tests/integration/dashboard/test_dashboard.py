@@ -158,6 +158,31 @@ def test_the_stacks_of_a_taskmanager_are_shown_on_request(page: Page, site: Site
     expect(page.get_by_text("MainThread").first).to_be_visible()
 
 
+def test_the_bar_of_a_vertex_is_as_long_as_its_busy_share(page: Page, site: Site) -> None:
+    _open(page, site, "graph")
+    shares = """() => [...document.querySelectorAll('.node')].map(node => [
+        Number(/busy (\\d+) %/.exec(node.textContent)[1]),
+        100 * node.querySelector('.share .b').getBoundingClientRect().width / node.querySelector('.share').getBoundingClientRect().width,
+    ])"""
+    page.wait_for_function(f"() => ({shares})().some(([said]) => said > 0)", timeout=30_000)
+    page.wait_for_timeout(500)  # the bar moves for 300 ms
+    for said, drawn in page.evaluate(shares):
+        assert abs(said - drawn) <= 25, (said, drawn)  # the text shows the busiest subtask, and the bar the mean
+        assert not said or drawn > 0
+
+
+def test_a_page_of_the_cluster_shows_its_facts_and_keeps_the_navigation_of_the_job(page: Page, site: Site) -> None:
+    _open(page, site, "graph")
+    expect(page.locator("#nav")).to_contain_text("Checkpoints")
+    page.locator("#nav a", has_text="TaskManagers").click()
+    page.locator("main table a").first.click()
+    expect(page.locator("main dl.kv")).to_contain_text("in use")
+    assert "[object" not in page.locator("main").inner_text()
+    page.screenshot(path=SHOTS / f"taskmanager-{_colours(page)}.png")
+    page.locator("#nav a", has_text="Checkpoints").click()
+    expect(page.locator("#head")).to_contain_text("orders")
+
+
 def test_the_timeline_shows_the_failure_and_links_to_it(page: Page, site: Site) -> None:
     _open(page, site, "timeline")
     page.locator(".it.fail").last.click()

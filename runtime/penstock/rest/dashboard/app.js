@@ -26,8 +26,8 @@ async function show() {
   const { job, page, rest } = route();
   if (current && current.close) current.close();
   current = null;
-  watch(job);
-  drawNav(job, page);
+  watch(job || (page === "jobs" ? null : jobId)); // the pages of the cluster keep the job whose pages were open
+  drawNav(jobId, page);
   const loader = LOADERS[page];
   if (!loader) { put(main, h("div.empty", null, "This page does not exist.")); return; }
   const made = await loader();

@@ -22,12 +22,12 @@ function fill(element, props, children) {
     else if (key === "value" || key === "checked") element[key] = value;
     else element.setAttribute(key, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return element;
 }
 
 export function put(parent, ...children) {
-  parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return parent;
 }
 
@@ -77,6 +77,8 @@ export function when(ms) {
 /** Names of chains, with arrows. */
 export const pretty = (name) => name.replaceAll(" -> ", " → ");
 export const percent = (share) => `${Math.round((share || 0) * 100)} %`;
+/** A share as a CSS length, which must not contain a space. */
+export const cssShare = (share) => `${Math.round((share || 0) * 100)}%`;
 
 const TONE = { RUNNING: "ok", FINISHED: "ok", COMPLETED: "ok", FAILED: "bad", FAILING: "bad", RESTARTING: "warn", INITIALIZING: "warn", CREATED: "warn", CANCELLING: "warn", IN_PROGRESS: "warn", CANCELED: "" };
 export function badge(state) {

@@ -1,6 +1,6 @@
 // The job graph: created once for each shape of the job, and filled again with every picture.
 import { layout as place, Graph } from "./vendor/dagre-3.1.3.js";
-import { dur, h, num, percent, pretty, s, text } from "./dom.js";
+import { cssShare, dur, h, num, percent, pretty, s, text } from "./dom.js";
 
 const WIDTH = 236, HEIGHT = 108;
 const WORDS = { HASH: "by key", FORWARD: "forward", REBALANCE: "round robin", BROADCAST: "broadcast", RESCALE: "rescale" };
@@ -60,7 +60,7 @@ export function jobGraph(onPick) {
         text(part.par, `× ${vertex.parallelism}`);
         text(part.busy, `busy ${percent(vertex.busiest)}${vertex.backPressured > 0.01 ? ` · held ${percent(vertex.backPressured)}` : ""}`);
         text(part.lag, vertex.skew > 1.5 && vertex.inPerSecond > 1 ? `skew ${vertex.skew.toFixed(1)}×` : "");
-        part.b.style.width = percent(vertex.busy); part.p.style.width = percent(vertex.backPressured);
+        part.b.style.width = cssShare(vertex.busy); part.p.style.width = cssShare(vertex.backPressured);
       }
       for (const edge of edges) {
         const from = by.get(edge.from), to = by.get(edge.to);
