@@ -39,7 +39,7 @@ def read_outputs(server: KafkaServer, topic: str) -> Outputs:
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     rows: list[tuple[int, int, int]] = []
     ended: set[int] = set()
-    heard = time.monotonic()
+    start = time.monotonic()
     try:
         while len(ended) < PARTITIONS:
             messages = consumer.consume(10_000, 1.0)
@@ -52,8 +52,8 @@ def read_outputs(server: KafkaServer, topic: str) -> Outputs:
                 about = json.loads(message.value())
                 rows.append((int(about["sensor_id"][1:]), about["n"], about.get("diff", 1)))
             if messages:
-                heard = time.monotonic()
-            elif time.monotonic() - heard > _SILENCE_S:
+                start = time.monotonic()
+            elif time.monotonic() - start > _SILENCE_S:
                 raise TimeoutError(f"{topic}: only {len(ended)} of {PARTITIONS} partitions have an end")
     finally:
         consumer.close()

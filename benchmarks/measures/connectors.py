@@ -93,12 +93,12 @@ def compared(case: Case, records: int, repetitions: int) -> dict[str, Any]:
             runs[way].append(way(records))
     ours = _figures(runs[case.penstock])
     figures: dict[str, Any] = {"records": records, **ours}
-    told = f"{case.name:24} {ours['cpu_us']:8.2f} µs {ours['records_s']:>11,}/s"
+    line = f"{case.name:24} {ours['cpu_us']:8.2f} µs {ours['records_s']:>11,}/s"
     if case.bare is not None:
         bare = _figures(runs[case.bare])
         figures |= {"bare": {"client": case.against, **bare}, "ratio": round(ours["cpu_us"] / bare["cpu_us"], 2)}
-        told += f", bare {bare['cpu_us']:8.2f} µs {bare['records_s']:>11,}/s, {figures['ratio']:.2f} times"
-    print(told, file=sys.stderr, flush=True)
+        line += f", bare {bare['cpu_us']:8.2f} µs {bare['records_s']:>11,}/s, {figures['ratio']:.2f} times"
+    print(line, file=sys.stderr, flush=True)
     return figures
 
 

@@ -25,7 +25,7 @@ def test_correct_output_has_no_problems() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"),
+    ("spoil", "message"),
     [
         (lambda numbers, windows: numbers.pop(7), "1 x lost number"),
         (lambda numbers, windows: numbers.append(numbers[7]), "1 x repeated number"),
@@ -44,10 +44,10 @@ def test_correct_output_has_no_problems() -> None:
         (lambda numbers, windows: windows[3].update(floats=1), "window of floats with wrong sums"),
     ],
 )
-def test_wrong_output_is_named(spoil: Callable[[Records, Records], object], said: str) -> None:
+def test_wrong_output_is_named(spoil: Callable[[Records, Records], object], message: str) -> None:
     numbers, windows = right()
     spoil(numbers, windows)
-    assert any(said in problem for problem in problems_in(PLAN, numbers, windows))
+    assert any(message in problem for problem in problems_in(PLAN, numbers, windows))
 
 
 def test_the_end_of_the_input_may_cut_the_last_window_short() -> None:

@@ -39,9 +39,9 @@ def test_the_reason_for_skipping_is_printed(
 ) -> None:
     _machine(monkeypatch, images=False)
     assert here.main() == here.LEFT_OUT
-    told = capsys.readouterr().out
-    assert "LEFT OUT, the end-to-end tests: the images are not built yet" in told
-    assert "make test-e2e" in told
+    output = capsys.readouterr().out
+    assert "LEFT OUT, the end-to-end tests: the images are not built yet" in output
+    assert "make test-e2e" in output
 
 
 def test_the_environment_variable_disables_the_end_to_end_tests(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,24 +21,24 @@ Said = dict[int, list[tuple[str, str]]]
 
 def said_by_mypy() -> Said:
     mypy = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", str(PROGRAMS)]
-    told = subprocess.run(mypy, cwd=ROOT, capture_output=True, text=True, timeout=600).stdout
+    result = subprocess.run(mypy, cwd=ROOT, capture_output=True, text=True, timeout=600).stdout
     lines: Said = defaultdict(list)
-    for line in told.splitlines():
+    for line in result.splitlines():
         found = _SAID.search(line)
         if found is not None:
             lines[int(found[1])].append((found[2], found[3]))
-    assert lines, told
+    assert lines, result
     return lines
 
 
 def said_by_pyright() -> Said:
     pyright = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(PROGRAMS)]
-    told = subprocess.run(pyright, cwd=ROOT, capture_output=True, text=True, timeout=600)
-    assert told.stdout.startswith("{"), told.stderr + told.stdout
+    result = subprocess.run(pyright, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert result.stdout.startswith("{"), result.stderr + result.stdout
     lines: Said = defaultdict(list)
-    for found in json.loads(told.stdout)["generalDiagnostics"]:
+    for found in json.loads(result.stdout)["generalDiagnostics"]:
         lines[found["range"]["start"]["line"] + 1].append((found["severity"], found["message"]))
-    assert lines, told.stdout
+    assert lines, result.stdout
     return lines
 
 

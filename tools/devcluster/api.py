@@ -19,8 +19,8 @@ def get(plan: Plan, path: str, *, timeout: float = 3.0) -> str | None:
         opener = urllib.request.build_opener(
             urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
         )
-        asked = urllib.request.Request(plan.server + path, headers={"Authorization": f"Bearer {admin_token(plan)}"})
-        with opener.open(asked, timeout=timeout) as answer:
+        request = urllib.request.Request(plan.server + path, headers={"Authorization": f"Bearer {admin_token(plan)}"})
+        with opener.open(request, timeout=timeout) as answer:
             body: bytes = answer.read()
             return body.decode()
     except (OSError, ValueError):

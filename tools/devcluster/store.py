@@ -92,21 +92,21 @@ def _load_archive(plan: Plan, path: Path) -> list[str]:
 
 def _load_built(plan: Plan, name: str) -> list[str]:
     try:
-        asked = subprocess.run(
+        inspection = subprocess.run(
             ["buildah", "inspect", "--type", "image", "--format", "{{.FromImageID}}", name],
             capture_output=True,
             text=True,
             check=False,
         )
     except FileNotFoundError:
-        asked = None
-    if asked is None or asked.returncode:
-        said = asked.stderr.strip() if asked else "buildah is not installed"
+        inspection = None
+    if inspection is None or inspection.returncode:
+        error = inspection.stderr.strip() if inspection else "buildah is not installed"
         raise ToolError(
-            f"neither an archive nor a built image is called {name!r}: {said}",
+            f"neither an archive nor a built image is called {name!r}: {error}",
             remedy="build it (python -m tools.images build), or pass the path of a docker or OCI archive",
         )
-    content = asked.stdout.strip()
+    content = inspection.stdout.strip()
     loaded, present = _loaded(plan), set(names(plan))
     if loaded.get(name) == content and name in present:
         return [name]

@@ -114,8 +114,10 @@ def _run_build(directory: Path, dockerfile: Path, tag: str, arguments: dict[str,
 
 def _revision() -> str:
     """Return the commit of the clone."""
-    asked = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False)
-    return asked.stdout.strip() or "unknown"
+    result = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=False
+    )
+    return result.stdout.strip() or "unknown"
 
 
 def is_built(name: str) -> bool:

@@ -91,16 +91,16 @@ class MariaDbServer(PasswordServer):
             f"CREATE USER admin@'%' IDENTIFIED BY '{self.password}';\nGRANT ALL ON *.* TO admin@'%' WITH GRANT OPTION;\n"
             "DROP USER root@localhost;\nDELETE FROM mysql.global_priv WHERE User = '';\nFLUSH PRIVILEGES;\n"
         )
-        told = subprocess.run(
+        result = subprocess.run(
             [*self._program(mariadbd, data), "--bootstrap", "--skip-networking"],
             input=statements,
             capture_output=True,
             text=True,
             check=False,
         )
-        if told.returncode or "ERROR" in told.stderr:
+        if result.returncode or "ERROR" in result.stderr:
             raise NotRunning(
-                f"MariaDB did not create its users: {told.stderr[-1500:]}", remedy="check the version of MariaDB"
+                f"MariaDB did not create its users: {result.stderr[-1500:]}", remedy="check the version of MariaDB"
             )
 
     def _responds(self) -> bool:

@@ -195,9 +195,9 @@ def test_a_server_that_remains_unavailable_fails_the_job_over(own: CassandraServ
     writer.prepare_commit(1)
     own.kill()
     try:
-        with pytest.raises(SinkError, match=r"Cassandra 127.0.0.1:\d+: ") as told:
+        with pytest.raises(SinkError, match=r"Cassandra 127.0.0.1:\d+: ") as caught:
             voted(writer, 2, (1, "b"))
-        assert "check that the server runs" in str(told.value)
+        assert "check that the server runs" in str(caught.value)
         writer.close()
     finally:
         own.restart()

@@ -143,10 +143,10 @@ def test_a_record_that_does_not_fit_is_an_error_and_its_batch_is_not_sent(
 ) -> None:
     for write_ahead in (False, True):
         writer, committer = ends(table.sink(write_ahead=write_ahead))
-        with pytest.raises(SinkError, match=message) as told:
+        with pytest.raises(SinkError, match=message) as caught:
             writer.write([(7, "good"), record], None, 0)
-        assert str(record)[:20] in str(told.value)
-        assert "correct or filter out such records" in str(told.value)
+        assert str(record)[:20] in str(caught.value)
+        assert "correct or filter out such records" in str(caught.value)
         writer.close()
         if committer is not None:
             committer.close()
@@ -156,9 +156,9 @@ def test_a_record_that_does_not_fit_is_an_error_and_its_batch_is_not_sent(
 def test_a_row_that_the_server_rejects_is_an_error_and_is_not_retried(table: Table) -> None:
     key = "x" * 70_000  # keys have at most 65,535 bytes
     other = Table(table.server, "id text PRIMARY KEY, key text")
-    with pytest.raises(SinkError, match=r"rejects \('xxx.*65535") as told:
+    with pytest.raises(SinkError, match=r"rejects \('xxx.*65535") as caught:
         written(other.sink(), (key, "a"))
-    assert "correct the statement or its rows" in str(told.value)
+    assert "correct the statement or its rows" in str(caught.value)
 
 
 class Everything(NamedTuple):
@@ -317,9 +317,9 @@ def everything(cassandra: CassandraServer) -> Table:
 
 
 def refused(sink: CassandraTableSink) -> str:
-    with pytest.raises(PenstockError) as told:
+    with pytest.raises(PenstockError) as caught:
         sink.validate()
-    return str(told.value)
+    return str(caught.value)
 
 
 def test_a_sink_that_does_not_fit_the_table_is_refused_at_the_start(table: Table) -> None:
@@ -377,10 +377,10 @@ def test_missing_servers_and_users_are_errors_at_the_start(table: Table, tmp_pat
     written(sink, (1, "a"))
     waits = CassandraTableSink(mine, table.name, ["id", "key"], write_ahead=True)
     table.server.execute(f"DROP TABLE IF EXISTS {KEYSPACE}.penstock_checkpoints")
-    with pytest.raises(SinkError, match=r"cannot be created or read .*create table") as told:
+    with pytest.raises(SinkError, match=r"cannot be created or read .*create table") as caught:
         waits.create_committer({}, job_id="job", uid="sink")
-    assert "permission" in str(told.value)
-    assert PASSWORD not in str(told.value)
+    assert "permission" in str(caught.value)
+    assert PASSWORD not in str(caught.value)
 
 
 def test_a_program_with_pyflinks_names_writes_its_rows(table: Table, tmp_path: Path) -> None:

@@ -208,9 +208,9 @@ def test_a_catalog_that_cannot_be_reached_is_an_error_at_the_start(tmp_path: Pat
 
 
 def test_a_missing_extra_is_named() -> None:
-    with pytest.raises(InvalidJob, match="pip install") as told:
+    with pytest.raises(InvalidJob, match="pip install") as caught:
         import_extra("deltalake_of_nobody", "delta", "Delta Lake")
-    assert "penstock-streaming[delta]" in str(told.value)
+    assert "penstock-streaming[delta]" in str(caught.value)
 
 
 def test_times_at_the_end_of_time_are_written(lake: Lake) -> None:

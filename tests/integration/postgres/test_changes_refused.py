@@ -26,8 +26,8 @@ def table(logical: PostgresServer) -> Iterator[CapturedTable]:
     found.forget()
 
 
-def refused(source: Any, told: str, remedy: str, kind: type[PenstockError] = SourceError) -> None:
-    with pytest.raises(kind, match=told) as caught:
+def refused(source: Any, message: str, remedy: str, kind: type[PenstockError] = SourceError) -> None:
+    with pytest.raises(kind, match=message) as caught:
         source.validate()
     assert remedy in caught.value.remedy
 
@@ -79,9 +79,9 @@ def test_the_builder_refuses_contradictory_settings(table: CapturedTable) -> Non
         table.builder().set_truncate("drop")
 
 
-def failing(job: Job, told: str) -> SourceError:
+def failing(job: Job, message: str) -> SourceError:
     """Return the error that ends the job's reading."""
-    with pytest.raises(SourceError, match=told) as caught:
+    with pytest.raises(SourceError, match=message) as caught:
         job.until(lambda: False)
     return caught.value
 

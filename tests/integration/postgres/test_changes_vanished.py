@@ -137,9 +137,9 @@ def test_a_replica_is_refused_at_the_start(tmp_path: Path) -> None:
         (root / "data" / "standby.signal").touch()
         server.start()
         for end, kind in ((table.builder().build(), SourceError), (sink, SinkError)):
-            with pytest.raises(kind, match=r"is a replica|during recovery") as told:
+            with pytest.raises(kind, match=r"is a replica|during recovery") as caught:
                 end.validate()
-            assert "target_session_attrs=read-write" in told.value.remedy
+            assert "target_session_attrs=read-write" in caught.value.remedy
 
 
 def test_included_columns_of_an_index_are_not_part_of_the_key(logical: PostgresServer) -> None:

@@ -42,7 +42,7 @@ def lookup(table: Table, **options: Any) -> PostgresLookup:
     return PostgresLookup(table.server.conninfo, table.name, {"id": int, "key": str}, **given)
 
 
-def asked(function: PostgresLookup, *values: Any) -> list[Any]:
+def looked_up(function: PostgresLookup, *values: Any) -> list[Any]:
     """Look up all values at the same time."""
 
     async def ask() -> list[Any]:
@@ -54,14 +54,14 @@ def asked(function: PostgresLookup, *values: Any) -> list[Any]:
 def test_values_get_the_rows_of_their_keys(table: Table) -> None:
     function = lookup(table)
     function.open(None)
-    assert asked(function, 1, 7, None, 2, 1) == [(1, ["k1"]), (7, []), (None, []), (2, ["k2"]), (1, ["k1"])]
+    assert looked_up(function, 1, 7, None, 2, 1) == [(1, ["k1"]), (7, []), (None, []), (2, ["k2"]), (1, ["k1"])]
 
 
 def test_a_column_that_is_not_unique_gives_all_rows(table: Table) -> None:
     table.add(4)
     function = lookup(table, column="key", join=lambda value, rows: sorted(row["id"] for row in rows))
     function.open(None)
-    assert asked(function, "k1") == [1, 4]
+    assert looked_up(function, "k1") == [1, 4]
 
 
 @pytest.mark.parametrize(
@@ -83,23 +83,23 @@ def test_keys_are_compared_as_the_column_compares_them(
         postgres.conninfo, table.name, {"key": str}, column="the %s", key=lambda value: value, join=names
     )
     function.open(None)
-    assert asked(function, asked_for) == [(asked_for, ["found"])]
+    assert looked_up(function, asked_for) == [(asked_for, ["found"])]
 
 
 def test_answers_are_cached_for_their_ttl(table: Table) -> None:
     believes, asks = lookup(table), lookup(table, ttl=0)
     for function in (believes, asks):
         function.open(None)
-        assert asked(function, 1, 9) == [(1, ["k1"]), (9, [])]
+        assert looked_up(function, 1, 9) == [(1, ["k1"]), (9, [])]
     table.execute(f"update {table.name} set key = 'new' where id = 1")
-    assert asked(believes, 1) == [(1, ["k1"])]
-    assert asked(asks, 1) == [(1, ["new"])]
+    assert looked_up(believes, 1) == [(1, ["k1"])]
+    assert looked_up(asks, 1) == [(1, ["new"])]
 
 
 def test_the_cache_keeps_at_most_the_configured_number_of_answers(table: Table) -> None:
     function = lookup(table, most_kept=2)
     function.open(None)
-    asked(function, *range(10))
+    looked_up(function, *range(10))
     assert len(function._kept) == 2
 
 
@@ -114,7 +114,7 @@ def test_many_keys_go_in_few_queries(table: Table) -> None:
         return await ask(connection, keys)
 
     function._request = counted  # type: ignore[method-assign]
-    assert len(asked(function, *range(10, 2000))) == 1990
+    assert len(looked_up(function, *range(10, 2000))) == 1990
     assert len(queries) == 4
 
 
@@ -128,7 +128,7 @@ def test_a_wrong_setting_is_an_error_when_the_function_opens(table: Table) -> No
     function = lookup(table)
     function.open(None)
     with pytest.raises(SourceError, match="invalid input syntax"):
-        asked(function, "no number")
+        looked_up(function, "no number")
 
 
 def test_a_stream_is_enriched_in_a_job(table: Table, tmp_path: Path) -> None:

@@ -208,9 +208,9 @@ def test_a_row_that_the_server_rejects_is_an_error_and_is_not_retried(table: Tab
     table.execute(f"alter table {table.name} add check (id < 100)")
     for guarantee in (DeliveryGuarantee.EXACTLY_ONCE, AT_LEAST_ONCE):
         writer, committer = ends(table.sink(guarantee=guarantee), f"{table.name} {guarantee}")
-        with pytest.raises(SinkError, match="violates check constraint") as told:
+        with pytest.raises(SinkError, match="violates check constraint") as caught:
             written(writer, committer)
-        assert "correct or filter such rows" in str(told.value)
+        assert "correct or filter such rows" in str(caught.value)
     assert table.ids() == []
 
 
@@ -295,10 +295,10 @@ def test_missing_servers_users_and_tables_are_errors_at_the_start(table: Table, 
     user = f"r{table.name}"
 
     def refused(conninfo: str, name: str = table.name, **options: Any) -> str:
-        with pytest.raises(PenstockError) as told:
+        with pytest.raises(PenstockError) as caught:
             PostgresSink(conninfo, name, {"id": int, "key": str}, **options).validate()
-        assert "secret" not in str(told.value)
-        return str(told.value)
+        assert "secret" not in str(caught.value)
+        return str(caught.value)
 
     assert "check user and password" in refused(server.conninfo_of("admin"), password_file=str(secret))
     assert "cannot be read" in refused(server.conninfo_of("admin"), password_file=str(tmp_path / "none"))

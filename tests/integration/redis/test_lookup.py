@@ -67,7 +67,7 @@ def own(tmp_path: Path) -> Iterator[Keys]:
         yield Keys(server)
 
 
-def asked(function: RedisLookup, *values: Any) -> list[Any]:
+def looked_up(function: RedisLookup, *values: Any) -> list[Any]:
     """Look up all values at the same time."""
 
     async def ask() -> list[Any]:
@@ -83,48 +83,48 @@ def opened(function: RedisLookup) -> RedisLookup:
 
 def test_values_get_the_strings_of_their_keys(keys: Keys) -> None:
     keys.set(a="ä", b="2")
-    assert asked(opened(keys.lookup()), "a", "x", None, "b") == [("a", "ä"), ("x", None), (None, None), ("b", "2")]
-    assert asked(opened(keys.lookup(binary=True)), "a") == [("a", "ä".encode())]
+    assert looked_up(opened(keys.lookup()), "a", "x", None, "b") == [("a", "ä"), ("x", None), (None, None), ("b", "2")]
+    assert looked_up(opened(keys.lookup(binary=True)), "a") == [("a", "ä".encode())]
 
 
 def test_values_get_the_hashes_of_their_keys_whole_or_in_part(keys: Keys) -> None:
     keys.set(a={"name": "Ä", "height": 7})
-    assert asked(opened(keys.lookup(fields="*")), "a", "x") == [("a", {"name": "Ä", "height": "7"}), ("x", None)]
+    assert looked_up(opened(keys.lookup(fields="*")), "a", "x") == [("a", {"name": "Ä", "height": "7"}), ("x", None)]
     part = opened(keys.lookup(fields=["height", "other"]))
-    assert asked(part, "a", "x") == [("a", {"height": "7", "other": None}), ("x", None)]
+    assert looked_up(part, "a", "x") == [("a", {"height": "7", "other": None}), ("x", None)]
 
 
 def test_answers_are_cached_for_their_ttl(keys: Keys) -> None:
     believes, asks = opened(keys.lookup()), opened(keys.lookup(ttl=0))
     for function in (believes, asks):
-        assert asked(function, "a") == [("a", None)]
+        assert looked_up(function, "a") == [("a", None)]
     keys.set(a="new")
-    assert asked(believes, "a") == [("a", None)]
-    assert asked(asks, "a") == [("a", "new")]
+    assert looked_up(believes, "a") == [("a", None)]
+    assert looked_up(asks, "a") == [("a", "new")]
 
 
 def test_a_key_of_another_type_is_no_missing_key(keys: Keys) -> None:
     keys.set(a={"n": 1}, b="text")
     with pytest.raises(SourceError, match="WRONGTYPE"):
-        asked(opened(keys.lookup()), "a")
+        looked_up(opened(keys.lookup()), "a")
     with pytest.raises(SourceError, match="WRONGTYPE"):
-        asked(opened(keys.lookup(fields="*")), "b")
+        looked_up(opened(keys.lookup(fields="*")), "b")
 
 
 def test_the_error_for_a_value_that_is_not_text_has_a_remedy(keys: Keys) -> None:
     keys.set(a=b"\xff")
     with pytest.raises(SourceError, match="does not hold UTF-8 text") as error:
-        asked(opened(keys.lookup()), "a")
+        looked_up(opened(keys.lookup()), "a")
     assert "binary=True" in error.value.remedy
 
 
 def test_refused_access_is_an_error_when_the_function_opens(keys: Keys, tmp_path: Path) -> None:
     server = keys.server
-    for url, told in (
+    for url, message in (
         ("redis://127.0.0.1:1", "cannot connect"),
         (server.url_of("default", "wrong"), "WRONGPASS"),
     ):
-        with pytest.raises(SourceError, match=told) as error:
+        with pytest.raises(SourceError, match=message) as error:
             RedisLookup(url, key=str, join=pair).open(None)
         assert error.value.remedy
         assert "wrong" not in str(error.value).replace("WRONG", "")

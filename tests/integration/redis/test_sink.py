@@ -84,9 +84,9 @@ def test_each_record_has_its_commands_in_order_and_keys_expire(stream: Stream) -
     "command", [("INCR", "a"), ("LPUSH", "a", 1), ("ZADD", "a", "incr", 1, "b"), ("XADD", "a", "*")]
 )
 def test_commands_that_are_not_idempotent_are_refused(stream: Stream, command: Any) -> None:
-    with pytest.raises(SinkError, match="would count values twice") as told:
+    with pytest.raises(SinkError, match="would count values twice") as caught:
         put(RedisSink(stream.server.url, lambda _: command), 1)
-    assert "RedisStreamSink" in str(told.value.remedy)
+    assert "RedisStreamSink" in str(caught.value.remedy)
 
 
 @pytest.mark.parametrize("command", ["SET a 1", [["SET", "a", 1]], ("SET",), ("SET", "a", None), ("SET", "a", True)])
@@ -131,11 +131,11 @@ def test_two_committers_at_the_same_time_add_each_entry_once(stream: Stream) -> 
 
 def test_an_answer_that_is_lost_repeats_nothing(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
     sink = RedisStreamSink(stream.server.url, stream.name, fields, batch_size=10)
-    asked, calls = redis.Redis.eval, 0
+    requests, calls = redis.Redis.eval, 0
 
     def losing(client: Any, *arguments: Any) -> Any:
         nonlocal calls
-        answer = asked(client, *arguments)
+        answer = requests(client, *arguments)
         calls += 1
         if calls % 2:
             raise redis.ConnectionError("cut")
@@ -196,9 +196,9 @@ def test_notes_that_disappear_during_a_commit_are_an_error(stream: Stream, monke
 
 def test_a_server_that_may_evict_notes_is_refused(tmp_path: Path) -> None:
     with RedisServer(tmp_path, maxmemory="100mb", maxmemory_policy="allkeys-lru") as server:
-        with pytest.raises(SinkError, match="maxmemory-policy is allkeys-lru") as told:
+        with pytest.raises(SinkError, match="maxmemory-policy is allkeys-lru") as caught:
             RedisStreamSink(server.url, "s", fields).validate()
-        assert "noeviction" in told.value.remedy
+        assert "noeviction" in caught.value.remedy
         RedisStreamSink(server.url, "s", fields, guarantee=DeliveryGuarantee.AT_LEAST_ONCE).validate()
         with Stream(server).client as client:
             client.config_set("maxmemory-policy", "volatile-lru")
@@ -212,9 +212,9 @@ def test_a_key_of_another_type_is_an_error_at_the_start_and_adds_nothing_later(s
         RedisStreamSink(stream.server.url, "text", fields).validate()
     sink = RedisStreamSink(stream.server.url, lambda number: "text" if number else stream.name, fields)
     pieces = [staged(sink, 1, 0, 1)]
-    with pytest.raises(SinkError, match="WRONGTYPE text is a string") as told:
+    with pytest.raises(SinkError, match="WRONGTYPE text is a string") as caught:
         committer(sink).commit(pieces)
-    assert "another type" in str(told.value.remedy)
+    assert "another type" in str(caught.value.remedy)
     assert stream.entries() == []
     with stream.client as client:
         client.delete("text")
@@ -259,9 +259,9 @@ def test_a_full_server_is_retried_and_then_an_error(tmp_path: Path) -> None:
     with RedisServer(tmp_path / "redis", maxmemory="3mb", maxmemory_policy="noeviction") as server:
         stream = Stream(server)
         sink = RedisSink(server.url, lambda number: ("SET", f"k{number}", "x" * 100_000), patience=500)
-        with pytest.raises(SinkError, match="OOM") as told:
+        with pytest.raises(SinkError, match="OOM") as caught:
             put(sink, *range(60))
-        assert "maxmemory" in str(told.value.remedy)
+        assert "maxmemory" in str(caught.value.remedy)
         with stream.client as client:
             client.config_set("maxmemory", "1mb")
         exact = RedisStreamSink(server.url, stream.name, fields, patience=500)
@@ -277,12 +277,12 @@ def test_a_full_server_is_retried_and_then_an_error(tmp_path: Path) -> None:
 def test_a_replica_is_an_error_at_the_start_and_later(tmp_path: Path, stream: Stream) -> None:
     server = stream.server
     with RedisServer(tmp_path / "replica", replicaof=f"127.0.0.1 {server.port}", masterauth=server.password) as replica:
-        with pytest.raises(SinkError, match="is a replica") as told:
+        with pytest.raises(SinkError, match="is a replica") as caught:
             RedisStreamSink(replica.url, stream.name, fields).validate()
-        assert "primary" in str(told.value.remedy)
-        with pytest.raises(SinkError, match="READONLY") as told:
+        assert "primary" in str(caught.value.remedy)
+        with pytest.raises(SinkError, match="READONLY") as caught:
             put(RedisSink(replica.url, lambda _: ("SET", "a", 1), patience=300), 1)
-        assert "primary" in str(told.value.remedy)
+        assert "primary" in str(caught.value.remedy)
 
 
 def test_a_server_of_a_cluster_is_an_error(tmp_path: Path) -> None:
@@ -303,13 +303,13 @@ def test_the_error_for_an_unreachable_server_or_refused_access_hides_the_passwor
             return RedisSink(url, lambda _: None, **options)
         return RedisStreamSink(url, "s", fields, **options)
 
-    with pytest.raises(PlatformError, match=r"Redis 127\.0\.0\.1:1: cannot connect") as told:
+    with pytest.raises(PlatformError, match=r"Redis 127\.0\.0\.1:1: cannot connect") as caught:
         checked("redis://127.0.0.1:1").validate()
-    assert "check that the server runs" in str(told.value.remedy)
-    with pytest.raises(PlatformError, match="WRONGPASS") as told:
+    assert "check that the server runs" in str(caught.value.remedy)
+    with pytest.raises(PlatformError, match="WRONGPASS") as caught:
         checked(redis_server.url_of("default", "s3cret")).validate()
-    assert "password_file" in str(told.value.remedy)
-    assert "s3cret" not in str(told.value)
+    assert "password_file" in str(caught.value.remedy)
+    assert "s3cret" not in str(caught.value)
     with pytest.raises(InvalidJob, match="is invalid"):
         checked(f"redis://default:s3cret@127.0.0.1:{redis_server.port}/0?socket_timeout=x").validate()
     (tmp_path / "password").write_text(redis_server.password + "\n")
@@ -320,9 +320,9 @@ def test_a_user_without_the_right_is_an_error(stream: Stream) -> None:
     with stream.client as client:
         client.acl_setuser("reader", enabled=True, passwords=["+x"], categories=["+@connection"], commands=["+info"])
     url = stream.server.url_of("reader", "x")
-    with pytest.raises(SinkError, match="NOPERM") as told:
+    with pytest.raises(SinkError, match="NOPERM") as caught:
         put(RedisSink(url, lambda _: ("SET", "a", 1)), 1)
-    assert "ACL SETUSER" in str(told.value.remedy)
+    assert "ACL SETUSER" in str(caught.value.remedy)
     sink = RedisStreamSink(url, stream.name, fields)
     began = time.monotonic()
     with pytest.raises(SinkError, match="NOPERM"):

@@ -325,10 +325,10 @@ def test_missing_servers_users_and_tables_are_errors_at_the_start(
     table.execute(f"create user {user} identified by 'secret'")
 
     def refused(url: str, name: str = table.name, **options: Any) -> str:
-        with pytest.raises(PenstockError) as told:
+        with pytest.raises(PenstockError) as caught:
             SqlSink(url, name, {"id": int, "key": str}, **options).validate()
-        assert "secret" not in str(told.value)
-        return str(told.value)
+        assert "secret" not in str(caught.value)
+        return str(caught.value)
 
     assert "check user and password" in refused(mariadb.url_of("admin"), password_file=str(secret))
     assert "cannot be read" in refused(mariadb.url_of("admin"), password_file=str(tmp_path / "none"))

@@ -217,6 +217,6 @@ def test_a_missing_right_of_the_user_is_an_error_at_the_start(mariadb: MariaDbSe
     secret.write_text("secret\n")
     builder = JdbcConnectionOptions.JdbcConnectionOptionsBuilder().with_user_name(user).with_password_file(str(secret))
     options = builder.with_url(f"jdbc:mariadb://127.0.0.1:{mariadb.port}/test").build()
-    with pytest.raises(PenstockError, match="INSERT command denied") as told:
+    with pytest.raises(PenstockError, match="INSERT command denied") as caught:
         JdbcSink.sink(f"insert into {table.name} values (?, ?)", FIELDS, options).validate()
-    assert "GRANT" in told.value.remedy
+    assert "GRANT" in caught.value.remedy

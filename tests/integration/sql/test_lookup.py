@@ -31,7 +31,7 @@ def lookup(table: Table, **options: Any) -> SqlLookup:
     return SqlLookup(table.url, table.name, {"id": int, "key": str}, **given)
 
 
-def asked(function: SqlLookup, *values: Any) -> list[Any]:
+def looked_up(function: SqlLookup, *values: Any) -> list[Any]:
     """Look up all values at the same time."""
 
     async def ask() -> list[Any]:
@@ -44,10 +44,10 @@ def test_values_get_the_rows_of_their_keys(table: Table) -> None:
     table.add(1, 2, 3, 4)
     function = lookup(table)
     function.open(None)
-    assert asked(function, 1, 7, None, 2, 1) == [(1, ["k1"]), (7, []), (None, []), (2, ["k2"]), (1, ["k1"])]
+    assert looked_up(function, 1, 7, None, 2, 1) == [(1, ["k1"]), (7, []), (None, []), (2, ["k2"]), (1, ["k1"])]
     function = lookup(table, column="key", join=lambda value, rows: sorted(row["id"] for row in rows))
     function.open(None)
-    assert asked(function, "k1", "none") == [1, 4]
+    assert looked_up(function, "k1", "none") == [1, 4]
 
 
 def test_answers_are_cached_for_their_ttl(table: Table) -> None:
@@ -56,10 +56,10 @@ def test_answers_are_cached_for_their_ttl(table: Table) -> None:
     believes, asks = lookup(table), lookup(table, ttl=0)
     for function in (believes, asks):
         function.open(None)
-        assert asked(function, 1, 9) == [(1, ["k1"]), (9, [])]
+        assert looked_up(function, 1, 9) == [(1, ["k1"]), (9, [])]
     table.execute(f"update {table.name} set {quote} = 'new' where id = 1")
-    assert asked(believes, 1) == [(1, ["k1"])]
-    assert asked(asks, 1) == [(1, ["new"])]
+    assert looked_up(believes, 1) == [(1, ["k1"])]
+    assert looked_up(asks, 1) == [(1, ["new"])]
 
 
 def test_many_keys_go_in_few_queries(table: Table) -> None:
@@ -73,7 +73,7 @@ def test_many_keys_go_in_few_queries(table: Table) -> None:
         return await ask(connection, keys)
 
     function._request = counted  # type: ignore[method-assign]
-    assert len(asked(function, *range(10, 2000))) == 1990
+    assert len(looked_up(function, *range(10, 2000))) == 1990
     assert len(queries) == 4
 
 
@@ -85,7 +85,7 @@ def test_a_wrong_setting_is_an_error(table: Table) -> None:
     function = lookup(table)
     function.open(None)
     with pytest.raises(SourceError, match="the key 'no number' is not a number, but column 'id'"):
-        asked(function, "no number")
+        looked_up(function, "no number")
 
 
 @pytest.mark.mariadb

@@ -40,7 +40,7 @@ def refused(server: CassandraServer) -> None:
 
 def test_a_server_outlives_the_command_that_starts_it(tmp_path: Path) -> None:
     with (
-        started("cassandra", tmp_path) as told,
-        Cluster([told["CASSANDRA_HOST"]], port=int(told["CASSANDRA_PORT"])) as cluster,
+        started("cassandra", tmp_path) as settings,
+        Cluster([settings["CASSANDRA_HOST"]], port=int(settings["CASSANDRA_PORT"])) as cluster,
     ):
         cluster.connect()

@@ -44,8 +44,8 @@ def test_a_paused_broker_does_not_respond_until_it_resumes(tmp_path: Path) -> No
 
 
 def test_brokers_outlive_the_command_that_starts_them(tmp_path: Path) -> None:
-    with started("kafka", tmp_path, "--topic", "orders:3") as told:
-        consumer = Consumer({"bootstrap.servers": told["KAFKA_BOOTSTRAP_SERVERS"], "group.id": "g"})
+    with started("kafka", tmp_path, "--topic", "orders:3") as settings:
+        consumer = Consumer({"bootstrap.servers": settings["KAFKA_BOOTSTRAP_SERVERS"], "group.id": "g"})
         assert len(consumer.list_topics("orders", timeout=10).topics["orders"].partitions) == 3
         consumer.close()
 

@@ -14,7 +14,7 @@ from tools.servers.mariadb import MariaDbServer
 pytestmark = pytest.mark.mariadb
 
 
-def asked(server: MariaDbServer, statement: str, password: str = "") -> object:
+def queried(server: MariaDbServer, statement: str, password: str = "") -> object:
     with pymysql.connect(
         host=HOST, port=server.port, user="admin", password=password or server.password, database="test",
         connect_timeout=2, read_timeout=2, autocommit=True,
@@ -26,26 +26,26 @@ def asked(server: MariaDbServer, statement: str, password: str = "") -> object:
 
 def test_committed_data_survives_a_kill(tmp_path: Path) -> None:
     with MariaDbServer(tmp_path) as server:
-        asked(server, "create table kept as select 7 as n")
+        queried(server, "create table kept as select 7 as n")
         server.kill()
         with pytest.raises(pymysql.OperationalError):
-            asked(server, "select 1")
+            queried(server, "select 1")
         server.restart()
-        assert asked(server, "select n from kept") == ((7,),)
+        assert queried(server, "select n from kept") == ((7,),)
 
 
 def test_a_paused_server_does_not_respond_until_it_resumes(tmp_path: Path) -> None:
     with MariaDbServer(tmp_path) as server:
         server.pause()
         with pytest.raises(pymysql.OperationalError):
-            asked(server, "select 1")
+            queried(server, "select 1")
         server.resume()
-        assert asked(server, "select 1") == ((1,),)
+        assert queried(server, "select 1") == ((1,),)
         with pytest.raises(pymysql.OperationalError, match="Access denied"):
-            asked(server, "select 1", "wrong")
+            queried(server, "select 1", "wrong")
 
 
 def test_a_server_outlives_the_command_that_starts_it(tmp_path: Path) -> None:
-    with started("mariadb", tmp_path) as told:
-        port, password = int(told["MYSQL_TCP_PORT"]), told["MYSQL_PWD"]
+    with started("mariadb", tmp_path) as settings:
+        port, password = int(settings["MYSQL_TCP_PORT"]), settings["MYSQL_PWD"]
         pymysql.connect(host=HOST, port=port, user="admin", password=password).close()

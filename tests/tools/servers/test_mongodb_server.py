@@ -33,5 +33,5 @@ def refused(server: MongoServer) -> None:
 
 
 def test_a_server_outlives_the_command_that_starts_it(tmp_path: Path) -> None:
-    with started("mongodb", tmp_path) as told, MongoClient(told["MONGODB_URL"]) as client:
+    with started("mongodb", tmp_path) as settings, MongoClient(settings["MONGODB_URL"]) as client:
         assert client.admin.command("ping")["ok"] == 1

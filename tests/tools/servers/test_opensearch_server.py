@@ -32,5 +32,5 @@ def refused(server: OpenSearchServer) -> None:
 
 
 def test_a_server_outlives_the_command_that_starts_it(tmp_path: Path) -> None:
-    with started("opensearch", tmp_path) as told:
-        assert httpx.get(told["OPENSEARCH_URL"], timeout=5).json()["version"]["distribution"] == "opensearch"
+    with started("opensearch", tmp_path) as settings:
+        assert httpx.get(settings["OPENSEARCH_URL"], timeout=5).json()["version"]["distribution"] == "opensearch"

@@ -37,6 +37,6 @@ def test_a_paused_server_does_not_respond_until_it_resumes(tmp_path: Path) -> No
 
 
 def test_a_server_outlives_the_command_that_starts_it(tmp_path: Path) -> None:
-    with started("postgres", tmp_path) as told:
-        user, password, port = told["PGUSER"], told["PGPASSWORD"], told["PGPORT"]
+    with started("postgres", tmp_path) as settings:
+        user, password, port = settings["PGUSER"], settings["PGPASSWORD"], settings["PGPORT"]
         psycopg.connect(f"postgresql://{user}:{password}@127.0.0.1:{port}/postgres").close()

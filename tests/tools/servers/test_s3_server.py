@@ -174,13 +174,13 @@ def test_a_missing_server_of_the_environment_is_named(monkeypatch: pytest.Monkey
 def test_the_command_line_starts_shows_and_stops_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ENDPOINT_VARIABLE, raising=False)
 
-    with started("s3", tmp_path, "--bucket", "demo") as told:
+    with started("s3", tmp_path, "--bucket", "demo") as settings:
         client = s3fs.S3FileSystem(
-            key=told["AWS_ACCESS_KEY_ID"],
-            secret=told["AWS_SECRET_ACCESS_KEY"],
-            endpoint_url=told["AWS_ENDPOINT_URL"],
+            key=settings["AWS_ACCESS_KEY_ID"],
+            secret=settings["AWS_SECRET_ACCESS_KEY"],
+            endpoint_url=settings["AWS_ENDPOINT_URL"],
             skip_instance_cache=True,
         )
         assert client.ls("", detail=False) == ["demo"]
     with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.1", int(told["AWS_ENDPOINT_URL"].rsplit(":", 1)[1])), timeout=2)
+        socket.create_connection(("127.0.0.1", int(settings["AWS_ENDPOINT_URL"].rsplit(":", 1)[1])), timeout=2)

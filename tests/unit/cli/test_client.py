@@ -38,21 +38,21 @@ def test_another_server_at_the_url_is_reported(response: httpx.Response) -> None
 
 
 def test_a_read_request_is_retried_if_its_connection_was_closed() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request.method)
-        if len(asked) == 1:
+        requests.append(request.method)
+        if len(requests) == 1:
             raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
         return httpx.Response(200, json={"status": "RUNNING"})
 
     client = RestClient("http://x", transport=httpx.MockTransport(answer))
     assert client.state("j") == "RUNNING"
-    assert asked == ["GET", "GET"]
-    asked.clear()
+    assert requests == ["GET", "GET"]
+    requests.clear()
     with pytest.raises(MasterUnreachable, match="disconnected"):
         client.cancel("j")
-    assert asked == ["PATCH"]
+    assert requests == ["PATCH"]
 
 
 def test_refusals_keep_code_and_remedy() -> None:
@@ -99,14 +99,14 @@ def test_a_missing_token_file_is_an_error(tmp_path: Path) -> None:
 
 
 def test_job_ids_cannot_reach_other_paths() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def record(request: httpx.Request) -> httpx.Response:
-        asked.append(request.url.raw_path.decode())
+        requests.append(request.url.raw_path.decode())
         return httpx.Response(200, json={"status": "RUNNING"})
 
     RestClient("x", transport=httpx.MockTransport(record)).state("../cluster?x=")
-    assert asked == ["/jobs/..%2Fcluster%3Fx%3D/status"]
+    assert requests == ["/jobs/..%2Fcluster%3Fx%3D/status"]
 
 
 def test_connections_of_many_threads_are_kept() -> None:

@@ -161,17 +161,17 @@ def test_a_savepoint_is_a_flinksnapshot(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "told"),
+    ("status", "message"),
     [
         ({"state": "Failed", "message": "the disk is full"}, "is Failed: the disk is full"),
         ({"state": "InProgress"}, "is not complete after 1 s"),
     ],
 )
-def test_a_savepoint_that_is_not_taken_in_time_is_reported(folder: Path, status: dict[str, str], told: str) -> None:
+def test_a_savepoint_that_is_not_taken_in_time_is_reported(folder: Path, status: dict[str, str], message: str) -> None:
     (folder / "status").write_text(json.dumps(status))
     done = run("savepoint", "orders", "--timeout", "1")
     assert done.returncode == 1
-    assert told in done.stderr
+    assert message in done.stderr
 
 
 def test_the_dashboard_survives_any_number_of_connections(folder: Path) -> None:

@@ -51,9 +51,9 @@ def test_an_error_at_the_start_of_a_worker_is_printed_with_its_remedy(
 
     monkeypatch.setattr(launch, "run_worker", fail)
     assert run(monkeypatch, *WORKER) == 1
-    told = capsys.readouterr().err
-    assert "no secret" in told
-    assert "write one" in told
+    output = capsys.readouterr().err
+    assert "no secret" in output
+    assert "write one" in output
 
 
 @pytest.mark.parametrize("error", [OSError("no access with hunter22"), ClusterError("no access with hunter22")])
@@ -68,6 +68,6 @@ def test_an_error_of_a_master_hides_the_secrets_of_its_environment(
     monkeypatch.setenv("DATABASE_PASSWORD", "hunter22")
     monkeypatch.setattr(launch, "run_master", run_master)
     assert run(monkeypatch, "penstock", "master", "--entry", "job.py", "--fresh", "--job-id", "ab" * 16) == 1
-    said = capsys.readouterr().err
-    assert "no access with ******" in said
-    assert "hunter22" not in said
+    output = capsys.readouterr().err
+    assert "no access with ******" in output
+    assert "hunter22" not in output

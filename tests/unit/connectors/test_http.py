@@ -30,12 +30,12 @@ class Site:
         self.status: list[int] = []
         self.etag = ""
         self.most = 1000
-        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.requests: list[tuple[str, dict[str, str]]] = []
         site = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                site.asked.append((self.path, dict(self.headers)))
+                site.requests.append((self.path, dict(self.headers)))
                 status, body = site.answer(self)
                 self.send_response(status)
                 if site.etag:
@@ -73,8 +73,8 @@ def site() -> Iterator[Site]:
 
 def by_cursor(site: Site, **options: Any) -> HttpPollSource:
     url = f"{site.url}/alerts?after={{cursor}}"
-    told = {"interval": 10, "records": "data.alerts", "cursor": lambda alert: alert["id"], "start": -1}
-    return HttpPollSource(url, JsonLinesFormat(FIELDS), **{**told, **options})
+    sent = {"interval": 10, "records": "data.alerts", "cursor": lambda alert: alert["id"], "start": -1}
+    return HttpPollSource(url, JsonLinesFormat(FIELDS), **{**sent, **options})
 
 
 def read(source: HttpPollSource, count: int, position: Any = None, most: int = 3) -> tuple[list[int], Any]:
@@ -115,7 +115,7 @@ def test_every_response_without_a_cursor_is_read_unless_it_is_unchanged(site: Si
     values, position = read(source, 100)
     assert values == [1, 2]
     assert position == {"cursor": None, "etag": '"v1"', "etag_of": "", "polls": 3}
-    assert site.asked[-1][1]["If-None-Match"] == '"v1"'
+    assert site.requests[-1][1]["If-None-Match"] == '"v1"'
 
 
 def test_an_etag_is_sent_only_with_the_cursor_of_its_request(site: Site) -> None:
@@ -124,8 +124,8 @@ def test_an_etag_is_sent_only_with_the_cursor_of_its_request(site: Site) -> None
     values, position = read(source, 13)
     rest, position = read(source, 100, position)
     assert values + rest == site.alerts
-    told = [(path.partition("=")[2], headers.get("If-None-Match")) for path, headers in site.asked]
-    assert told == [("-1", None), ("9", None), ("12", None), ("22", None), ("24", None), *[("24", site.etag)] * 2]
+    sent = [(path.partition("=")[2], headers.get("If-None-Match")) for path, headers in site.requests]
+    assert sent == [("-1", None), ("9", None), ("12", None), ("22", None), ("24", None), *[("24", site.etag)] * 2]
     site.alerts, site.etag = list(range(27)), 'W/"v18"'
     position["polls"] = 0
     assert read(source, 2, position)[0] == [25, 26]
@@ -169,5 +169,5 @@ def test_secrets_are_read_from_files(site: Site, tmp_path: Path) -> None:
     for secret in ("Bearer a", "Bearer b"):
         token.write_text(f"{secret}\n")
         source.validate()
-        assert site.asked[-1][1]["Authorization"] == secret
-    assert site.asked[-1][1]["Accept"] == "application/json"
+        assert site.requests[-1][1]["Authorization"] == secret
+    assert site.requests[-1][1]["Accept"] == "application/json"

@@ -102,10 +102,10 @@ def _drip(begin: bytes) -> Callable[[socket.socket], None]:
 )
 def test_a_response_that_does_not_end_is_an_error(serving: Any, answer: Callable[[socket.socket], None]) -> None:
     source = HttpPollSource(serving(answer).url, FORMAT, interval=1, timeout=300)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     with pytest.raises(SourceError, match=r"did not send its complete response within 0\.3 s|RemoteProtocolError"):
         source.validate()
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - started_at < 5
 
 
 def test_an_incomplete_response_is_an_error(serving: Any) -> None:
@@ -130,12 +130,12 @@ class Site:
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.answers: list[tuple[int, dict[str, str], bytes]] = []
-        self.asked: list[tuple[float, dict[str, str]]] = []
+        self.requests: list[tuple[float, dict[str, str]]] = []
         site = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                site.asked.append((time.monotonic(), dict(self.headers)))
+                site.requests.append((time.monotonic(), dict(self.headers)))
                 status, headers, body = site.answers.pop(0) if len(site.answers) > 1 else site.answers[0]
                 self.send_response(status)
                 for name, value in {**headers, "Content-Length": str(len(body))}.items():
@@ -181,8 +181,8 @@ def test_retry_after_delays_the_next_request(site: Site, monkeypatch: pytest.Mon
     monkeypatch.setattr(http, "PATIENCE_S", 0.5)
     site.answers = [(429, {"Retry-After": "1"}, b""), (503, {"Retry-After": "1"}, b""), (200, {}, b'{"id": 1}')]
     reader = opened(HttpPollSource(f"http://127.0.0.1:{site.port}/", FORMAT, interval=1))
-    _until(reader, lambda: len(site.asked) >= 3)  # pauses of 1 s, although the patience is 0.5 s
-    times = [at for at, _ in site.asked]
+    _until(reader, lambda: len(site.requests) >= 3)  # pauses of 1 s, although the patience is 0.5 s
+    times = [at for at, _ in site.requests]
     assert times[1] - times[0] >= 0.95
     assert times[2] - times[1] >= 0.95
     reader.close()
@@ -215,9 +215,9 @@ def test_secrets_are_not_sent_to_the_server_of_a_redirect(site: Site, tmp_path: 
         source.validate()
     finally:
         other.close()
-    assert [asked["X-Api-Key"] for _, asked in site.asked] == ["secret"] * 2
-    ((_, told),) = other.asked
-    assert "secret" not in json.dumps(told)
+    assert [headers["X-Api-Key"] for _, headers in site.requests] == ["secret"] * 2
+    ((_, sent),) = other.requests
+    assert "secret" not in json.dumps(sent)
 
 
 def test_a_circular_redirect_is_an_error(site: Site) -> None:
@@ -230,8 +230,8 @@ def test_a_circular_redirect_is_an_error(site: Site) -> None:
 
 
 def test_an_untrusted_certificate_is_an_immediate_error(tmp_path: Path) -> None:
-    told = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
-    subprocess.run([*told, "-keyout", tmp_path / "key", "-out", tmp_path / "cert"], check=True, capture_output=True)
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost"]
+    subprocess.run([*command, "-keyout", tmp_path / "key", "-out", tmp_path / "cert"], check=True, capture_output=True)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(tmp_path / "cert", tmp_path / "key")
     site = Site(tls)

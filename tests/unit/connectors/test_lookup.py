@@ -66,21 +66,21 @@ async def all_of(function: Lookup, *values: Any) -> list[Any]:
     return [result for results in await asyncio.gather(*map(function.async_invoke, values)) for result in results]
 
 
-def asked(function: Lookup, *values: Any) -> list[Any]:
+def looked_up(function: Lookup, *values: Any) -> list[Any]:
     return asyncio.run(all_of(function, *values))
 
 
 def test_concurrent_keys_are_sent_in_one_request_without_duplicates() -> None:
     function = Squares()
-    assert asked(function, 1, 2, 1, None, -1) == [(1, 1), (2, 4), (1, 1), (None, None), (-1, None)]
+    assert looked_up(function, 1, 2, 1, None, -1) == [(1, 1), (2, 4), (1, 1), (None, None), (-1, None)]
     assert function.requests == [["1", "2", "-1"]]
-    assert asked(function, 1, -1, 3) == [(1, 1), (-1, None), (3, 9)]
+    assert looked_up(function, 1, -1, 3) == [(1, 1), (-1, None), (3, 9)]
     assert function.requests[1:] == [["3"]], "what is not there is believed, too"
 
 
 def test_requests_are_bounded_and_use_all_connections() -> None:
     function = Squares(most_kept=10)
-    assert asked(function, *range(1_200)) == [(n, n * n) for n in range(1_200)]
+    assert looked_up(function, *range(1_200)) == [(n, n * n) for n in range(1_200)]
     assert [len(keys) for keys in function.requests] == [500, 500, 200]
     assert 1 <= function.opened <= 2
     assert len(function._kept) == 10
@@ -88,8 +88,8 @@ def test_requests_are_bounded_and_use_all_connections() -> None:
 
 def test_results_are_requested_each_time_without_a_cache() -> None:
     function = Squares(ttl=0)
-    asked(function, 1)
-    asked(function, 1)
+    looked_up(function, 1)
+    looked_up(function, 1)
     assert function.requests == [["1"], ["1"]]
 
 
@@ -123,7 +123,7 @@ def test_a_lost_server_is_retried_with_a_new_connection() -> None:
 
 
 def test_all_waiting_requests_fail_after_a_refusal_or_a_permanent_loss(monkeypatch: pytest.MonkeyPatch) -> None:
-    for function, told in (
+    for function, message in (
         (Squares(*[Lost()] * 5), "squares: Lost"),
         (Squares(Refused()), "squares: Refused"),
     ):
@@ -132,20 +132,20 @@ def test_all_waiting_requests_fail_after_a_refusal_or_a_permanent_loss(monkeypat
             return await asyncio.gather(*map(function.async_invoke, (1, 1, 2)), return_exceptions=True)
 
         errors = asyncio.run(go())
-        assert all(isinstance(error, SourceError) and told in str(error) for error in errors)
-        assert asked(function, 1) == [(1, 1)], "the next call sends a new request"
+        assert all(isinstance(error, SourceError) and message in str(error) for error in errors)
+        assert looked_up(function, 1) == [(1, 1)], "the next call sends a new request"
 
 
 def test_an_error_outside_of_the_service_is_raised_unchanged() -> None:
     with pytest.raises(ZeroDivisionError):
-        asked(Squares(ZeroDivisionError()), 1)
+        looked_up(Squares(ZeroDivisionError()), 1)
 
 
 def test_a_hanging_server_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lookup, "_ANSWER_S", 0.05)
     function = Squares(hangs=True)
     with pytest.raises(SourceError, match="squares: no answer within 0 s"):
-        asked(function, 1)
+        looked_up(function, 1)
     assert len(function.requests) == 5
     assert not function.open_now
 
@@ -177,7 +177,7 @@ def test_the_end_of_the_event_loop_cancels_running_requests() -> None:
     asyncio.run(go())
     assert not function.open_now
     function.hangs = False
-    assert asked(function, 1) == [(1, 1)]
+    assert looked_up(function, 1) == [(1, 1)]
 
 
 def test_bad_settings_are_refused() -> None:

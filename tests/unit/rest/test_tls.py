@@ -58,7 +58,7 @@ def server(shared: RestServer, current: Current, gateway: FakeGateway, files: Tl
     return shared
 
 
-def asked(server: RestServer, authority: Authority, url: str = "", **named: object) -> int:
+def status_of(server: RestServer, authority: Authority, url: str = "", **named: object) -> int:
     client = RestClient(url or server.url, tls=client_tls(authority.file), **named)  # type: ignore[arg-type]
     try:
         return client.overview().slots_total
@@ -68,8 +68,8 @@ def asked(server: RestServer, authority: Authority, url: str = "", **named: obje
 
 def test_a_client_with_the_ca_is_answered_over_https(server: RestServer, authority: Authority) -> None:
     assert server.url == f"https://localhost:{server.port}"
-    assert asked(server, authority) == 8
-    assert asked(server, authority, f"localhost:{server.port}") == 8
+    assert status_of(server, authority) == 8
+    assert status_of(server, authority, f"localhost:{server.port}") == 8
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
@@ -90,7 +90,7 @@ def test_tls_1_1_is_refused(server: RestServer, authority: Authority) -> None:
 
 def test_a_certificate_of_another_ca_is_refused_with_the_option_to_use(server: RestServer, tmp_path: Path) -> None:
     with pytest.raises(MasterUnreachable) as caught:
-        asked(server, Authority(tmp_path, "other"))
+        status_of(server, Authority(tmp_path, "other"))
     assert "--ca-file" in caught.value.remedy
 
 
@@ -101,11 +101,11 @@ def test_the_systems_cas_are_used_without_a_ca_file(server: RestServer) -> None:
 
 def test_another_host_name_is_refused(server: RestServer, authority: Authority) -> None:
     with pytest.raises(MasterUnreachable) as caught:
-        asked(server, authority, f"https://127.0.0.1:{server.port}")
+        status_of(server, authority, f"https://127.0.0.1:{server.port}")
     assert "--tls-server-name" in caught.value.remedy
-    assert asked(server, authority, f"https://127.0.0.1:{server.port}", server_name="localhost") == 8
+    assert status_of(server, authority, f"https://127.0.0.1:{server.port}", server_name="localhost") == 8
     with pytest.raises(MasterUnreachable):
-        asked(server, authority, server_name="elsewhere.example")
+        status_of(server, authority, server_name="elsewhere.example")
 
 
 def test_http_to_the_tls_port_fails_and_the_remedy_names_https(server: RestServer) -> None:
@@ -123,12 +123,12 @@ def test_https_to_a_plain_port_is_refused_and_sends_nothing(gateway: FakeGateway
 def test_a_renewed_certificate_is_used_by_the_next_connection(
     server: RestServer, authority: Authority, folder: Path
 ) -> None:
-    assert asked(server, authority) == 8
+    assert status_of(server, authority) == 8
     renewed = Authority(folder, "renewed")
     renewed.write("localhost")
-    assert asked(server, renewed) == 8
+    assert status_of(server, renewed) == 8
     with pytest.raises(MasterUnreachable):
-        asked(server, authority)
+        status_of(server, authority)
 
 
 def test_files_are_renewed_by_a_swapped_link_as_kubernetes_does(gateway: FakeGateway, tmp_path: Path) -> None:
@@ -140,11 +140,11 @@ def test_files_are_renewed_by_a_swapped_link_as_kubernetes_does(gateway: FakeGat
     data = tmp_path / "..data"
     data.symlink_to("first")
     with RestServer(gateway, port=0, tls=TlsFiles(str(data / "tls.crt"), str(data / "tls.key"))) as server:
-        assert asked(server, authorities[0]) == 8
+        assert status_of(server, authorities[0]) == 8
         other = tmp_path / "..data_tmp"
         other.symlink_to("second")
         other.rename(data)
-        assert asked(server, authorities[1]) == 8
+        assert status_of(server, authorities[1]) == 8
 
 
 @pytest.mark.parametrize("mishap", ["half", "expired", "gone"])
@@ -153,17 +153,17 @@ def test_an_invalid_renewal_keeps_the_former_certificate(
 ) -> None:
     from pathlib import Path as File
 
-    assert asked(server, authority) == 8
+    assert status_of(server, authority) == 8
     if mishap == "half":
         File(files.certificate).write_bytes(authority.issue("localhost")[0])
     elif mishap == "expired":
         authority.write("localhost", until=timedelta(hours=-1))
     else:
         File(files.key).unlink()
-    assert asked(server, authority) == 8
+    assert status_of(server, authority) == 8
     renewed = Authority(folder, "renewed")
     renewed.write("localhost")
-    assert asked(server, renewed) == 8
+    assert status_of(server, renewed) == 8
 
 
 def test_invalid_files_are_refused_by_name(gateway: FakeGateway, authority: Authority, tmp_path: Path) -> None:
@@ -212,12 +212,12 @@ def test_a_connection_without_a_handshake_is_closed_and_counted(
     connections = Connections(limit=3, silent_s=0.3)
     with RestServer(gateway, port=0, tls=files, connections=connections) as server:
         silent = [socket.create_connection((server.address, server.port)) for _ in range(6)]
-        assert asked(server, authority) == 8
+        assert status_of(server, authority) == 8
         for one in silent:
             one.settimeout(5)
             assert one.recv(10) == b""
             one.close()
-        assert asked(server, authority) == 8
+        assert status_of(server, authority) == 8
 
 
 def test_the_configuration_names_the_files() -> None:

@@ -147,7 +147,7 @@ def test_many_silent_connections_do_not_block_requests(gateway: FakeGateway) -> 
 def test_connections_without_a_token_may_use_a_share_of_the_open_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
     assert (max_unauthenticated(1024), max_unauthenticated(100)) == (256, 100)
-    asked: list[tuple[int, int]] = []
-    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    requests: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: requests.append(limits))
     assert raise_limit() == 4096
-    assert asked == [(4096, 4096)]
+    assert requests == [(4096, 4096)]

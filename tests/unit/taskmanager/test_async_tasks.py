@@ -38,11 +38,11 @@ class Service:
     """A service that answers no request before it is open."""
 
     is_open = threading.Event()
-    asked: list[int] = []
+    requests: list[int] = []
 
 
 async def ask(value: int) -> list[int]:
-    Service.asked.append(value)
+    Service.requests.append(value)
     while not Service.is_open.is_set():
         await asyncio.sleep(0.001)
     return [value]
@@ -50,7 +50,7 @@ async def ask(value: int) -> list[int]:
 
 @pytest.fixture(autouse=True)
 def _service() -> Iterator[None]:
-    Service.is_open, Service.asked = threading.Event(), []
+    Service.is_open, Service.requests = threading.Event(), []
     yield
     Service.is_open.set()
 
@@ -95,7 +95,7 @@ def test_a_source_with_a_full_operator_still_executes_commands() -> None:
         return len(lines) == LAST + 1
 
     control: Any = Control(
-        (lambda: len(Service.asked) == 2, EpochCommand(1, 1, snapshot=SnapshotCommand(1, ""))),
+        (lambda: len(Service.requests) == 2, EpochCommand(1, 1, snapshot=SnapshotCommand(1, ""))),
         (opened, EpochCommand(1, 2, terminate=True)),
     )
     for _ in StreamTask(LevelTask(job, 0, 0, environment), control).run(iter([b"\0" + encode_command(first)])):

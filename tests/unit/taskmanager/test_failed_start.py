@@ -57,14 +57,14 @@ class Control:
 
 
 @pytest.mark.parametrize(
-    ("restore", "told"),
+    ("restore", "message"),
     [
         (None, "no database"),
         (RestoreCommand("file:///nowhere", {"asks": SubtaskRestore(operator=[{"no": {"items": []}}])}), "KeyError"),
     ],
     ids=["open", "restore"],
 )
-def test_the_failure_contains_the_number_of_the_attempt(restore: RestoreCommand | None, told: str) -> None:
+def test_the_failure_contains_the_number_of_the_attempt(restore: RestoreCommand | None, message: str) -> None:
     control = Control()
     task = LevelTask(graph(), 0, 0, TaskEnvironment("job", "asks", ATTEMPT, ManualClock()))
     command = EpochCommand(attempt=ATTEMPT, epoch=0, is_first=True, restore=restore)
@@ -74,4 +74,4 @@ def test_the_failure_contains_the_number_of_the_attempt(restore: RestoreCommand 
     failed = [ack for ack in control.acks if ack.failure is not None]
     assert failed
     assert {ack.attempt for ack in failed} == {ATTEMPT}
-    assert told in cast("Any", failed[0].failure).traceback
+    assert message in cast("Any", failed[0].failure).traceback

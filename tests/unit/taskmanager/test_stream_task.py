@@ -392,6 +392,6 @@ def test_a_failed_upload_is_the_failure_of_the_task_and_does_not_end_the_process
     stream = StreamTask(task, cast("Any", control))
     stream._send_news()
     stream._send_news()
-    [told] = [ack.failure for ack in control.acks]
-    assert told is not None
-    assert "the content of a staged file" in told.message
+    [failure] = [ack.failure for ack in control.acks]
+    assert failure is not None
+    assert "the content of a staged file" in failure.message

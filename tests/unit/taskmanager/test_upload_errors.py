@@ -41,6 +41,6 @@ def test_only_a_code_of_penstock_is_reported(error: Exception, code: str) -> Non
         user_location="job.py:1",
     )
     ack = OperatorUpload(SnapshotAck(1, "u", 0), context, Failing(error), [], None).run(Any, Any)  # type: ignore[arg-type]
-    (told,) = decode_ack(encode_ack(LevelAck(0, 0, 0, 0, snapshots=[ack]))).snapshots
-    assert type(error).__name__ in told.error
-    assert told.error_code == code
+    (decoded,) = decode_ack(encode_ack(LevelAck(0, 0, 0, 0, snapshots=[ack]))).snapshots
+    assert type(error).__name__ in decoded.error
+    assert decoded.error_code == code

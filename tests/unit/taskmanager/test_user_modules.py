@@ -30,11 +30,11 @@ def test_each_job_has_its_own_modules_in_the_order_of_its_path(tmp_path: Path) -
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / f"{MODULE}.py").write_text(f"NAME = {name!r}", encoding="utf-8")
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path / "a"), str(tmp_path / "b")],
         capture_output=True,
         text=True,
         check=True,
         env={"PYTHONPATH": ":".join(filter(None, sys.path))},
     )
-    assert told.stdout.splitlines() == ["a True", "b True True", f"No module named '{MODULE}'"]
+    assert result.stdout.splitlines() == ["a True", "b True True", f"No module named '{MODULE}'"]

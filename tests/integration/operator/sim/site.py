@@ -118,12 +118,12 @@ class Site:
         self, reached: Callable[[], Awaitable[bool]], what: str, *, within: float = 240, poll: float = 0.2
     ) -> float:
         """Wait until a condition is true, and return the seconds."""
-        begun = time.monotonic()
+        started_at = time.monotonic()
         while not await reached():
-            if time.monotonic() - begun > within:
+            if time.monotonic() - started_at > within:
                 raise AssertionError(f"not within {within} s: {what}\n{await self.describe()}")
             await asyncio.sleep(poll)
-        return time.monotonic() - begun
+        return time.monotonic() - started_at
 
     async def running(self, name: str = NAME, *, parallelism: int | None = None, image: str | None = None) -> bool:
         """Return whether the job is Ready for the current generation, and runs as expected."""

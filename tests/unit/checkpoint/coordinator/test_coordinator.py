@@ -27,8 +27,8 @@ class TestCommitsThatAreSlow:
         bench.now += 10_000
         assert bench.coordinator.next_trigger(bench.now) is None
         assert bench.coordinator.next_action_at() is None, "nothing is due: a commit must be carried out first"
-        told = bench.coordinator.history.overview()["trigger"]
-        assert (told["state"], told["uncommitted_checkpoints"], told["pending_commits"]) == (
+        trigger = bench.coordinator.history.overview()["trigger"]
+        assert (trigger["state"], trigger["uncommitted_checkpoints"], trigger["pending_commits"]) == (
             "WAITING_FOR_COMMITS",
             2,
             2,

@@ -179,8 +179,8 @@ class TestFailure:
                 bench.settle()
         pauses = [after - before for before, after in itertools.pairwise(taken)]
         assert pauses == [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000, 10_000, 10_000]
-        told = bench.coordinator.history.overview()["trigger"]["state"]
-        assert told == "WAITING_AFTER_FAILURE"
+        trigger = bench.coordinator.history.overview()["trigger"]["state"]
+        assert trigger == "WAITING_AFTER_FAILURE"
 
     def test_a_requested_checkpoint_that_failed_is_not_retried_immediately(self, tmp_path: Path) -> None:
         """Slots that return request a checkpoint in each epoch."""

@@ -196,14 +196,14 @@ class TestS3DeleteObjects:
     @staticmethod
     def store(monkeypatch: pytest.MonkeyPatch, answer: Callable[[str], Any]) -> tuple[S3Store, list[str]]:
         store = S3Store({"key": "k", "secret": "s"})
-        asked: list[str] = []
+        requests: list[str] = []
 
         def call(name: str, *arguments: Any, **_: Any) -> Any:
-            asked.append(str(arguments[0]) if name == "call_s3" else name)
-            return answer(asked[-1])
+            requests.append(str(arguments[0]) if name == "call_s3" else name)
+            return answer(requests[-1])
 
         monkeypatch.setattr(store, "_call", call)
-        return store, asked
+        return store, requests
 
     def test_keys_that_were_not_deleted_are_reported_with_the_reason(self, monkeypatch: pytest.MonkeyPatch) -> None:
         errors = [
@@ -211,14 +211,14 @@ class TestS3DeleteObjects:
             {"Key": "job/shared/b", "Code": "InternalError", "Message": "later"},
             {"Key": "job/shared/c", "Code": "NoSuchKey", "Message": ""},
         ]
-        store, asked = self.store(monkeypatch, lambda _: {"Errors": errors})
+        store, requests = self.store(monkeypatch, lambda _: {"Errors": errors})
         failed = store.delete_many(self.URLS)
         assert {url: type(failure) for url, failure in failed.items()} == {
             self.URLS[0]: PermanentFailure,
             self.URLS[1]: TransientFailure,
         }
         assert "AccessDenied" in failed[self.URLS[0]].reason
-        assert asked == ["delete_objects"]
+        assert requests == ["delete_objects"]
 
     def test_a_failed_key_with_another_spelling_may_be_any_requested_key(self, monkeypatch: pytest.MonkeyPatch) -> None:
         errors = [{"Key": "job%2Fshared%2Fa", "Code": "InternalError", "Message": "later"}]
@@ -235,10 +235,10 @@ class TestS3DeleteObjects:
                 raise ClientError({"Error": {"Code": code}, "ResponseMetadata": {"HTTPStatusCode": status}}, name)
             return None
 
-        store, asked = self.store(monkeypatch, answer)
+        store, requests = self.store(monkeypatch, answer)
         assert store.delete_many(self.URLS) == {}
         assert store.delete_many(self.URLS) == {}
-        assert asked == ["delete_objects", *["rm_file"] * 6]
+        assert requests == ["delete_objects", *["rm_file"] * 6]
 
     def test_a_refused_request_is_refused_for_all_keys(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def answer(name: str) -> Any:

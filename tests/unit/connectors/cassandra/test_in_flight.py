@@ -38,7 +38,7 @@ class Session:
     def __init__(self, stamps: Stamps, answer: Callable[[Any], Exception | None]) -> None:
         self.stamps = stamps
         self.answer = answer
-        self.asked: list[tuple[int, Any]] = []
+        self.requests: list[tuple[int, Any]] = []
         self.open: list[tuple[Future, Any]] = []
         self.most = 0
         self.lock = threading.Lock()
@@ -49,7 +49,7 @@ class Session:
     def execute_async(self, bound: Any, trace: bool) -> Future:
         future = Future()
         with self.lock:
-            self.asked.append((self.stamps(), bound.values[0]))
+            self.requests.append((self.stamps(), bound.values[0]))
             self.open.append((future, bound.values[0]))
             self.most = max(self.most, len(self.open))
         threading.Timer(0.002, self.work).start()
@@ -97,7 +97,7 @@ def test_requests_in_flight_are_bounded_and_all_complete(played: Any) -> None:
     requests.flush(STATEMENT)
     assert session.open == []
     assert session.most <= 8
-    assert sorted(session.asked) == [(1000 + n, n) for n in range(50)]
+    assert sorted(session.requests) == [(1000 + n, n) for n in range(50)]
 
 
 def test_a_lost_row_is_sent_again_with_its_original_timestamp(played: Any) -> None:
@@ -113,14 +113,14 @@ def test_a_lost_row_is_sent_again_with_its_original_timestamp(played: Any) -> No
     for first in range(0, 30, 10):
         requests.send(STATEMENT, writes(*range(first, first + 10)))
     requests.flush(STATEMENT)
-    assert sorted(session.asked) == sorted([(1000 + n, n) for n in [*range(30), 3, 7, 20]])
+    assert sorted(session.requests) == sorted([(1000 + n, n) for n in [*range(30), 3, 7, 20]])
 
 
 def test_a_refused_row_is_named_and_not_retried(played: Any) -> None:
     requests, session = played(lambda value: InvalidRequest("too long") if value == 5 else None)
     with pytest.raises(SinkError, match="rejects row 5: too long"):
         sent(requests, *range(10))
-    assert session.asked.count((1005, 5)) == 1
+    assert session.requests.count((1005, 5)) == 1
 
 
 def test_retries_end_if_the_server_accepts_nothing(played: Any) -> None:
@@ -139,7 +139,7 @@ def test_an_abandoned_attempt_sends_no_retries(played: Any) -> None:
     requests, session = played(lambda value: OperationTimedOut(), given_up)
     with pytest.raises(EpochFailed):
         sent(requests, 1, 2)
-    assert sorted(session.asked) == [(1001, 1), (1002, 2)]
+    assert sorted(session.requests) == [(1001, 1), (1002, 2)]
 
 
 def test_sinks_are_picklable() -> None:
@@ -171,7 +171,7 @@ def test_a_server_lost_during_a_later_prepare_is_retried(played: Any, monkeypatc
     requests.send("UPDATE w.t SET key = ? WHERE id = ?", writes(2))
     requests.flush(STATEMENT)
     assert not errors
-    assert sorted(session.asked) == [(1001, 1), (1002, 2)]
+    assert sorted(session.requests) == [(1001, 1), (1002, 2)]
 
 
 def test_queued_rows_have_a_constant_cost_each(played: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,5 +194,5 @@ def test_queued_rows_have_a_constant_cost_each(played: Any, monkeypatch: pytest.
     requests, session = played(lambda value: None)
     requests.send(STATEMENT, Listed(writes(*range(50))))
     requests.flush(STATEMENT)
-    assert len(session.asked) == 50
+    assert len(session.requests) == 50
     assert Listed.moved == 0

@@ -74,9 +74,9 @@ def test_retries_end_after_a_time_without_progress(monkeypatch: pytest.MonkeyPat
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cassandra", None)
-    with pytest.raises(InvalidJob, match="needs cassandra") as told:
+    with pytest.raises(InvalidJob, match="needs cassandra") as caught:
         CassandraTableSink("localhost", "w.means", ["id"])
-    assert "penstock-streaming[cassandra]" in str(told.value)
+    assert "penstock-streaming[cassandra]" in str(caught.value)
 
 
 @pytest.mark.parametrize("level", [ConsistencyLevel.SERIAL, "QUORUM", 1])

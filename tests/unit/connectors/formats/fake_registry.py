@@ -16,16 +16,16 @@ class Registry:
         self.subjects: dict[str, list[int]] = {}
         self.failures = 0
         self.cut_off = 0
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.authorization = ""
         registry = self
 
         class Handler(BaseHTTPRequestHandler):
             def answer(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                registry.asked.append(f"{self.command} {self.path}")
-                code, told = registry.answer(self.command, self.path, json.loads(body or b"{}"), self.headers)
-                data = json.dumps(told).encode()
+                registry.requests.append(f"{self.command} {self.path}")
+                code, answer_body = registry.answer(self.command, self.path, json.loads(body or b"{}"), self.headers)
+                data = json.dumps(answer_body).encode()
                 self.send_response(code)
                 self.send_header("Content-Length", str(len(data) + bool(registry.cut_off)))
                 registry.cut_off -= bool(registry.cut_off)

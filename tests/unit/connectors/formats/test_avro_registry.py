@@ -40,7 +40,7 @@ def test_messages_carry_their_schema_id_and_each_schema_is_requested_once(regist
     assert messages[3] == b"\x00\x00\x00\x00\x01" + by_fastavro(READING, values[3])
     reads = ConfluentRegistryAvroDeserializationSchema.for_generic(schema, registry.url)
     assert pickle.loads(pickle.dumps(reads)).deserialize_batch(messages) == values
-    assert registry.asked == ["POST /subjects/readings-value/versions", "GET /schemas/ids/1"]
+    assert registry.requests == ["POST /subjects/readings-value/versions", "GET /schemas/ids/1"]
 
 
 def test_other_schema_versions_are_read_as_the_programs_version(registry: Registry) -> None:
@@ -102,15 +102,15 @@ def test_a_message_with_an_unknown_schema_id_is_malformed_and_requested_once(
 ) -> None:
     reads = ConfluentRegistryAvroDeserializationSchema.for_generic(AvroSchema(READING), registry.url)
     proto = registry.add("p-value", 'syntax = "proto3";', schemaType="PROTOBUF")
-    for id, said in ((9, "404 Schema 9 not found"), (proto, "is a PROTOBUF schema"), (9, "404 Schema 9 not found")):
+    for id, reason in ((9, "404 Schema 9 not found"), (proto, "is a PROTOBUF schema"), (9, "404 Schema 9 not found")):
         message = b"\x00" + id.to_bytes(4, "big") + b"\x02a\x00"
         for call in (
             lambda message=message: reads.deserialize(message),
             lambda message=message: reads.deserialize_batch([message]),
         ):
-            with pytest.raises(RecordFormatError, match=said):
+            with pytest.raises(RecordFormatError, match=reason):
                 call()
-    assert registry.asked.count("GET /schemas/ids/9") == 2, "the second time for one that is new"
+    assert registry.requests.count("GET /schemas/ids/9") == 2, "the second time for one that is new"
 
 
 def test_a_refusal_of_the_registry_names_the_remedy(registry: Registry, tmp_path: Path) -> None:
@@ -142,10 +142,10 @@ def test_a_refusal_of_the_registry_names_the_remedy(registry: Registry, tmp_path
     "url", ["http://job:s3cret@registry:8081", "job:s3cret@registry:8081", "http://a:8081,http://job:s3cret@b:8081"]
 )
 def test_a_registry_url_with_a_password_is_refused_and_not_shown(url: str) -> None:
-    with pytest.raises(InvalidJob) as told:
+    with pytest.raises(InvalidJob) as caught:
         SchemaRegistry(url)
-    assert "s3cret" not in str(told.value)
-    assert "registry" in str(told.value)
+    assert "s3cret" not in str(caught.value)
+    assert "registry" in str(caught.value)
 
 
 def test_a_registry_password_is_not_sent_to_the_server_of_a_redirect(registry: Registry, tmp_path: Path) -> None:

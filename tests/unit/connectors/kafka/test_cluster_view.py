@@ -16,7 +16,7 @@ class Silent:
         pass
 
 
-def asked(code: int, monkeypatch: pytest.MonkeyPatch) -> Exception:
+def error_of(code: int, monkeypatch: pytest.MonkeyPatch) -> Exception:
     view = ClusterView({"bootstrap.servers": "localhost:1"})
     monkeypatch.setattr(view, "_client", Silent)
 
@@ -33,8 +33,8 @@ def asked(code: int, monkeypatch: pytest.MonkeyPatch) -> Exception:
     [KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._DESTROY_BROKER, KafkaError._TIMED_OUT],
 )
 def test_unreachable_brokers_are_retried(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert isinstance(asked(code, monkeypatch), ClusterAway)
+    assert isinstance(error_of(code, monkeypatch), ClusterAway)
 
 
 def test_a_refusal_of_a_broker_is_not_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert not isinstance(asked(KafkaError.TOPIC_AUTHORIZATION_FAILED, monkeypatch), ClusterAway)
+    assert not isinstance(error_of(KafkaError.TOPIC_AUTHORIZATION_FAILED, monkeypatch), ClusterAway)

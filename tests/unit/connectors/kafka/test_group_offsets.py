@@ -54,10 +54,10 @@ def test_a_moving_coordinator_does_not_crash_the_process(
 ) -> None:
     """The test uses a separate process, because a failure crashes the process."""
     cluster.answers(request_kind, *codes)
-    asked = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", ASKS, cluster.bootstrap_servers], capture_output=True, text=True, timeout=60, check=False
     )
-    assert (asked.returncode, asked.stdout) == (0, "{0: 7, 2: 9}\n"), asked.stderr
+    assert (result.returncode, result.stdout) == (0, "{0: 7, 2: 9}\n"), result.stderr
 
 
 def test_a_missing_right_to_the_group_is_an_immediate_error(cluster: MockCluster) -> None:

@@ -37,7 +37,7 @@ class Kinesis:
         self.count = 10**55
         self.is_listed = True
         self.describes: Exception | None = None
-        self.asked: list[str] = []
+        self.calls: list[str] = []
         self.stands = False
         """Whether an iterator at a dropped number returns only empty responses."""
 
@@ -55,7 +55,7 @@ class Kinesis:
         self.records = [record for record in self.records if record.time > now() - self.hours * HOUR]
 
     def describe_stream_summary(self, **_: Any) -> Any:
-        self.asked.append("describe")
+        self.calls.append("describe")
         if self.describes is not None:
             raise self.describes
         return {"StreamDescriptionSummary": {"RetentionPeriodHours": self.hours}}
@@ -68,7 +68,7 @@ class Kinesis:
         if not self.is_listed:
             raise refusal("ResourceNotFoundException")
         kind = request["ShardIteratorType"]
-        self.asked.append(kind)
+        self.calls.append(kind)
         number = int(request.get("StartingSequenceNumber", 0)) + (kind == "AFTER_SEQUENCE_NUMBER")
         if kind == "AT_TIMESTAMP":
             number = min(
@@ -79,10 +79,10 @@ class Kinesis:
         return {"ShardIterator": str(number)}
 
     def get_records(self, **request: Any) -> Any:
-        told = request["ShardIterator"]
-        if told == "stands":
-            return {"Records": [], "NextShardIterator": told, "MillisBehindLatest": self.hours * HOUR}
-        found = [each for each in self.records if int(each.number) >= int(told)]
+        iterator = request["ShardIterator"]
+        if iterator == "stands":
+            return {"Records": [], "NextShardIterator": iterator, "MillisBehindLatest": self.hours * HOUR}
+        found = [each for each in self.records if int(each.number) >= int(iterator)]
         records = [
             {
                 "SequenceNumber": each.number,
@@ -92,7 +92,7 @@ class Kinesis:
             }
             for each in found
         ]
-        following = str(int(found[-1].number) + 1) if found else told
+        following = str(int(found[-1].number) + 1) if found else iterator
         return {"Records": records, "NextShardIterator": following, "MillisBehindLatest": 0}
 
 

@@ -42,7 +42,7 @@ def test_flinks_settings_are_accepted(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "message"),
     [
         ({"aws.credentials.provider": "BASIC"}, "does not know aws.credentials.provider"),
         ({"source.reader.type": "EFO"}, "source.reader.type=EFO"),
@@ -50,8 +50,8 @@ def test_flinks_settings_are_accepted(kind: Any) -> None:
         ({"source.init.position": "FIRST"}, "start='FIRST'"),
     ],
 )
-def test_unknown_settings_are_refused(config: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidJob, match=told):
+def test_unknown_settings_are_refused(config: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidJob, match=message):
         built(config)
 
 

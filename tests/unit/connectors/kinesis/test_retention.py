@@ -74,7 +74,7 @@ def test_no_loss_is_reported_if_the_last_record_still_exists(service: Kinesis) -
     service.put(b"there", ago=29 * HOUR)
     reader = opened(Place(last, WHOLE, now() - 30 * HOUR))
     assert read_until(reader, 1) == ["there"]
-    assert "AT_SEQUENCE_NUMBER" in service.asked
+    assert "AT_SEQUENCE_NUMBER" in service.calls
     reader.close()
 
 
@@ -85,7 +85,7 @@ def test_a_shard_without_new_records_reports_no_loss(service: Kinesis) -> None:
     reader = opened(Place(last, WHOLE, now() - HOUR))
     service.put(b"new")
     assert read_until(reader, 1) == ["new"]
-    assert "describe" not in service.asked
+    assert "describe" not in service.calls
     reader.close()
 
 

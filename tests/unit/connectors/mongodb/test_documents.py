@@ -117,7 +117,7 @@ def test_values_are_stored_in_their_bson_type(value: Any, expected: Any) -> None
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         (2**63, r"v is the number 9223372036854775808, but BSON.s integers have 8 bytes"),
         ([{"x": -(2**64)}], r"v\[0\]\.x is the number"),
@@ -133,8 +133,8 @@ def test_values_are_stored_in_their_bson_type(value: Any, expected: Any) -> None
         ({"a\0": 1}, "NULL"),
     ],
 )
-def test_a_value_that_cannot_be_written_is_named(value: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_value_that_cannot_be_written_is_named(value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         encoded({"v": value})
 
 

@@ -18,7 +18,7 @@ CONTEXT = WriterContext(0, 1, 0, "out", "job")
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         (5, "a int is not a document"),
         ({"n": 1}, "a document without _id"),
@@ -37,8 +37,8 @@ CONTEXT = WriterContext(0, 1, 0, "out", "job")
         ({"_id": object()}, "_id is a object"),
     ],
 )
-def test_a_write_that_is_not_idempotent_or_not_valid_is_named(given: Any, told: str) -> None:
-    with pytest.raises(SinkError, match=told):
+def test_a_write_that_is_not_idempotent_or_not_valid_is_named(given: Any, message: str) -> None:
+    with pytest.raises(SinkError, match=message):
         Writes(None, ()).of(given)
 
 

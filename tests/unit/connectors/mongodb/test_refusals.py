@@ -25,14 +25,14 @@ class Collection:
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
-        self.asked: list[list[Any]] = []
+        self.bulks: list[list[Any]] = []
 
     def __getitem__(self, name: str) -> Collection:
         return self
 
     def bulk_write(self, requests: list[Any], ordered: bool) -> None:
         assert not ordered
-        self.asked.append([request._filter["_id"] for request in requests])
+        self.bulks.append([request._filter["_id"] for request in requests])
         answer = self.answers.pop(0) if self.answers else None
         if answer is not None:
             raise answer
@@ -55,17 +55,17 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_bulk_without_a_response_is_sent_again_completely(sent: Any) -> None:
-    assert sent(AutoReconnect("connection closed")).asked == [[0, 1, 2], [0, 1, 2]]
+    assert sent(AutoReconnect("connection closed")).bulks == [[0, 1, 2], [0, 1, 2]]
 
 
 def test_only_writes_with_temporary_errors_are_sent_again(sent: Any) -> None:
     steps_down = {"index": 1, "code": 11602, "errmsg": "operation was interrupted"}
-    assert sent(errors_of(steps_down)).asked == [[0, 1, 2], [1]]
+    assert sent(errors_of(steps_down)).bulks == [[0, 1, 2], [1]]
 
 
 def test_writes_without_a_majority_are_sent_again(sent: Any) -> None:
     concern = {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "waiting for replication timed out"}
-    assert sent(errors_of(concern=concern)).asked == [[0, 1, 2], [0, 1, 2]]
+    assert sent(errors_of(concern=concern)).bulks == [[0, 1, 2], [0, 1, 2]]
     with pytest.raises(SinkError, match=r"Not enough data-bearing nodes \(UnsatisfiableWriteConcern\)"):
         sent(
             errors_of(
@@ -80,7 +80,7 @@ def test_writes_without_a_majority_are_sent_again(sent: Any) -> None:
 
 def test_concurrent_upserts_of_a_document_both_succeed(sent: Any) -> None:
     duplicate = {"index": 2, "code": 11000, "errmsg": "E11000 duplicate key error collection: d.c index: _id_"}
-    assert sent(errors_of(duplicate)).asked == [[0, 1, 2], [2]]
+    assert sent(errors_of(duplicate)).bulks == [[0, 1, 2], [2]]
     again = errors_of({**duplicate, "index": 0})
     with pytest.raises(SinkError, match=r"document \{_id: 2\} of d.c is rejected: E11000"):
         sent(errors_of(duplicate), *[again] * 10)

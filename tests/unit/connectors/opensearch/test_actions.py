@@ -66,7 +66,7 @@ def test_a_record_has_any_number_of_actions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("action", "told"),
+    ("action", "message"),
     [
         ("text", "a str for OpenSearch"),
         ({"_op_type": "upsert", "_id": 1}, "_op_type='upsert'"),
@@ -76,8 +76,8 @@ def test_a_record_has_any_number_of_actions() -> None:
         ({"_id": 1, "_source": {"x": object()}}, "cannot be written as JSON"),
     ],
 )
-def test_an_invalid_action_is_an_error(action: Any, told: str) -> None:
-    with pytest.raises(SinkError, match=told) as error:
+def test_an_invalid_action_is_an_error(action: Any, message: str) -> None:
+    with pytest.raises(SinkError, match=message) as error:
         requests_of(None, lambda record: [action], "means")
     assert error.value.remedy
 

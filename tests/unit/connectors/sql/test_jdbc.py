@@ -141,9 +141,9 @@ def test_an_unknown_database_is_written_with_sqlalchemys_placeholders(
 )
 def test_no_part_of_a_url_that_may_be_a_password_is_shown(url: str) -> None:
     options = BUILDER().with_url(url).with_user_name("job").build()
-    with pytest.raises(InvalidJob) as told:
+    with pytest.raises(InvalidJob) as caught:
         JdbcSink.sink("insert into t values (?, ?)", ROW, options)
-    assert "s3cret" not in "".join(traceback.format_exception_only(told.value))
-    assert told.value.__cause__ is None
-    assert told.value.__suppress_context__ or told.value.__context__ is None
+    assert "s3cret" not in "".join(traceback.format_exception_only(caught.value))
+    assert caught.value.__cause__ is None
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
     assert "s3cret" not in repr(options)

@@ -28,8 +28,8 @@ def launcher_command(settings: dict[str, str], folder: Path) -> list[str]:
         *("--properties-file", str(properties), "pyspark-shell"),
     ]
     environment = {**os.environ, "SPARK_HOME": str(HOME), "SPARK_SCALA_VERSION": "2.13", "JAVA_HOME": find_java()}
-    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
-    return [word.strip("\n") for word in said.split("\0") if word.strip()]
+    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return [word.strip("\n") for word in output.split("\0") if word.strip()]
 
 
 def test_the_driver_command_equals_that_of_sparks_launcher(tmp_path: Path) -> None:

@@ -59,12 +59,12 @@ class Machine:
         self.driver = driver
         self.directory = directory
         self.command = "sleep 60"
-        self.asked: list[float] = []
+        self.start_times: list[float] = []
         self.failures = 0
         """The number of starts that fail from now on."""
 
     def start_executor(self, launch: Launch, **_: Any) -> tuple[subprocess.Popen[bytes], OwnedFolder]:
-        self.asked.append(time.monotonic())
+        self.start_times.append(time.monotonic())
         if self.failures > 0:
             self.failures -= 1
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -119,7 +119,7 @@ def test_the_start_of_an_executor_is_retried_without_effect_on_the_others(
     cluster.ensure_slots(2, 10.0)
     assert cluster.workers[0] == first
     assert caplog.text.count("the executor of worker-1 cannot be started: [Errno 28] No space left on device") == 2
-    pauses = [after - before for before, after in zip(machine.asked[1:], machine.asked[2:], strict=False)]
+    pauses = [after - before for before, after in zip(machine.start_times[1:], machine.start_times[2:], strict=False)]
     assert pauses[0] >= 0.1
     assert pauses[1] >= 0.2
 
@@ -142,7 +142,7 @@ def test_a_job_that_waits_for_slots_reports_executors_that_end_before_they_regis
     with pytest.raises(NotEnoughSlots, match="worker-0 ended with code 3 before it was registered with the driver"):
         cluster.ensure_slots(1, 60.0)
     # the retries continue in the background
-    assert start_backoff.HOPELESS <= len(machine.asked) <= start_backoff.HOPELESS + 2
+    assert start_backoff.HOPELESS <= len(machine.start_times) <= start_backoff.HOPELESS + 2
 
 
 def session_of(leader: int) -> list[str]:

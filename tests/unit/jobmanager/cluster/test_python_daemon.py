@@ -123,8 +123,8 @@ def test_a_missing_program_is_reported_as_without_the_daemon(tmp_path: Path) -> 
 def test_workers_are_forked_with_the_modules_of_their_storage(storage: str, loaded: bool) -> None:
     code = "import sys; from penstock.jobmanager.cluster import python_daemon; python_daemon._preload(); print('s3fs' in sys.modules)"
     environment = {**os.environ, **environment_for(storage)}
-    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
-    assert said.stdout == f"{loaded}\n"
+    result = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)
+    assert result.stdout == f"{loaded}\n"
 
 
 def test_a_store_that_cannot_be_loaded_does_not_stop_the_daemon() -> None:

@@ -96,9 +96,9 @@ class Visitor:
         return msgspec.msgpack.decode(frame, type=ToTaskManager)
 
     def started(self) -> str:
-        told = self.receive()
-        assert isinstance(told, Start)
-        return told.launch.executor_id
+        received = self.receive()
+        assert isinstance(received, Start)
+        return received.launch.executor_id
 
     def send_message(self, what: Any) -> None:
         self.connection.send(msgspec.msgpack.encode(what))
@@ -128,13 +128,18 @@ def wait_until(condition: Callable[[], Any]) -> None:
 
 def test_a_worker_that_registers_receives_its_executor_and_its_acceptance_by_the_driver(door: Door) -> None:
     visitor = door.come()
-    told = visitor.receive()
-    assert isinstance(told, Start)
-    assert told.launch.environment == {"PYTHONPATH": "/app"}
+    received = visitor.receive()
+    assert isinstance(received, Start)
+    assert received.launch.environment == {"PYTHONPATH": "/app"}
     [member] = door.driver.registry.members()
-    assert (member.id, member.slots, member.executor, member.registered) == ("tm", 2, told.launch.executor_id, False)
-    door.driver.there = {told.launch.executor_id}
-    assert visitor.receive() == Running(told.launch.executor_id)
+    assert (member.id, member.slots, member.executor, member.registered) == (
+        "tm",
+        2,
+        received.launch.executor_id,
+        False,
+    )
+    door.driver.there = {received.launch.executor_id}
+    assert visitor.receive() == Running(received.launch.executor_id)
     assert door.driver.registry.members()[0].registered
 
 
@@ -179,14 +184,14 @@ def test_an_executor_that_ended_and_that_the_driver_has_lost_is_replaced_once(do
     door.driver.there = set()
     visitor.send_message(Ended(first, 1))
     time.sleep(1.0)
-    told = visitor.started()
+    received = visitor.started()
     while (frame := visitor.connection.poll(0.1)) is not None:  # the same message may arrive twice
         told_again = msgspec.msgpack.decode(frame, type=ToTaskManager)
         assert isinstance(told_again, Start)
-        assert told_again.launch.executor_id == told
+        assert told_again.launch.executor_id == received
     [member] = door.driver.registry.members()
-    assert member.executor == told
-    assert int(told) == int(first) + 1
+    assert member.executor == received
+    assert int(received) == int(first) + 1
 
 
 def test_a_worker_that_leaves_while_its_executor_is_replaced_is_removed(door: Door) -> None:
@@ -262,10 +267,10 @@ def test_a_client_without_the_key_is_refused(door: Door, secret: str, purpose: b
     visitor.connection.close()
 
 
-@pytest.mark.parametrize("said", [Hello(1, 0, 0), Register("tm", "10.0.0.1", 0, 1)])
-def test_a_client_with_an_invalid_message_is_refused(door: Door, said: Any) -> None:
+@pytest.mark.parametrize("sent", [Hello(1, 0, 0), Register("tm", "10.0.0.1", 0, 1)])
+def test_a_client_with_an_invalid_message_is_refused(door: Door, sent: Any) -> None:
     with contextlib.suppress(ConnectionError):
-        connection = ControlConnection(door.server.address, SECRET, said, purpose=PURPOSE, connect_s=5)
+        connection = ControlConnection(door.server.address, SECRET, sent, purpose=PURPOSE, connect_s=5)
         Visitor(connection).is_told_to_end()
     assert door.driver.registry.members() == []
     door.come().started()
@@ -364,9 +369,9 @@ def test_the_metrics_of_a_workers_jvm_are_requested_with_a_short_timeout(
     visitor.started()
     with ThreadPoolExecutor(1) as asking:
         answer = asking.submit(door.server.readings, "tm")
-        asked = visitor.receive()
-        assert isinstance(asked, AskReadings)
-        visitor.send_message(ReadingsAnswer(asked.request, "Status.JVM.Threads.Count 34"))
+        question = visitor.receive()
+        assert isinstance(question, AskReadings)
+        visitor.send_message(ReadingsAnswer(question.request, "Status.JVM.Threads.Count 34"))
         assert answer.result(10) == "Status.JVM.Threads.Count 34"
     monkeypatch.setattr(resource_manager, "READINGS_S", 0.2)
     began = time.monotonic()

@@ -85,10 +85,10 @@ def test_the_next_attempt_commits_the_promises_of_a_hung_one(hung: Hung, tmp_pat
     master = started(env)
     until(lambda: len(set(hung.of(zombies=False))) > 6, master)
     assert [failure.name for failure in master.history.failures] == [STEP_TIMEOUT] * hung.times
-    told = master.history.failures[0]
-    assert "pieces of sink 'target' has not ended within" in told.message
-    assert f"{__file__}:" in told.message
-    assert "go_on.wait(60)" in told.traceback
+    failure = master.history.failures[0]
+    assert "pieces of sink 'target' has not ended within" in failure.message
+    assert f"{__file__}:" in failure.message
+    assert "go_on.wait(60)" in failure.traceback
     before = set(hung.of(zombies=False))
     hung.go_on.set()
     for thread in hung.threads:

@@ -93,9 +93,9 @@ def test_checkpoints_wait_until_the_commits_are_done(tmp_path: Path) -> None:
 def test_the_commits_that_delay_checkpoints_are_reported_and_measured(tmp_path: Path) -> None:
     master = job(tmp_path, **{"execution.checkpointing.max-uncommitted-checkpoints": "1"})
     until(lambda: overview(master).get("trigger", {}).get("state") == "WAITING_FOR_COMMITS", master)
-    told = overview(master)["trigger"]
-    assert "execution.checkpointing.max-uncommitted-checkpoints" in told["description"]
-    assert (told["uncommitted_checkpoints"], told["pending_commits"]) == (1, 1)
+    trigger = overview(master)["trigger"]
+    assert "execution.checkpointing.max-uncommitted-checkpoints" in trigger["description"]
+    assert (trigger["uncommitted_checkpoints"], trigger["pending_commits"]) == (1, 1)
     master.request(Operation("cancel"))
     assert master.wait(30) is JobStatus.CANCELED
 

@@ -198,15 +198,15 @@ def test_a_worker_without_a_stack_is_named_by_its_slot(graph: JobGraph) -> None:
     [(512 * 2**20, "its container has used all of its 512Mi"), (0, "the machine has run out of memory")],
 )
 def test_a_worker_killed_for_memory_reports_limit_and_remedy(graph: JobGraph, limit: int, why: str) -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def killed(host: str) -> MemoryKill:
-        asked.append(host)
+        requests.append(host)
         return MemoryKill(limit)
 
     crash = crash_of([ended(f"{DIED} (crashed)")], graph, killed=killed)
     assert isinstance(crash, EpochFailed)
-    assert asked == ["host-7"]
+    assert requests == ["host-7"]
     assert "slot 1, level 1 on host-7, which ran 'doubles" in crash.message
     assert "signal 9, SIGKILL" in crash.message
     assert why in crash.message

@@ -51,19 +51,19 @@ class World:
     """A state with the requests that were made, answered, and passed to the coordinator."""
 
     state: State
-    asked: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
 
     def after(self, event: Event) -> tuple[World, tuple[Effect, ...]]:
         state, effects = react(self.state, event)
-        asked = (*self.asked, event.request.id) if isinstance(event, Requested) else self.asked
+        requested = (*self.requested, event.request.id) if isinstance(event, Requested) else self.requested
         answered = [effect.id for effect in effects if isinstance(effect, Answer)]
         again = [request for effect in effects if isinstance(effect, RetryRequests) for request in effect.requests]
-        world = World(state, asked, (*self.answered, *answered))
+        world = World(state, requested, (*self.answered, *answered))
         for request in again:
             # A repeated request counts once.
             world, more = world.after(Requested(request))
-            world = World(world.state, asked, world.answered)
+            world = World(world.state, requested, world.answered)
             effects = (*effects, *more)
         return world, effects
 
@@ -77,11 +77,11 @@ def places(state: State) -> list[str]:
 def events(world: World, most_requests: int) -> Iterator[Event]:
     """Return all events that may occur now, and some that should not occur."""
     state = world.state
-    if len(world.asked) < most_requests:
+    if len(world.requested) < most_requests:
         for kind, request in KINDS.items():
-            id = f"{kind} {len(world.asked)}"
+            id = f"{kind} {len(world.requested)}"
             yield Requested(Request(id, request.kind, request.drain, request.cancels))
-        yield Requested(Request(f"refused {len(world.asked)}", "rescale"), "too many")
+        yield Requested(Request(f"refused {len(world.requested)}", "rescale"), "too many")
     yield InputEnded()
     yield AttemptStarted()
     yield FirstEpochRun(4)
@@ -110,7 +110,7 @@ def worlds(request: pytest.FixtureRequest) -> list[World]:
     todo = [World(State())]
     while todo:
         world = todo.pop()
-        key = (world.state, len(world.asked))
+        key = (world.state, len(world.requested))
         if key in found:
             continue
         found[key] = world
@@ -121,13 +121,13 @@ def worlds(request: pytest.FixtureRequest) -> list[World]:
 def test_every_request_is_in_one_place_until_its_only_answer(worlds: list[World]) -> None:
     assert len(worlds) > 500
     for world in worlds:
-        assert sorted([*places(world.state), *world.answered]) == sorted(world.asked), world
+        assert sorted([*places(world.state), *world.answered]) == sorted(world.requested), world
 
 
 def test_the_end_of_the_job_answers_all_requests(worlds: list[World]) -> None:
     for world in worlds:
         over, _ = world.after(JobOver(JobStatus.FAILED))
-        assert sorted(over.answered) == sorted(over.asked), world
+        assert sorted(over.answered) == sorted(over.requested), world
         late, _ = over.after(Requested(Request("late", "savepoint")))
         assert "late" in late.answered
 

@@ -30,7 +30,7 @@ class Writes(SinkWriter):
         return [checkpoint_id]
 
     def notify_committed(self, checkpoint_id: int) -> None:
-        EVENTS.append(("told", checkpoint_id))
+        EVENTS.append(("notified", checkpoint_id))
 
 
 class Noting(Sink):
@@ -66,11 +66,11 @@ def job(folder: Path, *sinks: Sink) -> Any:
 def test_a_writer_is_notified_of_a_checkpoint_only_after_its_commit(tmp_path: Path) -> None:
     EVENTS.clear()
     run(job(tmp_path, Noting()))
-    told = [checkpoint_id for what, checkpoint_id in EVENTS if what == "told"]
-    assert len(told) >= 3
-    assert told == sorted(set(told))
-    for checkpoint_id in told:
-        assert EVENTS.index(("committed", checkpoint_id)) < EVENTS.index(("told", checkpoint_id))
+    notified = [checkpoint_id for what, checkpoint_id in EVENTS if what == "notified"]
+    assert len(notified) >= 3
+    assert notified == sorted(set(notified))
+    for checkpoint_id in notified:
+        assert EVENTS.index(("committed", checkpoint_id)) < EVENTS.index(("notified", checkpoint_id))
 
 
 def test_two_sinks_with_one_name_are_refused(tmp_path: Path) -> None:

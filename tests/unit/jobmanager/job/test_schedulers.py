@@ -96,39 +96,39 @@ def test_a_job_needs_as_many_slots_as_its_widest_operator() -> None:
 
 def test_a_job_with_too_few_slots_waits_visibly_and_then_fails() -> None:
     """The job needs four slots and the cluster has three."""
-    told: list[str] = []
+    events: list[str] = []
     with pytest.raises(NotEnoughSlots, match="'five operators' needs 4 slots, but the cluster has 3"):
-        five_operators().place(InProcessRunner(3), time.sleep, told.append)
-    assert told == ["waiting for slots: 3 of 4"]
+        five_operators().place(InProcessRunner(3), time.sleep, events.append)
+    assert events == ["waiting for slots: 3 of 4"]
 
 
 class AwayFromHome(InProcessRunner):
     """A runner with enough slots, but on other machines than before. The right ones appear after some polls."""
 
-    asked = 0
+    questions = 0
 
     def expects_returning_slots(self) -> bool:
-        self.asked += 1
-        return self.asked <= 3
+        self.questions += 1
+        return self.questions <= 3
 
 
 @pytest.mark.parametrize(
-    ("backend", "from_local", "asked"), [("rocksdb", "true", 4), ("rocksdb", "false", 0), ("hashmap", "true", 0)]
+    ("backend", "from_local", "questions"), [("rocksdb", "true", 4), ("rocksdb", "false", 0), ("hashmap", "true", 0)]
 )
-def test_a_job_waits_briefly_for_the_disk_that_has_its_state(backend: str, from_local: str, asked: int) -> None:
-    told: list[str] = []
+def test_a_job_waits_briefly_for_the_disk_that_has_its_state(backend: str, from_local: str, questions: int) -> None:
+    events: list[str] = []
     runner = AwayFromHome(4)
     settings = {"state.backend.type": backend, "execution.state-recovery.from-local": from_local}
-    assert five_operators(settings).place(runner, lambda _: None, told.append).slots == 4
-    assert runner.asked == asked
-    assert told == ["waiting for slots where its state is: 4 of 4"] * bool(asked)
+    assert five_operators(settings).place(runner, lambda _: None, events.append).slots == 4
+    assert runner.questions == questions
+    assert events == ["waiting for slots where its state is: 4 of 4"] * bool(questions)
 
 
 def test_adaptive_waits_for_that_disk_as_well() -> None:
-    told: list[str] = []
+    events: list[str] = []
     scheduler, runner = a_wide_operator(max_parallelism=4, backend="rocksdb"), AwayFromHome(4)
-    assert scheduler.place(runner, lambda _: None, told.append).slots == 4
-    assert (runner.asked, told) == (4, ["waiting for slots where its state is: 4 of 4"])
+    assert scheduler.place(runner, lambda _: None, events.append).slots == 4
+    assert (runner.questions, events) == (4, ["waiting for slots where its state is: 4 of 4"])
 
 
 def test_the_wait_for_the_disk_is_short(monkeypatch: pytest.MonkeyPatch) -> None:

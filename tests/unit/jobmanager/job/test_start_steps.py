@@ -16,8 +16,8 @@ LIMIT_S = 10.0
 class Start:
     def __init__(self) -> None:
         self.now = 0.0
-        self.told: list[str] = []
-        self.steps = StartSteps(self.told.append, LIMIT_S, lambda: self.now)
+        self.events: list[str] = []
+        self.steps = StartSteps(self.events.append, LIMIT_S, lambda: self.now)
         self.steps.begin(FIRST_EPOCH)
 
     def look(self, after_s: float, **where: Whereabouts) -> None:
@@ -34,7 +34,7 @@ def test_the_slowest_task_names_the_step_and_its_line() -> None:
     start.look(3, s0=opening(2.5), s3=opening(3.0, "other"))
     assert start.steps.step == "opening functions: slot 3, level 1, operator 'other' (job.py:12 in open)"
     start.look(5, s0=opening(7.5), s3=opening(8.0, "other"))
-    assert len(start.told) == 1, "a step is an event once"
+    assert len(start.events) == 1, "a step is an event once"
     start.look(1)
     assert start.steps.step == FIRST_EPOCH
 

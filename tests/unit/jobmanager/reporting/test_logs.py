@@ -43,9 +43,9 @@ def test_a_record_is_parsed_with_its_location(form: str) -> None:
     assert entry.message == "late by 5 [s]: #7"
     assert entry.details.startswith("Traceback")
     assert entry.details.endswith("ValueError: no")
-    told = dict(entry.labels)
-    assert (told.pop("job_id", "bc0b"), told.pop("operator_id", "totals")) == ("bc0b", "totals")
-    assert told == {
+    labels = dict(entry.labels)
+    assert (labels.pop("job_id", "bc0b"), labels.pop("operator_id", "totals")) == ("bc0b", "totals")
+    assert labels == {
         "tm_id": "tm-0",
         "job_name": "orders",
         "operator_name": "Totals",
@@ -226,8 +226,8 @@ def test_a_collector_receives_logs_without_secrets(tmp_path: Path, receiver: Otl
         session.stop()
     assert masked.body.string_value == "the password is ******"
     assert (masked.severity_text, masked.severity_number) == ("ERROR", 17)
-    told = attributes(masked)
-    assert (told["job_id"], told["operator_name"], told["subtask_index"]) == (job.job_id, "Totals", "3")
+    labels = attributes(masked)
+    assert (labels["job_id"], labels["operator_name"], labels["subtask_index"]) == (job.job_id, "Totals", "3")
     assert attributes(failed)["exception.stacktrace"].endswith("ValueError: no")
     assert receiver.resources["/v1/logs"][0]["service.name"] == "orders"
     assert len(ours()) == 2

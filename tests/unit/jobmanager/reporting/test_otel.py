@@ -90,25 +90,29 @@ def test_checkpoints_starts_and_rescales_are_traces_with_steps(
     master = start(session, tmp_path, receiver.url, **{"parallelism.default": "2"})
     until(lambda: bool(named(receiver, "Checkpoint")), master)
     first = named(receiver, "Checkpoint")[0]
-    told = attributes(first)
-    assert (told["jobName"], told["checkpointStatus"], told["checkpointId"]) == ("orders", "COMPLETED", 1)
+    span_attributes = attributes(first)
+    assert (span_attributes["jobName"], span_attributes["checkpointStatus"], span_attributes["checkpointId"]) == (
+        "orders",
+        "COMPLETED",
+        1,
+    )
     assert {step.name for step in steps_of(receiver, first)} == {stage.name for stage in master.graph.stages}
     for step in steps_of(receiver, first):
         assert first.start_time_unix_nano <= step.start_time_unix_nano <= step.end_time_unix_nano
 
-    [begun] = named(receiver, "JobInitialization")
-    assert attributes(begun)["restoredFrom"] == ""
-    steps = steps_of(receiver, begun)
+    [initialization] = named(receiver, "JobInitialization")
+    assert attributes(initialization)["restoredFrom"] == ""
+    steps = steps_of(receiver, initialization)
     assert [step.name for step in steps][-2:] == ["sending the job to its slots", "first epoch"]
     assert sum(step.end_time_unix_nano - step.start_time_unix_nano for step in steps) == (
-        begun.end_time_unix_nano - begun.start_time_unix_nano
+        initialization.end_time_unix_nano - initialization.start_time_unix_nano
     )
 
     master.request(Operation("rescale", {"parallelism": 3, "job": master.job_id})).wait(30)
     until(lambda: bool(named(receiver, "Rescale")), master)
     [rescale] = named(receiver, "Rescale")
-    told = attributes(rescale)
-    assert (told["oldParallelism"], told["newParallelism"]) == (2, 3)
+    span_attributes = attributes(rescale)
+    assert (span_attributes["oldParallelism"], span_attributes["newParallelism"]) == (2, 3)
     assert steps_of(receiver, rescale)[0].name == "last snapshot, and end of the attempt"
     again = named(receiver, "JobInitialization")[-1]
     assert attributes(again)["restoredFrom"] != ""
@@ -160,10 +164,10 @@ def test_a_failed_start_is_an_error_with_its_reason(tmp_path: Path, receiver: Ot
     with executing_on(session), pytest.raises(PenstockError, match="no such table"):
         env.execute("refused")
     session.stop()
-    [begun] = named(receiver, "JobInitialization")
-    assert begun.status.code == begun.status.STATUS_CODE_ERROR
-    assert "no such table" in begun.status.message
-    assert attributes(begun)["initializationStatus"] == "FAILED"
+    [initialization] = named(receiver, "JobInitialization")
+    assert initialization.status.code == initialization.status.STATUS_CODE_ERROR
+    assert "no such table" in initialization.status.message
+    assert attributes(initialization)["initializationStatus"] == "FAILED"
 
 
 def test_a_failed_start_sends_no_secret_of_the_job_to_the_collector(tmp_path: Path, receiver: OtlpReceiver) -> None:
@@ -182,8 +186,8 @@ def test_a_failed_start_sends_no_secret_of_the_job_to_the_collector(tmp_path: Pa
     with executing_on(session), pytest.raises(PenstockError, match="login with"):
         env.execute("refused")
     session.stop()
-    [begun] = named(receiver, "JobInitialization")
-    assert "login with ****** failed, url redis://me:******@host" in begun.status.message
+    [initialization] = named(receiver, "JobInitialization")
+    assert "login with ****** failed, url redis://me:******@host" in initialization.status.message
     assert "hunter22" not in str(receiver.spans)
 
 

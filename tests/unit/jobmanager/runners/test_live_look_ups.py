@@ -39,19 +39,19 @@ class Tasks:
     """Tasks that record the look-ups and answer on request."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[int, int, int, LookUp]] = []
+        self.requests: list[tuple[int, int, int, LookUp]] = []
         self.answers = True
         self.are_there = True
-        self.heard = threading.Semaphore(0)
+        self.arrived = threading.Semaphore(0)
         self.look_ups = LiveLookUps(self.send)
         self.look_ups.begin(4, graph())
 
     def send(self, attempt: int, slot: int, level: int, frame: bytes) -> bool:
-        asked = decode_look_up(frame)
-        self.asked.append((attempt, slot, level, asked))
-        self.heard.release()
+        request = decode_look_up(frame)
+        self.requests.append((attempt, slot, level, request))
+        self.arrived.release()
         if self.answers and self.are_there:
-            self.say(LookUpAnswer(asked.id, attempt, FOUND))
+            self.say(LookUpAnswer(request.id, attempt, FOUND))
         return self.are_there
 
     def say(self, answer: LookUpAnswer) -> None:
@@ -66,10 +66,10 @@ def tasks() -> Tasks:
 @pytest.mark.parametrize("key", [0, 1, 2, "ada", ("a", 1), None])
 def test_the_task_that_owns_the_key_receives_the_look_up(tasks: Tasks, key: Any) -> None:
     assert tasks.look_ups.look_up("sums", "sum", key) == FOUND
-    ((attempt, slot, level, asked),) = tasks.asked
-    assert (attempt, level, asked.attempt, asked.uid, asked.state) == (4, 1, 4, "sums", "sum")
+    ((attempt, slot, level, request),) = tasks.requests
+    assert (attempt, level, request.attempt, request.uid, request.state) == (4, 1, 4, "sums", "sum")
     assert key_group(key, MAX_PARALLELISM) in key_group_range(slot, SLOTS, MAX_PARALLELISM)
-    assert UNTYPED_KEYS.decode(asked.key) == key
+    assert UNTYPED_KEYS.decode(request.key) == key
     assert place_of(graph(), "sums", key) == (slot, level)
 
 
@@ -82,7 +82,7 @@ def waiting(tasks: Tasks, pool: ThreadPoolExecutor, patience_s: float = 20.0) ->
     """Send a look-up that is not answered."""
     tasks.answers = False
     answer = pool.submit(tasks.look_ups.look_up, "sums", "sum", 1, patience_s)
-    assert tasks.heard.acquire(timeout=5)
+    assert tasks.arrived.acquire(timeout=5)
     return answer
 
 
@@ -94,7 +94,7 @@ def pool() -> Any:
 
 def test_an_answer_of_an_earlier_attempt_is_ignored(tasks: Tasks, pool: ThreadPoolExecutor) -> None:
     answer = waiting(tasks, pool)
-    id = tasks.asked[0][3].id
+    id = tasks.requests[0][3].id
     tasks.say(LookUpAnswer(id, 3, FOUND))
     assert not answer.done()
     tasks.say(LookUpAnswer(id, 4, FOUND))
@@ -112,13 +112,13 @@ def test_waiting_look_ups_fail_with_a_request_to_retry_when_the_attempt_ends(
         tasks.look_ups.look_up("sums", "sum", 1)
     tasks.answers = True
     tasks.look_ups.begin(5, graph())
-    tasks.say(LookUpAnswer(tasks.asked[0][3].id, 4, FOUND))  # late, and of the attempt before
+    tasks.say(LookUpAnswer(tasks.requests[0][3].id, 4, FOUND))  # late, and of the attempt before
     assert tasks.look_ups.look_up("sums", "sum", 1) == FOUND
 
 
 def test_a_lost_task_fails_only_its_own_look_ups(tasks: Tasks, pool: ThreadPoolExecutor) -> None:
     answer = waiting(tasks, pool)
-    _, slot, level, _ = tasks.asked[0]
+    _, slot, level, _ = tasks.requests[0]
     tasks.look_ups.on_disconnected(4, Place((slot + 1) % SLOTS, level))
     tasks.look_ups.on_disconnected(3, Place(slot, level))
     assert not answer.done()
@@ -142,8 +142,8 @@ def test_a_hung_task_has_a_limited_number_of_look_ups(tasks: Tasks) -> None:
             tasks.look_ups.look_up("sums", "sum", 1, patience_s=0.001)
     with pytest.raises(NotNow, match=f"{MAX_PENDING} lookups already wait for the task that has the key"):
         tasks.look_ups.look_up("sums", "sum", 1)
-    assert len(tasks.asked) == MAX_PENDING
-    tasks.say(LookUpAnswer(tasks.asked[0][3].id, 4, FOUND))
+    assert len(tasks.requests) == MAX_PENDING
+    tasks.say(LookUpAnswer(tasks.requests[0][3].id, 4, FOUND))
     tasks.answers = True
     assert tasks.look_ups.look_up("sums", "sum", 1) == FOUND
 
@@ -176,6 +176,6 @@ def test_a_refusal_reports_whether_a_retry_helps(
     tasks: Tasks, pool: ThreadPoolExecutor, later: bool, error: Any
 ) -> None:
     answer = waiting(tasks, pool)
-    tasks.say(LookUpAnswer(tasks.asked[0][3].id, 4, refusal="the task is so", is_later=later))
+    tasks.say(LookUpAnswer(tasks.requests[0][3].id, 4, refusal="the task is so", is_later=later))
     with pytest.raises(error, match="the task is so"):
         answer.result(5)

@@ -75,7 +75,7 @@ class Master:
         }
         self.url = f"http://127.0.0.1:{port}"
         self.codes: list[int] = []
-        self.told = threading.Event()
+        self.stop_requested = threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
@@ -84,14 +84,16 @@ class Master:
             run_script_on(session, str(self.script), [], self.settings)
 
         submit = SubmitOptions(job_id=self.job_id, fresh=True, keep_result=True)
-        self.codes.append(run_master_process(InProcess(), submit, Configuration(self.settings), program, self.told))
+        self.codes.append(
+            run_master_process(InProcess(), submit, Configuration(self.settings), program, self.stop_requested)
+        )
 
     def ask(self, question: Callable[[HttpEngine], Awaitable[T]]) -> T:
-        async def asked() -> T:
+        async def request() -> T:
             async with httpx.AsyncClient() as http:
                 return await question(HttpEngine(http, self.url, "a-token"))
 
-        return asyncio.run(asked())
+        return asyncio.run(request())
 
     def wait_for(self, condition: Callable[[], object]) -> None:
         deadline = time.monotonic() + 30
@@ -119,7 +121,7 @@ def master(tmp_path: Path) -> Iterator[Master]:
     found = Master(tmp_path, port)
     found.wait_for(lambda: found.ask(lambda e: e.checkpoints(found.job_id)).completed)
     yield found
-    found.told.set()
+    found.stop_requested.set()
     found.thread.join(20)
     root.handlers[:] = handlers
     root.setLevel(level)
@@ -199,7 +201,7 @@ def test_a_stop_with_a_savepoint_leaves_a_master_that_reports_it(master: Master)
     with pytest.raises(EngineError) as refused:
         master.ask(lambda e: e.stop(master.job_id, folder, "f" * 32))
     assert refused.value.status == 409
-    master.told.set()
+    master.stop_requested.set()
     master.thread.join(20)
     assert master.codes == [0]
 

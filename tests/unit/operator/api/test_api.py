@@ -265,7 +265,7 @@ SIDECAR = {"name": "s", "image": "x"}
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "message"),
     [
         ({"metadata": []}, "t.metadata: it must be an object, not a list"),
         ({"metadata": {"labels": "x"}}, "t.metadata.labels: it must be an object of strings, not a string"),
@@ -308,8 +308,8 @@ SIDECAR = {"name": "s", "image": "x"}
         ({"spec": {"nodeSelector": {"ssd": True}}}, "t.spec.nodeSelector.ssd: it must be a string, not a boolean"),
     ],
 )
-def test_the_error_names_a_value_of_the_wrong_type_in_a_pod_template(template: dict[str, Any], said: str) -> None:
-    assert any(str(p).startswith(said) for p in check_pod_template(template, "t"))
+def test_the_error_names_a_value_of_the_wrong_type_in_a_pod_template(template: dict[str, Any], message: str) -> None:
+    assert any(str(p).startswith(message) for p in check_pod_template(template, "t"))
 
 
 @given(json_values)

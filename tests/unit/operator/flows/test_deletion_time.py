@@ -49,17 +49,17 @@ def test_hanging_storage_takes_at_most_the_timeout(monkeypatch: pytest.MonkeyPat
         world = World()
         world.images["job:1"] = Image(savepoints=False)
         await deployed(world, doomed(savepoint=True, timeout="2s"))
-        asked: list[str] = []
+        requests: list[str] = []
 
         async def hang(directory: str) -> list[StoredSnapshot]:
-            asked.append(directory)
+            requests.append(directory)
             await asyncio.sleep(3600)
             return []
 
         monkeypatch.setattr(world.storage, "savepoints", hang)
         async with asyncio.timeout(30):
             assert await deleted(world) <= 10
-        assert asked
+        assert requests
 
     asyncio.run(scenario())
 

@@ -85,8 +85,8 @@ def test_a_dashboard_equals_the_output_of_the_tool(name: str) -> None:
 
 
 def test_only_exported_metrics_are_queried(known: set[str]) -> None:
-    asked = {where: set(re.findall(r"penstock_[A-Za-z_]+", expr)) for where, expr in expressions()}
-    missing = {where: names - known for where, names in asked.items() if names - known}
+    queried = {where: set(re.findall(r"penstock_[A-Za-z_]+", expr)) for where, expr in expressions()}
+    missing = {where: names - known for where, names in queried.items() if names - known}
     assert not missing
 
 

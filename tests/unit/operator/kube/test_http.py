@@ -111,15 +111,15 @@ def test_lists_are_read_page_by_page_and_include_their_kind() -> None:
 
 
 def test_lists_are_filtered_by_labels_or_a_selector() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request.url.params["labelSelector"])
+        requests.append(request.url.params["labelSelector"])
         return httpx.Response(200, json={"items": [], "metadata": {}})
 
     asyncio.run(cluster(answer).list(POD, None, {"a": "b", "c": "d"}))
     asyncio.run(cluster(answer).list(POD, None, "a in (b),!c"))
-    assert asked == ["a=b,c=d", "a in (b),!c"]
+    assert requests == ["a=b,c=d", "a in (b),!c"]
 
 
 @pytest.mark.parametrize(("response", "known"), [(status(404), False), (httpx.Response(200, json={"jid": "j"}), True)])
@@ -132,16 +132,16 @@ def test_an_unknown_job_and_an_unknown_request_are_distinguished(response: httpx
 
 
 def test_only_the_observed_object_is_deleted() -> None:
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     def refuse(request: httpx.Request) -> httpx.Response:
-        asked.append(json.loads(request.content)["preconditions"])
+        requests.append(json.loads(request.content)["preconditions"])
         return status(409, "Conflict")
 
     seen = {"metadata": {"uid": "u-1", "resourceVersion": "7", "name": "p"}}
     with pytest.raises(Conflict):
         asyncio.run(cluster(refuse).delete(POD, "ns", "p", seen=seen))
-    assert asked == [{"uid": "u-1", "resourceVersion": "7"}]
+    assert requests == [{"uid": "u-1", "resourceVersion": "7"}]
 
 
 def test_a_missing_object_is_none_and_its_deletion_succeeds() -> None:
@@ -183,10 +183,10 @@ def test_a_write_is_abandoned_when_the_lease_could_have_changed() -> None:
 
 
 def test_requests_that_change_a_job_are_fenced_and_reads_are_not() -> None:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        asked.append(request.method)
+        requests.append(request.method)
         return httpx.Response(200, json={})
 
     def fence() -> None:
@@ -206,7 +206,7 @@ def test_requests_that_change_a_job_are_fenced_and_reads_are_not() -> None:
                 await change
 
     asyncio.run(ask())
-    assert asked == ["GET"]
+    assert requests == ["GET"]
 
 
 def test_writes_are_fenced_and_reads_are_not() -> None:

@@ -233,10 +233,10 @@ def test_the_controller_reconciles_objects_of_events_and_forgets_deleted_ones() 
 
 
 def test_jobs_whose_masters_hang_do_not_delay_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    begun = list[str]()
+    started_jobs = list[str]()
 
     async def reconcile(loop: JobLoop) -> timedelta:
-        begun.append(loop.name)
+        started_jobs.append(loop.name)
         if loop.name.startswith("hangs"):
             await asyncio.Event().wait()
         return timedelta(seconds=60)
@@ -248,7 +248,7 @@ def test_jobs_whose_masters_hang_do_not_delay_others(monkeypatch: pytest.MonkeyP
         await asyncio.sleep(0.2)
         controller.wake("FlinkJob", "default", "works")
         await asyncio.sleep(1.0)
-        assert "works" in begun
+        assert "works" in started_jobs
         await controller.close()
 
     monkeypatch.setattr(JobLoop, "reconcile", reconcile)

@@ -87,9 +87,9 @@ def test_a_worker_with_probes_is_checked_by_its_answers(port: int, answers: Prob
 
 def test_a_worker_that_never_answers_is_not_alive() -> None:
     server = WorkerHealth(0, lambda: True, lambda: True)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     assert probe(server.port, "/healthz").returncode == 1
-    assert time.monotonic() - begun < 5, "the kubelet waits that long"
+    assert time.monotonic() - started_at < 5, "the kubelet waits that long"
     server._server.server_close()
 
 

@@ -93,13 +93,13 @@ def test_a_hanging_endpoint_delays_only_its_own_callers(monkeypatch: pytest.Monk
     async def scenario() -> float:
         storages = PenstockStorages()
         hanging, healthy = storages(at("http://hangs:9000"), KEYS), storages(at("http://healthy:9000"), KEYS)
-        asked = [asyncio.create_task(hanging._run("s3://bucket/x", over.wait)) for _ in range(40)]  # type: ignore[attr-defined]
+        reads = [asyncio.create_task(hanging._run("s3://bucket/x", over.wait)) for _ in range(40)]  # type: ignore[attr-defined]
         await asyncio.sleep(0.05)
         began = time.monotonic()
         for _ in range(20):
             assert await healthy._run("s3://bucket/x", lambda: 1) == 1  # type: ignore[attr-defined]
         took = time.monotonic() - began
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        answers = await asyncio.gather(*reads, return_exceptions=True)
         assert all(isinstance(answer, StorageError) for answer in answers)
         over.set()
         storages.close()
@@ -149,14 +149,14 @@ def test_each_call_to_storage_counts_for_the_namespace_of_its_job() -> None:
     async def scenario() -> None:
         over, storages = threading.Event(), PenstockStorages()
         hanging = [storages(at(f"http://hangs-{n}:9000"), KEYS, "hostile") for n in range(MOST_OF_A_TENANT + 1)]
-        asked = [asyncio.create_task(storage._run("s3://bucket/x", over.wait)) for storage in hanging]  # type: ignore[attr-defined]
+        reads = [asyncio.create_task(storage._run("s3://bucket/x", over.wait)) for storage in hanging]  # type: ignore[attr-defined]
         await asyncio.sleep(0.05)
         with pytest.raises(StorageError, match="namespace hostile"):
-            await asked[-1]
+            await reads[-1]
         healthy = storages(at("http://hangs-0:9000"), KEYS, "other")
         assert healthy is not hanging[0]
         over.set()
-        await asyncio.gather(*asked[:-1])
+        await asyncio.gather(*reads[:-1])
         assert await healthy._run("s3://bucket/x", lambda: 1) == 1  # type: ignore[attr-defined]
         storages.close()
 

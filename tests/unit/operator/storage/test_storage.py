@@ -324,16 +324,16 @@ def test_remaining_snapshots_of_a_frequently_used_name_are_found(stage: Stage, m
     ids = [f"abcdef{number:026x}" for number in range(40)]
     for job_id in ids:
         (stage.folder / "checkpoints" / job_id).mkdir()
-    asked: list[str] = []
+    requests: list[str] = []
 
     def slow(self: PenstockStorage, root: str, job_id: str) -> None:
         time.sleep(0.05)
-        asked.append(job_id)
+        requests.append(job_id)
 
     monkeypatch.setattr(PenstockStorage, "_newest", slow)
     monkeypatch.setattr(storage_module, "CALL_TIMEOUT", 0.4)
     left = asyncio.run(stage.storage.left_by(stage.root, "abcdef", stage.savepoints, "default/weather-"))
-    assert sorted(left.incarnations) == ids == sorted(asked)
+    assert sorted(left.incarnations) == ids == sorted(requests)
 
 
 def test_one_incarnation_that_does_not_answer_makes_the_result_unknown(

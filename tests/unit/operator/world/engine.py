@@ -81,13 +81,13 @@ class FakeJob:
         if own:
             return self._restore_from(own[-1])
         if self.restore == "--fresh":
-            storage.begun.setdefault(self.job_id, "")
+            storage.started_jobs.setdefault(self.job_id, "")
             self.world.sink.started_empty(self.name, self.job_id)
             return True
         found = storage.found.get(self.restore)
         if self.restore == "--restore-latest" or found is None or found.path in storage.torn:
             return False
-        storage.begun.setdefault(self.job_id, found.path)
+        storage.started_jobs.setdefault(self.job_id, found.path)
         return self._restore_from(found)
 
     def _restore_from(self, snapshot: Stored) -> bool:

@@ -48,7 +48,7 @@ class FakeStorage:
     listings: int = 0
     """The number of requests for the remaining snapshots of a name."""
     leaders: dict[str, int] = field(default_factory=dict)
-    begun: dict[str, str] = field(default_factory=dict)
+    started_jobs: dict[str, str] = field(default_factory=dict)
     """The path that the first master restored by job id, or an empty text for none."""
     completed: set[str] = field(default_factory=set)
     """Ids of jobs that have completed a checkpoint."""
@@ -94,8 +94,8 @@ class FakeStorage:
         self._check()
         return Beginning(
             f"{root}/{job_id}",
-            led=job_id in self.begun,
-            path=self.begun.get(job_id) or None,
+            led=job_id in self.started_jobs,
+            path=self.started_jobs.get(job_id) or None,
             released=self.released.get(job_id),
             completed=job_id in self.completed,
             ended=job_id in self.ended,

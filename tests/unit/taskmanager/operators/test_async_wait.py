@@ -31,10 +31,10 @@ class Held(AsyncFunction):
     """A function that answers a value when the test opens its gate, and values above 100 immediately."""
 
     gates: dict[int, threading.Event] = {}
-    asked: list[int] = []
+    requests: list[int] = []
 
     async def async_invoke(self, value: int) -> list[int]:
-        self.asked.append(value)
+        self.requests.append(value)
         while value <= 100 and not self.gates.setdefault(value, threading.Event()).is_set():
             await asyncio.sleep(0.001)
         return [value]
@@ -47,7 +47,7 @@ def answer(*values: int) -> None:
 
 @pytest.fixture(autouse=True)
 def _gates() -> Iterator[None]:
-    Held.gates, Held.asked = {}, []
+    Held.gates, Held.requests = {}, []
     yield
     answer(*range(101))
 
@@ -100,7 +100,7 @@ def test_results_and_watermarks_do_not_pass_each_other(mode: Any) -> None:
     run = OperatorRun(operator(mode))
     run.push(1, at=10).watermark(20).push(2, at=30)
     answer(2)
-    until(lambda: 2 in Held.asked)
+    until(lambda: 2 in Held.requests)
     assert run.at_time(1).events == []
     answer(1)
     assert run.settle().events == [(1, 10), ("watermark", 20), (2, 30)]
@@ -114,7 +114,7 @@ def test_a_batch_does_not_wait_for_its_answers() -> None:
     run = OperatorRun(operator(capacity=2))
     run.push(1, 2, 3, 101)
     assert run.values == []
-    until(lambda: len(Held.asked) == 2)
+    until(lambda: len(Held.requests) == 2)
     assert run.operator.is_full
     answer(1, 2, 3)
     assert run.settle().values == [1, 2, 3, 101]
@@ -335,7 +335,7 @@ def test_inputs_without_results_are_in_the_checkpoint_and_requested_again(mode: 
     answer(1)
     until(lambda: old.at_time(1).values == [1])
     new = old.restart()
-    until(lambda: Held.asked[3:] == [2, 3])
+    until(lambda: Held.requests[3:] == [2, 3])
     answer(2, 3)
     assert new.settle().results == [(2, 20), (3, 30)]
     assert new.restart().settle().values == []
@@ -357,7 +357,7 @@ class Reading:
 
 def test_inputs_of_user_classes_are_restored_unchanged() -> None:
     async def never(value: Reading) -> list[Reading]:
-        if Held.asked:
+        if Held.requests:
             return [value]
         await asyncio.sleep(60)
         return []
@@ -366,7 +366,7 @@ def test_inputs_of_user_classes_are_restored_unchanged() -> None:
     old.push(Reading("hall", 20.5))
     snapshot = old.snapshot()
     old.close()
-    Held.asked = [1]
+    Held.requests = [1]
     new = OperatorRun(operator(function=never, element_type=Reading), restored_from=[snapshot])
     assert new.settle().values == [Reading("hall", 20.5)]
 
@@ -380,12 +380,12 @@ class Counting(Held, CheckpointedFunction):
     """A function that runs completely on its event loop, including its snapshots."""
 
     def initialize_state(self, context: Any) -> None:
-        self.state = context.get_operator_state_store().get_list_state("asked", int)
+        self.state = context.get_operator_state_store().get_list_state("requests", int)
         self.loop = asyncio.get_running_loop()
 
     def snapshot_state(self, context: Any) -> None:
         assert asyncio.get_running_loop() is self.loop
-        self.state[:] = self.asked
+        self.state[:] = self.requests
 
 
 def test_state_of_the_function_is_part_of_the_checkpoint() -> None:

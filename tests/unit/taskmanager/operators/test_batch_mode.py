@@ -76,11 +76,11 @@ def test_a_key_gets_its_records_in_order_of_time_and_then_its_timers(env: Stream
     found = results(timed(env.from_collection(DISORDERED)).key_by(first).process(EmitCalls()))
     for key in "ab":
         times = sorted(t for k, t in DISORDERED if k == key)
-        assert [told[1:] for told in found if told[0] == key] == [
+        assert [record[1:] for record in found if record[0] == key] == [
             *(("value", t, MIN_TIMESTAMP) for t in times),
             *(("timer", t + 1000, MAX_TIMESTAMP) for t in times),
         ]
-    keys = [told[0] for told in found]
+    keys = [record[0] for record in found]
     assert keys in (sorted(keys), sorted(keys, reverse=True)), "the keys are not processed one after the other"
 
 
@@ -133,7 +133,12 @@ class Latest(MapFunction):
 
 def test_a_map_function_with_keyed_state_gets_records_in_order_of_time(env: StreamExecutionEnvironment) -> None:
     found = results(timed(env.from_collection(DISORDERED)).key_by(first).map(Latest()))
-    assert [told for told in found if told[0] == "a"] == [("a", None, 1), ("a", 1, 10), ("a", 10, 20), ("a", 20, 30)]
+    assert [record for record in found if record[0] == "a"] == [
+        ("a", None, 1),
+        ("a", 1, 10),
+        ("a", 10, 20),
+        ("a", 20, 30),
+    ]
 
 
 def test_a_reduce_processes_records_in_order_of_time_and_emits_the_last_result(env: StreamExecutionEnvironment) -> None:
@@ -153,7 +158,7 @@ def test_the_inputs_of_a_key_are_merged_by_time(env: StreamExecutionEnvironment)
     left = timed(env.from_collection([("a", 30), ("a", 10), ("b", 1)]))
     right = timed(env.from_collection([("a", 20), ("b", 2), ("a", 5)]))
     found = results(left.connect(right).key_by(first, first).process(Both()))
-    assert [told for told in found if told[0] == "a"] == [
+    assert [record for record in found if record[0] == "a"] == [
         ("a", "right", 5),
         ("a", "left", 10),
         ("a", "right", 20),

@@ -179,10 +179,10 @@ def test_a_savepoint_of_the_other_mode_is_refused(tmp_path: Path, modes: tuple[s
     savepoint = ask(master, "stop").location
     assert savepoint is not None
     GO.set()
-    told = rf"was taken in {modes[0].lower()} mode(.|\n)*operator: Keyed Process(.|\n)*{re.escape('execution.runtime-mode')}"
+    message = rf"was taken in {modes[0].lower()} mode(.|\n)*operator: Keyed Process(.|\n)*{re.escape('execution.runtime-mode')}"
     with (
         executing_on(Session(InProcess(), SubmitOptions(restore_path=savepoint))),
-        pytest.raises(RestoreRefused, match=told),
+        pytest.raises(RestoreRefused, match=message),
     ):
         program(tmp_path, in_order, mode=modes[1]).execute("other mode")
 

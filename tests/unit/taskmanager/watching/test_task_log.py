@@ -51,15 +51,15 @@ run(env)
 def logged(tmp_path: Path, request: pytest.FixtureRequest) -> list[bytes]:
     """The lines of a worker's log, with the settings of the test's parameter."""
     root = Path(__file__).parents[3]
-    told = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", WORKER, str(tmp_path), *getattr(request, "param", ())],
         capture_output=True,
         check=True,
         cwd=root,
         env={"PYTHONPATH": ":".join([str(root), *filter(None, sys.path)]), "PATH": "/usr/bin:/bin"},
     )
-    assert SECRET.encode() not in told.stderr, told.stderr.decode()
-    return [line.removeprefix(MARK) for line in told.stderr.splitlines() if line.startswith(MARK)]
+    assert SECRET.encode() not in result.stderr, result.stderr.decode()
+    return [line.removeprefix(MARK) for line in result.stderr.splitlines() if line.startswith(MARK)]
 
 
 def test_records_of_a_function_name_its_operator(logged: list[bytes]) -> None:

@@ -27,12 +27,12 @@ class Listener:
     """A listener that stores the reports of the watchdog, and releases the hanging function."""
 
     def __init__(self) -> None:
-        self.heard: list[Whereabouts | TaskFailure] = []
+        self.reports: list[Whereabouts | TaskFailure] = []
         self.waits_for: type = Whereabouts
         self.go_on = threading.Event()
 
     def __call__(self, what: Whereabouts | TaskFailure) -> None:
-        self.heard.append(what)
+        self.reports.append(what)
         if isinstance(what, self.waits_for):
             self.go_on.set()
 
@@ -58,7 +58,7 @@ def test_a_step_beyond_its_limit_is_a_failure_with_the_line(listener: Listener, 
     listener.waits_for = TaskFailure
     with watchdog.step(OPENING, "lookup", "job.py:40"):
         listener.users_function_that_waits()
-    failure = cast("TaskFailure", listener.heard[-1])
+    failure = cast("TaskFailure", listener.reports[-1])
     assert (failure.kind, failure.name, failure.location) == (STEP_TIMEOUT, "lookup", "job.py:40")
     assert "opening functions has not ended within 0.1 s" in failure.message
     assert __file__ in failure.message
@@ -72,7 +72,7 @@ def test_a_limit_of_0_means_no_limit(listener: Listener) -> None:
     with watchdog.step(OPENING):
         assert not listener.go_on.wait(1.5)
     watchdog.close()
-    assert not [said for said in listener.heard if isinstance(said, TaskFailure)]
+    assert not [report for report in listener.reports if isinstance(report, TaskFailure)]
 
 
 def test_a_slow_batch_is_reported_and_is_not_a_failure(listener: Listener, watchdog: Watchdog) -> None:
@@ -81,7 +81,7 @@ def test_a_slow_batch_is_reported_and_is_not_a_failure(listener: Listener, watch
     watchdog.since = time.perf_counter()
     listener.users_function_that_waits()
     watchdog.since = 0.0
-    where = cast("Whereabouts", listener.heard[0])
+    where = cast("Whereabouts", listener.reports[0])
     assert where.step == PROCESSING
     assert where.seconds >= 0.05
     assert "users_function_that_waits" in where.line
@@ -104,7 +104,7 @@ def test_a_thread_that_waits_for_another_reports_the_place_of_that_thread(
     loop.call(listener.users_function_that_waits)
     watchdog.since = 0.0
     loop.close(lambda: None)
-    assert "users_function_that_waits" in cast("Whereabouts", listener.heard[0]).line
+    assert "users_function_that_waits" in cast("Whereabouts", listener.reports[0]).line
 
 
 def test_a_step_within_a_batch_leaves_the_batch_as_it_was(listener: Listener, watchdog: Watchdog) -> None:
@@ -112,7 +112,7 @@ def test_a_step_within_a_batch_leaves_the_batch_as_it_was(listener: Listener, wa
     with watchdog.step("a short one", "lookup"):
         pass
     listener.users_function_that_waits()
-    where = cast("Whereabouts", listener.heard[0])
+    where = cast("Whereabouts", listener.reports[0])
     assert (where.step, where.operator) == (PROCESSING, "")
 
 
@@ -123,7 +123,7 @@ def test_a_step_that_ends_in_time_is_not_reported(listener: Listener, watchdog: 
         watchdog.since = time.perf_counter()
         time.sleep(0.01)
         watchdog.since = 0.0
-    assert not listener.heard
+    assert not listener.reports
 
 
 def test_code_that_holds_the_gil_is_ended_with_its_stack(tmp_path: Path) -> None:
@@ -165,4 +165,4 @@ def test_a_step_is_never_combined_with_the_time_of_another_one(listener: Listene
     watchdog.close()
     assert (PROCESSING, long_ago) in seen[-3:]
     assert not [since for step, since in seen if step == OPENING and 0 < since <= long_ago]
-    assert not listener.heard
+    assert not listener.reports

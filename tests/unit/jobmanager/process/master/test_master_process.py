@@ -72,15 +72,15 @@ class Place:
         }
         self.sessions: list[Session] = []
 
-    def master(self, told: threading.Event | None = None) -> int:
-        settings = self.settings | {"execution.shutdown-on-application-finish": str(told is None).lower()}
+    def master(self, stop_requested: threading.Event | None = None) -> int:
+        settings = self.settings | {"execution.shutdown-on-application-finish": str(stop_requested is None).lower()}
 
         def program(session: Session) -> None:
             self.sessions.append(session)
             run_script_on(session, str(self.script), [], settings)
 
         submit = SubmitOptions(job_id=self.job_id, fresh=True, keep_result=True)
-        return run_master_process(InProcess(), submit, Configuration(settings), program, told)
+        return run_master_process(InProcess(), submit, Configuration(settings), program, stop_requested)
 
     @property
     def seen(self) -> list[str]:
@@ -102,16 +102,16 @@ def test_a_finished_job_does_not_run_again_in_a_master_with_the_same_arguments(t
 
 
 def test_a_master_keeps_answering_until_it_is_shut_down(tmp_path: Path) -> None:
-    place, told = Place(tmp_path), threading.Event()
+    place, stop_requested = Place(tmp_path), threading.Event()
     codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(place.master(told)))
+    thread = threading.Thread(target=lambda: codes.append(place.master(stop_requested)))
     thread.start()
     deadline = time.monotonic() + 20
     while not (place.sessions and place.job() and place.job().is_done) and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(0.1)
     assert thread.is_alive()
-    told.set()
+    stop_requested.set()
     thread.join(20)
     assert codes == [0]
 
@@ -172,8 +172,8 @@ def test_a_restarted_master_continues_from_its_checkpoints_for_any_arguments(tmp
     folder = tmp_path / "checkpoints" / place.job_id
     numbers: list[int] = []
     for _ in range(2):
-        told = threading.Event()
-        thread = threading.Thread(target=place.master, args=(told,))
+        stop_requested = threading.Event()
+        thread = threading.Thread(target=place.master, args=(stop_requested,))
         thread.start()
         deadline = time.monotonic() + 30
         least = max(numbers, default=0) + 2
@@ -181,7 +181,7 @@ def test_a_restarted_master_continues_from_its_checkpoints_for_any_arguments(tmp
             time.sleep(0.005)
             if place.sessions and place.job() and place.job().history.status is JobStatus.FAILED:
                 break
-        told.set()
+        stop_requested.set()
         thread.join(20)
         assert place.job().history.status is JobStatus.SUSPENDED, place.job().history.failures
         numbers.append(max(int(f.parent.name[4:]) for f in folder.glob("chk-*/_metadata")))
@@ -191,10 +191,10 @@ def test_a_restarted_master_continues_from_its_checkpoints_for_any_arguments(tmp
 def test_a_superseded_master_reports_this_and_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The master remains available when its job has ended, but not when its job continues elsewhere."""
     monkeypatch.setattr(master_process, "FENCED_EXIT_DELAY_S", 0.5)
-    place, told = Place(tmp_path), threading.Event()
+    place, stop_requested = Place(tmp_path), threading.Event()
     place.script.write_text(ENDLESS)
     codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(place.master(told)))
+    thread = threading.Thread(target=lambda: codes.append(place.master(stop_requested)))
     thread.start()
     folder = tmp_path / "checkpoints" / place.job_id
     deadline = time.monotonic() + 30
@@ -210,20 +210,20 @@ def test_a_superseded_master_reports_this_and_ends(tmp_path: Path, monkeypatch: 
 def test_check_uses_a_newer_checkpoint_if_a_running_job_has_deleted_the_given_one(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.script.write_text(ENDLESS)
-    told = threading.Event()
-    thread = threading.Thread(target=place.master, args=(told,))
+    stop_requested = threading.Event()
+    thread = threading.Thread(target=place.master, args=(stop_requested,))
     thread.start()
     folder = tmp_path / "checkpoints" / place.job_id
     deadline = time.monotonic() + 30
     while not list(folder.glob("chk-[3-9]/_metadata")) and time.monotonic() < deadline:
         time.sleep(0.01)
     place.job().suspend()
-    told.set()
+    stop_requested.set()
     thread.join(20)
     assert not (folder / "chk-1").exists()
-    asked: dict[str, Any] = {"entry": str(place.script), "args": [], "parallelism": 1, "configuration": {}}
-    assert check(**asked, against=f"file://{folder}/chk-1")["problems"] == []
-    refused = check(**asked, against=f"file://{tmp_path}/savepoint-1")["problems"]
+    arguments: dict[str, Any] = {"entry": str(place.script), "args": [], "parallelism": 1, "configuration": {}}
+    assert check(**arguments, against=f"file://{folder}/chk-1")["problems"] == []
+    refused = check(**arguments, against=f"file://{tmp_path}/savepoint-1")["problems"]
     assert [problem["code"] for problem in refused] == ["SNAPSHOT_NOT_FOUND"]
 
 
@@ -232,11 +232,11 @@ def test_check_writes_to_the_storage(tmp_path: Path, key: str) -> None:
     place = Place(tmp_path)
     place.script.write_text(ENDLESS)
     (tmp_path / "file").touch()
-    asked: dict[str, Any] = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
-    good = check(**asked, configuration={key: f"file://{tmp_path}/new/folder"})
+    arguments: dict[str, Any] = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
+    good = check(**arguments, configuration={key: f"file://{tmp_path}/new/folder"})
     assert good["problems"] == []
     assert not list(tmp_path.glob("new/folder/*"))
-    (problem,) = check(**asked, configuration={key: f"file://{tmp_path}/file/folder"})["problems"]
+    (problem,) = check(**arguments, configuration={key: f"file://{tmp_path}/file/folder"})["problems"]
     assert problem["code"] == "STORAGE"
     assert problem["message"].startswith(f"{key} = file://{tmp_path}/file/folder cannot be written: ")
     assert problem["remedy"]
@@ -247,15 +247,15 @@ def test_check_reports_the_storage_before_the_program_that_needs_it(tmp_path: Pa
     place.script.write_text("raise OSError('403: as the sink is made')")
     (tmp_path / "file").touch()
     nowhere = {"execution.checkpointing.dir": f"file://{tmp_path}/file/folder"}
-    asked: dict[str, Any] = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
-    assert [problem["code"] for problem in check(**asked, configuration=nowhere)["problems"]] == ["STORAGE"]
-    assert [problem["code"] for problem in check(**asked, configuration={})["problems"]] == ["USER_CODE"]
+    arguments: dict[str, Any] = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
+    assert [problem["code"] for problem in check(**arguments, configuration=nowhere)["problems"]] == ["STORAGE"]
+    assert [problem["code"] for problem in check(**arguments, configuration={})["problems"]] == ["USER_CODE"]
 
 
 def test_the_id_of_a_running_job_is_refused_before_a_cluster_is_requested() -> None:
     cluster = InProcess()
-    asked: list[Any] = []
-    cluster.runner_for = lambda *_, **__: asked.append(1) or InProcessRunner()  # type: ignore[method-assign]
+    arguments: list[Any] = []
+    cluster.runner_for = lambda *_, **__: arguments.append(1) or InProcessRunner()  # type: ignore[method-assign]
     session = Session(cluster, SubmitOptions(job_id="0" * 32))
     session.on_line = None
     with executing_on(session):
@@ -265,5 +265,5 @@ def test_the_id_of_a_running_job_is_refused_before_a_cluster_is_requested() -> N
         env.from_collection([1]).print()
         with pytest.raises(InvalidJob, match="running already"):
             env.execute_async("second")
-    assert asked == [1]
+    assert arguments == [1]
     client.cancel().result()

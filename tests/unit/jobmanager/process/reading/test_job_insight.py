@@ -69,7 +69,7 @@ def test_states_are_named_with_their_operator_and_bytes(insight: JobInsights) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "keys"),
+    ("message", "keys"),
     [
         ("a", ["a"]),
         ("7", [7, "7"]),
@@ -81,8 +81,8 @@ def test_states_are_named_with_their_operator_and_bytes(insight: JobInsights) ->
         ("[" * 5000, []),
     ],
 )
-def test_a_key_is_found_as_json_or_as_text(insight: JobInsights, asked: str, keys: list[Any]) -> None:
-    found = insight.state_entries("", "count", None, asked, 10)
+def test_a_key_is_found_as_json_or_as_text(insight: JobInsights, message: str, keys: list[Any]) -> None:
+    found = insight.state_entries("", "count", None, message, 10)
     assert [entry["key"] for entry in found.entries] == keys
     assert all(entry["value"] == 1 for entry in found.entries)
 

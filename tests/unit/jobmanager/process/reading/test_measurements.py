@@ -31,13 +31,13 @@ class Cluster:
     def __init__(self, job: JobMaster) -> None:
         self.job = job
         self.now = 0.0
-        self.asked: list[str | None] = []
+        self.queried: list[str | None] = []
 
     def task_managers(self) -> list[Worker]:
         return [Worker("tm-0", "10.0.0.1", 1, ("0",)), Worker("tm-1", "10.0.0.2", 1, ("1",))]
 
     def ask(self, task_manager: str | None) -> str:
-        self.asked.append(task_manager)
+        self.queried.append(task_manager)
         if task_manager is None:
             return "Status.JVM.Threads.Count 12\n"
         if task_manager == "tm-1":
@@ -70,10 +70,10 @@ def test_all_jvms_are_queried_together_and_at_most_once_a_second(session: Sessio
     }
 
     assert measurements.take() is found
-    assert sorted(map(str, cluster.asked)) == ["None", "tm-0", "tm-1"]
+    assert sorted(map(str, cluster.queried)) == ["None", "tm-0", "tm-1"]
     cluster.now = 1.5
     measurements.take()
-    assert len(cluster.asked) == 6
+    assert len(cluster.queried) == 6
 
 
 @pytest.mark.parametrize("line", ["in j", "Status.JVM.CPU.Load NaN", "in j 1 0 3 10", "out j 0 x 1 2"])

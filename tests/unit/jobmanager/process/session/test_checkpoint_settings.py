@@ -13,8 +13,10 @@ from penstock.rest.views.checkpoints import checkpoint_config
 from tests.in_process import InProcess, environment
 
 
-@pytest.mark.parametrize(("configured", "told"), [("EXACTLY_ONCE", "exactly_once"), ("AT_LEAST_ONCE", "at_least_once")])
-def test_the_mode_is_the_configured_one(tmp_path: Path, configured: str, told: str) -> None:
+@pytest.mark.parametrize(
+    ("configured", "message"), [("EXACTLY_ONCE", "exactly_once"), ("AT_LEAST_ONCE", "at_least_once")]
+)
+def test_the_mode_is_the_configured_one(tmp_path: Path, configured: str, message: str) -> None:
     env = environment(tmp_path, **{"execution.checkpointing.mode": configured})
     env.from_collection([1]).print()
     session = Session(InProcess())
@@ -22,4 +24,4 @@ def test_the_mode_is_the_configured_one(tmp_path: Path, configured: str, told: s
         env.execute("job")
     gateway = DispatcherGateway(session.dispatcher, {}, session.cluster.task_managers, session.stop)
     (job,) = session.dispatcher.jobs()
-    assert checkpoint_config(gateway.checkpoint_settings(job.job_id)).mode == told
+    assert checkpoint_config(gateway.checkpoint_settings(job.job_id)).mode == message

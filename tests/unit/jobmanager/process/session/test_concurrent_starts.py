@@ -20,15 +20,15 @@ SETTINGS = JobSettings.from_configuration({})
 class SlowCluster:
     """A cluster that, like Spark, refuses a second context."""
 
-    begun = 0
+    starts = 0
 
     def __init__(self, *_: Any, **__: Any) -> None:
         self.spark = self
         self.is_up = False
 
     def start(self) -> None:
-        SlowCluster.begun += 1
-        if SlowCluster.begun > 1:
+        SlowCluster.starts += 1
+        if SlowCluster.starts > 1:
             raise ValueError("Cannot run multiple SparkContexts at once")
         time.sleep(0.05)
         self.is_up = True
@@ -48,7 +48,7 @@ def fake_runner(cluster: Any, **_: Any) -> FakeRunner:
 
 @pytest.fixture(params=["local", "master"])
 def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(SlowCluster, "begun", 0)
+    monkeypatch.setattr(SlowCluster, "starts", 0)
     if request.param == "local":
         monkeypatch.setattr("penstock.jobmanager.runners.pipelined_runner.create_runner", fake_runner)
         monkeypatch.setattr(LocalClusterProvider, "_new_cluster", lambda *_, **__: SlowCluster())
@@ -69,7 +69,7 @@ def start_master(self: Any, config: Any) -> None:
 def test_programs_that_arrive_together_share_one_cluster(provider: Any) -> None:
     with ThreadPoolExecutor(4) as threads:
         runners = list(threads.map(lambda _: provider.runner_for(1, 1, SETTINGS, dataframes=False), range(4)))
-    assert SlowCluster.begun == 1
+    assert SlowCluster.starts == 1
     assert len({id(runner.cluster) for runner in runners}) == 1
 
 

@@ -127,18 +127,18 @@ def test_texts_of_exceptions_have_no_secrets_of_the_environment(
     monkeypatch.setenv("SHOP_PASSWORD", SECRET)
     job = start(session, tmp_path)
     until(lambda: job.history.status.value == "RUNNING", job)
-    said = f"cannot log in with {SECRET}"
-    job.history.failures.append(facts.Failure(1, "OSError", said, f"Traceback\nOSError: {said}"))
-    job.history.event(2, said)
+    message = f"cannot log in with {SECRET}"
+    job.history.failures.append(facts.Failure(1, "OSError", message, f"Traceback\nOSError: {message}"))
+    job.history.event(2, message)
     request: Any = SimpleNamespace(checkpoint_id=99, timestamp=3, wall_offset_ms=0, is_savepoint=False, is_final=False)
     description: Any = SimpleNamespace(operators=[], vertices={})
     statistics = job.checkpoints.coordinator.history
     statistics.triggered(request, description)
-    statistics.failed(99, 4, said)
+    statistics.failed(99, 4, message)
     gateway = gateway_of(session)
     operation = Operation("savepoint")
     session.dispatcher.add_operation(operation)
-    operation.fail(said)
+    operation.fail(message)
     answers = {
         "job": gateway.job(job.job_id),
         "jobs": gateway.jobs(),

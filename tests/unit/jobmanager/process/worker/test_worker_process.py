@@ -46,7 +46,7 @@ class Master(SealedServer):
         self.port = int(self.address.rpartition(":")[2])
         self.peers: list[Peer] = []
         self.registered: list[Register] = []
-        self.said: list[FromTaskManager] = []
+        self.received: list[FromTaskManager] = []
         self.launched = 0
         self.start()
 
@@ -65,9 +65,9 @@ class Master(SealedServer):
         self.post(peer, msgspec.msgpack.encode(Start(launch)))
 
     def on_frame(self, peer: Peer, frame: bytes) -> None:
-        said: FromTaskManager = msgspec.msgpack.decode(frame, type=FromTaskManager)
-        self.said.append(said)
-        if isinstance(said, Ended):
+        message: FromTaskManager = msgspec.msgpack.decode(frame, type=FromTaskManager)
+        self.received.append(message)
+        if isinstance(message, Ended):
             self.launch(peer)
 
     def on_disconnected(self, peer: Peer) -> None:
@@ -78,7 +78,7 @@ class Master(SealedServer):
 
     @property
     def ended(self) -> list[Ended]:
-        return [said for said in self.said if isinstance(said, Ended)]
+        return [message for message in self.received if isinstance(message, Ended)]
 
 
 @dataclass
@@ -174,7 +174,7 @@ def test_it_registers_when_the_master_listens_and_starts_its_executor() -> None:
     assert manager.executors.started == [("0", "127.0.0.1")]
     register = master.registered[0]
     assert (register.host, register.slots, register.heap) == ("127.0.0.1", 2, 2**29)
-    wait_until(lambda: Beat() in master.said)
+    wait_until(lambda: Beat() in master.received)
     manager.end()
     assert manager.executors.gone == ["0"]
     master.close()
@@ -202,7 +202,7 @@ def test_the_end_of_an_executor_is_reported_and_another_starts() -> None:
         wait_until(lambda: manager.worker.is_ready)
         manager.executors.children[number].kill()
         wait_until(lambda number=number: len(master.ended) == number + 1)
-    assert [said.executor_id for said in master.ended] == ["0", "1", "2", "3", "4"]
+    assert [message.executor_id for message in master.ended] == ["0", "1", "2", "3", "4"]
     manager.end()
     master.close()
 
@@ -217,7 +217,7 @@ def test_a_memory_kill_is_reported_before_the_end_that_follows(tmp_path: Path) -
     (tmp_path / "memory.events").write_text("oom 1\noom_kill 1\n")
     manager.executors.children[0].kill()
     wait_until(lambda: len(master.ended) == 1)
-    assert [said for said in master.said if not isinstance(said, Beat)] == [Killed(2**28), Ended("0", -9)]
+    assert [message for message in master.received if not isinstance(message, Beat)] == [Killed(2**28), Ended("0", -9)]
     manager.end()
     master.close()
 
@@ -236,7 +236,7 @@ def test_a_failed_start_of_an_executor_is_reported_and_another_starts(
     master = Master()
     manager = TaskManager(master.port, refused=worker_process.USELESS - 1)
     wait_until(lambda: bool(manager.executors.children))
-    assert [said.code for said in master.ended] == [worker_process.NOT_STARTED] * (worker_process.USELESS - 1)
+    assert [message.code for message in master.ended] == [worker_process.NOT_STARTED] * (worker_process.USELESS - 1)
     assert manager.executors.gone == ["0", "1"]
     assert len(master.registered) == 1
     assert "executor 0 cannot be started: [Errno 28] No space left on device" in caplog.text
@@ -353,7 +353,7 @@ while True:
     manager = TaskManager(master.port, speaks)
     wait_until((tmp_path / "listens").exists)
     master.post(master.peers[-1], msgspec.msgpack.encode(AskReadings(7)))
-    wait_until(lambda: ReadingsAnswer(7, "Status.JVM.Threads.Count 34") in master.said)
+    wait_until(lambda: ReadingsAnswer(7, "Status.JVM.Threads.Count 34") in master.received)
     manager.end()
     master.close()
 
@@ -363,6 +363,6 @@ def test_an_executor_without_a_task_reports_no_metrics() -> None:
     manager = TaskManager(master.port)
     wait_until(lambda: bool(manager.executors.children))
     master.post(master.peers[-1], msgspec.msgpack.encode(AskReadings(8)))
-    wait_until(lambda: ReadingsAnswer(8) in master.said)
+    wait_until(lambda: ReadingsAnswer(8) in master.received)
     manager.end()
     master.close()

@@ -135,7 +135,7 @@ def test_an_adopted_master_that_has_never_started_is_replaced_from_its_planned_o
 @pytest.mark.parametrize(
     "forget",
     [
-        lambda world, job_id: world.storage.begun.update({job_id: ""}),
+        lambda world, job_id: world.storage.started_jobs.update({job_id: ""}),
         lambda world, job_id: world.storage.completed.add(job_id),
     ],
     ids=["the-records-contradict-the-arguments", "a-checkpoint-was-completed-and-is-gone"],

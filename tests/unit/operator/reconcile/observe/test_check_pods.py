@@ -108,10 +108,10 @@ def test_a_container_beside_the_check_does_not_delay_its_verdict(refused: bool) 
         await deployed(world)
         if refused:
             world.images["job:2"] = Image(check={"ok": False, "problems": [{"code": "USER_CODE", "message": "no"}]})
-        begun = world.time
+        start = world.time
         world.edit(image="job:2", podTemplate={"spec": {"containers": beside}})
         await world.until(lambda: stalled(world, "CheckFailed", "no;") if refused else running(world, image="job:2"))
-        assert (world.time - begun).total_seconds() < 120, "the deadline of the pod was not waited for"
+        assert (world.time - start).total_seconds() < 120, "the deadline of the pod was not waited for"
         await world.run(5)
         assert not world.cluster.select("Pod", None, {"penstock.dev/role": "check"})
 

@@ -88,8 +88,8 @@ def test_a_changed_default_waits_for_the_next_start() -> None:
         world.edit(job={"restartNonce": 1})
         await world.until(lambda: running(world) and world.status()["jobId"] != job_id)
         assert setting(world, "a") == 2
-        (begun,) = [text for reason, text in world.events() if reason == "UpgradeStarted"]
-        assert "configuration.a: 1 → 2" in begun
+        (event,) = [text for reason, text in world.events() if reason == "UpgradeStarted"]
+        assert "configuration.a: 1 → 2" in event
 
     played(scenario)
 

@@ -48,9 +48,9 @@ def test_a_record_of_another_type_than_declared_is_refused_before_it_is_stored()
     run = OperatorRun(RollingAggregateOperator("sum", 0, len, Types.INT()))
     with pytest.raises(
         StateTypeError, match=r"the record 'a' does not have the type that the function before .* the value is a str"
-    ) as told:
+    ) as refused:
         run.push("a", "b")
-    assert "output_type" in told.value.remedy
+    assert "output_type" in refused.value.remedy
     run = OperatorRun(ReduceOperator(lambda a, b: f"{a}{b}", lambda value: 1, Types.INT()))
     with pytest.raises(StateTypeError, match="declared as int and the value is a str: '12'"):
         run.push(1, 2)

@@ -216,18 +216,18 @@ def test_a_clock_change_neither_delays_watermarks_nor_makes_splits_idle(by_ms: i
 
 def test_a_reader_is_not_read_before_its_next_record_is_due(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = ManualClock(0)
-    asked: list[ReadBounds] = []
+    requests: list[ReadBounds] = []
     read = GeneratorSplitReader.read
-    monkeypatch.setattr(GeneratorSplitReader, "read", lambda self, most: (asked.append(most), read(self, most))[1])
+    monkeypatch.setattr(GeneratorSplitReader, "read", lambda self, most: (requests.append(most), read(self, most))[1])
     strategy = EVENT_TIME.with_idleness(Duration.of_seconds(1))
     operator, output = assigned(DataGeneratorSource(lambda n: n, records_per_second=10), clock, strategy)
     read_all(operator)
     for now in (900, 1000, 1100):
-        asked.clear()
+        requests.clear()
         clock.set(now)
         read_all(operator)
         assert operator.next_read_at() == now + 100
-    assert len(asked) == 1
+    assert len(requests) == 1
     assert [value for value, _ in output.records] == list(range(12))
     clock.set(1150)
     assert operator.next_wake() == 1_200  # the next periodic watermark
@@ -474,7 +474,7 @@ def test_the_cost_of_a_split_does_not_depend_on_their_number(strategy: Watermark
         source = Splits([[[number]] for number in range(count)])
         coordinator = SourceCoordinator("in", source)
         operator, _ = operator_of(source, ManualClock(0), strategy)
-        begun = time.process_time()
+        start = time.process_time()
         coordinator.start_attempt(4, None)
         coordinator.discover(0)
         for assignments in coordinator.take_assignments().values():
@@ -487,7 +487,7 @@ def test_the_cost_of_a_split_does_not_depend_on_their_number(strategy: Watermark
             progress = operator.progress()
             coordinator.on_progress(0, progress)
             coordinator.take_assignments()
-        return (time.process_time() - begun) / count
+        return (time.process_time() - start) / count
 
     ratio = lowest_of(lambda: cost(4_000)) / lowest_of(lambda: cost(500))
     assert ratio < 2.5, f"a split costs {ratio:.1f} times as much"

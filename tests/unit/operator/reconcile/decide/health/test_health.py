@@ -155,7 +155,7 @@ def test_pods_are_restarted_from_the_newest_checkpoint_if_configured() -> None:
 
 def test_pauses_between_unsuccessful_restarts_of_pods_double() -> None:
     """The cause is outside of the pods: each incarnation completes one checkpoint, and then none for longer than allowed."""
-    begun: list[float] = []
+    start_times: list[float] = []
 
     async def scenario(world: World) -> None:
         await deployed(world, job(checkpointIntervals=30, window="10m", restart=True))
@@ -164,7 +164,7 @@ def test_pauses_between_unsuccessful_restarts_of_pods_double() -> None:
         def seen(transition: Any) -> None:
             op, was = transition.after.operation, transition.before.operation
             if op is not None and was is None and op.kind == "Recover":
-                begun.append((transition.now - start).total_seconds())
+                start_times.append((transition.now - start).total_seconds())
 
         world.watch = seen
 
@@ -174,10 +174,10 @@ def test_pauses_between_unsuccessful_restarts_of_pods_double() -> None:
                 leading.image = replace(leading.image, checkpoints=False)
 
         await world.run(5000, also=only_the_first_one, pace=5)
-        pauses = [after - before for before, after in itertools.pairwise(begun)]
-        assert len(begun) == 4, begun
+        pauses = [after - before for before, after in itertools.pairwise(start_times)]
+        assert len(start_times) == 4, start_times
         assert all(p >= 600 * 2**i for i, p in enumerate(pauses)), pauses
-        assert reported(world).count("NoCheckpoint") in (len(begun), len(begun) + 1)
+        assert reported(world).count("NoCheckpoint") in (len(start_times), len(start_times) + 1)
 
     played(scenario)
 

@@ -392,9 +392,9 @@ def test_a_job_that_keeps_failing_is_restarted_with_growing_pauses() -> None:
         await world.run(1800, pace=5)
         attempts = operations(world).count("Recover")
         assert 4 <= attempts <= 10
-        begun = [text for reason, text in world.events() if reason == "RecoverStarted"]
-        assert begun
-        assert all("a record makes the job fail" in text for text in begun)
+        recoveries = [text for reason, text in world.events() if reason == "RecoverStarted"]
+        assert recoveries
+        assert all("a record makes the job fail" in text for text in recoveries)
         world.images["job:1"] = Image()
         await world.until(lambda: running(world))
 
