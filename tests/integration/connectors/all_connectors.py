@@ -11,6 +11,7 @@ from tests.integration.lakehouse.connector import (
     RestCatalogConnector,
 )
 from tests.integration.postgres.connector import PostgresConnector
+from tests.integration.redis.connector import RedisHashConnector, RedisStreamConnector
 from tests.integration.sql.connector import MariaDbConnector, SqliteConnector, SqlOnPostgresConnector
 
 CONNECTORS: tuple[type[Connector], ...] = (
@@ -22,5 +23,7 @@ CONNECTORS: tuple[type[Connector], ...] = (
     RestCatalogConnector,
     PostgresConnector,
     SqlOnPostgresConnector,
+    RedisStreamConnector,
+    RedisHashConnector,
     MariaDbConnector,
 )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import redis
@@ -72,8 +70,3 @@ def read(reader: SplitReader, count: int, at_once: int = 10_000, patience: float
 
 def numbers(values: list[Any]) -> list[int]:
     return [int(value.fields["id"]) for value in values]
-
-
-def written(folder: Path) -> list[int]:
-    paths = [path for path in (folder / "out").rglob("*") if path.is_file() and path.name[0] != "."]
-    return sorted(json.loads(line)["id"] for path in paths for line in path.read_text().splitlines())
