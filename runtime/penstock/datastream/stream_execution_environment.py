@@ -6,6 +6,7 @@ and the settings that the program makes here.
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from datetime import timedelta
@@ -18,7 +19,7 @@ from penstock.common.execution_config import ExecutionConfig, checked_parallelis
 from penstock.common.program.archives import archive_entry
 from penstock.common.program.one_time_warning import warn_no_effect
 from penstock.common.program.requirements import installed, missing_packages
-from penstock.common.program.user_location import refusal
+from penstock.common.program.user_location import refusal, user_location
 from penstock.common.time import TimeLike, as_millis
 from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.execution_mode import RuntimeExecutionMode
@@ -58,6 +59,9 @@ class StreamExecutionEnvironment(SourceMethods):
         self._config = ExecutionConfig(configuration)
         self._checkpoint_config = CheckpointConfig(configuration)
         self._sinks: list[Transformation] = []
+        self._has_executed = False
+        self._is_planned = False
+        """Whether the program read the plan of the current sinks."""
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
 
     @staticmethod
@@ -368,11 +372,17 @@ class StreamExecutionEnvironment(SourceMethods):
         Raises:
             InvalidJob: the program is not valid.
         """
+        if not self._sinks and self._has_executed:
+            raise refusal(
+                "no sink was added since the last execute(), so this execute() has nothing to compute",
+                "call execute() once, after the last sink, or add the sinks of the next job before it",
+            )
         if not self._sinks:
             raise refusal(
                 "the program has no sink, so the job has nothing to compute",
                 "end a stream with sink_to(), add_sink() or print()",
             )
+        self._is_planned = True
         name = job_name or self._configuration.get(options.JOB_NAME) or DEFAULT_JOB_NAME
         program = Program.of(name, self._sinks, self._configuration, _user_script())
         self._check_mode(program.transformations)
@@ -388,13 +398,24 @@ class StreamExecutionEnvironment(SourceMethods):
     def _take_program(self, job_name: str | None) -> Program:
         program = self.get_program(job_name)
         self._sinks = []
+        self._has_executed, self._is_planned = True, False
         return program
 
     def _collect(self, job_name: str | None, limit: int | None) -> Iterator[Any]:
         return (self._executor or current_executor()).collect(self._take_program(job_name), limit)
 
     def _add_sink(self, transformation: Transformation) -> None:
+        if not self._sinks and user_location().rpartition(":")[0] == _user_script():
+            atexit.register(self._warn_of_unused_sinks, user_location())
         self._sinks.append(transformation)
+
+    def _warn_of_unused_sinks(self, location: str) -> None:
+        """Warn at the end of the program if nothing ran its job. A program that an error has ended shows that error."""
+        if self._sinks and not self._is_planned and not hasattr(sys, "last_value"):
+            text = (
+                f"warning: the program ended without execute(), so the stream that ends at {location} was not computed"
+            )
+            print(f"{text}\n  remedy: call env.execute() at the end of the program", file=sys.stderr)
 
     def _emits_only_final_results(self, inputs: Sequence[Input]) -> bool:
         """Return whether rolling aggregates over these inputs emit one final result for each key (batch mode)."""

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 MARK = b"\x1elog\x1e"
 """Mark before a log line in a stream of printed output. It is between two ASCII record separators, which do not occur in text."""
 
+PRINTED = "\x1e{}\x1e{}\x1e"
+"""Mark before a line that a function printed: `out` or `err`, and its operator and subtask."""
+
 
 @dataclass(frozen=True)
 class Place:

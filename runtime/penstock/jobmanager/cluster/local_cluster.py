@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from penstock.common.config.memory import MIB
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.folders.owned_folder import OwnedFolder
+from penstock.jobmanager.cluster.executor.console import Console
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
 from penstock.jobmanager.cluster.executor.executor_process import kill_session, start_executor, state_folder
 from penstock.jobmanager.cluster.executor.jvm_readings import request_readings
@@ -193,6 +194,7 @@ class LocalCluster:
         output = self._output.setdefault(
             member, ExecutorOutput(self.directory, member, self.config.log, self.config.redaction)
         )
+        output.console = Console()
         copy_output(process.stdout, "", output.take)
         self.spark.registry.put(
             Member(member, host, slots, heap_mb * MIB, launch.executor_id, last_heartbeat=_now_ms())

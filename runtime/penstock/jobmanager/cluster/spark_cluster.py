@@ -25,6 +25,7 @@ from penstock.common.config import options
 from penstock.common.errors import ClusterError
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.jobmanager.cluster.credentials import Credentials, write_private
+from penstock.jobmanager.cluster.executor.console import Console
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
 from penstock.jobmanager.cluster.executor.executor_process import Launch, kill_session, state_folder
 from penstock.jobmanager.cluster.jvm import class_archive
@@ -55,6 +56,8 @@ _MAX_TASKS = 4096
 _LOOPBACK = "127.0.0.1"
 _SHOWN = 2000
 """Number of characters to show of the output of a JVM that failed to start."""
+LAST_OUTPUT_S = 1.0
+"""Maximum time in seconds to read what an ended JVM and its workers have printed."""
 logger = logging.getLogger(__name__)
 
 
@@ -84,6 +87,7 @@ class SparkCluster:
         """Registry of the TaskManagers."""
         self.embedded_slots = 0
         """Number of slots, set by the owner, of a cluster whose tasks run in the driver's JVM."""
+        self._copying: threading.Thread | None = None
         self._launch: Launch | None = None
         self._epochs: Any = None
         self._executors: Any = None
@@ -150,7 +154,8 @@ class SparkCluster:
             self._launch = self._first_launch()
 
     def _keep_output(self, output: IO[bytes]) -> None:
-        copy_output(output, "", self.output.take)
+        self.output.console = Console()
+        self._copying = copy_output(output, "", self.output.take)
 
     def _last_output(self) -> str:
         """Return the output of a JVM that failed to start."""
@@ -333,6 +338,8 @@ class SparkCluster:
                 process.wait(10)
                 if self.config.embedded:
                     kill_session(process.pid)
+            if self._copying is not None:
+                self._copying.join(LAST_OUTPUT_S)
             from pyspark import SparkContext
 
             SparkContext._gateway = None

@@ -157,7 +157,7 @@ class FunctionOperator(Operator):
         record = f"record {index} of a batch of {len(values)}: {shortened(values[index])}"
         if is_not_iterable(error):
             raise UserFunctionError(
-                f"{function_name(self.fn)} on {record} returned one value instead of an iterable of results: {error}",
+                f"{function_name(self.fn)} returned one value instead of an iterable of results on {record}: {error}",
                 remedy="yield the value, or return a list of values",
                 operator=self.context.name,
                 location=self.context.user_location,

@@ -10,16 +10,20 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO, cast
 
-from penstock.common.logs.log_format import MARK, FindPlace, Place, record_format
+from penstock.common.logs.log_format import MARK, PRINTED, FindPlace, Place, record_format
 from penstock.common.logs.redaction import Redaction
 from penstock.graph.operator import Operator
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from penstock.common.logs.log_settings import LogSettings
 
 _STDERR = 2
+_LONGEST = 16 * 1024
+"""Maximum number of characters of an incomplete line that wait for its end."""
 
 
 def place_on_stack() -> Place | None:
@@ -55,8 +59,62 @@ class MarkedHandler(logging.Handler):
             self.handleError(record)
 
 
+class PlacedStream:
+    """A standard stream whose lines begin with the operator and the subtask that printed them.
+
+    It writes whole lines, because workers share the stream. `flush` writes an incomplete one.
+    """
+
+    def __init__(self, to: TextIO, name: str) -> None:
+        self._to = to
+        self._name = name
+        self._rest = ""
+        self._is_line_start = True
+
+    def write(self, text: str) -> int:
+        complete, end, rest = text.rpartition("\n")
+        if end:
+            self._put(self._rest + complete + end)
+            self._rest = rest
+        else:
+            self._rest += text
+        if len(self._rest) > _LONGEST:
+            self.flush()
+        return len(text)
+
+    def flush(self) -> None:
+        rest, self._rest = self._rest, ""
+        if rest:
+            self._put(rest)
+
+    def _put(self, text: str) -> None:
+        place = place_on_stack()
+        head = PRINTED.format(self._name, f"{place.operator} #{place.subtask}" if place else "")
+        first = head if self._is_line_start else ""
+        body = text.removesuffix("\n")
+        self._is_line_start = body != text
+        self._to.write(first + body.replace("\n", f"\n{head}") + text[len(body) :])
+        self._to.flush()
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._to, name)
+
+
+def place_prints() -> None:
+    """Let what functions print name its operator and subtask, and leave this process line by line."""
+    for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
+        if stream is None or isinstance(stream, PlacedStream):
+            continue
+        setattr(sys, f"std{name}", cast("TextIO", PlacedStream(stream, name)))
+
+
 def configure_task_log(settings: LogSettings, redaction: Redaction, default: Place) -> None:
-    """Configure the log of this process for the task. Handlers that user modules added to the root logger remain."""
+    """Configure the log and the prints of this process for the task. Handlers that user modules added to the root logger remain."""
+    place_prints()
     root = logging.getLogger()
     for handler in list(root.handlers):
         if isinstance(handler, MarkedHandler):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.common.logs.log_format import MARK
+from penstock.common.errors import UserFunctionError
+from penstock.common.logs.log_format import MARK, PRINTED
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
+from penstock.jobmanager.cluster.executor.console import Console, ConsoleHandler
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
 
 if TYPE_CHECKING:
@@ -76,3 +79,37 @@ def test_secrets_are_neither_stored_nor_printed(
     assert output.log.read(0, 100).data == b"key ******\n"
     assert output.stdout.read(0, 100).data == b"printed ******\n"
     assert capfdbinary.readouterr().out == b"[7] key ******\n[7] printed ******\n"
+
+
+def test_a_console_shows_prints_and_logs_with_operator_and_subtask(
+    output: ExecutorOutput, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output.console = Console()
+    stamp = MARK + b"2026-01-31 12:00:00,123 "
+    output.take(
+        PRINTED.format("out", "Map #1").encode()
+        + b"got hunter22\n"
+        + PRINTED.format("err", "").encode()
+        + b"odd\n"
+        + stamp
+        + b"INFO mine [orders: Map #1, attempt 2]: noted\n"
+        + stamp
+        + b"INFO penstock.taskmanager.level [orders: attempt 2]: opened\n"
+        + stamp
+        + b"WARNING penstock.state [orders: attempt 2]: slow\n"
+        + b"%3|1|FAIL|rdkafka#1\n26/01/31 12:00:00 WARN TaskSetManager: lost\n"
+    )
+    shown = capsys.readouterr()
+    assert shown.out == "[Map #1] got ******\n"
+    assert shown.err == "odd\n[Map #1] INFO mine: noted\nWARNING penstock.state: slow\n"
+    assert output.stdout.read(0, 1_000).data == b"got ******\nodd\n%3|1|FAIL|rdkafka#1\n"
+
+
+def test_a_failure_is_shown_without_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    handler = ConsoleHandler(Redaction(["hunter22"]))
+    trace = "Traceback (most recent call last):\n  File"
+    error = UserFunctionError("boom")
+    given = (type(error), error, None)
+    record = logging.LogRecord("m", logging.WARNING, "f", 1, "failed: %s\n%s", ("hunter22", trace), given)
+    handler.handle(record)
+    assert capsys.readouterr().err == "WARNING failed: ******\n"

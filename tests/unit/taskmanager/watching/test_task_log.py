@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from pathlib import Path
+from typing import TextIO, cast
 
 import pytest
 
-from penstock.common.logs.log_format import MARK
-from penstock.taskmanager.watching.task_log import place_on_stack
+from penstock.common.logs.log_format import MARK, PRINTED
+from penstock.taskmanager.watching.task_log import PlacedStream, place_on_stack
 
 SECRET = "hunter2-hunter2"
 WORKER = '''
@@ -91,3 +93,17 @@ def test_format_and_levels_are_those_of_the_job(logged: list[bytes]) -> None:
 
 def test_a_record_outside_of_operators_has_no_place() -> None:
     assert place_on_stack() is None
+
+
+def test_prints_leave_the_worker_as_whole_lines_with_a_mark() -> None:
+    written = io.StringIO()
+    stream = PlacedStream(written, "out")
+    mark = PRINTED.format("out", "")
+    print("a", 1, end="", file=cast("TextIO", stream))
+    assert written.getvalue() == ""
+    print("b\nc", file=cast("TextIO", stream))
+    assert written.getvalue() == f"{mark}a 1b\n{mark}c\n"
+    stream.write("\r12 %")
+    stream.flush()
+    stream.write(" done\n")
+    assert written.getvalue().endswith(f"{mark}\r12 % done\n")

@@ -14,14 +14,16 @@ from collections.abc import Callable, Iterator
 from typing import IO
 
 from penstock.common.logs.log_file import LogFile
-from penstock.common.logs.log_format import MARK
+from penstock.common.logs.log_format import MARK, PRINTED
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
+from penstock.jobmanager.cluster.executor.console import Console
 from penstock.jobmanager.cluster.logs.files import LogFiles
 
 _CHUNK = 1 << 16
 _LONGEST = 64 * 1024
 """Maximum length of a copied line, in bytes. A longer line is copied in pieces."""
+_PRINTED = re.compile(PRINTED.format("(out|err)", "([^\\x1e\\n]*)").encode())
 _OF_THE_JVM = re.compile(rb"\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ ")
 _OF_A_TRACE = re.compile(rb"\s+at |Caused by: |\s+\.\.\. |[a-z]+(\.\w+)+(Exception|Error)")
 
@@ -78,6 +80,8 @@ class ExecutorOutput:
         self.log = LogFile(os.path.join(folder, f"{name}.log"), *bounds)
         self.stdout = LogFile(os.path.join(folder, f"{name}.out"), *bounds)
         self._redaction = redaction
+        self.console: Console | None = None
+        """Console that also shows what functions print and log. None: the output is only in the files."""
 
     @property
     def files(self) -> LogFiles:
@@ -94,11 +98,23 @@ class ExecutorOutput:
             elif in_trace:
                 logged.append(line)
             else:
-                printed.append(line)
+                printed.append(_PRINTED.sub(b"", line))
+            if self.console is not None:
+                self._show(self.console, line)
         if logged:
             self.log.write(b"".join(logged))
         if printed:
             self.stdout.write(b"".join(printed))
+
+    def _show(self, console: Console, line: bytes) -> None:
+        """Show a line that a function printed or logged. Output of the JVM and of native libraries is only in the files."""
+        text = self._redaction.clean_bytes(line).decode(errors="backslashreplace")
+        if line.startswith(MARK):
+            console.log(text.removeprefix(MARK.decode()))
+        elif (found := _PRINTED.search(line)) is not None:
+            stream, place = found[1], found[2].decode(errors="backslashreplace")
+            printed = re.sub(_PRINTED.pattern.decode(), "", text)
+            console.print(place, printed, to_stderr=stream == b"err")
 
     def take_with_prefix(self, prefix: str) -> Callable[[bytes], None]:
         """Return a function that writes lines as `take` does, and also writes each line to this process's standard output, with the prefix."""
@@ -107,6 +123,7 @@ class ExecutorOutput:
         def take(lines: bytes) -> None:
             self.take(lines)
             clean = self._redaction.clean_bytes(lines)
-            to_stdout(b"".join(head + line.removeprefix(MARK) for line in _separate_lines(clean)))
+            shown = (_PRINTED.sub(b"", line.removeprefix(MARK)) for line in _separate_lines(clean))
+            to_stdout(b"".join(head + line for line in shown))
 
         return take

@@ -1,7 +1,7 @@
 """The logs and the output of a JobManager's process, kept for REST.
 
 A program that `python job.py` runs is its own master. Its handlers, log levels and stdout are not changed. Only the records that its
-levels let through are also kept for REST.
+levels let through are also kept for REST. If it has no handlers, warnings and errors are shown on stderr.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from penstock.common.logs.log_file import LogFile, LogFileHandler
 from penstock.common.logs.log_format import record_format
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
+from penstock.jobmanager.cluster.executor.console import ConsoleHandler
 from penstock.jobmanager.cluster.logs.files import LogFiles
 from penstock.jobmanager.process.log_lines import log_here
 from penstock.taskmanager.watching.task_log import place_on_stack
@@ -53,13 +54,18 @@ def program_log(settings: Configuration) -> Iterator[LogFiles]:
         handler = LogFileHandler(file)
         handler.setFormatter(record_format(log.format, redaction, place_on_stack))
         root = logging.getLogger()
-        root.addHandler(handler)
+        handlers: list[logging.Handler] = [handler]
+        if not root.handlers:  # the program configured no logging, so failures and restarts would not be shown
+            handlers.append(ConsoleHandler(redaction))
+        for added in handlers:
+            root.addHandler(added)
         if any(settings.contains_key(option.key) for option in (options.LOG_LEVEL, options.LOG_LEVELS)):
             log.apply_levels()
         try:
             yield LogFiles([file])
         finally:
-            root.removeHandler(handler)
+            for added in handlers:
+                root.removeHandler(added)
 
 
 def _in_files(settings: Configuration) -> list[str]:
