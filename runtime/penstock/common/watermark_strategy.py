@@ -120,7 +120,7 @@ class WatermarkStrategy:
         return replace(self, timestamp_assigner=timestamp_assigner)
 
     def with_idleness(self, idle_timeout: TimeLike) -> WatermarkStrategy:
-        """Stop a split without records for this long from holding back the watermark, until it has records again."""
+        """Set the time after which a split without records no longer holds back the watermark, until it has records again."""
         timeout = as_millis(idle_timeout, "idle_timeout")
         if timeout <= 0:
             raise refusal(f"idle_timeout must be positive, got {timeout} ms")

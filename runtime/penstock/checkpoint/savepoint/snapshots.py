@@ -78,7 +78,7 @@ class VerifyReport:
     wrong_size: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     unsafe: list[str] = field(default_factory=list)
-    """Reasons why files that hold other files were not written by Penstock."""
+    """Packs (files that contain other files) that Penstock cannot have written, each with the reason."""
     checksums_verified: bool = False
 
     @property
@@ -97,7 +97,7 @@ class VerifyReport:
 
 @dataclass(frozen=True)
 class SnapshotInfo:
-    """An entry of a listing. `problem`: empty, or why the snapshot cannot be used (then most other fields may be unknown)."""
+    """An entry of a listing. `problem` is the reason why the snapshot cannot be used. Its other fields may then be unknown."""
 
     url: str
     kind: str
@@ -169,7 +169,7 @@ def verify(
 ) -> VerifyReport:
     """Check that every file exists with its size. If `checksums` is set, also check the content, which reads everything.
 
-    Files that hold other files, the packs of RocksDB snapshots, are always read. The names in them must be RocksDB's.
+    The packs of RocksDB snapshots (files that contain other files) are always read, to check the names in them.
 
     Raises:
         SnapshotNotFound, SnapshotTorn (no readable manifest), StateFormatUnsupported, StorageError.

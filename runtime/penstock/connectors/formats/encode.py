@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
     from penstock.common.typeinfo import TypeInformation
 
-_LONGEST_LOOKED_AT = 24
-_FINER = ("ns", "ps", "fs", "as")
+_MAX_UNQUOTED_LENGTH = 24
+_UNITS_BELOW_MICROSECOND = ("ns", "ps", "fs", "as")
 
 
 class _Plain(str):
@@ -245,7 +245,7 @@ class CsvEncoder(Encoder):
                 return missing
             text = str(value)
             has_escape = escape is not None and escape in text
-            if len(text) <= _LONGEST_LOOKED_AT and not has_escape and (not text or min(text) >= safe):
+            if len(text) <= _MAX_UNQUOTED_LENGTH and not has_escape and (not text or min(text) >= safe):
                 return text
             if escape is not None:
                 text = text.replace(escape, escape * 2)
@@ -345,13 +345,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Instant):
         return value.to_epoch_milli()
     if isinstance(value, date | timedelta):
-        return _of_subclass(value)
+        return _builtin_time(value)
     if hasattr(type(value), "model_dump"):  # pydantic's
         return value.model_dump()
     raise TypeError(f"{type(value).__name__} is not a JSON value")
 
 
-def _of_subclass(value: date | timedelta) -> Any:
+def _builtin_time(value: date | timedelta) -> Any:
     """Return a value of Python's own class for a subclass such as pandas'. Return None for NaT, and a text for nanoseconds."""
     if value != value:
         return None
@@ -366,7 +366,11 @@ def _plain_time(value: np.datetime64 | np.timedelta64) -> Any:
     """Return Python's own value, or numpy's text for nanoseconds and for years that Python does not support."""
     if np.isnat(value):
         return None
-    known = value.astype(f"{value.dtype.kind}8[us]") if np.datetime_data(value.dtype)[0] in _FINER else value
+    known = (
+        value.astype(f"{value.dtype.kind}8[us]")
+        if np.datetime_data(value.dtype)[0] in _UNITS_BELOW_MICROSECOND
+        else value
+    )
     found = known.item()
     if known == value and not isinstance(found, int):
         return found

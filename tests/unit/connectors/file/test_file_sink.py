@@ -205,7 +205,7 @@ def test_a_commit_never_replaces_a_file(tmp_path: Path) -> None:
     writer.write([1], None, 0)
     committables, _ = snapshot(writer, 1)
     Path(committables[0]["path"]).write_text("of somebody else")
-    with pytest.raises(SinkError, match="it has 16 bytes, written were 2"):
+    with pytest.raises(SinkError, match="it has 16 bytes, but the job wrote 2"):
         sink.create_committer({}).commit(committables)
     assert Path(committables[0]["path"]).read_text() == "of somebody else"
 

@@ -201,10 +201,10 @@ class TestStrangers:
     def test_many_silent_clients_do_not_block_tasks(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sealed_server, "MAX_UNAUTHENTICATED", 8)
         channel = Channel()
-        strangers = [channel.unauthenticated_client() for _ in range(40)]
+        clients = [channel.unauthenticated_client() for _ in range(40)]
         channel.check()
         open_ones = 0
-        for unauthenticated_client in strangers:
+        for unauthenticated_client in clients:
             unauthenticated_client.setblocking(False)
             try:
                 unauthenticated_client.recv(1)

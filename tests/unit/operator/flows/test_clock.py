@@ -11,7 +11,7 @@ import pytest
 from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
 from penstock_operator.api.status.operation import Operation
 from penstock_operator.reconcile.clock import APPROACH, SteadyClock, taken_over
-from tests.unit.operator.flows.test_meanwhile import by_name, disturb
+from tests.unit.operator.flows.test_concurrent_changes import by_name, disturb
 from tests.unit.operator.world.images import Image
 from tests.unit.operator.world.scenario import exactly_once, go_on, gone, played, running, stalled
 from tests.unit.operator.world.world import NAME, World, flinkjob
@@ -42,7 +42,7 @@ def _jump(name: str, skew: timedelta, *, restart: bool, stride: int) -> None:
     if restart:
         disturb(by_name(name), "die-after", lambda world: None, on_another_node, stride=stride)
     else:
-        disturb(by_name(name), "meanwhile-after", lambda world: world.jump(skew), stride=stride)
+        disturb(by_name(name), "change-after", lambda world: world.jump(skew), stride=stride)
 
 
 @pytest.mark.parametrize(

@@ -225,7 +225,7 @@ def test_a_job_may_move_during_any_operation(name: str, after: int) -> None:
                 world.label(turn)
                 world.fault.struck, world.fault.at = "", len(world.fault.calls) + after
 
-        world.fault.at, world.fault.mode, world.fault.meanwhile = after, "meanwhile-after", move
+        world.fault.at, world.fault.mode, world.fault.change = after, "change-after", move
         await go_on(scenario, world)
 
     play(story)

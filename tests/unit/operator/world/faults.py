@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-Mode = Literal["die-before", "die-after", "fail-after", "fail-before", "meanwhile-before", "meanwhile-after"]
+Mode = Literal["die-before", "die-after", "fail-after", "fail-before", "change-before", "change-after"]
 
 
 class Killed(BaseException):
@@ -24,7 +24,7 @@ class Fault:
 
     at: int = 0
     mode: Mode = "die-after"
-    meanwhile: Callable[[], None] = lambda: None
+    change: Callable[[], None] = lambda: None
     """The change of the other actor."""
     branches: Callable[[int], bool] = lambda number: False
     """A function that is called at every call, and returns whether the fault occurs at this one (`world.branches`)."""
@@ -48,8 +48,8 @@ class Fault:
 
     def _strike(self, call: str) -> None:
         self.struck = f"{self.mode} of call {self.at}: {call}"
-        if self.mode.startswith("meanwhile"):
-            self.meanwhile()
+        if self.mode.startswith("change"):
+            self.change()
             return
         if self.mode.startswith("die"):
             raise Killed(self.struck)

@@ -91,10 +91,10 @@ class LocalStore(RecoverableStore):
                 _publish(temp, path)
             if _size_of(path) != size:
                 raise SinkError(
-                    f"cannot commit {path!r}: it has {_size_of(path)} bytes, written were {size}"
+                    f"cannot commit {path!r}: it has {_size_of(path)} bytes, but the job wrote {size}"
                     if _size_of(path) >= 0
                     else f"cannot commit {path!r}: neither it nor {temp!r} exists",
-                    remedy="unfinished files of the sink were removed or another job wrote under this name",
+                    remedy="check whether a cleanup or another job has changed files of the sink",
                 )
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temp)

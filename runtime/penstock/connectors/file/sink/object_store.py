@@ -68,7 +68,7 @@ class ObjectStore(RecoverableStore):
             if self._size_of(temp) != size:
                 raise SinkError(
                     f"cannot commit {path!r}: neither it nor {temp!r} has the {size} bytes that were written",
-                    remedy="unfinished files of the sink were removed or another job wrote under this name",
+                    remedy="check whether a cleanup or another job has changed files of the sink",
                 )
             self._fs.mv(temp, path)
 

@@ -194,7 +194,7 @@ class S3Store(RecoverableStore):
             except Exception as error:
                 found = self._client.size_of(path)
                 if not _is_no_such_upload(error) or found != size:
-                    there = f"; an object of {found} bytes is there, written were {size}" if found >= 0 else ""
+                    there = f"; an object of {found} bytes exists, but the job wrote {size}" if found >= 0 else ""
                     raise SinkError(
                         f"cannot commit {path!r}: {error}{there}",
                         remedy="the upload was aborted outside the job (a life-cycle rule?), or another job wrote this key",

@@ -36,7 +36,7 @@ class Job:
         self.checkpoints = SimpleNamespace(check_leads=self.check_leads)
         self.looked = 0
         self.loss: Exception | None = None
-        self.meanwhile: Any = lambda: None
+        self.change: Any = lambda: None
         self.sample = UNTYPED_KEYS.encode("ada")
         self.asked: list[Any] = []
 
@@ -47,7 +47,7 @@ class Job:
 
     def look_up(self, uid: str, state: str, key: Any) -> Peeked:
         self.asked.append(key)
-        self.meanwhile()
+        self.change()
         return Peeked(INFO, {"type": "any"}, [b"\x07"] if key == "ada" else [], sample=self.sample)
 
     def look(self, key: str = "ada", live: LiveState | None = None) -> Any:
@@ -75,7 +75,7 @@ def test_an_answer_of_an_attempt_that_has_ended_is_discarded() -> None:
     def restart() -> None:
         job.attempt = 4
 
-    job.meanwhile = restart
+    job.change = restart
     with pytest.raises(NotNow, match="restarted during the lookup"):
         job.look()
 
@@ -172,11 +172,11 @@ def test_waiting_requests_leave_rest_some_threads() -> None:
         except NotNow as error:
             refused.append(error)
 
-    job.meanwhile = nested
+    job.change = nested
     job.look(live=live)
     assert depth == [live_state.MAX_LOOK_UPS]
     assert "already in progress in this JobManager" in refused[0].message
-    job.meanwhile = lambda: None
+    job.change = lambda: None
     assert job.look(live=live).entries == [{"key": "ada", "value": 7}]
 
 

@@ -129,13 +129,13 @@ def test_an_edit_at_the_end_of_its_time_wins(monkeypatch: pytest.MonkeyPatch) ->
         world.apply(manifest_of("10m"))
         await world.until(lambda: finished(world))
 
-        async def meanwhile(self: FakeCluster, manifest: dict[str, Any]) -> dict[str, Any]:
+        async def change(self: FakeCluster, manifest: dict[str, Any]) -> dict[str, Any]:
             if manifest.get("reason") == "Expired" and not done:
                 done.append(1)
                 world.edit(image="job:2")
             return await create(self, manifest)
 
-        monkeypatch.setattr(FakeCluster, "create", meanwhile)
+        monkeypatch.setattr(FakeCluster, "create", change)
         await world.until(lambda: bool(done), within=900)
         await world.until(lambda: running(world))
 
@@ -150,13 +150,13 @@ def test_an_edit_between_the_last_read_and_the_deletion_wins(monkeypatch: pytest
         world.apply(manifest_of("10m"))
         await world.until(lambda: finished(world))
 
-        async def meanwhile(self: FakeCluster, kind: Any, namespace: str, name: str, **options: Any) -> None:
+        async def change(self: FakeCluster, kind: Any, namespace: str, name: str, **options: Any) -> None:
             if kind.name == "FlinkJob" and not done:
                 done.append(1)
                 world.edit(image="job:2")
             await delete(self, kind, namespace, name, **options)
 
-        monkeypatch.setattr(FakeCluster, "delete", meanwhile)
+        monkeypatch.setattr(FakeCluster, "delete", change)
         await world.until(lambda: bool(done), within=900)
         await world.until(lambda: running(world))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.unit.operator.flows.test_meanwhile import by_name
+from tests.unit.operator.flows.test_concurrent_changes import by_name
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
 from tests.unit.operator.world.branches import at_calls, some
 from tests.unit.operator.world.scenario import at, begin, exactly_once, gone, running
@@ -322,7 +322,7 @@ def test_the_status_may_be_lost_at_any_call_of_any_flow(flow: str) -> None:
     world = World()
     asyncio.run(begin(scenario, world))
 
-    world.fault.mode, world.fault.meanwhile = "meanwhile-after", lambda: wipe(world)
+    world.fault.mode, world.fault.change = "change-after", lambda: wipe(world)
 
     async def go_on() -> None:
         scenario.act(world)

@@ -143,9 +143,9 @@ def suspended_with_its_checkpoint(world: World) -> None:
     world.edit(job={"state": "suspended", "upgradeMode": "last-state"})
 
 
-@pytest.mark.parametrize("meanwhile", [None, edited, suspended_with_its_checkpoint], ids=["at once", "edit", "suspend"])
+@pytest.mark.parametrize("change", [None, edited, suspended_with_its_checkpoint], ids=["at once", "edit", "suspend"])
 def test_deletion_keeps_inherited_state_that_the_job_has_not_advanced(
-    meanwhile: Callable[[World], None] | None,
+    change: Callable[[World], None] | None,
 ) -> None:
     async def scenario(world: World) -> None:
         path = await left_behind(world)
@@ -153,8 +153,8 @@ def test_deletion_keeps_inherited_state_that_the_job_has_not_advanced(
         world.apply(deleting_storage())
         await world.until(lambda: (world.status().get("operation") or {}).get("step") == "Watch")
         await world.run(10)
-        if meanwhile is not None:
-            meanwhile(world)
+        if change is not None:
+            change(world)
             await world.run(120)
         world.delete()
         await world.until(lambda: gone(world))

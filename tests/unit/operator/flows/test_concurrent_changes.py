@@ -84,7 +84,7 @@ def by_name(name: str) -> Scenario:
 def disturb(
     scenario: Scenario,
     mode: Mode,
-    meanwhile: Callable[[World], None],
+    change: Callable[[World], None],
     then: Callable[[Scenario, World], Awaitable[None]] = go_on,
     *,
     stride: int = 1,
@@ -95,7 +95,7 @@ def disturb(
     """
     world = World()
     asyncio.run(begin(scenario, world))
-    world.fault.mode, world.fault.meanwhile = mode, lambda: meanwhile(world)
+    world.fault.mode, world.fault.change = mode, lambda: change(world)
 
     def undisturbed(_: int) -> int:
         asyncio.run(go_on(scenario, world))
@@ -137,9 +137,7 @@ def change_named(name: str) -> LastChange:
 @pytest.mark.parametrize(("flow", "change"), QUICK)
 def test_the_last_change_wins_at_some_calls(flow: str, change: str) -> None:
     last_change = change_named(change)
-    disturb(
-        by_name(flow), "meanwhile-after", last_change.act, partial(end_with_last_change, last_change), stride=STRIDE
-    )
+    disturb(by_name(flow), "change-after", last_change.act, partial(end_with_last_change, last_change), stride=STRIDE)
 
 
 @pytest.mark.slow
@@ -149,7 +147,7 @@ def test_the_last_change_wins_at_some_calls(flow: str, change: str) -> None:
 @pytest.mark.parametrize("flow", FLOWS)
 def test_the_last_change_wins_at_every_call(flow: str, change: str) -> None:
     last_change = change_named(change)
-    disturb(by_name(flow), "meanwhile-after", last_change.act, partial(end_with_last_change, last_change))
+    disturb(by_name(flow), "change-after", last_change.act, partial(end_with_last_change, last_change))
 
 
 def annotate(world: World) -> None:
@@ -164,7 +162,7 @@ def annotate(world: World) -> None:
 @pytest.mark.parametrize("name", [s.name for s in SCENARIOS])
 def test_a_conflict_with_another_writer_may_occur_at_any_call(name: str) -> None:
     """The resourceVersion has changed, so the operator discards its decision and decides again."""
-    disturb(by_name(name), "meanwhile-before", annotate)
+    disturb(by_name(name), "change-before", annotate)
 
 
 @pytest.mark.slow
@@ -184,4 +182,4 @@ def test_a_conflict_with_another_writer_may_occur_at_any_call(name: str) -> None
 )
 def test_the_master_may_crash_at_any_call(name: str) -> None:
     """A crashed process loses the work that it had not completed. A savepoint in progress may be taken again."""
-    disturb(by_name(name), "meanwhile-after", lambda world: world.crash_master())
+    disturb(by_name(name), "change-after", lambda world: world.crash_master())
