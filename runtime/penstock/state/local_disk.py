@@ -42,7 +42,7 @@ def is_disk_error(error: Exception) -> bool:
 
 
 def refuse_failed_write(path: str | Path, error: Exception) -> NoReturn:
-    """Raise the coded error for a write that failed. Errors that are not from RocksDB or from files are raised themselves.
+    """Raise the coded error for a write that failed. Raise any other error unchanged.
 
     Raises:
         LocalDiskError: RocksDB or the operating system did not write.

@@ -88,7 +88,7 @@ def installed(path: Path, packages: Path | None) -> Path:
     Raises:
         InvalidJob: pip cannot install them. The error has the end of pip's output.
     """
-    folder = cache_folder("requirements") / _content(path, packages)
+    folder = cache_folder("requirements") / _digest(path, packages)
     if folder.is_dir():
         return folder
     building = Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
@@ -122,7 +122,7 @@ def installed(path: Path, packages: Path | None) -> Path:
     return folder
 
 
-def _content(path: Path, packages: Path | None) -> str:
+def _digest(path: Path, packages: Path | None) -> str:
     """Return a digest of the file and its included files, the packages folder, and the interpreter."""
     content = hashlib.sha256(f"{sys.implementation.cache_tag} {sys.platform}\n".encode())
     files = _files(path, (*_REQUIRE, "-c", "--constraint"))

@@ -1,8 +1,9 @@
 """Compaction: fewer, larger files than the rolling policy makes, under PyFlink's names.
 
-Flink writes the policy's files hidden, reads them again, and writes one visible file of several. Penstock continues a part
-where the policy's file would have ended, with the delimiter in between. The strategy decides when the part ends. The same
-bytes become visible at the same checkpoints, and nothing is written twice. Only files of one subtask are merged.
+Flink writes the files of the policy as hidden files. Later it reads several of them and writes their content to one visible
+file. Penstock continues a part where the policy's file would have ended, with the delimiter in between. The strategy decides
+when the part ends. The same bytes become visible at the same checkpoints, and nothing is written twice. Only files of one
+subtask are merged.
 """
 
 from __future__ import annotations

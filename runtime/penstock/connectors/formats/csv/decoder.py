@@ -175,7 +175,7 @@ class CsvDecoder(SuspiciousDecoder):
         return found
 
     def _checks(self) -> dict[str, Callable[[str], bool]]:
-        """Return a function for each field that returns False for cells that may be malformed. It may err in both directions."""
+        """Return a check for each field. False means that a cell may be malformed. A check is approximate, so each result may be wrong."""
         null = self._dialect.null_value or ""
         checks: dict[str, Callable[[str], bool]] = {}
         for field, column in zip(self._shape.fields, self._shape.schema, strict=True):
