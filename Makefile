@@ -33,7 +33,7 @@ setup: $(STAMP) ## create the virtual environment with the locked dependencies
 demo: $(STAMP) ## run the main job on real input with checkpoints, a rescale and a killed worker; compare the output with DuckDB's
 	@$(BIN)/python -m tools.demo
 
-test: $(STAMP) ## run the default tests (about 18 minutes on two cores) with the operator killed at every STRIDE-th call (16), with a share of the examples of property tests (EXAMPLES=0.4), and with jobs on a real Kubernetes if one is available immediately
+test: $(STAMP) ## run the default tests (about 12 minutes on two idle cores) with the operator killed at every STRIDE-th call (16), with a share of the examples of property tests (EXAMPLES=0.4), and with jobs on a real Kubernetes if one is available immediately
 	@tools/parts.sh \
 	  "in-process tests" '$(MEMORY) PENSTOCK_FAULTS_STRIDE=$(or $(STRIDE),16) PENSTOCK_EXAMPLES=$(or $(EXAMPLES),0.4) $(PYTEST) $(SPREAD) --durations=8 -m "$(DEFAULT)" $(IN_PROCESS) runtime/penstock' \
 	  "tests with real processes" '$(PYTEST) $(WITH_PROCESSES) --durations=8 -m "$(DEFAULT)" tests $(addprefix --ignore=,$(IN_PROCESS))' \
