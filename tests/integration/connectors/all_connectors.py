@@ -11,6 +11,7 @@ from tests.integration.lakehouse.connector import (
     RestCatalogConnector,
 )
 from tests.integration.postgres.connector import PostgresConnector
+from tests.integration.rabbitmq.connector import RabbitMqSinkConnector, RabbitMqSourceConnector
 from tests.integration.redis.connector import RedisHashConnector, RedisStreamConnector
 from tests.integration.sql.connector import MariaDbConnector, SqliteConnector, SqlOnPostgresConnector
 
@@ -23,6 +24,8 @@ CONNECTORS: tuple[type[Connector], ...] = (
     RestCatalogConnector,
     PostgresConnector,
     SqlOnPostgresConnector,
+    RabbitMqSourceConnector,
+    RabbitMqSinkConnector,
     RedisStreamConnector,
     RedisHashConnector,
     MariaDbConnector,

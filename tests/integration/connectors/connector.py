@@ -69,8 +69,6 @@ class Connector:
     renews_credentials: ClassVar[bool] = False
     """Whether the connector reads its credentials again. `renew_credentials` then replaces them."""
 
-    faults: ClassVar[tuple[str, ...]] = ("kill", "pause")
-    """The ways in which a test takes the server away."""
     pause_s: ClassVar[float] = 1.0
     """Time in seconds for which a test pauses the server."""
 
@@ -86,8 +84,8 @@ class Connector:
         raise NotImplementedError
 
     @classmethod
-    def own_server(cls, folder: Path) -> Any:
-        """Return a server for one test, which is not started."""
+    def own_server(cls, folder: Path, ids: list[str]) -> Any:
+        """Return a server for the connectors with these ids, which is not started."""
         return kind(cls.server)(folder / "server")
 
     # --- in the process of the job ----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,16 @@ def calls() -> list[Any]:
     ]
 
 
+def systems() -> list[Any]:
+    """Return the connectors of each server. They run at the same time in the test that takes the server away."""
+    servers = dict.fromkeys(kind.server for kind in CONNECTORS if kind.server)
+    return [
+        pytest.param(kinds, id=server, marks=marks(kinds[0], is_quick=True))
+        for server in servers
+        if (kinds := [kind for kind in CONNECTORS if kind.server == server])
+    ]
+
+
 def marks(kind: type[Connector], *, is_quick: bool) -> list[pytest.MarkDecorator]:
     if kind.server:
         return [getattr(pytest.mark, kind.marker or kind.server)]
@@ -46,10 +57,7 @@ def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Job]:
     """Return a job with the connector of the test and the shared server. It is not started."""
     kind = request.getfixturevalue("kind")
     server = request.getfixturevalue(kind.fixture or kind.server) if kind.server else None
-    yield from _prepared(kind(tmp_path, kind.address_of(server) if kind.server else ""))
-
-
-def _prepared(connector: Connector) -> Iterator[Job]:
+    connector = kind(tmp_path, kind.address_of(server) if kind.server else "")
     connector.set_up()
     found = Job(connector)
     yield found
@@ -114,20 +122,30 @@ def test_a_job_continues_with_renewed_credentials(kind: type[Connector], job: Jo
     job.check()
 
 
-@pytest.mark.parametrize("kind", cases(lambda kind: bool(kind.server)))
-def test_a_killed_or_paused_server_loses_and_repeats_nothing(kind: type[Connector], tmp_path: Path) -> None:
-    with kind.own_server(tmp_path) as server:
-        for job in _prepared(kind(tmp_path, kind.address_of(server))):
+@pytest.mark.parametrize("kinds", systems())
+def test_a_killed_or_paused_server_loses_and_repeats_nothing(kinds: list[type[Connector]], tmp_path: Path) -> None:
+    folders = {kind: tmp_path / kind.name for kind in kinds}
+    for folder in folders.values():
+        folder.mkdir()
+    ids = [kind(folder).id for kind, folder in folders.items()]
+    with kinds[0].own_server(tmp_path, ids) as server, ExitStack() as ends:
+        jobs = [Job(kind(folder, kind.address_of(server))) for kind, folder in folders.items()]
+        for job in jobs:
+            ends.callback(job.end)
+            job.connector.set_up()
             job.start(2)
-            for fault in kind.faults:
+        for fault in ("kill", "pause"):
+            for job in jobs:
                 job.feed(200)
                 job.until_written(len(job.numbers) - 150)
-                job.feed(500)
-                if fault == "kill":
-                    server.kill()
-                    server.restart()
-                else:
-                    server.pause()
-                    time.sleep(kind.pause_s)
-                    server.resume()
+            for job in jobs:
+                job.feed(300)
+            if fault == "kill":
+                server.kill()
+                server.restart()
+            else:
+                server.pause()
+                time.sleep(max(kind.pause_s for kind in kinds))
+                server.resume()
+        for job in jobs:
             job.check()

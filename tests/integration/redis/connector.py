@@ -38,9 +38,9 @@ class RedisConnector(Connector):
         return str(server.url)
 
     @classmethod
-    def own_server(cls, folder: Path) -> Any:
-        # A restarted server has only the users of its configuration.
-        return RedisServer(folder / "server", user=f"u{cls(folder).id} {RIGHTS}")
+    def own_server(cls, folder: Path, ids: list[str]) -> Any:
+        # A restarted server has only the users of its configuration, one in each line.
+        return RedisServer(folder / "server", user="\nuser ".join(f"u{id} {RIGHTS}" for id in ids))
 
     @property
     def url(self) -> str:
