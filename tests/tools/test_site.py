@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tools.site.generated import API, write
-from tools.site.markdown import for_mkdocs, page_of, relink
+from tools.site.markdown import for_mkdocs, page_of, relink, with_fenced_doctests
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,6 +65,11 @@ def test_the_navigation_has_every_page_once(generated: dict[str, str]) -> None:
 )
 def test_lists_read_as_on_github(on_github: str, in_the_site: str) -> None:
     assert for_mkdocs(on_github) == in_the_site
+
+
+def test_examples_of_docstrings_become_blocks_of_code() -> None:
+    assert with_fenced_doctests("Add.\n\n>>> 1 + 1\n2\n\nMore.") == "Add.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nMore."
+    assert with_fenced_doctests(">>> 1\n1") == "```pycon\n>>> 1\n1\n```"
 
 
 def test_links_lead_to_pages_of_the_site() -> None:

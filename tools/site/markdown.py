@@ -104,3 +104,18 @@ def relink(text: str, home: str, page: str, is_page: Callable[[str], bool]) -> t
         return f"{link}#{anchor}" if anchor and place.endswith(".md") else link
 
     return map_links(text, change), outside
+
+
+def with_fenced_doctests(text: str) -> str:
+    """Return a docstring whose examples are blocks of code. Markdown reads `>>>` as a quotation."""
+    lines: list[str] = []
+    indent: str | None = None
+    for line in [*text.split("\n"), ""]:
+        if indent is None and line.lstrip().startswith(">>> "):
+            indent = line[: len(line) - len(line.lstrip())]
+            lines.append(f"{indent}```pycon")
+        elif indent is not None and not line.strip():
+            lines.append(f"{indent}```")
+            indent = None
+        lines.append(line)
+    return "\n".join(lines[:-1])
