@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.config import options
 from penstock.common.configuration import Configuration
-from penstock.common.program.one_time_warning import warn_no_effect
+from penstock.common.program.one_time_warning import warn_no_effect, warn_short
 from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
 from penstock.datastream.checkpointing_mode import CheckpointingMode
@@ -62,6 +62,7 @@ class CheckpointConfig:
         return as_millis(interval) if interval else -1
 
     def set_checkpoint_interval(self, checkpoint_interval: TimeLike) -> CheckpointConfig:
+        warn_short(checkpoint_interval, options.CHECKPOINT_INTERVAL.key)
         return self._set_duration(options.CHECKPOINT_INTERVAL, checkpoint_interval, least_ms=1)
 
     def get_checkpoint_timeout(self) -> int:

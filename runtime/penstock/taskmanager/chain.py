@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from functools import partial
 
 from penstock.graph.operator import Operator
 from penstock.records.batch import Batch
 from penstock.taskmanager.exchange.writer import ExchangeWriter
+
+logger = logging.getLogger(__name__)
 
 Consumer = Callable[[Batch], None]
 
@@ -45,7 +48,13 @@ class ChainedOutput:
 
     def emit_side(self, tag_id: str, batch: Batch) -> None:
         if len(batch):
-            for consumer in self._sides.get(tag_id, ()):
+            consumers = self._sides.get(tag_id)
+            if consumers is None:
+                consumers = self._sides[tag_id] = []
+                logger.warning(
+                    "records for the side output %r are dropped, because no get_side_output reads it", tag_id
+                )
+            for consumer in consumers:
                 consumer(batch)
 
     def emit_watermark(self, timestamp: int) -> None:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from penstock.common.program.one_time_warning import warn_short
 from penstock.common.time import TimeLike
 from penstock.windowing.assigner import (
     MergingWindowAssigner,
@@ -78,6 +79,7 @@ class _ProcessingTimeSessions(_SessionAssigner):
 
 class _FixedGap(_SessionAssigner):
     def __init__(self, session_gap: TimeLike) -> None:
+        warn_short(session_gap, f"gap of {type(self).__name__}")
         self._gap_ms = positive_millis(session_gap, f"gap of {type(self).__name__}")
 
     def gap_ms(self, element: Any) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.common.errors import InvalidJob
+from penstock.common.program.one_time_warning import warn_short
 from penstock.common.time import TimeLike, as_millis
 from penstock.windowing.assigner import WindowAssigner, event_time_of, positive_millis
 from penstock.windowing.trigger import EventTimeTrigger, ProcessingTimeTrigger, Trigger
@@ -13,6 +14,7 @@ from penstock.windowing.windows import MAX_LONG, TimeWindow
 
 def _aligned(size: TimeLike, slide: TimeLike, offset: TimeLike | None, what: str) -> tuple[int, int, int]:
     shift = 0 if offset is None else as_millis(offset, f"offset of {what}")
+    warn_short(size, f"size of {what}")
     size_ms, slide_ms = positive_millis(size, f"size of {what}"), positive_millis(slide, f"slide of {what}")
     if abs(shift) >= slide_ms:
         raise InvalidJob(

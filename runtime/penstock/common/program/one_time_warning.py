@@ -1,8 +1,10 @@
-"""One warning for each call that is accepted but has no effect here."""
+"""One warning for each call that is accepted but has no effect, or probably another effect than the program wants."""
 
 from __future__ import annotations
 
 import warnings
+
+from penstock.common.program.user_location import user_location
 
 _given: set[str] = set()
 
@@ -16,3 +18,20 @@ def warn_no_effect(what: str, why: str) -> None:
     if what not in _given:
         _given.add(what)
         warnings.warn(f"{what} has no effect: {why}", NoEffectWarning, stacklevel=3)
+
+
+class ShortTimeWarning(UserWarning):
+    """A warning about a number of milliseconds that is probably meant in seconds."""
+
+
+SHORT_MS = 100
+"""Lengths of time below this number of milliseconds, given as a number, cause a warning."""
+
+
+def warn_short(length: object, what: str) -> None:
+    """Warn about a length of time that is a small number. Each process warns once for each length and name."""
+    if not isinstance(length, int) or not 0 < length < SHORT_MS or f"{what} {length}" in _given:
+        return
+    _given.add(f"{what} {length}")
+    remedy = f"if you mean seconds, write timedelta(seconds={length}), else timedelta(milliseconds={length})"
+    warnings.warn(f"{user_location()}: {what} is {length} ms; {remedy}", ShortTimeWarning, stacklevel=4)

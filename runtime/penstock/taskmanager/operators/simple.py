@@ -6,6 +6,7 @@ key context from record to record.
 
 from __future__ import annotations
 
+import logging
 from itertools import compress, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     import pyarrow as pa
+
+logger = logging.getLogger(__name__)
 
 TIMESTAMP_COLUMN = "_timestamp"
 """Name of the column of event times (int64, ms) that functions on Arrow batches get in addition to the fields."""
@@ -151,9 +154,29 @@ class FlatMapOperator(FunctionOperator):
     """Zero or more results for each record: the function returns or yields any iterable, or None."""
 
     method = "flat_map"
+    _is_first_batch = True
+    _has_warned = False
 
     def process_batch(self, batch: Batch, input_index: int = 0) -> None:
-        flat_map(self, self._call, batch.rows(), input_index)
+        if self._is_first_batch:
+            self._is_first_batch = False
+            flat_map(self, self._warn_of_split_tuple, batch.rows(), input_index)
+        else:
+            flat_map(self, self._call, batch.rows(), input_index)
+
+    def _warn_of_split_tuple(self, value: Any) -> Any:
+        """Call the function. Warn if it returns a tuple of different types, which is probably meant as one record."""
+        result = self._call(value)
+        if result.__class__ is tuple and not self._has_warned and len({field.__class__ for field in result}) > 1:
+            self._has_warned = True
+            logger.warning(
+                "%s at %s returned the tuple %s, and flat_map emits each of its fields as a record. To emit one record, use map, or "
+                "return [the tuple]",
+                function_name(self.fn),
+                self.context.user_location,
+                shortened(result),
+            )
+        return result
 
 
 def flat_map(operator: FunctionOperator, call: Callable[[Any], Any], rows: RowBatch, input_index: int) -> None:
