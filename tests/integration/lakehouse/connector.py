@@ -84,12 +84,18 @@ class IcebergUpsertConnector(IcebergConnector):
 
 
 class RestCatalogConnector(IcebergConnector):
-    """Iceberg tables in a REST catalog. `address` is its URL."""
+    """An Iceberg table in a REST catalog, written from files. `address` is the catalog's URL.
+
+    The catalog has one SQLite database, which refuses a commit of the test during one of the job.
+    """
 
     name = "iceberg-rest"
     server = "iceberg_catalog"
     marker = "iceberg_rest"
     lake = RestLake
+    source = Connector.source
+    number_of = Connector.number_of
+    feed = Connector.feed
 
     @classmethod
     def address_of(cls, server: Any) -> str:
