@@ -19,11 +19,14 @@ if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
     exit 1
   fi
 fi
+say() { echo "setup: $1" >&2; }
+say "create $venv with $("$python" --version)"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+say "download and install the locked packages, some minutes the first time"
 # Every file has a hash in a lock. The locked tools build the packages that have no wheel.
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r tools/build.lock
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
-"$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 # Go builds the S3 server of the demo and the tests. From 1.21 on, Go fetches the version that it needs.
 case "$(go env GOVERSION 2>/dev/null)" in
   "" | go1.[0-9] | go1.[0-9].* | go1.1[0-9]* | go1.20*) has_go= ;;
@@ -32,6 +35,7 @@ esac
 if [ -z "$has_go" ] && [ -z "${PENSTOCK_TEST_S3_ENDPOINT:-}" ]; then
   "$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r tools/go.lock
 fi
+say "create an archive of Spark's classes"
 # Create an archive of the classes that Spark's JVMs load (90 MB in the cache). It halves the CPU time of a cluster's start.
 if ! "$venv/bin/python" -m penstock.jobmanager.cluster.jvm.class_archive >/dev/null; then
   echo "warning: the archive of Spark's classes could not be created; clusters start more slowly without it" >&2
