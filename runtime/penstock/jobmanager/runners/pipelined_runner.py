@@ -134,7 +134,7 @@ class PipelinedRunner(SparkRunner):
         if isinstance(item, Hello):
             log.info("the connection of %s has ended: %s", task, reason)
         elif item.failure is not None:
-            log.info("ignored a failure of %s: %s\n%s", task, reason, item.failure.traceback)
+            log.warning("ignored a failure of %s: %s\n%s", task, reason, item.failure.traceback)
         else:
             log.info("ignored an acknowledgement of %s for epoch %d: %s", task, item.epoch, reason)
 
