@@ -222,6 +222,15 @@ class LevelTask:
         for subtask in self._subtasks:
             subtask.metrics.blocked_ms += seconds * 1e3
 
+    def waited_for_epoch(self, seconds: float) -> None:
+        """Add the time of a wait to the sources that have reached the limit of their epoch.
+
+        They are back-pressured, because the next epoch begins when the subtasks downstream have processed the records of this one.
+        """
+        for subtask in self._subtasks:
+            if any(source.has_spent_budget for source in subtask.sources.values()):
+                subtask.metrics.blocked_ms += seconds * 1e3
+
     def next_read_at(self) -> int | None:
         """Return the time (ms) of the next useful read after an empty one. 0: unknown. None: only after a command."""
         return self._earliest(

@@ -145,7 +145,10 @@ class StreamTask:
             yield from self._send_output(self._least_pause_s if readers else 0.0)
             self._send_news()
             self._request_epoch()
+            waits_from = time.perf_counter()
             frame = self._control.poll(0.0 if readers else self._pause(), self._waker.files())
+            if not readers:
+                task.waited_for_epoch(time.perf_counter() - waits_from)
             until = time.monotonic() + _LOOK_UPS_S
             while frame is not None and is_look_up(frame):
                 self._answer(frame)

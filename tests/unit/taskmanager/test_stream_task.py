@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from concurrent.futures import Future
 from itertools import pairwise
+from time import sleep
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -329,8 +330,12 @@ def test_a_source_without_records_waits_for_a_command_or_a_timer(
     assert StreamTask(level, cast("Any", Control()), 0.01)._pause() == expected
 
 
-def run_numbers(*commands: EpochCommand) -> tuple[list[LevelAck], list[str]]:
-    """Run the source task of a job that prints 0..99, with a pause of 50 polls before each command after the first."""
+def run_numbers(*commands: EpochCommand, poll_s: float = 0.0) -> tuple[list[LevelAck], list[str]]:
+    """Run the source task of a job that prints 0..99, with a pause of 50 polls before each command after the first.
+
+    Args:
+        poll_s: seconds that each poll takes.
+    """
     env = StreamExecutionEnvironment.get_execution_environment()
     env.from_source(NumberSequenceSource(0, 99), WatermarkStrategy.no_watermarks(), "numbers").print()
     job = JobGraphBuilder(env.get_program().transformations, name="numbers", parallelism=1, max_parallelism=8).build()
@@ -342,7 +347,12 @@ def run_numbers(*commands: EpochCommand) -> tuple[list[LevelAck], list[str]]:
     first = commands[0]
     first.is_first, first.assignments = True, {uid: [SplitAssignment(split.id, split.properties)]}
     frames = iter([frame for command in commands[1:] for frame in (*[None] * 50, encode_command(command))])
-    control.poll = lambda timeout_s, also: next(frames)
+
+    def poll(timeout_s: float | None, also: object) -> bytes | None:
+        sleep(poll_s)
+        return next(frames)
+
+    control.poll = poll
     for _ in StreamTask(LevelTask(job, 0, 0, environment), control).run(iter([b"\0" + encode_command(first)])):
         pass
     return control.acks, lines
@@ -360,6 +370,16 @@ def test_a_source_that_reached_its_limit_requests_the_next_epoch_once() -> None:
         (2, False, False),
     ]
     assert len(lines) == 50
+
+
+@pytest.mark.parametrize(("limit", "is_blocked"), [(20, True), (0, False)])
+def test_a_source_is_back_pressured_while_it_waits_for_the_next_epoch(limit: int, is_blocked: bool) -> None:
+    """A source that has read everything waits too, but no operator downstream holds it back."""
+    commands = EpochCommand(1, 0, max_records=limit), EpochCommand(1, 1, terminate=True)
+    acks, _ = run_numbers(*commands, poll_s=0.002)
+    blocked = sum(metrics.blocked_ms for ack in acks for metrics in ack.vertices.values())
+    assert (blocked > 90) is is_blocked, blocked
+    assert is_blocked or blocked < 20, blocked
 
 
 def test_a_source_that_has_read_everything_requests_the_next_epoch_once() -> None:
