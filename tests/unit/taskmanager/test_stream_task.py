@@ -375,7 +375,7 @@ def test_a_source_that_reached_its_limit_requests_the_next_epoch_once() -> None:
 @pytest.mark.parametrize(("limit", "is_blocked"), [(20, True), (0, False)])
 def test_a_source_is_back_pressured_while_it_waits_for_the_next_epoch(limit: int, is_blocked: bool) -> None:
     """A source that has read everything waits too, but no operator downstream holds it back."""
-    commands = EpochCommand(1, 0, max_records=limit), EpochCommand(1, 1, terminate=True)
+    commands = EpochCommand(1, 0, max_records=limit), EpochCommand(1, 1), EpochCommand(1, 2, terminate=True)
     acks, _ = run_numbers(*commands, poll_s=0.002)
     blocked = sum(metrics.blocked_ms for ack in acks for metrics in ack.vertices.values())
     assert (blocked > 90) is is_blocked, blocked
