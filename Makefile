@@ -19,7 +19,7 @@ MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 >
 # Bytecode files are written even if the environment forbids it: each process would compile all modules again (4 s of CPU time).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-lives test-spark test-browser test-kafka test-postgres test-mariadb test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster lint format types imports prose check lock clean crds docs cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-lives test-spark test-browser test-kafka test-postgres test-mariadb test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster images lint format types imports prose check lock clean crds docs cluster-up cluster-down cluster-status cluster-load
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -119,6 +119,9 @@ test-all: $(STAMP) ## run all tests that need no Kubernetes with pods, with the 
 
 test-e2e: $(STAMP) ## test on a real one-node Kubernetes (root, Linux): cluster, images, chart, self-verifying jobs; ONLY="not long"
 	@$(PYTEST) -s --durations=12 -m "e2e$(if $(ONLY), and ($(ONLY)))" tests/e2e
+
+images: $(STAMP) ## build the images penstock/base and penstock/operator with docker, podman or buildah; BUILDER=podman, REGISTRY=registry.example.com/penstock
+	@$(BIN)/python -m tools.images release $(if $(BUILDER),--builder $(BUILDER)) $(if $(REGISTRY),--registry $(REGISTRY))
 
 test-cluster: $(STAMP) ## test the development cluster and the images (root, Linux)
 	@$(PYTEST) -m e2e tests/tools

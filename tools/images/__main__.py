@@ -4,6 +4,7 @@
 
     python -m tools.images build base operator
     python -m tools.images build job --directory DIR --tag NAME
+    python -m tools.images release               build penstock/base and penstock/operator with docker, podman or buildah
     python -m tools.images context base          for another builder than buildah
     python -m tools.images debian --fresh        make the root file system again, with the latest updates
 """
@@ -44,6 +45,11 @@ def _build(options: argparse.Namespace) -> None:
         print(f"{name}: {build.size(name) / 1e6:.0f} MB ({time.monotonic() - began:.0f} s)")
 
 
+def _release(options: argparse.Namespace) -> None:
+    for name in build.build_release(options.builder, options.registry):
+        print(name)
+
+
 def _context(options: argparse.Namespace) -> None:
     print(context.make(options.image))
 
@@ -62,6 +68,15 @@ def _parser() -> argparse.ArgumentParser:
     make.add_argument("--base-image", help="the image in FROM (default: a Debian root file system made here)")
     make.add_argument("--directory", type=Path, help="the directory of the job")
     make.set_defaults(run=_build)
+
+    release = verbs.add_parser(
+        "release", help="build the base and the operator's image with the names that the chart uses"
+    )
+    release.add_argument(
+        "--builder", default="", choices=["", "docker", "podman", "buildah"], help="default: the first that works"
+    )
+    release.add_argument("--registry", default=build.REGISTRY, help="first part of the names (default: %(default)s)")
+    release.set_defaults(run=_release)
 
     only = verbs.add_parser("context", help="make a build context for another builder; print its directory")
     only.add_argument("image", choices=["base", "operator"])

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 BASE = "localhost/penstock-base:dev"
 OPERATOR = "localhost/penstock-operator:dev"
 ROOTFS = "localhost/penstock-debian"
+REGISTRY = "penstock"
+DEBIAN = "docker.io/library/debian:bookworm-slim"
 
 UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 
@@ -57,6 +59,47 @@ def build_job(directory: Path, *, tag: str, base_image: str = BASE) -> str:
     _install_missing()
     _run_build(directory, dockerfile, tag, {"BASE_IMAGE": base_image})
     return tag
+
+
+def build_release(builder: str = "", registry: str = REGISTRY) -> list[str]:
+    """Build the base and the operator's image with the names of a release, and return the names.
+
+    Args:
+        builder: docker, podman or buildah. Default: the first one that works here. buildah is installed if necessary.
+        registry: the first part of the names. The default gives the names that the chart uses.
+
+    Raises:
+        ToolError: the builder does not work, or the build fails.
+    """
+    used = builder or _working_builder()
+    version = _project_version()
+    names = []
+    for image in ("base", "operator"):
+        name = f"{registry}/{image}:{version}"
+        if used == "buildah":
+            _build(image, name, None)
+        else:
+            arguments = {"BASE_IMAGE": DEBIAN, "VERSION": version, "REVISION": _revision()}
+            options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
+            _run([used, "build", "--tag", name, *options, str(context.make(image))])
+        names.append(name)
+    return names
+
+
+def _working_builder() -> str:
+    """Return docker if its daemon responds, else podman if it is installed, else buildah."""
+    if shutil.which("docker") and subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0:
+        return "docker"
+    return "podman" if shutil.which("podman") else "buildah"
+
+
+def _run(command: list[str]) -> None:
+    if shutil.which(command[0]) is None:
+        raise ToolError(
+            f"{command[0]} is not installed", remedy="install it, or choose another builder: docker, podman, buildah"
+        )
+    if subprocess.run(command, check=False).returncode:
+        raise BuildFailed(f"{command[0]} cannot build {command[3]}", remedy="read the output of the builder above")
 
 
 def tag(name: str, other: str) -> str:
@@ -97,8 +140,7 @@ def size(name: str) -> int:
 def _build(image: str, tag: str, base_image: str | None) -> str:
     directory = context.make(image)
     base = base_image or debian()
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    arguments = {"BASE_IMAGE": base, "VERSION": project["version"], "REVISION": _revision()}
+    arguments = {"BASE_IMAGE": base, "VERSION": _project_version(), "REVISION": _revision()}
     _install_missing()
     _run_build(directory, directory / "Dockerfile", tag, arguments)
     return tag
@@ -110,6 +152,10 @@ def _run_build(directory: Path, dockerfile: Path, tag: str, arguments: dict[str,
         options.append("--pull-never")
     options += [part for name, value in arguments.items() for part in ("--build-arg", f"{name}={value}")]
     _buildah("build", *options, str(directory))
+
+
+def _project_version() -> str:
+    return str(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"])
 
 
 def _revision() -> str:
