@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
+collect_ignore = ["runtime/penstock/cli/project"]  # tests/unit/cli/test_init.py runs the tests of this project
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:

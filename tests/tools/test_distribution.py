@@ -59,6 +59,8 @@ def test_an_installation_in_an_empty_environment_runs_the_readmes_job(tmp_path: 
     shown = run(python, "job.py", folder=tmp_path)
     assert sorted(re.findall(r"\('.', \d\)", shown)) == ["('a', 1)", "('a', 4)", "('b', 2)"], shown
     assert "ok       PySpark" in run(tmp_path / "env" / "bin" / "penstock", "doctor", folder=tmp_path)
+    run(tmp_path / "env" / "bin" / "penstock", "init", "sums", folder=tmp_path)
+    assert "mean> (" in run(python, "sums/job.py", "--count", "70", "--in-process", folder=tmp_path)
     assert "penstock.dev" in run(python, "-m", "pip", "show", "-v", DISTRIBUTION, folder=tmp_path)
     run(python, "-c", "from penstock.datastream.connectors.kafka import KafkaSource", folder=tmp_path)
 

@@ -12,6 +12,7 @@ from penstock.cli.commands import (
     cluster,
     doctor,
     history,
+    init,
     jobs,
     logs,
     roles,
@@ -69,6 +70,7 @@ def options(
     """Handle the options of the command itself."""
 
 
+app.command("init")(init.init)
 app.command("run", context_settings=_OPTIONS_FIRST)(run.run)
 app.command("list")(with_tls_options(jobs.list_jobs))
 app.command("info")(with_tls_options(jobs.info))
