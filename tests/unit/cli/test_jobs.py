@@ -173,6 +173,11 @@ def test_info_shows_vertices_operators_and_the_last_savepoint(terminal: Terminal
         assert text in out
 
 
+def test_info_shows_how_long_ago_a_running_job_started_and_how_long_an_ended_job_lasted(terminal: Terminal) -> None:
+    assert re.search(r"started +\S+ \S+, .+ ago *\n", terminal("info", JOB_ID).out)
+    assert re.search(r"started +\S+ \S+, lasted \S+", terminal("info", FAILED.id).out)
+
+
 def test_names_are_not_interpreted_as_markup(terminal: Terminal, gateway: FakeGateway) -> None:
     gateway.all_jobs[JOB_ID] = replace(RUNNING, name="[red]count[/red] :smile:")
     assert "[red]count[/red] :smile:" in terminal("info", JOB_ID).out

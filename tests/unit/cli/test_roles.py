@@ -171,8 +171,18 @@ def test_a_check_can_be_formatted_for_people(offline: Terminal, launch: FakeLaun
 def test_expansion_of_arguments_keeps_every_value_and_all_other_arguments(
     values: list[str], others: list[str], behind: list[str]
 ) -> None:
-    words = spread(["--uid", *values, *others, "--", *behind], "--uid")
+    words = spread(["--uid", *values, *others, "--", *behind], ["-u", "--uid"])
     head, rest = words[: 2 * len(values)], words[2 * len(values) :]
     assert head[0::2] == ["--uid"] * len(values)
     assert head[1::2] == values
     assert rest == [*others, "--", *behind]
+
+
+@pytest.mark.parametrize("command", [("check",), ("master", "--fresh")])
+def test_a_uid_and_the_parallelism_have_the_short_options_of_run(
+    offline: Terminal, launch: FakeLaunch, command: tuple[str, ...]
+) -> None:
+    outcome = offline(*command, "--entry", "job.py", "-p", "3", "-n", "gone", "-n", "old", "older", "--", "-n", "x")
+    [(_, arguments)] = launch.calls
+    assert arguments["allow_non_restored_state"] == ["gone", "old", "older"], outcome.err
+    assert (arguments["parallelism"], arguments["args"]) == (3, ["-n", "x"])

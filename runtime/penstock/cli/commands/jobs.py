@@ -55,7 +55,8 @@ def info(job: Job, master: Master = DEFAULT_MASTER, token_file: TokenFile = None
     facts.show_header = False
     facts.add_row("job", f"{details.name} ({details.jid})")
     facts.add_row("state", f"{details.state}, since {local_time(details.timestamps.get(details.state, -1))}")
-    facts.add_row("started", f"{local_time(details.start_time)}, lasted {span(details.duration)}")
+    took = f"lasted {span(details.duration)}" if details.end_time >= 0 else f"{span(details.duration)} ago"
+    facts.add_row("started", f"{local_time(details.start_time)}, {took}")
     facts.add_row("parallelism", f"{progress.parallelism}, at most {details.max_parallelism}")
     facts.add_row("restarts", str(progress.restarts))
     last = progress.checkpoints.last

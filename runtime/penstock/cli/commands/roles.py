@@ -27,22 +27,23 @@ Entry = Annotated[
 ]
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the program.")]
 
-UIDS_OPTION = "--allow-non-restored-state"
+UIDS_OPTIONS = ("-n", "--allow-non-restored-state")  # as `penstock run` has them
 
 
-def spread(words: Sequence[str], option: str) -> list[str]:
+def spread(words: Sequence[str], options: Sequence[str]) -> list[str]:
     """Repeat an option that has several values, because the parser supports only one value per option.
 
-    >>> spread(["--uid", "a", "b", "--fresh", "--", "c"], "--uid")
-    ['--uid', 'a', '--uid', 'b', '--fresh', '--', 'c']
+    >>> spread(["--uid", "a", "b", "--fresh", "-u", "c", "d", "--", "e"], ["-u", "--uid"])
+    ['--uid', 'a', '--uid', 'b', '--fresh', '-u', 'c', '-u', 'd', '--', 'e']
     """
     result: list[str] = []
+    option = ""
     expects_first = takes_more = False
     for n, word in enumerate(words):
         if word == "--":
             return [*result, *words[n:]]
-        if word == option:
-            expects_first, takes_more = True, False
+        if word in options:
+            option, expects_first, takes_more = word, True, False
         elif expects_first:
             expects_first, takes_more = False, True
         elif takes_more and not word.startswith("-"):
@@ -54,10 +55,10 @@ def spread(words: Sequence[str], option: str) -> list[str]:
 
 
 class SpreadCommand(TyperCommand):
-    """Command that accepts `--allow-non-restored-state UID UID …`."""
+    """Command that accepts `--allow-non-restored-state UID UID …`, also as `-n UID UID …`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: the context class is private to typer
-        return super().parse_args(ctx, spread(args, UIDS_OPTION))
+        return super().parse_args(ctx, spread(args, UIDS_OPTIONS))
 
 
 def master(
@@ -82,13 +83,15 @@ def master(
     ] = False,
     allow_non_restored_state: Annotated[
         list[str] | None,
-        typer.Option(UIDS_OPTION, metavar="UID...", help="Uids of operators whose state may be dropped."),
+        typer.Option(*UIDS_OPTIONS, metavar="UID...", help="Uids of operators whose state may be dropped."),
     ] = None,
     job_id: Annotated[
         str | None,
         typer.Option("--job-id", metavar="ID", help="Id of the job. It is also the name of its checkpoint folder."),
     ] = None,
-    parallelism: Annotated[int | None, typer.Option("--parallelism", min=1, help="Parallelism of the job.")] = None,
+    parallelism: Annotated[
+        int | None, typer.Option("-p", "--parallelism", min=1, help="Parallelism of the job.")
+    ] = None,
     define: Definitions = None,
 ) -> None:
     """Run the JobManager of one job. Exactly one of --restore, --restore-latest, --fresh and --when-released selects its start."""
@@ -156,14 +159,16 @@ class CheckFormat(StrEnum):
 def check(
     entry: Entry,
     args: Arguments = None,
-    parallelism: Annotated[int | None, typer.Option("--parallelism", min=1, help="Parallelism of the job.")] = None,
+    parallelism: Annotated[
+        int | None, typer.Option("-p", "--parallelism", min=1, help="Parallelism of the job.")
+    ] = None,
     against: Annotated[
         str | None,
         typer.Option("--against", metavar="PATH", help="Savepoint or checkpoint from which the program would start."),
     ] = None,
     allow_non_restored_state: Annotated[
         list[str] | None,
-        typer.Option(UIDS_OPTION, metavar="UID...", help="Uids of operators whose state may be dropped."),
+        typer.Option(*UIDS_OPTIONS, metavar="UID...", help="Uids of operators whose state may be dropped."),
     ] = None,
     output: Annotated[CheckFormat, typer.Option("--format", help="Format of the result.")] = CheckFormat.text,
     define: Definitions = None,
