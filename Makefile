@@ -156,7 +156,7 @@ $(DOCS)/.installed: tools/docs.lock
 
 docs: $(STAMP) $(DOCS)/.installed ## build the documentation as a site with search in build/site; a broken link is an error
 	@$(BIN)/python -m tools.site.generated
-	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(DOCS)/bin/python -m mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH=. $(DOCS)/bin/python -m mkdocs build --strict
 	@echo "The site is in build/site. To read it: $(PYTHON) -m http.server --directory build/site"
 
 LOCK := uv pip compile -q --python-version 3.11 --no-annotate --no-header --no-emit-index-url --generate-hashes

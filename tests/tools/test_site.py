@@ -108,3 +108,9 @@ def test_the_page_of_paths_has_paths_and_parameters(generated: dict[str, str]) -
     page = generated["reference/rest-paths.md"]
     assert "| `GET /jobs/{job_id}/checkpoints` |" in page
     assert "`parallelism`" in page
+
+
+def test_the_build_counts_warnings() -> None:
+    (build,) = re.findall(r"mkdocs build.*", (ROOT / "Makefile").read_text())
+    assert "--strict" in build
+    assert "-q" not in build.replace("--quiet", "-q"), "a quiet build hides warnings from the strict mode"

@@ -33,8 +33,11 @@ def on_files(files: Any, config: Any) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Return the Markdown of a page in the dialect of MkDocs, with links that work in the site."""
     source = page.file.src_uri
-    origin = next((text for text in TEXTS if page_of(text) == source), f"docs/{source}")
-    if (ROOT / origin).exists():
+    if source.startswith("source/"):
+        origin = source.removeprefix("source/").removesuffix(".md")
+    else:
+        origin = next((text for text in TEXTS if page_of(text) == source), f"docs/{source}")
+    if origin.endswith(".md") and (ROOT / origin).exists():
         markdown = relink(markdown, str(Path(origin).parent), source, _is_page)[0]
     return for_mkdocs(markdown)
 
