@@ -1,8 +1,9 @@
-"""A program in the manifest: from `kubectl apply` to output, another script, and packages that the pods install."""
+"""Programs without an image: a script in the manifest, packages that the pods install, and a file that the pods fetch from S3."""
 
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import zipfile
 from io import BytesIO
@@ -124,6 +125,30 @@ def test_another_script_with_a_package_continues_from_the_state(stack: Stack, wo
     records = counted(stack)
     assert counts(records, "question") == list(range(1, len(counts(records, "question")) + 1)), "each count once"
     assert counts(tallied(), "question")[0] > 1, "the new script continues the counts of the old one"
+
+
+def test_a_program_on_s3_continues_from_the_state_of_the_script(stack: Stack, wordcount: float) -> None:
+    changed = manifest()
+    job = changed["spec"]["job"]
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        script = job.pop("script").replace("import sys\n", "import sys\n\nfrom weather.counts import add\n", 1)
+        archive.writestr("job.py", script.replace("lambda a, b: (a[0], a[1] + b[1])", "add"))
+        archive.writestr("weather/counts.py", "def add(a, b):\n    return (a[0], a[1] + b[1], 'fetched', 4)\n")
+    target = f"s3://{BUCKET}/{NAME}/program.zip"
+    with fsspec.open(target, "wb", **stack.s3.storage_options()) as file:
+        file.write(packed.getvalue())
+    job |= {"entry": "job.py", "source": {"url": target, "sha256": hashlib.sha256(packed.getvalue()).hexdigest()}}
+    stack.cluster.apply(json.dumps(changed))
+    generation = (stack.get("fj", NAME) or {})["metadata"]["generation"]
+    wait_until(lambda: ready(stack, generation), lambda: missing(stack, "the fetched program"), seconds=240)
+
+    def fetched() -> list[list[Any]]:
+        return [record for record in counted(stack) if len(record) == 4]
+
+    wait_until(fetched, lambda: missing(stack, "output of the fetched program"), seconds=60)
+    records = counted(stack)
+    assert counts(records, "question") == list(range(1, len(counts(records, "question")) + 1)), "each count once"
 
 
 def test_a_script_with_an_error_is_refused_and_the_job_runs_on(stack: Stack, wordcount: float) -> None:

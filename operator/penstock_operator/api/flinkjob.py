@@ -22,6 +22,15 @@ SCRIPT_BYTES = 256 * 1024
 Requirement = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\r\n]+$")]
 
 
+class Source(Api):
+    """A file with the program, which every pod fetches before it starts."""
+
+    url: str = Field(max_length=1024, pattern=r"^(https?|s3a?)://[^@\s]+$")
+    """Location of the file: a zip, a tar.gz, a wheel or a module (`.py`), of at most 512 MiB. The pods read `s3://` with `storage.secretName`, or with their identity. The file must stay there as long as the job may start pods."""
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    """SHA-256 of the file. A pod does not start with other content."""
+
+
 class Job(Api):
     """The program and its execution."""
 
@@ -29,6 +38,8 @@ class Job(Api):
     """Program to run, inside the image: a script (`/opt/job/job.py`) or `package.module:function`. Set either this field or `script`."""
     script: str | None = Field(default=None, min_length=1, max_length=SCRIPT_BYTES)
     """Program to run, as text: a Python file of at most 256 KiB. `spec.image` can then be Penstock's base image, because the program needs no separate image."""
+    source: Source | None = None
+    """File with the program. `entry` is then a path inside it (`job.py`), or `package.module:function`, and `spec.image` can be Penstock's base image."""
     requirements: tuple[Requirement, ...] = Field(default=(), max_length=200)
     """Python packages to install before the program starts, as lines of a requirements file. Each pod installs them once. A package of the image takes precedence. Add `--no-index` and `--find-links` with a folder of the image or of a volume to install without a package index. The init container is called `penstock-requirements`, and a pod template can add environment variables and volumes to it."""
     args: tuple[str, ...] = ()
@@ -308,7 +319,12 @@ class FlinkJobSpec(Api):
                 },
                 {
                     "rule": "has(self.entry) != has(self.script)",
-                    "message": "set exactly one of entry, a program in the image, and script, the text of a program",
+                    "message": "set exactly one of entry, a program in the image or in source, and script, the text of a program",
+                    "fieldPath": ".entry",
+                },
+                {
+                    "rule": "!has(self.source) || has(self.entry)",
+                    "message": "source needs entry, the program in the file",
                     "fieldPath": ".entry",
                 },
                 {

@@ -75,6 +75,8 @@ _CONTAINER = _MAIN | {
     "terminationMessagePolicy",
     "workingDir",
 }
+FETCHER = "penstock-source"
+"""Init container that fetches `spec.job.source`, and the volume that it fills."""
 _INSTALLER = {"name", "env", "envFrom", "resources", "volumeMounts"}
 _CONTAINER_SECURITY = {"runAsUser", "runAsGroup", "runAsNonRoot", "readOnlyRootFilesystem", "allowPrivilegeEscalation"}
 VOLUME_SOURCES = {
@@ -182,7 +184,7 @@ def _pod(spec: Mapping[str, Any], field: str) -> Iterator[Problem]:
             for name in sorted(_PROBES & container.keys()):
                 yield from _probe(_mapping(container, name), f"{field}.containers[{i}].{name}")
     for i, container in _list(spec, "initContainers"):
-        own = container.get("name") == INSTALLER
+        own = container.get("name") in (INSTALLER, FETCHER)
         yield from _container(container, f"{field}.initContainers[{i}]", _INSTALLER if own else _CONTAINER)
 
 

@@ -139,10 +139,22 @@ def _job(spec: FlinkJobSpec) -> Iterator[Problem]:
             f"the script has {len(job.script.encode())} bytes, and {SCRIPT_BYTES} are allowed",
             "Build an image with the program, and set entry.",
         )
+    if job.source is not None and job.entry is None:
+        yield Problem("spec.job.source", "entry is missing", "Set entry to the program in the file.")
+    if job.source is not None and job.entry is not None and _leaves(job.entry):
+        yield Problem(
+            "spec.job.entry",
+            f"{job.entry!r} is not a path inside the file of spec.job.source",
+            "Write a path such as job.py.",
+        )
     if job.entry is not None and job.entry.startswith("-"):
         yield Problem(
             "spec.job.entry", f"{job.entry!r} looks like an option", "Name a script or package.module:function."
         )
+
+
+def _leaves(path: str) -> bool:
+    return path.startswith("/") or ".." in path.split("/")
 
 
 def _storage(spec: FlinkJobSpec) -> Iterator[Problem]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.pod_template import INSTALLER, MAIN_CONTAINER, VOLUME_SOURCES
+from penstock_operator.api.pod_template import FETCHER, INSTALLER, MAIN_CONTAINER, VOLUME_SOURCES
 from penstock_operator.resources import program
 from penstock_operator.resources.names import CONF_DIR, INCARNATION, SECRET_KEYS, TLS_FOLDER, TLS_KEYS, WORK_DIR, Owner
 
@@ -158,7 +158,7 @@ def _container_security(container: Mapping[str, Any]) -> dict[str, Any]:
         "capabilities": {"drop": ["ALL"]},
         "runAsNonRoot": True,
     }
-    if container["name"] in (MAIN_CONTAINER, INSTALLER):
+    if container["name"] in (MAIN_CONTAINER, INSTALLER, FETCHER):
         security["readOnlyRootFilesystem"] = True
     return security
 

@@ -1,15 +1,15 @@
-"""The program of a job whose manifest contains it: a script, and packages that its pods install before they start.
+"""The program of a job whose image does not contain it: a script or a file to fetch, and packages that its pods install.
 
 The script and the list of packages are files in the ConfigMap of the incarnation, next to `penstock.yaml`. The pods see them in the folder
-`FOLDER`. An init container installs the packages into an empty volume of the pod, so each pod installs them once in its life. The volume
-comes last on the import path. So a package cannot replace one that the engine uses.
+`_FOLDER`. An init container fetches the file, and another installs the packages, each into an empty volume of the pod. So each pod does it once in its
+life. The volumes come last on the import path, and a package cannot replace one that the engine uses.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.pod_template import INSTALLER
+from penstock_operator.api.pod_template import FETCHER, INSTALLER
 from penstock_operator.resources.names import CONF_DIR
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ SCRIPT, REQUIREMENTS = "job.py", "requirements.txt"
 _FOLDER = "program"
 PACKAGES_VARIABLE = "PENSTOCK_PACKAGES"
 """Environment variable with the folder of the installed packages. The engine adds the folder to its import path."""
+_SOURCE = "/opt/penstock-source"
 _PACKAGES = "/opt/penstock-packages"
 _PIP = "/opt/penstock/pip.whl/pip"
 """The pip of the base image. The image has no installed pip, but it has pip's wheel."""
@@ -27,7 +28,10 @@ _PIP = "/opt/penstock/pip.whl/pip"
 
 def entry(spec: FlinkJobSpec) -> str:
     """Return the program to run, inside a pod."""
-    return spec.job.entry or f"{CONF_DIR}/{_FOLDER}/{SCRIPT}"
+    if spec.job.entry is None:
+        return f"{CONF_DIR}/{_FOLDER}/{SCRIPT}"
+    in_source = spec.job.source is not None and spec.job.entry.endswith(".py")
+    return f"{_SOURCE}/{spec.job.entry}" if in_source else spec.job.entry
 
 
 def files(spec: FlinkJobSpec) -> dict[str, str]:
@@ -57,26 +61,42 @@ def check_config_map(owner: Owner, spec: FlinkJobSpec, operation: str) -> dict[s
 
 
 def install(spec: FlinkJobSpec, pod: dict[str, Any], resources: dict[str, Any]) -> None:
-    """Add the installation of the packages to the spec of a pod, whose only container is the main container."""
-    if not spec.job.requirements:
-        return
+    """Add the init containers that fetch the program and install its packages to a pod, whose only container is the main container."""
+    folders = []
+    if spec.job.source is not None:
+        source = spec.job.source
+        arguments = ["fetch", source.url, "--sha256", source.sha256, "--into", _SOURCE]
+        _add(spec, pod, resources, FETCHER, _SOURCE, {"args": arguments})
+        folders.append(_SOURCE)
+    if spec.job.requirements:
+        command = [
+            "python", _PIP, "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check",
+            "--target", _PACKAGES, "--requirement", f"{CONF_DIR}/{_FOLDER}/{REQUIREMENTS}",
+        ]  # fmt: skip
+        _add(spec, pod, resources, INSTALLER, _PACKAGES, {"command": command})
+        folders.append(_PACKAGES)
+    if folders:
+        pod["containers"][0]["env"].append({"name": PACKAGES_VARIABLE, "value": ":".join(folders)})
+
+
+def _add(
+    spec: FlinkJobSpec, pod: dict[str, Any], resources: dict[str, Any], name: str, folder: str, program: dict[str, Any]
+) -> None:
+    """Add an init container that fills a volume. The main container and later init containers read the volume."""
     (main,) = pod["containers"]
-    volume = {"name": INSTALLER, "mountPath": _PACKAGES}
-    pod["initContainers"] = [
-        {
-            "name": INSTALLER,
-            "image": spec.image,
-            "imagePullPolicy": spec.image_pull_policy,
-            "command": [
-                "python", _PIP, "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check",
-                "--target", _PACKAGES, "--requirement", f"{CONF_DIR}/{_FOLDER}/{REQUIREMENTS}",
-            ],
-            "env": [{"name": "HOME", "value": "/tmp"}],
-            "resources": resources,
-            "volumeMounts": [mount for mount in main["volumeMounts"] if mount["name"] != "work"] + [volume],
-            "terminationMessagePolicy": "FallbackToLogsOnError",
-        }
-    ]  # fmt: skip
+    volume = {"name": name, "mountPath": folder}
+    container = {
+        "name": name,
+        "image": spec.image,
+        "imagePullPolicy": spec.image_pull_policy,
+        **program,
+        "env": [{"name": "HOME", "value": "/tmp"}],
+        "resources": resources,
+        "volumeMounts": [mount for mount in main["volumeMounts"] if mount["name"] != "work"] + [volume],
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+    if "envFrom" in main:
+        container["envFrom"] = main["envFrom"]
+    pod.setdefault("initContainers", []).append(container)
     main["volumeMounts"].append({**volume, "readOnly": True})
-    main["env"].append({"name": PACKAGES_VARIABLE, "value": _PACKAGES})
-    pod["volumes"].append({"name": INSTALLER, "emptyDir": {}})
+    pod["volumes"].append({"name": name, "emptyDir": {}})

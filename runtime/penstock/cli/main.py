@@ -11,6 +11,7 @@ from penstock import __version__
 from penstock.cli.commands import (
     cluster,
     doctor,
+    fetch,
     history,
     init,
     jobs,
@@ -88,6 +89,7 @@ app.command("modify", hidden=True)(with_tls_options(jobs.rescale))
 app.command("cluster")(with_tls_options(cluster.cluster))
 app.command("dashboard")(cluster.dashboard)
 app.command("doctor")(doctor.doctor)
+app.command("fetch", hidden=True)(fetch.fetch)
 app.command("validate")(validate.validate)
 app.command("check", cls=roles.SpreadCommand, context_settings=_OPTIONS_FIRST)(roles.check)
 app.command("master", cls=roles.SpreadCommand, context_settings=_OPTIONS_FIRST)(roles.master)

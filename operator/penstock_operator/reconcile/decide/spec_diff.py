@@ -55,6 +55,7 @@ EFFECTS: Mapping[str, Effect] = {
     "job.entry": Effect.RESTART,
     "job.args": Effect.RESTART,
     "job.script": Effect.RESTART,
+    "job.source": Effect.RESTART,
     "job.requirements": Effect.RESTART,
     "image": Effect.RESTART,
     "imagePullPolicy": Effect.RESTART,
@@ -187,8 +188,10 @@ def fingerprint(spec: FlinkJobSpec) -> str:
 
 
 def args_hash(spec: FlinkJobSpec) -> str:
-    """Return a hash of the program: entry or script, and arguments."""
-    return _digest([spec.job.entry or spec.job.script, *spec.job.args])
+    """Return a hash of the program: entry or script, source, and arguments."""
+    return _digest(
+        [spec.job.entry or spec.job.script, *([spec.job.source.sha256] if spec.job.source else []), *spec.job.args]
+    )
 
 
 def _relevant(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:

@@ -91,24 +91,39 @@ def unpacked(path: Path) -> Path:
     """
     if not path.is_file():
         raise refusal(f"add_python_archive: {path} does not exist")
-    unpack = _unzip if path.name.endswith(_ZIP) else _untar if path.name.endswith(_TAR) else None
-    if unpack is None:
-        raise refusal(
-            f"add_python_archive: {path} is not an archive of a known type", f"pack it as {', '.join((*_ZIP, *_TAR))}"
-        )
+    _unpacker(path)
     with path.open("rb") as file:
         content = hashlib.file_digest(file, "sha256").hexdigest()[:24]
 
     def fill(folder: Path) -> None:
-        try:
-            unpack(path, folder)
-        except PenstockError:
-            raise
-        except Exception as error:  # each archive format has its own errors
-            raise refusal(f"add_python_archive: {path} cannot be unpacked: {error}") from error
+        unpack(path, folder)
         _make_read_only(folder)
 
     return _kept(content, fill)
+
+
+def unpack(path: Path, folder: Path) -> None:
+    """Unpack an archive into an existing folder.
+
+    Raises:
+        InvalidJob: the file is not an archive, it is too large, or a member leads out of its folder.
+    """
+    unpacker = _unpacker(path)
+    try:
+        unpacker(path, folder)
+    except PenstockError:
+        raise
+    except Exception as error:  # each archive format has its own errors
+        raise refusal(f"add_python_archive: {path} cannot be unpacked: {error}") from error
+
+
+def _unpacker(path: Path) -> Callable[[Path, Path], None]:
+    if path.name.endswith(_ZIP):
+        return _unzip
+    if path.name.endswith(_TAR):
+        return _untar
+    known = f"pack it as {', '.join((*_ZIP, *_TAR))}"
+    raise refusal(f"add_python_archive: {path} is not an archive of a known type", known)
 
 
 def _kept(name: str, fill: Callable[[Path], None]) -> Path:

@@ -8,6 +8,7 @@ import pytest
 
 from penstock_operator.api.validation import parse_spec
 from penstock_operator.errors import SpecError
+from penstock_operator.resources import program
 from penstock_operator.resources.names import JOB, ROLE
 from tests.unit.operator.world import World, flinkjob
 from tests.unit.operator.world.kubelet import NAME
@@ -114,6 +115,64 @@ def test_an_init_container_installs_the_packages_of_every_pod() -> None:
         assert found["data"]["requirements.txt"] == "pandas==2.3\n--no-index\n"
 
     played(story)
+
+
+SOURCE = {"url": "s3://bucket/programs/weather.zip", "sha256": "a" * 64}
+
+
+def test_a_source_is_fetched_before_the_packages_are_installed() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, flinkjob(source=SOURCE, requirements=["-r /opt/penstock-source/requirements.txt"]))
+        for role in ("master", "worker"):
+            for pod in world.cluster.select("Pod", None, {JOB: NAME, ROLE: role}):
+                fetch, packages = pod["spec"]["initContainers"]
+                assert fetch["args"] == [
+                    "fetch", SOURCE["url"], "--sha256", SOURCE["sha256"], "--into", "/opt/penstock-source",
+                ]  # fmt: skip
+                assert fetch["securityContext"]["readOnlyRootFilesystem"] is True
+                assert {"name": "penstock-source", "mountPath": "/opt/penstock-source", "readOnly": True} in packages[
+                    "volumeMounts"
+                ]
+                main = pod["spec"]["containers"][0]
+                path = {"name": "PENSTOCK_PACKAGES", "value": "/opt/penstock-source:/opt/penstock-packages"}
+                assert path in main["env"]
+        args = master(world)["spec"]["containers"][0]["args"]
+        assert args[args.index("--entry") + 1] == "/opt/penstock-source/job.py"
+
+    played(story)
+
+
+def test_a_function_in_a_source_is_named_as_in_an_image() -> None:
+    spec = parse_spec(flinkjob(source=SOURCE, entry="weather.job:main")["spec"])
+    assert program.entry(spec) == "weather.job:main"
+
+
+def test_another_checksum_is_another_revision() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, flinkjob(source=SOURCE))
+        world.edit(job={"source": {**SOURCE, "sha256": "b" * 64}})
+        await world.until(lambda: running(world, generation=2))
+        assert "b" * 64 in master(world)["spec"]["initContainers"][0]["args"]
+
+    played(story)
+
+
+@pytest.mark.parametrize(
+    ("job", "field"),
+    [
+        ({"source": SOURCE, "entry": "/opt/job/job.py"}, "spec.job.entry"),
+        ({"source": SOURCE, "entry": "../job.py"}, "spec.job.entry"),
+        ({"source": SOURCE, "script": FIRST, "entry": None}, "spec.job.source"),
+        ({"source": {"url": "ftp://a/b.zip", "sha256": "a" * 64}}, "spec.job.source.url"),
+        ({"source": {"url": "https://me:secret@a/b.zip", "sha256": "a" * 64}}, "spec.job.source.url"),
+        ({"source": {"url": "https://a/b.zip", "sha256": "abc"}}, "spec.job.source.sha256"),
+    ],
+)
+def test_a_wrong_source_is_refused_with_its_field(job: dict[str, Any], field: str) -> None:
+    with pytest.raises(SpecError) as raised:
+        parse_spec(flinkjob(**job)["spec"])
+    assert field in str(raised.value)
+    assert "secret" not in str(raised.value)
 
 
 def test_a_pod_template_adds_to_the_installation_of_packages() -> None:
