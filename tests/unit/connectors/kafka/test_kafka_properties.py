@@ -25,7 +25,7 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(importlib, "import_module", refuse)
     builder = KafkaSource.builder().set_bootstrap_servers("any:1").set_topics("t")
-    with pytest.raises(InvalidJob, match=r"(?s)needs confluent_kafka.*penstock\[kafka\]"):
+    with pytest.raises(InvalidJob, match=r"(?s)needs confluent_kafka.*penstock-streaming\[kafka\]"):
         builder.set_value_only_deserializer(JsonLinesFormat()).build()
 
 

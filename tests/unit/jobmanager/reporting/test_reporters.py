@@ -160,6 +160,6 @@ def test_hung_reporters_delay_the_shutdown_once(tmp_path: Path, monkeypatch: pyt
 def test_otel_without_its_extra_names_the_package_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "penstock.jobmanager.reporting.otel", None)
     session = Session(InProcess())
-    with pytest.raises(InvalidJob, match=r"penstock\[otel\]"):
+    with pytest.raises(InvalidJob, match=r"penstock-streaming\[otel\]"):
         started(session, tmp_path, **{"metrics.reporters": "otel"})
     session.stop()
