@@ -65,6 +65,11 @@ def test_the_first_command_of_the_readme_runs_the_job_in_real_processes(project:
     check_output(run(readmes_commands(project)[0], project))
 
 
+@pytest.mark.slow
+def test_pyright_finds_no_error_in_the_project(project: Path) -> None:
+    assert "0 errors, 0 warnings" in run(f"python -m pyright --pythonpath {sys.executable} job.py test_job.py", project)
+
+
 def test_the_command_prints_what_to_do_next(offline: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert offline("init", "jobs/my weather/sums").lines == [

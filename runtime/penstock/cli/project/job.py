@@ -26,7 +26,7 @@ class Reading:
 INVALID = OutputTag("invalid", Reading)
 
 
-def validate(value: Reading, ctx: Any, /) -> Iterator[Any]:
+def validate(value: Reading, ctx: Any) -> Iterator[Any]:
     """Send readings that no sensor can measure to the side output."""
     if -90 <= value.celsius <= 60:
         yield value
@@ -39,7 +39,7 @@ class NewMaximum(KeyedProcessFunction):
 
     highest = value_state(float)
 
-    def process_element(self, value: Reading, ctx: Any, /) -> Iterator[Reading]:
+    def process_element(self, value: Reading, ctx: Any) -> Iterator[Reading]:
         if self.highest is None or value.celsius > self.highest:
             self.highest = value.celsius
             yield value
@@ -48,7 +48,7 @@ class NewMaximum(KeyedProcessFunction):
 class AddSensor(ProcessWindowFunction):
     """Add the sensor and the end of the window (ms since the epoch) to the mean."""
 
-    def process(self, key: str, context: Any, elements: Iterable[float], /) -> Iterator[tuple[str, int, float]]:
+    def process(self, key: str, context: Any, elements: Iterable[float]) -> Iterator[tuple[str, int, float]]:
         window: TimeWindow = context.window()
         for mean in elements:
             yield key, window.end, round(mean, 1)
