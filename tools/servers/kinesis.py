@@ -93,22 +93,26 @@ class KinesisServer(ServerProcess):
         return listens(self.port)
 
     def client(self) -> Any:
-        """Return a botocore client for this server."""
-        from botocore.session import get_session
-
-        return get_session().create_client(
-            "kinesis", region_name=REGION, endpoint_url=self.url, aws_access_key_id="x", aws_secret_access_key="x"
-        )
+        return client_to(self.url)
 
     def create(self, name: str, shards: int = 1) -> str:
         """Create a stream, wait until it is active, and return its name."""
         client = self.client()
         client.create_stream(StreamName=name, ShardCount=shards)
-        self.until_active(name)
+        until_active(client, name)
         return name
 
-    def until_active(self, name: str) -> None:
-        """Wait until the stream is created, or its shards are split or merged."""
-        client = self.client()
-        while client.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamStatus"] != "ACTIVE":
-            time.sleep(0.02)
+
+def client_to(url: str) -> Any:
+    """Return a botocore client for the server with this URL."""
+    from botocore.session import get_session
+
+    return get_session().create_client(
+        "kinesis", region_name=REGION, endpoint_url=url, aws_access_key_id="x", aws_secret_access_key="x"
+    )
+
+
+def until_active(client: Any, name: str) -> None:
+    """Wait until the stream is created, or its shards are split or merged."""
+    while client.describe_stream_summary(StreamName=name)["StreamDescriptionSummary"]["StreamStatus"] != "ACTIVE":
+        time.sleep(0.02)

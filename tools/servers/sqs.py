@@ -58,17 +58,17 @@ class SqsServer(ServerProcess):
         return http_succeeds(self.port, "/?Action=ListQueues")
 
     def client(self) -> Any:
-        """Return a botocore client for this server."""
-        from botocore.session import get_session
-
-        return get_session().create_client(
-            "sqs",
-            region_name=REGION,
-            endpoint_url=self.url,
-            aws_access_key_id="x",
-            aws_secret_access_key="x",
-        )
+        return client_to(self.url)
 
     def create(self, name: str, **attributes: str) -> str:
         """Create a queue and return its URL."""
         return str(self.client().create_queue(QueueName=name, Attributes=attributes)["QueueUrl"])
+
+
+def client_to(url: str) -> Any:
+    """Return a botocore client for the server with this URL."""
+    from botocore.session import get_session
+
+    return get_session().create_client(
+        "sqs", region_name=REGION, endpoint_url=url, aws_access_key_id="x", aws_secret_access_key="x"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.integration.connectors.connector import Connector
+from tests.integration.kinesis.connector import KinesisSinkConnector, KinesisSourceConnector
 from tests.integration.lakehouse.connector import (
     DeltaConnector,
     DeltaUpsertConnector,
@@ -14,6 +15,7 @@ from tests.integration.postgres.connector import PostgresConnector
 from tests.integration.rabbitmq.connector import RabbitMqSinkConnector, RabbitMqSourceConnector
 from tests.integration.redis.connector import RedisHashConnector, RedisStreamConnector
 from tests.integration.sql.connector import MariaDbConnector, SqliteConnector, SqlOnPostgresConnector
+from tests.integration.sqs.connector import SqsSinkConnector, SqsSourceConnector
 
 CONNECTORS: tuple[type[Connector], ...] = (
     SqliteConnector,
@@ -29,4 +31,8 @@ CONNECTORS: tuple[type[Connector], ...] = (
     RedisStreamConnector,
     RedisHashConnector,
     MariaDbConnector,
+    SqsSourceConnector,
+    SqsSinkConnector,
+    KinesisSourceConnector,
+    KinesisSinkConnector,
 )

@@ -55,7 +55,11 @@ class Connector:
     is_exactly_once: ClassVar[bool] = True
     """False: the sink may write rows again after a failure."""
     is_keyed: ClassVar[bool] = False
-    """Whether the sink replaces the row with the same number. The output then contains the last row of each key."""
+    """Whether the sink replaces the row with the same number, and deletes rows. The output then contains the last row of each number."""
+    is_ordered: ClassVar[bool] = False
+    """Whether the source reads the numbers of a key in the order in which the test feeds them."""
+    environment: ClassVar[dict[str, str]] = {}
+    """Environment variables of the job."""
     calls: ClassVar[dict[str, Call]] = {}
     """The calls at which the job is killed, by their names in the ids of the tests."""
     quick_calls: ClassVar[tuple[str, ...]] = ()
@@ -69,6 +73,8 @@ class Connector:
     renews_credentials: ClassVar[bool] = False
     """Whether the connector reads its credentials again. `renew_credentials` then replaces them."""
 
+    loses_data: ClassVar[bool] = False
+    """Whether a killed server loses its data. Tests then only pause it."""
     pause_s: ClassVar[float] = 1.0
     """Time in seconds for which a test pauses the server."""
 
@@ -107,6 +113,10 @@ class Connector:
     def record_of(self, number: Any, text: str) -> Any:
         """Return the record for the sink. `number` is a text in a record that the sink must refuse."""
         return {"id": number, "key": text}
+
+    def deletion_of(self, number: int) -> Any:
+        """Return the record for the sink that deletes the row with this number."""
+        raise NotImplementedError
 
     @property
     def is_healed(self) -> bool:

@@ -14,7 +14,7 @@ from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
 from tests.in_process import started
 from tests.integration.connectors.connector import Connector
-from tests.integration.connectors.program import KEYS, build, options
+from tests.integration.connectors.program import KEYS, MARKS, build, options
 
 PATIENCE_S = 60.0
 POLL_S = 0.02
@@ -127,7 +127,7 @@ class Job:
     def _written(self) -> int:
         rows = self.connector.rows()
         if self.connector.is_keyed:
-            return sum(int(text.partition(":")[2]) for _, text in rows)
+            return sum(int(text.partition(":")[2]) for key, text in rows if key < MARKS)
         return len({number for number, _ in rows})
 
     def until_failed(self, text: str) -> None:
@@ -137,18 +137,27 @@ class Job:
     def check(self) -> None:
         """Wait for all numbers, end the job, and check that it has lost and repeated none."""
         self.until_written(len(self.numbers))
-        self.end()
-        rows = self.connector.rows()
         counts = Counter(number % KEYS for number in self.numbers)
         if self.connector.is_keyed:
-            assert sorted(rows) == [(key, f"{key}:{counts[key]}") for key in sorted(counts)]
+            last = [(key, f"{key}:{counts[key]}") for key in sorted(counts)]
+            marks = [(MARKS + key, text) for key, text in last if counts[key] % 2]
+            self.until(lambda: sorted(self.connector.rows()) == last + marks, f"rows {last + marks}")
+            self.end()
+            assert sorted(self.connector.rows()) == last + marks
             return
+        self.end()
+        rows = self.connector.rows()
         numbers = sorted(number for number, _ in rows)
         assert sorted(set(numbers)) == self.numbers, "numbers are lost"
         if self.connector.is_exactly_once:
             assert numbers == self.numbers, "numbers are repeated"
             expected = sorted(f"{key}:{count}" for key in counts for count in range(1, counts[key] + 1))
             assert sorted(text for _, text in rows) == expected, "the state has lost or repeated records"
+        if self.connector.is_ordered:
+            rows.sort(key=lambda row: int(row[1].partition(":")[2]))
+            for key in counts:
+                of_key = [number for number, _ in rows if number % KEYS == key]
+                assert of_key == sorted(of_key), f"the numbers of key {key} are out of order"
 
     def describe(self) -> str:
         """Describe the job's state for the message of a failed test."""

@@ -8,6 +8,7 @@ python -m tests.integration.connectors.program MODULE CLASS FOLDER ADDRESS CALL
 from __future__ import annotations
 
 import importlib
+import itertools
 import logging
 import os
 import signal
@@ -27,6 +28,9 @@ from tests.in_process import InProcess, environment
 from tests.integration.connectors.connector import Connector
 
 KEYS = 7
+"""The key of a number is its remainder."""
+MARKS = 100
+"""A sink with keys contains for each key a second row with this distance. Each odd count writes it, and each even count deletes it."""
 TIMES = 3
 """The job is killed at this call, so that an earlier one has had an effect."""
 
@@ -63,7 +67,12 @@ class CountOfKey(KeyedProcessFunction):
         count = (self._count.value() or 0) + 1
         self._count.update(count)
         key = value % KEYS
-        yield self._connector.record_of(key if self._connector.is_keyed else value, f"{key}:{count}")
+        text = f"{key}:{count}"
+        if not self._connector.is_keyed:
+            yield self._connector.record_of(value, text)
+            return
+        yield self._connector.record_of(MARKS + key, text) if count % 2 else self._connector.deletion_of(MARKS + key)
+        yield self._connector.record_of(key, text)
 
 
 def build(connector: Connector, parallelism: int) -> StreamExecutionEnvironment:
@@ -93,13 +102,12 @@ def options(connector: Connector, restore: str = "") -> SubmitOptions:
 def kill_at(connector: Connector, name: str) -> None:
     """Let this process end with SIGKILL at the third call with this name."""
     call = connector.calls[name]
-    method, count = getattr(call.owner, call.method), 0
+    method, numbers = getattr(call.owner, call.method), itertools.count(1)
 
     def counted(*arguments: Any, **named: Any) -> Any:
-        nonlocal count
-        count += 1
-        result = None if call.is_before and count == TIMES else method(*arguments, **named)
-        if count == TIMES:
+        number = next(numbers)  # several threads may be in the method at the same time
+        result = None if call.is_before and number == TIMES else method(*arguments, **named)
+        if number == TIMES:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 

@@ -14,7 +14,7 @@ from penstock.datastream.formats.json import JsonLinesFormat
 from penstock.jobmanager.job.requests import Operation
 from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, started, until
-from tests.integration.kinesis.test_kinesis import Stream
+from tests.integration.kinesis.streams import Stream
 from tools.servers.kinesis import KEYS, KinesisServer
 
 pytestmark = pytest.mark.kinesis
@@ -35,8 +35,7 @@ def test_means_of_all_complete_windows_are_written(kinesis: KinesisServer, tmp_p
         begin = (1764000000000 + 250 * n) // 10_000 * 10_000
         if begin + 10_000 <= last - 2_000:  # each shard has a separate watermark, which may end a little earlier
             expected.setdefault((f"s{n % 5}", begin), []).append(20 + n % 7 / 2)
-    means = Stream.__new__(Stream)
-    means.server, means.client, means.name = kinesis, kinesis.client(), "means"
+    means = Stream(kinesis.url, "means")
     schema = JsonLinesFormat({"sensor": str, "begin": int, "readings": int, "celsius": float})
     until(lambda: len(means.values(len(expected), means.source(schema=schema), patience=3)) >= len(expected), master)
     master.request(Operation("cancel"))

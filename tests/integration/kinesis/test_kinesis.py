@@ -1,16 +1,10 @@
-"""Streams on a kinesis-mock: each record once and in order, in spite of killed jobs, split and merged shards and a paused service."""
+"""Source and sink without a job, on a kinesis-mock. Its shards are split and merged."""
 
 from __future__ import annotations
 
 import json
-import os
-import random
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -25,108 +19,13 @@ from penstock.datastream.connectors.kinesis import (
     KinesisRejectedRecord,
     KinesisSource,
     KinesisStreamsSink,
-    PartitionKeyGenerator,
 )
 from penstock.datastream.formats.json import JsonLinesEncoder, JsonLinesFormat
+from tests.integration.kinesis.streams import new_stream, range_of
 from tests.unit.connectors.kinesis.test_aggregated import aggregated
-from tools.servers.kinesis import KEYS, KinesisServer
+from tools.servers.kinesis import KinesisServer
 
 pytestmark = pytest.mark.kinesis
-
-
-class Stream:
-    """The stream of one test."""
-
-    count = 0
-
-    def __init__(self, server: KinesisServer, shards: int = 1) -> None:
-        Stream.count += 1
-        self.server = server
-        self.client = server.client()
-        self.name = server.create(f"stream-{Stream.count}", shards)
-
-    def put(self, *numbers: Any) -> None:
-        """Put numbers. A number's key is its last digit."""
-        for number in numbers:
-            self.client.put_record(StreamName=self.name, Data=str(number).encode(), PartitionKey=str(number)[-1])
-
-    def put_together(self, *numbers: Any) -> None:
-        """Put aggregated records as the Kinesis Producer Library does: one record per shard, addressed by its first record's hash."""
-        left = [(str(number)[-1], str(number).encode()) for number in numbers]
-        for shard in self.open_shards:
-            low, high = _range(shard)
-            mine = [(key, data) for key, data in left if low <= hash_of(key) <= high]
-            if mine:
-                told = {"ExplicitHashKey": str(hash_of(mine[0][0])), "PartitionKey": "a"}
-                data = aggregated(*((key, None, data) for key, data in mine))
-                self.client.put_record(StreamName=self.name, Data=data, **told)
-
-    @property
-    def open_shards(self) -> list[dict[str, Any]]:
-        found = self.client.list_shards(StreamName=self.name)["Shards"]
-        return [shard for shard in found if "EndingSequenceNumber" not in shard["SequenceNumberRange"]]
-
-    def split(self) -> None:
-        shard = max(self.open_shards, key=_width)
-        low, high = _range(shard)
-        middle = str((low + high) // 2)
-        self.client.split_shard(StreamName=self.name, ShardToSplit=shard["ShardId"], NewStartingHashKey=middle)
-        self.server.until_active(self.name)
-
-    def merge(self) -> None:
-        first, second = sorted(self.open_shards, key=_range)[:2]
-        self.client.merge_shards(
-            StreamName=self.name, ShardToMerge=first["ShardId"], AdjacentShardToMerge=second["ShardId"]
-        )
-        self.server.until_active(self.name)
-
-    def source(self, **options: Any) -> KinesisSource:
-        given = {"endpoint": self.server.url, "start": "trim_horizon", "patience": 2_000, **options}
-        return KinesisSource(self.name, given.pop("schema", SimpleStringSchema()), **given)
-
-    def sink(self, serializer: Any = None, key: Any = None) -> KinesisStreamsSink:
-        builder = KinesisStreamsSink.builder().set_stream_name(self.name)
-        builder.set_serialization_schema(serializer or SimpleStringSchema())
-        builder.set_partition_key_generator(key or PartitionKeyGenerator.random())
-        return builder.set_kinesis_client_properties({"aws.endpoint": self.server.url}).build()
-
-    def values(self, count: int, source: KinesisSource | None = None, patience: float = 15.0) -> list[Any]:
-        """Return the values that a reader of all shards reads, without a job."""
-        source = source or self.source()
-        enumerator = source.create_enumerator()
-        reader = source.create_reader(ReaderContext(0, 1, "in"))
-        found: list[Any] = []
-        readers: dict[str, tuple[Split, Any]] = {}
-        until = time.monotonic() + patience
-        while len(found) < count and time.monotonic() < until:
-            readers |= {split.id: (split, reader.open_split(split, None)) for split in enumerator.discover()}
-            found += taken(readers, enumerator)
-            time.sleep(0.02)
-        for _, each in readers.values():
-            each.close()
-        return found
-
-
-def taken(readers: dict[str, tuple[Split, Any]], enumerator: Any) -> list[Any]:
-    found: list[Any] = []
-    for id, (split, reader) in list(readers.items()):
-        batch = reader.read(ReadBounds())
-        if batch is not None:
-            found += batch.rows().values
-        if reader.finished:
-            enumerator.on_split_ended(split, reader.position)
-            del readers[id]
-    return found
-
-
-def _range(shard: dict[str, Any]) -> tuple[int, int]:
-    told = shard["HashKeyRange"]
-    return int(told["StartingHashKey"]), int(told["EndingHashKey"])
-
-
-def _width(shard: dict[str, Any]) -> int:
-    low, high = _range(shard)
-    return high - low
 
 
 def in_order(found: list[Any], numbers: list[int]) -> None:
@@ -141,7 +40,7 @@ def in_order(found: list[Any], numbers: list[int]) -> None:
 
 
 def test_shards_that_were_split_and_merged_are_read_before_those_that_follow_them(kinesis: KinesisServer) -> None:
-    stream = Stream(kinesis, 2)
+    stream = new_stream(kinesis, 2)
     numbers = list(range(120))
     for begin in range(0, 120, 20):
         stream.put(*numbers[begin : begin + 20])
@@ -153,7 +52,7 @@ def test_shards_that_were_split_and_merged_are_read_before_those_that_follow_the
 
 
 def test_a_reader_continues_after_its_position(kinesis: KinesisServer) -> None:
-    stream = Stream(kinesis)
+    stream = new_stream(kinesis)
     stream.put(*range(10))
     source = stream.source()
     (split,) = source.create_enumerator().discover()
@@ -175,7 +74,7 @@ def test_a_reader_continues_after_its_position(kinesis: KinesisServer) -> None:
 
 
 def test_latest_is_the_time_of_the_first_discovery_even_after_a_restart(kinesis: KinesisServer) -> None:
-    stream = Stream(kinesis)
+    stream = new_stream(kinesis)
     stream.put(1, 2)
     time.sleep(1.1)
     source = stream.source(start="latest")
@@ -199,7 +98,7 @@ def test_latest_is_the_time_of_the_first_discovery_even_after_a_restart(kinesis:
 
 
 def test_a_time_to_begin_at(kinesis: KinesisServer) -> None:
-    stream = Stream(kinesis)
+    stream = new_stream(kinesis)
     stream.put(1, 2)
     time.sleep(1.2)
     between = datetime.now(UTC)
@@ -218,7 +117,7 @@ def test_records_that_cannot_be_read_have_a_side_output(kinesis: KinesisServer) 
     class Order(NamedTuple):
         id: int
 
-    stream = Stream(kinesis)
+    stream = new_stream(kinesis)
     stream.put('{"id": 1}', "{id", '{"id": 2}')
     with pytest.raises(RecordFormatError, match=r"malformed record \d+ of shardId-000000000000 of stream"):
         stream.values(3, stream.source(schema=JsonLinesFormat(Order)))
@@ -239,7 +138,7 @@ def test_records_that_cannot_be_read_have_a_side_output(kinesis: KinesisServer) 
 
 
 def test_aggregated_records_are_read_after_a_reshard(kinesis: KinesisServer) -> None:
-    stream = Stream(kinesis, 2)
+    stream = new_stream(kinesis, 2)
     numbers = list(range(240))
     for begin in range(0, 240, 40):
         stream.put_together(*numbers[begin : begin + 30])
@@ -254,12 +153,14 @@ def test_aggregated_records_are_read_after_a_reshard(kinesis: KinesisServer) -> 
 def test_an_aggregate_of_an_outdated_shard_map_is_read_from_its_own_shard(kinesis: KinesisServer) -> None:
     """The producer does not know of a split. Its aggregate lands in one of the new shards, and it sends the other shard's records
     again."""
-    stream = Stream(kinesis)
+    stream = new_stream(kinesis)
     stream.split()
     parts = [(str(number)[-1], None, str(number).encode()) for number in range(10)]
     told = {"ExplicitHashKey": str(hash_of("0")), "PartitionKey": "a"}
     stream.client.put_record(StreamName=stream.name, Data=aggregated(*parts), **told)
-    (mine,) = [_range(shard) for shard in stream.open_shards if _range(shard)[0] <= hash_of("0") <= _range(shard)[1]]
+    (mine,) = [
+        range_of(shard) for shard in stream.open_shards if range_of(shard)[0] <= hash_of("0") <= range_of(shard)[1]
+    ]
     others = [number for number in range(10) if not mine[0] <= hash_of(str(number)) <= mine[1]]
     assert 0 < len(others) < 10
     stream.put_together(*others)
@@ -268,9 +169,9 @@ def test_an_aggregate_of_an_outdated_shard_map_is_read_from_its_own_shard(kinesi
 
 def test_a_missing_last_record_is_an_error(kinesis: KinesisServer) -> None:
     """Use another stream's sequence number, because the mock drops no records by itself."""
-    other, stream = Stream(kinesis), Stream(kinesis)
+    other, stream = new_stream(kinesis), new_stream(kinesis)
     other.put(0)
-    gone = other.client.get_records(ShardIterator=_iterator(other))["Records"][0]["SequenceNumber"]
+    gone = other.client.get_records(ShardIterator=other.beginning(other.open_shards[0]))["Records"][0]["SequenceNumber"]
     stream.put(1, 2)
     for on_lost in ("fail", "continue"):
         source = stream.source(on_lost=on_lost)
@@ -285,11 +186,6 @@ def test_a_missing_last_record_is_an_error(kinesis: KinesisServer) -> None:
                 assert _read(reader, 2) == ["1", "2"]
         finally:
             reader.close()
-
-
-def _iterator(stream: Stream) -> str:
-    asked = {"StreamName": stream.name, "ShardId": "shardId-000000000000", "ShardIteratorType": "TRIM_HORIZON"}
-    return str(stream.client.get_shard_iterator(**asked)["ShardIterator"])
 
 
 def _read(reader: Any, count: int) -> list[Any]:
@@ -310,7 +206,7 @@ def _read(reader: Any, count: int) -> list[Any]:
     ],
 )
 def test_a_wrong_setting_is_an_error_at_the_start(kinesis: KinesisServer, change: dict[str, str], told: str) -> None:
-    stream = Stream(kinesis)
+    stream = new_stream(kinesis)
     name, endpoint = change.get("name", stream.name), change.get("endpoint", kinesis.url)
     with pytest.raises((PlatformError, InvalidJob), match=told):
         KinesisSource(name, SimpleStringSchema(), endpoint=endpoint, patience=200).validate()
@@ -339,7 +235,7 @@ def written(sink: KinesisStreamsSink, *values: Any) -> None:
 
 
 def test_records_are_written_by_the_checkpoint(kinesis: KinesisServer) -> None:
-    stream = Stream(kinesis, 3)
+    stream = new_stream(kinesis, 3)
     sink = stream.sink(JsonLinesEncoder(), lambda record: str(record["id"]))
     sink.validate()
     written(sink, *[{"id": number} for number in range(1_234)])
@@ -359,71 +255,4 @@ def test_the_error_for_a_record_that_no_stream_accepts_shows_the_record(
     kinesis: KinesisServer, value: str, key: str, told: str
 ) -> None:
     with pytest.raises(RecordFormatError, match=told):
-        written(Stream(kinesis).sink(key=lambda _: key), value)
-
-
-# --- over what dies --------------------------------------------------------------------------------------------------
-
-
-class Job:
-    """The job in a separate process, and the files that it has written."""
-
-    def __init__(self, folder: Path, stream: Stream) -> None:
-        self._folder = folder
-        self._stream = stream
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self, parallelism: int) -> None:
-        found = {**os.environ, **KEYS, "PYTHONPATH": os.pathsep.join(sys.path)}
-        program = [sys.executable, "-m", "tests.integration.kinesis.streamed_job"]
-        with (self._folder / "job.log").open("ab") as log:
-            arguments = [str(self._folder), self._stream.server.url, self._stream.name, str(parallelism)]
-            self.process = subprocess.Popen([*program, *arguments], stdout=log, stderr=log, env=found)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-
-    def rows(self) -> list[dict[str, Any]]:
-        paths = [path for path in (self._folder / "out").rglob("*") if path.is_file() and path.name[0] != "."]
-        return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
-
-    def until_written(self, count: int, patience: float = 60.0) -> None:
-        assert self.process is not None
-        deadline = time.monotonic() + patience
-        while len(self.rows()) < count:
-            assert self.process.poll() is None, (self._folder / "job.log").read_text()[-3000:]
-            assert time.monotonic() < deadline, f"{len(self.rows())} of {count} after {patience:.0f} s"
-            time.sleep(0.05)
-
-
-def test_each_record_is_read_once_and_in_order_across_kills_and_resharding(tmp_path: Path) -> None:
-    chance = random.Random(5)
-    with KinesisServer(tmp_path / "kinesis") as server:
-        stream = Stream(server, 2)
-        changes: list[Callable[[], None]] = [stream.split, stream.split, stream.merge, stream.split, stream.merge]
-        job = Job(tmp_path, stream)
-        sent = 0
-        try:
-            for round_, change in enumerate(changes):
-                job.start(1 + round_ % 3)
-                for put in (stream.put, stream.put_together, stream.put):
-                    put(*range(sent, sent + 50))
-                    sent += 50
-                    time.sleep(chance.uniform(0.0, 0.3))
-                change()
-                if round_ == 2:
-                    server.pause()
-                    time.sleep(3)
-                    server.resume()
-                job.until_written(sent - 120)
-                time.sleep(chance.uniform(0.0, 0.4))
-                job.kill()
-            job.start(2)
-            job.until_written(sent)
-        finally:
-            job.kill()
-        rows = sorted(job.rows(), key=lambda row: row["id"])
-        assert [row["id"] for row in rows] == list(range(sent))
-        assert all(row["after"] == (row["id"] - 10 if row["id"] >= 10 else None) for row in rows)
+        written(new_stream(kinesis).sink(key=lambda _: key), value)

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from penstock.common.types import Row, RowKind
 from penstock.connectors.delta.log import DeltaLog
 from penstock.connectors.iceberg.log import IcebergLog
 from penstock.connectors.lakehouse.commits import TableCommitter
@@ -43,7 +44,15 @@ class LakeConnector(Connector):
         return int(record["id"])
 
     def sink(self) -> Any:
-        return self._writes.sink(key=["id"]) if self.is_keyed else self._writes.sink()
+        return self._writes.sink(key=["id"], deletes=True) if self.is_keyed else self._writes.sink()
+
+    def record_of(self, number: Any, text: str) -> Any:
+        return Row(number, text) if self.is_keyed else super().record_of(number, text)
+
+    def deletion_of(self, number: int) -> Any:
+        found = Row(number, None)
+        found.set_row_kind(RowKind.DELETE)
+        return found
 
     def set_up(self) -> None:
         self._reads.make(SCHEMA)

@@ -98,7 +98,13 @@ class RedisHashConnector(RedisConnector):
     def sink(self) -> RedisSink:
         writes = self.writes
         options: Any = {"password_file": str(self._secret)}
-        return RedisSink(self.url, lambda record: ("HSET", writes, record["id"], record["key"]), **options)
+        return RedisSink(self.url, lambda command: (command[0], writes, *command[1:]), **options)
+
+    def record_of(self, number: Any, text: str) -> Any:
+        return ("HSET", number, text)
+
+    def deletion_of(self, number: int) -> Any:
+        return ("HDEL", number)
 
     def rows(self) -> list[tuple[int, str]]:
         with self._client() as client:

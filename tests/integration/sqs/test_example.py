@@ -15,7 +15,7 @@ import yaml
 from penstock.jobmanager.job.requests import Operation
 from tests.examples import EXAMPLES, job_of
 from tests.in_process import environment, started, until
-from tests.integration.sqs.test_sqs import Queue
+from tests.integration.sqs.queues import Queue
 from tools.servers.sqs import KEYS, SqsServer
 
 pytestmark = pytest.mark.sqs
@@ -30,8 +30,7 @@ def test_each_failed_payment_is_counted_once(sqs: SqsServer, tmp_path: Path) -> 
     job_of("sqs_payments").build(env, f"{sqs.url}/000000000000")
     failed = Counter(f"c{n % 20}" for n in range(0, 700, 7))
     expected = [(customer, number) for customer, most in failed.items() for number in range(3, most + 1)]
-    alerts = Queue.__new__(Queue)
-    alerts.client, alerts.url = sqs.client(), f"{sqs.url}/000000000000/alerts.fifo"
+    alerts = Queue(sqs.url, "alerts.fifo")
     master = started(env)
     until(lambda: alerts.left[0] >= len(expected), master)
     master.request(Operation("cancel"))

@@ -1,12 +1,8 @@
-"""Queues on a real ElasticMQ: each message once in spite of killed jobs and an unavailable service. Errors name the rejected value."""
+"""Source and sink without a job, on a real ElasticMQ. Errors name the rejected value."""
 
 from __future__ import annotations
 
 import json
-import os
-import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,44 +18,11 @@ from penstock.connectors.core.sink import WriterContext
 from penstock.connectors.core.source import ReadBounds, ReaderContext, Split
 from penstock.datastream.connectors.sqs import SqsRejectedMessage, SqsSink, SqsSource
 from penstock.datastream.formats.json import JsonLinesEncoder, JsonLinesFormat
+from tests.integration.sqs.queues import Queue, new_queue
 from tools.servers.sqs import KEYS, SqsServer
 
 pytestmark = pytest.mark.sqs
 CONTEXT = WriterContext(0, 1, 0, "out", "job")
-
-
-class Queue:
-    """The queue of one test."""
-
-    count = 0
-
-    def __init__(self, server: SqsServer, suffix: str = "", **attributes: str) -> None:
-        Queue.count += 1
-        self.client = server.client()
-        self.url = server.create(f"queue-{Queue.count}{suffix}", **attributes)
-
-    def fill(self, *texts: Any) -> None:
-        for begin in range(0, len(texts), 10):
-            some = [{"Id": str(n), "MessageBody": str(text)} for n, text in enumerate(texts[begin : begin + 10])]
-            assert not self.client.send_message_batch(QueueUrl=self.url, Entries=some).get("Failed")
-
-    @property
-    def left(self) -> tuple[int, int]:
-        """Return the number of messages that wait, and of messages in flight."""
-        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        found = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
-        return int(found[names[0]]), int(found[names[1]])
-
-    def read(self) -> list[dict[str, Any]]:
-        """Return all waiting messages, in order of arrival."""
-        found: list[dict[str, Any]] = []
-        while True:
-            told = self.client.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10, AttributeNames=["All"])
-            if not told.get("Messages"):
-                return found
-            found += told["Messages"]
-            for message in told["Messages"]:
-                self.client.delete_message(QueueUrl=self.url, ReceiptHandle=message["ReceiptHandle"])
 
 
 class Reading:
@@ -116,7 +79,7 @@ def until(condition: Callable[[], bool], patience: float = 20.0) -> None:
 
 
 def test_messages_are_deleted_with_the_checkpoint_that_has_them(sqs: SqsServer, reading: Any) -> None:
-    queue = Queue(sqs)
+    queue = new_queue(sqs)
     queue.fill(*range(35))
     reader = reading(exactly(queue))
     assert sorted(map(int, reader.values(35))) == list(range(35))
@@ -130,7 +93,7 @@ def test_messages_are_deleted_with_the_checkpoint_that_has_them(sqs: SqsServer, 
 def test_messages_without_a_complete_checkpoint_are_redelivered_and_others_are_not(
     sqs: SqsServer, reading: Any
 ) -> None:
-    queue = Queue(sqs)
+    queue = new_queue(sqs)
     queue.fill(*range(20))
     first = reading(exactly(queue))
     assert len(first.values(20)) == 20
@@ -147,7 +110,7 @@ def test_messages_without_a_complete_checkpoint_are_redelivered_and_others_are_n
 
 
 def test_a_message_remains_hidden_while_the_job_has_it(sqs: SqsServer, reading: Any) -> None:
-    queue = Queue(sqs, VisibilityTimeout="1")
+    queue = new_queue(sqs, VisibilityTimeout="1")
     queue.fill(*range(12))
     reader = reading(SqsSource(queue.url, SimpleStringSchema(), visibility_timeout=2_000))
     assert len(reader.values(12)) == 12
@@ -158,7 +121,7 @@ def test_a_message_remains_hidden_while_the_job_has_it(sqs: SqsServer, reading: 
 
 
 def test_at_most_the_configured_number_of_messages_is_in_flight(sqs: SqsServer, reading: Any) -> None:
-    queue = Queue(sqs)
+    queue = new_queue(sqs)
     queue.fill(*range(300))
     reader = reading(exactly(queue, most_under_way=100))
     assert len(reader.values(101, patience=3)) == 100
@@ -168,7 +131,7 @@ def test_at_most_the_configured_number_of_messages_is_in_flight(sqs: SqsServer, 
 
 
 def test_a_fifo_queue_keeps_the_order_of_a_group(sqs: SqsServer, reading: Any) -> None:
-    queue = Queue(sqs, ".fifo", FifoQueue="true")
+    queue = new_queue(sqs, ".fifo", FifoQueue="true")
     sink = SqsSink(queue.url, SimpleStringSchema(), group=lambda t: t[0], deduplication=lambda t: t)
     texts = [f"{group}{number:02}" for number in range(20) for group in "ab"]
     written(sink, *texts, *texts)  # the queue deduplicates the second copies
@@ -188,7 +151,7 @@ def test_bodies_that_cannot_be_read_have_a_side_output(sqs: SqsServer, reading: 
     class Order(NamedTuple):
         id: int
 
-    queue = Queue(sqs)
+    queue = new_queue(sqs)
     queue.fill('{"id": 1}', "{id", '{"id": 2}')
     fails = reading(SqsSource(queue.url, JsonLinesFormat(Order), visibility_timeout=1_000))
     with pytest.raises(RecordFormatError, match=r"malformed message .* of queue"):
@@ -212,7 +175,7 @@ def test_bodies_that_cannot_be_read_have_a_side_output(sqs: SqsServer, reading: 
     ],
 )
 def test_a_wrong_setting_is_an_error_at_the_start(sqs: SqsServer, change: Callable[[str], str], told: str) -> None:
-    url = change(Queue(sqs).url)
+    url = change(new_queue(sqs).url)
     for make in (
         lambda: SqsSource(url, SimpleStringSchema(), patience=200),
         lambda: SqsSink(url, SimpleStringSchema(), patience=200),
@@ -224,7 +187,7 @@ def test_a_wrong_setting_is_an_error_at_the_start(sqs: SqsServer, change: Callab
 def test_a_job_without_credentials_does_not_start(
     sqs: SqsServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    queue = Queue(sqs)
+    queue = new_queue(sqs)
     for name in KEYS:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
@@ -246,14 +209,14 @@ def written(sink: SqsSink, *values: Any) -> None:
 
 
 def test_records_are_messages_when_the_checkpoint_is_complete(sqs: SqsServer) -> None:
-    queue = Queue(sqs)
+    queue = new_queue(sqs)
     written(SqsSink(queue.url, JsonLinesEncoder()), *[{"id": n, "x": np.float64(n)} for n in range(57)])
     bodies = [json.loads(message["Body"]) for message in queue.read()]
     assert Counter(body["id"] for body in bodies) == Counter(range(57))
 
 
 def test_large_messages_share_no_request(sqs: SqsServer) -> None:
-    queue = Queue(sqs)
+    queue = new_queue(sqs)
     texts = [letter * size for letter, size in zip("abcdef", (262_144, 200_000, 100_000, 1, 262_143, 7), strict=True)]
     written(SqsSink(queue.url, SimpleStringSchema()), *texts)
     assert sorted(message["Body"] for message in queue.read()) == texts
@@ -269,13 +232,13 @@ def test_large_messages_share_no_request(sqs: SqsServer) -> None:
     ],
 )
 def test_the_error_for_a_record_without_a_message_shows_the_record(sqs: SqsServer, value: str, told: str) -> None:
-    queue = Queue(sqs)
+    queue = new_queue(sqs)
     with pytest.raises(RecordFormatError, match=told):
         written(SqsSink(queue.url, SimpleStringSchema()), "good", value)
 
 
 def test_groups_belong_to_fifo_queues(sqs: SqsServer) -> None:
-    plain, fifo = Queue(sqs), Queue(sqs, ".fifo", FifoQueue="true")
+    plain, fifo = new_queue(sqs), new_queue(sqs, ".fifo", FifoQueue="true")
     wrong: list[tuple[str, dict[str, Any]]] = [
         (plain.url, {"group": str}),
         (fifo.url, {}),
@@ -288,67 +251,3 @@ def test_groups_belong_to_fifo_queues(sqs: SqsServer) -> None:
         written(SqsSink(fifo.url, SimpleStringSchema(), group=lambda _: "with space"), "x")
     with pytest.raises(SinkError, match=r"(?i)dedup"):
         written(SqsSink(fifo.url, SimpleStringSchema(), group=lambda _: "g"), "x")
-
-
-# --- over what dies --------------------------------------------------------------------------------------------------
-
-
-class Job:
-    """The job in a separate process, and the files that it has written."""
-
-    def __init__(self, folder: Path, queue: Queue) -> None:
-        self._folder = folder
-        self._queue = queue
-        self.process: subprocess.Popen[bytes] | None = None
-
-    def start(self, parallelism: int) -> None:
-        found = {**os.environ, **KEYS, "PYTHONPATH": os.pathsep.join(sys.path)}
-        program = [sys.executable, "-m", "tests.integration.sqs.queued_job"]
-        with (self._folder / "job.log").open("ab") as log:
-            arguments = [str(self._folder), self._queue.url, str(parallelism)]
-            self.process = subprocess.Popen([*program, *arguments], stdout=log, stderr=log, env=found)
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait()
-
-    def ids(self) -> list[int]:
-        paths = [path for path in (self._folder / "out").rglob("*") if path.is_file() and path.name[0] != "."]
-        return sorted(json.loads(line)["id"] for path in paths for line in path.read_text().splitlines())
-
-    def until_written(self, count: int, patience: float = 60.0) -> None:
-        assert self.process is not None
-        deadline = time.monotonic() + patience
-        while len(self.ids()) < count:
-            assert self.process.poll() is None, (self._folder / "job.log").read_text()[-3000:]
-            assert time.monotonic() < deadline, f"{len(self.ids())} of {count} after {patience:.0f} s"
-            time.sleep(0.05)
-
-
-def test_each_message_is_read_once_across_killed_jobs_and_a_paused_service(tmp_path: Path) -> None:
-    chance = random.Random(5)
-    with SqsServer(tmp_path / "sqs") as server:
-        queue = Queue(server)
-        job = Job(tmp_path, queue)
-        sent = 0
-        try:
-            for round_ in range(5):
-                job.start(1 + round_ % 3)
-                for _ in range(3):
-                    queue.fill(*range(sent, sent + 100))
-                    sent += 100
-                    time.sleep(chance.uniform(0.0, 0.5))
-                if round_ == 2:
-                    server.pause()
-                    time.sleep(3)
-                    server.resume()
-                job.until_written(sent - 200)
-                time.sleep(chance.uniform(0.0, 0.4))
-                job.kill()
-            job.start(2)
-            job.until_written(sent)
-            until(lambda: queue.left == (0, 0))
-            assert job.ids() == list(range(sent))
-        finally:
-            job.kill()
