@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.integration.connectors.connector import Connector
+from tests.integration.kafka.connector import KafkaConnector
 from tests.integration.kinesis.connector import KinesisSinkConnector, KinesisSourceConnector
 from tests.integration.lakehouse.connector import (
     DeltaConnector,
@@ -11,6 +12,8 @@ from tests.integration.lakehouse.connector import (
     IcebergUpsertConnector,
     RestCatalogConnector,
 )
+from tests.integration.mongodb.connector import MongoConnector
+from tests.integration.opensearch.connector import OpenSearchConnector
 from tests.integration.postgres.connector import PostgresConnector
 from tests.integration.rabbitmq.connector import RabbitMqSinkConnector, RabbitMqSourceConnector
 from tests.integration.redis.connector import RedisHashConnector, RedisStreamConnector
@@ -35,4 +38,7 @@ CONNECTORS: tuple[type[Connector], ...] = (
     SqsSinkConnector,
     KinesisSourceConnector,
     KinesisSinkConnector,
+    MongoConnector,
+    KafkaConnector,
+    OpenSearchConnector,
 )

@@ -1,8 +1,8 @@
-"""Count documents or generated numbers by key, and write each count to a document.
+"""Count documents by key, and write each count to a document.
 
 The job runs in a separate process, which continues from its newest checkpoint each time it is started again.
 
-python -m tests.integration.mongodb.counting_job FOLDER URL IN OUT COUNT PARALLELISM     IN: a collection; "-": generated numbers
+python -m tests.integration.mongodb.counting_job FOLDER URL IN OUT PARALLELISM
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.watermark_strategy import WatermarkStrategy
-from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream.connectors.mongodb import MongoSink, MongoSource
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
@@ -21,12 +20,7 @@ from tests.in_process import InProcess, environment
 
 JOB_ID = "0be75ea4c40be75ea4c40be75ea4c40c"
 DATABASE = "counting"
-RATE = 1500.0
 KEYS = 30
-
-
-def keyed(index: int) -> tuple[int, int]:
-    return index % KEYS, 1
 
 
 def slowly(document: dict[str, Any]) -> tuple[int, int]:
@@ -42,7 +36,7 @@ def document(count: tuple[int, int]) -> dict[str, Any]:
     return {"_id": f"k{count[0]}", "count": count[1]}
 
 
-def main(folder: str, url: str, read: str, written: str, count: str, parallelism: str) -> None:
+def main(folder: str, url: str, read: str, written: str, parallelism: str) -> None:
     env = environment(
         Path(folder),
         **{
@@ -53,12 +47,8 @@ def main(folder: str, url: str, read: str, written: str, count: str, parallelism
         },
     )
     env.set_parallelism(int(parallelism))
-    if read == "-":
-        numbers = DataGeneratorSource(keyed, int(count), RATE, splits=1)
-        stream = env.from_source(numbers, WatermarkStrategy.no_watermarks(), "in").uid("in")
-    else:
-        source = MongoSource(url, DATABASE, read, splits=4)
-        stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "in").uid("in").map(slowly).uid("keyed")
+    source = MongoSource(url, DATABASE, read, splits=4)
+    stream = env.from_source(source, WatermarkStrategy.no_watermarks(), "in").uid("in").map(slowly).uid("keyed")
     counts = stream.key_by(lambda pair: pair[0]).reduce(added).uid("count")
     counts.sink_to(MongoSink(url, DATABASE, written, document, batch_time=50, patience=5_000)).uid("out")
     with executing_on(Session(InProcess(), SubmitOptions(job_id=JOB_ID))):

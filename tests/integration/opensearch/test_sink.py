@@ -1,16 +1,9 @@
-"""The writes of a sink to a real OpenSearch.
-
-The server rejects writes, is locked, pauses or crashes, or the job is killed."""
+"""The writes of a sink to a real OpenSearch. The server rejects writes, or is locked."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
-import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +17,10 @@ from penstock.datastream.connectors.elasticsearch import (
     FlushBackoffType,
 )
 from penstock.datastream.connectors.opensearch import OpenSearchSink
-from tests.integration.opensearch.counting_job import KEYS
 from tools.servers.opensearch import OpenSearchServer
 
 pytestmark = pytest.mark.opensearch
 CONTEXT = WriterContext(0, 1, 0, "out", "job")
-
-
-@pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSearchServer]:
-    """Start a separate server that the test kills and pauses."""
-    with OpenSearchServer(tmp_path_factory.mktemp("killed")) as server:
-        yield server
 
 
 @pytest.fixture
@@ -132,72 +117,9 @@ def test_the_sink_waits_for_an_index_that_is_locked_for_lack_of_disk(opensearch:
     assert opensearch.documents(index) == {"1": {"n": 1}, "2": {"n": 2}}
 
 
-def test_an_unavailable_server_is_an_error_before_the_job_starts(own: OpenSearchServer) -> None:
+def test_an_unavailable_server_is_an_error_before_the_job_starts(opensearch: OpenSearchServer) -> None:
     sink = OpenSearchSink("http://127.0.0.1:1", lambda n: {"_id": n}, index="i")
     with pytest.raises(SinkError, match=r"OpenSearch 127\.0\.0\.1:1") as error:
         sink.validate()
     assert "check that the servers run" in error.value.remedy
-    OpenSearchSink(["http://127.0.0.1:1", own.url], lambda n: {"_id": n}, index="i").validate()
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Any]:
-    """Yield a function that (re)starts the job. The job is killed at the end."""
-    running: list[subprocess.Popen[bytes]] = []
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def start(server: OpenSearchServer, index: str, count: int, parallelism: int) -> subprocess.Popen[bytes]:
-        arguments = [str(tmp_path), server.url, index, str(count), str(parallelism)]
-        with (tmp_path / "job.log").open("ab") as log:
-            program = [sys.executable, "-m", "tests.integration.opensearch.counting_job", *arguments]
-            process = subprocess.Popen(program, stdout=log, stderr=log, env=found)
-        running.append(process)
-        return process
-
-    yield start
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
-def counted(server: OpenSearchServer, index: str) -> int:
-    if server.ask("GET", f"/_cat/indices/{index}*?format=json") == []:
-        return 0
-    return sum(document["count"] for document in server.documents(index).values())
-
-
-def goes_on(process: subprocess.Popen[bytes], server: OpenSearchServer, index: str, beyond: int) -> int:
-    while (reached := counted(server, index)) <= beyond:
-        assert process.poll() is None, "the job ended before the fault"
-        time.sleep(0.1)
-    return reached
-
-
-def test_a_killed_job_writes_the_same_documents_as_an_undisturbed_one(
-    own: OpenSearchServer, job: Any, index: str
-) -> None:
-    count, reached = 6_000, 0
-    for parallelism in (2, 1, 2):
-        process = job(own, index, count, parallelism)
-        reached = goes_on(process, own, index, reached)
-        process.kill()
-        process.wait()
-    assert job(own, index, count, 1).wait(120) == 0
-    assert own.documents(index) == {str(key): {"count": count // KEYS} for key in range(KEYS)}
-
-
-def test_a_server_that_is_killed_or_paused_during_a_job_loses_nothing(
-    own: OpenSearchServer, job: Any, index: str
-) -> None:
-    count = 12_000
-    process = job(own, index, count, 2)
-    reached = goes_on(process, own, index, 0)
-    own.kill()
-    own.restart()
-    goes_on(process, own, index, reached)
-    own.pause()
-    time.sleep(1)  # the duration of the pause
-    own.resume()
-    assert process.wait(120) == 0
-    assert own.documents(index) == {str(key): {"count": count // KEYS} for key in range(KEYS)}
+    OpenSearchSink(["http://127.0.0.1:1", opensearch.url], lambda n: {"_id": n}, index="i").validate()
