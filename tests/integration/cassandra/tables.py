@@ -12,15 +12,14 @@ from tools.servers.base.server import HOST
 from tools.servers.cassandra import PASSWORD, USER, CassandraServer
 
 KEYSPACE = "weather"
+CREATE_KEYSPACE = f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
 COLUMNS = "id int PRIMARY KEY, key text"
 
 
 class Table:
     def __init__(self, server: CassandraServer, columns: str = COLUMNS) -> None:
         self.server = server
-        server.execute(
-            f"CREATE KEYSPACE IF NOT EXISTS {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
-        )
+        server.execute(CREATE_KEYSPACE)
         self.name = f"{KEYSPACE}.t{uuid.uuid4().hex[:10]}"
         server.execute(f"CREATE TABLE {self.name} ({columns})")
 

@@ -1,13 +1,8 @@
-"""Rows -> table under faults. Each key ends with its last row, and write-ahead rows are visible only after their checkpoint."""
+"""A sink without a job under faults. Write-ahead rows are visible only after their checkpoint, and are sent once."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,12 +13,10 @@ from penstock.common.errors import EpochFailed, SinkError
 from penstock.connectors.cassandra.committer import NOTES, CassandraCommitter
 from penstock.connectors.core.write_ahead import FileCheckpointCommitter
 from tests.committables import settled
-from tests.integration.cassandra.tabled_job import JOB_ID, keys_of
 from tests.integration.cassandra.tables import KEYSPACE, Table, ends
 from tools.servers.cassandra import CassandraServer
 
 pytestmark = pytest.mark.cassandra
-COUNT = 3_000
 
 
 @pytest.fixture(scope="module")
@@ -31,72 +24,6 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraServer]:
     """Start a separate server that the test kills and pauses."""
     with CassandraServer(tmp_path_factory.mktemp("killed")) as server:
         yield server
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Any]:
-    """Yield a function that (re)starts the job. The job is killed at the end."""
-    running: list[subprocess.Popen[bytes]] = []
-    found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def start(
-        table: Table, parallelism: int, mode: str, moment: str = "", count: int = COUNT
-    ) -> subprocess.Popen[bytes]:
-        arguments = [str(tmp_path), str(table.server.port), table.name, str(count), str(parallelism), mode, moment]
-        with (tmp_path / "job.log").open("ab") as log:
-            program = [sys.executable, "-m", "tests.integration.cassandra.tabled_job", *arguments]
-            process = subprocess.Popen(program, stdout=log, stderr=log, env=found)
-        running.append(process)
-        return process
-
-    yield start
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-
-
-def wanted(count: int = COUNT) -> dict[int, str]:
-    return {index % keys_of(count): str(index) for index in range(count)}
-
-
-@pytest.mark.parametrize("moment", ["before", "within", "after"])
-def test_a_successor_sends_the_rows_of_a_job_killed_at_any_moment(own: CassandraServer, job: Any, moment: str) -> None:
-    table = Table(own)
-    own.execute(f"DROP TABLE IF EXISTS {KEYSPACE}.{NOTES}")  # the job has the same id in each test
-    assert job(table, 2, "write-ahead", moment).wait(120) == -signal.SIGKILL
-    assert job(table, 1, "write-ahead", moment).wait(120) == 0
-    assert table.rows() == wanted()
-    notes = own.execute(f"SELECT sink_id, subtask, checkpoint_id FROM {KEYSPACE}.{NOTES}")
-    assert {row.sink_id for row in notes} == {f"{JOB_ID}-out"}
-    assert {row.subtask for row in notes} == {0, 1}
-
-
-@pytest.mark.parametrize("mode", ["direct", "write-ahead"])
-def test_a_server_that_is_killed_or_paused_during_a_job_loses_nothing(
-    own: CassandraServer, job: Any, mode: str
-) -> None:
-    table = Table(own)
-    own.execute(f"DROP TABLE IF EXISTS {KEYSPACE}.{NOTES}")
-    process = job(table, 2, mode, count=3 * COUNT)
-    for fault in ("kill", "pause"):
-        before = newest(table)
-        while process.poll() is None and newest(table) <= before:
-            time.sleep(0.1)
-        assert process.poll() is None, "the job ended before the fault"
-        if fault == "kill":
-            own.kill()
-            own.restart()
-        else:
-            own.pause()
-            time.sleep(1)  # the duration of the pause
-            own.resume()
-    assert process.wait(120) == 0
-    assert table.rows() == wanted(3 * COUNT)
-
-
-def newest(table: Table) -> int:
-    return max((int(key) for key in table.rows().values()), default=-1)
 
 
 def voted(writer: Any, checkpoint: int, *rows: Any) -> list[Any]:

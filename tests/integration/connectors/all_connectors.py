@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.integration.cassandra.connector import CassandraConnector, CassandraWriteAheadConnector
 from tests.integration.connectors.connector import Connector
 from tests.integration.kafka.connector import KafkaConnector
 from tests.integration.kinesis.connector import KinesisSinkConnector, KinesisSourceConnector
@@ -41,4 +42,6 @@ CONNECTORS: tuple[type[Connector], ...] = (
     MongoConnector,
     KafkaConnector,
     OpenSearchConnector,
+    CassandraConnector,
+    CassandraWriteAheadConnector,
 )
