@@ -132,6 +132,10 @@ class SimulatedRunner:
     def available_slots(self) -> int:
         return self._slots
 
+    @property
+    def can_add_slots(self) -> bool:
+        return False
+
     def expects_returning_slots(self) -> bool:
         return False
 

@@ -34,7 +34,9 @@ PER_SECOND = {
 
 _COPIES = 30
 _QUIET_SECONDS = 2.0
-"""Maximum age of the last report in seconds. Beyond it, the time since the report counts as time without events."""
+"""Minimum age in seconds of the last report from which on the time since the report counts as time without events."""
+_QUIET_REPORTS = 2.5
+"""Number of missing reports from which on the same applies. A subtask reports once in each epoch, which can take many seconds."""
 
 
 @dataclass
@@ -64,6 +66,8 @@ class SubtaskSeries:
         self._gauges: dict[str, Scalar] = {}
         self._user_gauges: dict[str, Scalar] = {}
         self._copies: deque[_Counts] = deque()
+        self._interval = 0.0
+        """Seconds between the last two reports."""
 
     def take(
         self,
@@ -74,6 +78,7 @@ class SubtaskSeries:
     ) -> None:
         """Add a report (see `store.SubtaskReport`) at the time `now` (s)."""
         counts = self._now
+        self._interval = now - counts.time if self._copies else 0.0
         counts.time = now
         for name, n in io.items():
             counts.io[name] = counts.io.get(name, 0) + n
@@ -161,7 +166,8 @@ class SubtaskSeries:
         """Return the counts of `seconds` ago, or the oldest available counts, and their age (s)."""
         if not self._copies:
             return self._now, 0.0
-        end = self._now.time if now - self._now.time < _QUIET_SECONDS else now
+        is_quiet = now - self._now.time >= max(_QUIET_SECONDS, _QUIET_REPORTS * self._interval)
+        end = now if is_quiet else self._now.time
         base = self._copies[0]
         for copy in reversed(self._copies):
             if end - copy.time >= seconds:

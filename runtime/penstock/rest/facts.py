@@ -126,7 +126,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Failure:
-    """Entry of the exception history. `timestamp`: ms; `location`: `file:line` of the user's code, if known."""
+    """Entry of the exception history. `timestamp`: ms. `location`: `file:line` at which the program creates the operator, if known."""
 
     timestamp: int
     name: str
@@ -308,6 +308,8 @@ class Job:
     accumulators: Sequence[Accumulator] = ()
     states: Sequence[StateChange] = ()
     bounded: bool = False
+    can_add_slots: bool = False
+    """Whether a rescale may exceed the available slots, because the cluster starts more slots, or the scheduler is adaptive."""
     is_batch: bool = False
     """Whether the job runs in batch mode, which `execution.runtime-mode: AUTOMATIC` selects for bounded sources."""
     end_of_input: bool = False

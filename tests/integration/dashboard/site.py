@@ -49,12 +49,15 @@ class Totals(KeyedProcessFunction):
         self.total = runtime_context.get_state(total)
         self.by_amount = runtime_context.get_map_state(MapStateDescriptor("by amount", str, int))
 
+        self.orders = runtime_context.get_metrics_group().counter("orders")
+
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
         if os.path.exists(self.faults):
             os.unlink(self.faults)
             raise ValueError(f"amount {value[1]} of {value[0]} cannot be right")
         total = (self.total.value() or 0) + value[1]
         self.total.update(total)
+        self.orders.inc()
         size = "large" if value[1] > 250 else "small"
         self.by_amount.put(size, (self.by_amount.get(size) or 0) + 1)
         if total % 5_000 == 0:

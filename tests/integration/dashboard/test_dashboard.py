@@ -7,29 +7,24 @@ Screenshots go to `build/dashboard`. The tests need Chromium (Debian's package `
 from __future__ import annotations
 
 import os
-import shutil
-import time
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from penstock.common.errors import NotNow
 from penstock.jobmanager.history.archive import Archives
 from penstock.jobmanager.history.gateway import ArchiveGateway
 from penstock.rest.server import RestServer
+from tests.integration.dashboard.browsing import SHOTS, accessible, colours, logged_in, open_page, until
 from tests.integration.dashboard.site import READER, SECRET, TOKEN, Site
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from playwright.sync_api import Browser, Page
 
-ROOT = Path(__file__).parents[3]
-SHOTS = ROOT / "build" / "dashboard"
-AXE = Path(os.environ.get("PENSTOCK_TEST_AXE", ROOT / "build/axe/node_modules/axe-core/axe.min.js"))
 PAGES = ["graph", "timeline", "checkpoints", "exceptions", "connectors", "state/totals/total", "configuration"]
 PAINT_MS = 300
 """Limit in ms until the first paint, on loopback and an idle machine. `SLOWER` raises it for a busy machine."""
@@ -38,118 +33,44 @@ SLOWER = float(os.environ.get("PENSTOCK_TEST_SLOWER", "5"))
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    assert chromium, "Chromium is missing: apt-get install chromium"
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Return a site whose job has failed once, so that all pages have content."""
-    made = Site(tmp_path_factory.mktemp("site"), token=True)
-    _until(lambda: made.job.checkpoints.coordinator.history.overview()["counts"]["completed"] > 1)
-    made.fail_once()
-    yield made
-    made.close()
-
-
-def _until(condition: Any, seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-@pytest.fixture(params=["light", "dark"])
-def page(browser: Browser, site: Site, request: pytest.FixtureRequest) -> Iterator[Page]:
-    """Yield a page after the login. A failing script or a request to another site fails the test."""
-    yield from _page(browser, site, request.param, TOKEN)
-
-
-def _page(
-    browser: Browser, site: Site, colours: Any, token: str, refused: tuple[str, ...] = ("404",)
-) -> Iterator[Page]:
-    context = browser.new_context(viewport={"width": 1360, "height": 860}, color_scheme=colours)
-    made = context.new_page()
-    wrong: list[str] = []
-    made.on("pageerror", lambda error: wrong.append(str(error)))
-    made.on(
-        "console",
-        lambda said: (
-            wrong.append(said.text)
-            if said.type == "error" and not any(status in said.text for status in refused)
-            else None
-        ),
-    )
-    made.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith((site.url, "data:")) else None)
-    made.goto(site.url)
-    made.get_by_label("Token of the job").fill(token)
-    made.get_by_role("button", name="Log in").click()
-    expect(made.get_by_role("navigation")).to_contain_text("Job graph")
-    yield made
-    context.close()
-    assert not wrong
-
-
-def _open(page: Page, site: Site, name: str) -> None:
-    page.evaluate("name => { location.hash = name }", f"#/jobs/{site.job.job_id}/{name}")
-    page.wait_for_timeout(300)
-
-
-def _colours(page: Page) -> str:
-    return "dark" if page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches") else "light"
-
-
-def _accessible(page: Page) -> None:
-    assert AXE.is_file(), f"{AXE} is missing: npm install --prefix build/axe axe-core@4.14.1"
-    page.evaluate(AXE.read_text())
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert not [(v["id"], [node["html"][:200] for node in v["nodes"][:3]]) for v in found["violations"]]
-
-
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_shows_the_job_and_is_accessible(page: Page, site: Site, name: str) -> None:
-    _open(page, site, name)
+    open_page(page, site, name)
     expect(page.locator("#head")).to_contain_text("orders")
     page.wait_for_timeout(1_500)
     expect(page.locator("main .error")).to_have_count(0)
     assert SECRET not in page.content()
     SHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SHOTS / f"{name.partition('/')[0]}-{_colours(page)}.png")
-    _accessible(page)
+    page.screenshot(path=SHOTS / f"{name.partition('/')[0]}-{colours(page)}.png")
+    accessible(page)
 
 
 def test_the_graph_is_live_and_a_vertex_links_to_its_subtasks(page: Page, site: Site) -> None:
-    _open(page, site, "graph")
+    open_page(page, site, "graph")
     expect(page.locator(".node")).to_have_count(4)
     expect(page.locator(".edge").first).to_contain_text("by key")
     before = page.locator("#head .fact").first.inner_text()
     page.locator(".node", has_text="Totals by customer").click()
     expect(page.get_by_label("Subtasks", exact=True).locator("tbody tr")).to_have_count(site.job.parallelism)
     expect(page.get_by_label("States", exact=True).first).to_contain_text("by amount")
-    expect(page.locator(".plot canvas").first).to_be_visible()
+    expect(page.locator(".plot canvas").first).to_be_visible(timeout=30_000)
     page.wait_for_timeout(2_000)
     assert page.locator("#head .fact").first.inner_text() != before
-    page.screenshot(path=SHOTS / f"vertex-{_colours(page)}.png", full_page=True)
-    _accessible(page)
+    page.screenshot(path=SHOTS / f"vertex-{colours(page)}.png", full_page=True)
+    accessible(page)
 
 
 def test_a_flame_graph_has_the_users_line_and_a_bar_fills_the_width(page: Page, site: Site) -> None:
-    _open(page, site, "graph")
+    open_page(page, site, "graph")
     page.locator(".node", has_text="Totals by customer").click()
     page.get_by_role("button", name="Sample", exact=True).click()
     graph = page.get_by_label("Flame graph", exact=True).last
     mine = graph.locator("[data-whose=user]", has_text="process_element").first
     expect(mine).to_be_visible(timeout=30_000)
-    page.screenshot(path=SHOTS / f"flame-{_colours(page)}.png", full_page=True)
+    page.screenshot(path=SHOTS / f"flame-{colours(page)}.png", full_page=True)
     mine.click()
     expect(page.locator(".flame + p")).to_contain_text("process_element")
-    _accessible(page)
+    accessible(page)
 
 
 def test_the_stacks_of_a_taskmanager_are_shown_on_request(page: Page, site: Site) -> None:
@@ -159,7 +80,7 @@ def test_the_stacks_of_a_taskmanager_are_shown_on_request(page: Page, site: Site
 
 
 def test_the_bar_of_a_vertex_is_as_long_as_its_busy_share(page: Page, site: Site) -> None:
-    _open(page, site, "graph")
+    open_page(page, site, "graph")
     shares = """() => [...document.querySelectorAll('.node')].map(node => [
         Number(/busy (\\d+) %/.exec(node.textContent)[1]),
         100 * node.querySelector('.share .b').getBoundingClientRect().width / node.querySelector('.share').getBoundingClientRect().width,
@@ -172,19 +93,19 @@ def test_the_bar_of_a_vertex_is_as_long_as_its_busy_share(page: Page, site: Site
 
 
 def test_a_page_of_the_cluster_shows_its_facts_and_keeps_the_navigation_of_the_job(page: Page, site: Site) -> None:
-    _open(page, site, "graph")
+    open_page(page, site, "graph")
     expect(page.locator("#nav")).to_contain_text("Checkpoints")
     page.locator("#nav a", has_text="TaskManagers").click()
     page.locator("main table a").first.click()
     expect(page.locator("main dl.kv")).to_contain_text("in use")
     assert "[object" not in page.locator("main").inner_text()
-    page.screenshot(path=SHOTS / f"taskmanager-{_colours(page)}.png")
+    page.screenshot(path=SHOTS / f"taskmanager-{colours(page)}.png")
     page.locator("#nav a", has_text="Checkpoints").click()
     expect(page.locator("#head")).to_contain_text("orders")
 
 
 def test_the_timeline_shows_the_failure_and_links_to_it(page: Page, site: Site) -> None:
-    _open(page, site, "timeline")
+    open_page(page, site, "timeline")
     page.locator(".it.fail").last.click()
     expect(page.locator("main")).to_contain_text("cannot be right")
     page.locator(".it.s-RESTARTING").last.focus()
@@ -193,7 +114,7 @@ def test_the_timeline_shows_the_failure_and_links_to_it(page: Page, site: Site) 
 
 
 def test_state_is_found_by_key(page: Page, site: Site) -> None:
-    _open(page, site, "state/totals/total")
+    open_page(page, site, "state/totals/total")
     page.get_by_label("Key", exact=True).fill("customer-1")
     page.get_by_role("button", name="Look up").click()
     entries = page.get_by_label("Entries of total", exact=True).locator("tbody tr")
@@ -202,7 +123,7 @@ def test_state_is_found_by_key(page: Page, site: Site) -> None:
 
 
 def test_live_state_is_shown_for_a_key(page: Page, site: Site) -> None:
-    _open(page, site, "state/totals/total")
+    open_page(page, site, "state/totals/total")
     about, now = page.locator(".about"), page.get_by_role("button", name="Current value")
     expect(about).to_contain_text("As of checkpoint")
     places = [page.locator(of).bounding_box() for of in ("#key", ".seg", ".entries")]
@@ -221,8 +142,8 @@ def test_live_state_is_shown_for_a_key(page: Page, site: Site) -> None:
     assert [(box["x"], box["y"]) for box in places if box] == [
         (box["x"], box["y"]) for of in ("#key", ".seg", ".entries") if (box := page.locator(of).bounding_box())
     ]
-    page.screenshot(path=SHOTS / f"state-live-{_colours(page)}.png")
-    _accessible(page)
+    page.screenshot(path=SHOTS / f"state-live-{colours(page)}.png")
+    accessible(page)
     page.get_by_label("Key", exact=True).fill("nobody")
     page.keyboard.press("Enter")
     expect(page.locator(".entries")).to_contain_text("The key has no entries")
@@ -232,8 +153,8 @@ def test_live_state_is_shown_for_a_key(page: Page, site: Site) -> None:
 
 def test_refusals_of_tasks_are_shown_in_place(browser: Browser, site: Site) -> None:
     late = NotNow("the task has not answered within 2 s", remedy="ask again, or with consistency=checkpoint")
-    for page in _page(browser, site, "light", TOKEN, refused=("400", "404", "503")):
-        _open(page, site, "state/totals/total")
+    for page in logged_in(browser, site, "light", TOKEN, refused=("400", "404", "503")):
+        open_page(page, site, "state/totals/total")
         page.get_by_role("button", name="Current value").click()
         key, error = page.get_by_label("Key", exact=True), page.locator(".entries .error")
         key.fill("nobody")
@@ -248,7 +169,7 @@ def test_refusals_of_tasks_are_shown_in_place(browser: Browser, site: Site) -> N
             expect(error).to_contain_text("ask again, or as of the newest checkpoint")
             expect(page.locator(".about")).to_contain_text("No response at")
             page.screenshot(path=SHOTS / "state-refused.png")
-            _accessible(page)
+            accessible(page)
         finally:
             site.tasks.refusal = None
         page.keyboard.press("Enter")
@@ -257,29 +178,33 @@ def test_refusals_of_tasks_are_shown_in_place(browser: Browser, site: Site) -> N
 
 
 def test_a_state_without_a_queryable_name_shows_how_to_set_one(page: Page, site: Site) -> None:
-    _open(page, site, "state/totals/by amount")
+    open_page(page, site, "state/totals/by amount")
     expect(page.get_by_text('set_queryable("a name")')).to_be_visible()
     expect(page.get_by_role("button", name="Current value")).to_have_count(0)
-    _accessible(page)
+    accessible(page)
 
 
 def test_an_exception_is_shown_with_the_users_line(page: Page, site: Site) -> None:
-    _open(page, site, "exceptions")
+    open_page(page, site, "exceptions")
     expect(page.locator("pre .user", has_text="cannot be right").first).to_be_visible()
+    lines = (Path(__file__).parent / "site.py").read_text().splitlines()
+    raised = next(number for number, line in enumerate(lines, 1) if "raise ValueError(" in line)
+    expect(page.locator(".group-head code").first).to_contain_text(f"site.py:{raised}")
+    expect(page.locator("main")).to_contain_text(re.compile(r"built at \S*site\.py:\d+"))
 
 
 def test_the_log_shows_places_and_no_secret(page: Page, site: Site) -> None:
     page.evaluate("location.hash = '#/jobmanager'")
     expect(page.locator("pre.log")).to_contain_text("[orders: Totals by customer #")
     assert SECRET not in page.locator("pre.log").inner_text()
-    page.screenshot(path=SHOTS / f"log-{_colours(page)}.png")
-    _accessible(page)
+    page.screenshot(path=SHOTS / f"log-{colours(page)}.png")
+    accessible(page)
 
 
 def test_the_dashboard_is_readable_at_double_size_and_usable_by_keyboard(page: Page, site: Site) -> None:
     page.set_viewport_size({"width": 680, "height": 430})
     for name in PAGES:
-        _open(page, site, name)
+        open_page(page, site, name)
         page.wait_for_timeout(500)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth + 1"), (
             f"{name} is wider than the window"
@@ -291,7 +216,7 @@ def test_the_dashboard_is_readable_at_double_size_and_usable_by_keyboard(page: P
 
 
 def test_a_rescale_is_explained_and_followed_to_its_end(page: Page, site: Site) -> None:
-    _open(page, site, "graph")
+    open_page(page, site, "graph")
     to = 2 if site.job.parallelism == 4 else 4
     page.get_by_role("button", name="Rescale").click()
     dialog = page.get_by_role("dialog")
@@ -299,8 +224,8 @@ def test_a_rescale_is_explained_and_followed_to_its_end(page: Page, site: Site) 
     slider = dialog.get_by_label("Parallelism")
     slider.fill(str(to))
     expect(dialog).to_contain_text(f"to {to}:")
-    page.screenshot(path=SHOTS / f"rescale-{_colours(page)}.png")
-    _accessible(page)
+    page.screenshot(path=SHOTS / f"rescale-{colours(page)}.png")
+    accessible(page)
     dialog.get_by_role("button", name="Rescale").click()
     expect(dialog).to_contain_text("Done in", timeout=30_000)
     dialog.get_by_role("button", name="Close").click()
@@ -318,8 +243,8 @@ def test_a_savepoint_that_fails_does_not_change_the_job(page: Page, site: Site) 
 
 
 def test_readers_have_no_actions(browser: Browser, site: Site) -> None:
-    for page in _page(browser, site, "light", READER):
-        _open(page, site, "graph")
+    for page in logged_in(browser, site, "light", READER):
+        open_page(page, site, "graph")
         expect(page.locator("#head")).to_contain_text("orders")
         expect(page.get_by_role("button", name="Cancel")).to_be_hidden()
 
@@ -331,7 +256,7 @@ def test_a_wrong_token_is_reported(browser: Browser, site: Site) -> None:
     page.get_by_role("button", name="Log in").click()
     expect(page.locator("main")).to_contain_text("is not valid for this cluster")
     page.screenshot(path=SHOTS / "login.png")
-    _accessible(page)
+    accessible(page)
     page.close()
 
 
@@ -349,7 +274,7 @@ def test_thousands_of_subtasks_do_not_slow_the_dashboard_down(browser: Browser, 
         **{"parallelism.default": "500", "pipeline.max-parallelism": "512"},  # type: ignore[arg-type]
     )  # four vertices: 2,000 subtasks
     try:
-        _until(lambda: site.job.history.status.value == "RUNNING")
+        until(lambda: site.job.history.status.value == "RUNNING")
         vertex = httpx.get(f"{site.url}/jobs/{site.job.job_id}/plan").json()["plan"]["nodes"][1]["id"]
         page = browser.new_page()
         page.goto(f"{site.url}/#/jobs/{site.job.job_id}/graph/{vertex}")
@@ -387,7 +312,7 @@ def test_an_ended_job_is_shown_from_its_archive(browser: Browser, tmp_path: Path
     history = tmp_path / "history"
     site = Site(tmp_path, **{"jobmanager.archive.fs.dir": str(history)})  # type: ignore[arg-type]
     try:
-        _until(lambda: site.job.checkpoints.coordinator.history.overview()["counts"]["completed"] > 1)
+        until(lambda: site.job.checkpoints.coordinator.history.overview()["counts"]["completed"] > 1)
         site.fail_once()
         job = site.job.job_id
     finally:

@@ -44,12 +44,23 @@ def test_counts_of_epochs_add_up_and_have_a_rate_of_the_last_ten_seconds(store: 
 
 def test_a_job_that_stops_reporting_falls_to_a_rate_of_zero(store: MetricStore, clock: Time) -> None:
     report(store, io={"numRecordsIn": 0})
-    clock.now += 10
-    report(store, io={"numRecordsIn": 1000})
+    for _ in range(10):
+        clock.now += 1
+        report(store, io={"numRecordsIn": 100})
     assert store.rate("job", ["v"], "numRecordsIn") == pytest.approx(100)
     clock.now += 5
-    assert store.rate("job", ["v"], "numRecordsIn") == pytest.approx(1000 / 15)
+    assert store.rate("job", ["v"], "numRecordsIn") == pytest.approx(600 / 11)
     clock.now += 10
+    assert store.rate("job", ["v"], "numRecordsIn") == 0
+
+
+def test_rates_do_not_fall_between_two_reports_of_long_epochs(store: MetricStore, clock: Time) -> None:
+    for _ in range(5):
+        report(store, io={"numRecordsIn": 400, "busyTimeMs": 4000})
+        clock.now += 4
+    [load] = store.loads("job", "v")
+    assert (load.in_per_second, load.busy) == (100, 1)
+    clock.now += 20
     assert store.rate("job", ["v"], "numRecordsIn") == 0
 
 

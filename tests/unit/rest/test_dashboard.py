@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,13 @@ import httpx
 import pytest
 
 import penstock.rest
+from penstock.metrics.loads import SubtaskLoad
+from penstock.rest import facts, models
 from penstock.rest.server import RestServer
-from penstock.rest.views.dashboard import key_groups
+from penstock.rest.views.dashboard import key_groups, live_job, timeline, vertex_load
+from penstock.rest.views.insight import raised_at
 from penstock.state.key_groups import key_group_range
-from tests.unit.rest.fake_gateway import JOB_ID
+from tests.unit.rest.fake_gateway import JOB_ID, RUNNING
 
 if TYPE_CHECKING:
     from tests.unit.rest.asgi_client import AsgiClient
@@ -99,6 +103,54 @@ def test_a_vertex_describes_each_subtask(client: AsgiClient) -> None:
     found = client.get(f"/jobs/{JOB_ID}/vertices/1/load").json()
     rows = [dict(zip(found["columns"], row, strict=True)) for row in found["rows"]]
     assert [(row["subtask"], row["firstKeyGroup"], row["lastKeyGroup"]) for row in rows] == [(0, 0, 63), (1, 64, 127)]
+
+
+@pytest.mark.parametrize(("share", "level"), [(0.1, "ok"), (0.5, "low"), (0.51, "high")])
+def test_a_subtask_has_its_state_and_the_level_of_its_back_pressure(share: float, level: str) -> None:
+    vertex = replace(RUNNING.vertices[1], subtasks=[facts.Subtask(0, "RESTARTING"), facts.Subtask(1, "RUNNING")])
+    found = vertex_load(vertex, [SubtaskLoad(1, "tm-1", "host-1", 0, 0, 0.0, 0.0, 0.2, share, None)])
+    rows = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    assert [(row["state"], row["backPressure"]) for row in rows] == [("SCHEDULED", "ok"), ("RUNNING", level)]
+
+
+@pytest.mark.parametrize(("can_add_slots", "limit"), [(False, 5), (True, 128)])
+def test_a_rescale_is_limited_by_slots_unless_the_cluster_can_start_more(
+    gateway: FakeGateway, can_add_slots: bool, limit: int
+) -> None:
+    job = replace(RUNNING, can_add_slots=can_add_slots)
+    live = live_job(job, gateway.checkpoints(JOB_ID), 0, facts.Cluster(8, 3), gateway.metrics, 0)
+    assert live.rescale_limit == limit
+
+
+def test_the_rate_of_a_job_is_the_sum_of_its_sources(gateway: FakeGateway) -> None:
+    live = live_job(RUNNING, gateway.checkpoints(JOB_ID), 0, facts.Cluster(8, 3), gateway.metrics, 0)
+    assert live.records_per_second == live.vertices[0].in_per_second
+
+
+TRACE = """Traceback (most recent call last):
+  File "/app/job.py", line 12, in flat_map
+    yield from parse(value)
+  File "/app/parse.py", line 7, in parse
+    raise ValueError(value)
+ValueError: 7x
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "{engine}", line 93, in process
+    raise_user_error(place, error)
+penstock.common.errors.UserFunctionError: Parse raised ValueError: 7x
+"""
+
+
+@pytest.mark.parametrize(
+    ("trace", "line"), [(TRACE, "/app/parse.py:7"), ("", ""), ('  File "{engine}", line 93, in process', "")]
+)
+def test_a_failure_names_the_users_line_that_raised_it(trace: str, line: str) -> None:
+    failure = facts.Failure(0, "ValueError", "7x", trace.replace("{engine}", models.__file__), location="job.py:14")
+    assert raised_at(failure) == line
+    [shown] = timeline(replace(RUNNING, failures=[failure]), [], 0).failures
+    assert (shown["where"], shown["builtAt"]) == (line or "job.py:14", "job.py:14")
 
 
 def test_key_groups_are_those_of_the_engine() -> None:

@@ -34,16 +34,6 @@ class SubtaskProgress:
     host: str = ""
 
 
-@dataclass(frozen=True)
-class EpochStat:
-    """Numbers of one epoch, for rates over the last seconds."""
-
-    at: float
-    """monotonic time in seconds"""
-    duration_ms: float
-    records: int
-
-
 @dataclass
 class WorkerProgress:
     """Latest values of a Python worker, from its acknowledgements."""
@@ -75,7 +65,8 @@ class JobMetrics:
         self._queryable: dict[str, set[tuple[str, str]]] = {}
         self._task_managers: list[str] = []
         self._graph: JobGraph | None = None
-        self._recent: deque[EpochStat] = deque(maxlen=256)
+        self._durations: deque[float] = deque(maxlen=256)
+        """Durations of the latest epochs in ms."""
         self.past = MetricHistory()
         self._lock = threading.Lock()
 
@@ -126,7 +117,7 @@ class JobMetrics:
                     if graph.stages[stage_id].level == 0:
                         records += vertex.records_in
             self.records_total += records
-            self._recent.append(EpochStat(time.monotonic(), duration_ms, records))
+            self._durations.append(duration_ms)
         self._report(acks, duration_ms)
         self._remember(duration_ms)
 
@@ -213,20 +204,15 @@ class JobMetrics:
         with self._lock:
             return {slot: progress for (stage, slot), progress in self.subtasks.items() if stage == stage_id}
 
-    def records_per_second(self, seconds: float = 5.0) -> float:
-        """Return the rate at which sources read records, over the last `seconds` seconds."""
-        now = time.monotonic()
-        with self._lock:
-            recent = [stat for stat in self._recent if stat.at >= now - seconds]
-        if not recent:
-            return 0.0
-        span = max(now - (recent[0].at - recent[0].duration_ms / 1000), 0.001)
-        return sum(stat.records for stat in recent) / span
+    def records_per_second(self) -> float:
+        """Return the rate at which sources read records, over the same seconds as the rates of the vertices."""
+        sources = [str(stage.id) for stage in self._graph.stages if stage.level == 0] if self._graph else []
+        return self.store.rate(self.job_id, sources, "numRecordsIn")
 
     def epoch_ms(self) -> float | None:
         """Return the median duration of recent epochs."""
         with self._lock:
-            durations = sorted(stat.duration_ms for stat in self._recent)
+            durations = sorted(self._durations)
         return durations[len(durations) // 2] if durations else None
 
     def watermark(self) -> int | None:

@@ -44,6 +44,7 @@ class InProcessRunner:
 
     name = "in-process"
     streaming = False
+    can_add_slots = False
     look_ups: LiveLookUps | None = None
     spark: SparkAccess | None = None
 

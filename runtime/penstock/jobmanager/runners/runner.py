@@ -68,6 +68,11 @@ class Runner(Protocol):
         """Return the number of slots in which the job could run now: free slots, and the slots that it holds."""
         ...
 
+    @property
+    def can_add_slots(self) -> bool:
+        """Return whether `ensure_slots` can start workers."""
+        ...
+
     def expects_returning_slots(self) -> bool:
         """Return whether a machine has fewer slots for the job than before and its TaskManager is starting an executor."""
         ...

@@ -119,6 +119,10 @@ class SparkRunner:
     def available_slots(self) -> int:
         return len(self._cluster.slots.available(self, list(self._cluster.all_slots())))
 
+    @property
+    def can_add_slots(self) -> bool:
+        return self.more_slots is not None
+
     def expects_returning_slots(self) -> bool:
         if not self._placement:
             return False

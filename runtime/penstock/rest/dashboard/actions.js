@@ -39,7 +39,7 @@ const DIALOGS = {
       run: async () => { await ask(`jobs/${job.id}?mode=cancel`, { method: "PATCH" }); return async () => (isEnded((await ask(`jobs/${job.id}/status`)).status) ? { done: true } : { done: false }); } });
   },
   rescale(job) {
-    const most = Math.max(job.parallelism, Math.min(job.maxParallelism, job.parallelism + job.slotsAvailable));
+    const most = job.rescaleLimit, free = job.parallelism + job.slotsAvailable;
     const slider = h("input", { type: "range", id: "par", min: 1, max: most, value: String(job.parallelism) }), shown = h("output", { for: "par" }, String(job.parallelism)), tell = h("p.muted");
     const say = () => {
       const to = Number(slider.value);
@@ -47,7 +47,7 @@ const DIALOGS = {
       text(tell, to === job.parallelism ? "This is the current parallelism." : `${job.parallelism} to ${to}: ${to > job.parallelism ? `${to - job.parallelism} more slots` : `${job.parallelism - to} slots become free`}, about ${Math.max(1, Math.round(job.maxParallelism / to))} key groups for each subtask.`);
     };
     slider.addEventListener("input", say); say();
-    confirm(job, { title: `Rescale ${job.name}`, main: "Rescale", tell: `The job takes a snapshot and continues from it with another parallelism. The output pauses for some seconds. No record is lost or processed twice. Maximum: ${most} (the slots of the job and ${job.slotsAvailable} free slots).`,
+    confirm(job, { title: `Rescale ${job.name}`, main: "Rescale", tell: `The job takes a snapshot and continues from it with another parallelism. The output pauses for some seconds. No record is lost or processed twice. Maximum: ${most} ${most > free ? "(the max parallelism; the cluster starts slots that are missing)" : `(the slots of the job and ${job.slotsAvailable} free slots)`}.`,
       more: [h("label", { for: "par" }, "Parallelism"), shown, slider, tell],
       run: () => begin(job, "PATCH", `rescaling?parallelism=${slider.value}`, undefined, "rescaling") });
   },

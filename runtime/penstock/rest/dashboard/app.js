@@ -76,8 +76,8 @@ function watch(job) {
 function jobHeader() {
   const name = h("h1", null, "…"), state = h("span"), step = h("span.muted"), stale = h("span.stale", { role: "status" });
   const buttons = actions(() => picture);
-  const fact = (label) => { const value = h("dd", null, "–"); return { box: h("div.fact", null, h("dt", null, label), value), value }; };
-  const facts = { up: fact("Running for"), rate: fact("Records/s"), lag: fact("Unread input"), mark: fact("Watermark lag"), par: fact("Parallelism"), cp: fact("Last checkpoint"), size: fact("State"), again: fact("Restarts") };
+  const fact = (label, title) => { const value = h("dd", null, "–"); return { box: h("div.fact", { title }, h("dt", null, label), value), value }; };
+  const facts = { up: fact("Running for"), rate: fact("Records read/s", "By all sources, mean of about 10 seconds, as in the job graph"), lag: fact("Unread input"), mark: fact("Watermark lag"), par: fact("Parallelism"), cp: fact("Last checkpoint"), size: fact("State"), again: fact("Restarts") };
   let shown = "";
   return {
     root: [h("div.title", null, name, state, step, stale, buttons.root), h("dl.facts", null, Object.values(facts).map((one) => one.box))],

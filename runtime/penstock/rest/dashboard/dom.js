@@ -42,6 +42,7 @@ export function num(value, digits = 1) {
   for (const [unit, name] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e4, "k"]]) {
     if (size >= unit) { const of = unit === 1e4 ? 1e3 : unit; return (value / of).toFixed(size / of >= 100 ? 0 : digits) + name; }
   }
+  if (size > 0 && size < 0.1) return value.toPrecision(1);
   return size >= 100 || Number.isInteger(value) ? Math.round(value).toLocaleString("en") : value.toFixed(size < 10 && size > 0 ? digits : 0);
 }
 
@@ -104,8 +105,10 @@ export function table({ caption, columns, rows, go, isOn, empty, page = 50, sort
       more.sort ? h("button", { type: "button", onclick: () => { down = by === index ? !down : true; by = index; draw(); } }, label, by === index ? (down ? " ↓" : " ↑") : "") : label));
     const body = list.slice(0, shown).map((row) => h(go ? "tr.go" : "tr", { class: [go ? "go" : "", isOn && isOn(row) ? "on" : ""].join(" ").trim() || null, onclick: go && ((event) => { if (!event.target.closest("a,button")) go(row); }) },
       columns.map(([, cell, more = {}]) => h(more.num ? "td.num" : more.wide ? "td.wide" : "td", null, cell(row)))));
+    const links = () => [...box.querySelectorAll("a,button")], focused = links().indexOf(document.activeElement);
     put(box, rows.length ? h("table", { "aria-label": caption }, h("thead", null, h("tr", null, head)), h("tbody", null, body)) : h("div.empty", null, empty || "Nothing yet."),
       list.length > shown ? h("div.in.bar", null, h("button", { type: "button", onclick: () => { shown += 200; draw(); } }, `Show more of ${list.length}`)) : null);
+    if (focused >= 0 && links()[focused]) links()[focused].focus();
   };
   draw();
   box.renew = (fresh) => { rows = fresh; draw(); };

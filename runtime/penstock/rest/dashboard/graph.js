@@ -56,9 +56,9 @@ export function jobGraph(onPick) {
         node.dataset.load = loadOf(vertex);
         node.title = vertex.name;
         text(part.name, pretty(vertex.name));
-        text(part.in, vertex.inputs.length ? `${num(vertex.inPerSecond)} rec/s in` : `${num(vertex.outPerSecond)} rec/s out`);
+        text(part.in, `${num(vertex.inPerSecond)} rec/s ${vertex.inputs.length ? "in" : "read"}`);
         text(part.par, `× ${vertex.parallelism}`);
-        text(part.busy, `busy ${percent(vertex.busiest)}${vertex.backPressured > 0.01 ? ` · held ${percent(vertex.backPressured)}` : ""}`);
+        text(part.busy, `busy ${percent(vertex.busiest)}${vertex.backPressured > 0.01 ? ` · back-pressured ${percent(vertex.backPressured)}` : ""}`);
         text(part.lag, vertex.skew > 1.5 && vertex.inPerSecond > 1 ? `skew ${vertex.skew.toFixed(1)}×` : "");
         part.b.style.width = cssShare(vertex.busy); part.p.style.width = cssShare(vertex.backPressured);
       }

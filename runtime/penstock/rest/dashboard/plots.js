@@ -1,29 +1,35 @@
 // Plots over time (uPlot), in the page's colours; and small bars of subtasks.
-import { clock } from "./dom.js";
+import { clock, h, put } from "./dom.js";
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-/** series: [{label, name, colour, write, scale}]; data: the response of `jobs/:id/history`. */
-export function plot(box, { title, series, height = 148, span = null, max = null, sync = null, left = 56 }) {
+const RIGHT = 12, FONT = "11px system-ui";
+
+/** series: [{label, name, colour, write, times, fill, dash}]; data: the response of `jobs/:id/history`; empty: the text without data. */
+export function plot(box, { title, series, height = 148, span = null, max = null, zero = true, sync = null, left = 44, empty = "No values yet. The first ones come about 10 seconds after the start of the job." }) {
   let drawn = null, last = null;
   box.style.minHeight = `${height + 30}px`;
   const columns = (data) => [data.times.map((ms) => ms / 1000), ...series.map(({ name, times = 1 }) => (data.series[name] || []).map((v) => (v === null ? null : v * times)))];
   const make = () => {
     if (drawn) drawn.destroy();
     const grid = { stroke: colour("line"), width: 1 }, ink = colour("soft");
-    const axis = (more) => ({ stroke: ink, grid, ticks: { show: false }, font: "11px system-ui", ...more });
+    const axis = (more) => ({ stroke: ink, grid, ticks: { show: false }, font: FONT, ...more });
+    // A label that would be cut at the right edge is left out. The axis at the left is as wide as its longest label.
+    const fits = (u, t) => { const { min, max: end } = u.scales.x; return ((end - t) / (end - min)) * (u.width - left - RIGHT) + RIGHT > 27; };
+    const wide = (u, values) => { u.ctx.font = FONT; return Math.max(left, 12 + Math.ceil(Math.max(0, ...(values || []).map((one) => u.ctx.measureText(one).width)))); };
     const write = series[0].write;
     drawn = new uPlot({
-      title: undefined, width: Math.max(200, box.clientWidth), height, padding: [6, 8, 0, 0],
+      title: undefined, width: Math.max(200, box.clientWidth), height, padding: [8, RIGHT, 0, 0],
       cursor: sync ? { sync: { key: sync } } : { y: false },
       legend: { live: true },
-      scales: { x: { time: true, range: span ? () => span() : (u, from, to) => (to === null ? [0, 1] : [Math.min(from, to - 60), to]) }, y: { range: (u, lo, hi) => [0, max || Math.max(hi * 1.08, 1e-3) || 1] } },
-      axes: [axis({ size: 26, values: (u, splits, i, space, step) => splits.map((t) => clock(t * 1000).slice(0, step < 60 ? 8 : 5)), space: 78 }), axis({ size: left, values: (u, splits) => splits.map(write) })],
+      scales: { x: { time: true, range: span ? () => span() : (u) => { const all = u.data[0], to = all[all.length - 1]; return all.length ? [Math.min(all[0], to - 60), to] : [0, 1]; } }, y: { range: (u, lo, hi) => (zero ? [0, max || (hi > 0 ? hi * 1.08 : 1)] : [lo - (hi - lo || 1) * 0.08, hi + (hi - lo || 1) * 0.08]) } },
+      axes: [axis({ size: 26, values: (u, splits, i, space, step) => splits.map((t) => (fits(u, t) ? clock(t * 1000).slice(0, step < 60 ? 8 : 5) : "")), space: 78 }), axis({ size: wide, values: (u, splits) => splits.map((value) => write(value)) })],
       series: [{ label: "", value: (u, t) => (t === null ? "" : clock(t * 1000)) }, ...series.map((one) => ({
-        label: one.label, stroke: colour(one.colour), width: 1.5, fill: one.fill ? `${colour(one.colour)}22` : undefined, points: { show: (u) => u.data[0].length < 2 }, spanGaps: false,
-        value: (u, v) => (v === null || v === undefined ? "–" : one.write(v)),
+        label: one.label, stroke: colour(one.colour), width: 1.5, dash: one.dash, fill: one.fill ? `${colour(one.colour)}22` : undefined, points: { show: (u) => u.data[0].length < 2 }, spanGaps: false,
+        // Without a cursor, the legend has the newest values.
+        value: (u, v, i, at) => { const shown = at === null || at === undefined ? newest(u.data[i]) : v; return shown === null || shown === undefined ? "–" : one.write(shown); },
       }))],
-    }, last, box);
+    }, last, put(box));
     box.setAttribute("role", "img"); box.setAttribute("aria-label", title);
   };
   const renew = () => { if (last) make(); };
@@ -31,11 +37,18 @@ export function plot(box, { title, series, height = 148, span = null, max = null
   sized.observe(box);
   window.addEventListener("penstock-theme", renew);
   return {
-    show(data) { last = columns(data); if (drawn) drawn.setData(last); else make(); },
+    show(data) {
+      const found = columns(data);
+      if (found.slice(1).every((values) => newest(values) === null)) { if (!drawn) put(box, h("div.empty", null, empty)); return; }
+      last = found;
+      if (drawn) drawn.setData(last); else make();
+    },
     redraw() { if (drawn) drawn.setData(last); },
     close() { sized.disconnect(); window.removeEventListener("penstock-theme", renew); if (drawn) drawn.destroy(); },
   };
 }
+
+const newest = (values) => values.findLast((value) => value !== null && value !== undefined) ?? null;
 
 /** Draws a bar for each value. If the values are too many for the width, neighbors share a bar with their maximum. */
 export function bars(canvas, values, name) {

@@ -47,12 +47,15 @@ class LiveJob(Camel):
     max_parallelism: int
     records: int
     records_per_second: float
+    """Records that all sources read, over the same seconds as the rates of the vertices."""
     lag: int | None
     watermark: int | None
     epoch: int
     epoch_duration: float | None
     slots_total: int
     slots_available: int
+    rescale_limit: int
+    """Highest parallelism that a rescale can request now."""
     checkpoints: dict[str, int]
     last_checkpoint: dict[str, Any] | None
     checkpoint_interval: int

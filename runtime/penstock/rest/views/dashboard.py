@@ -11,8 +11,9 @@ from penstock.common.logs.redaction import without_secrets
 from penstock.rest import facts, models
 from penstock.rest.views.checkpoints import last_completed
 from penstock.rest.views.ids import vertex_id
-from penstock.rest.views.insight import stacktrace
-from penstock.rest.views.states import vertex_state
+from penstock.rest.views.insight import raised_at, stacktrace
+from penstock.rest.views.states import subtask_state, vertex_state
+from penstock.rest.views.vertices import back_pressure_level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,6 +32,8 @@ LOAD_COLUMNS = (
     "busy",
     "backPressured",
     "watermark",
+    "state",
+    "backPressure",
     "firstKeyGroup",
     "lastKeyGroup",
 )
@@ -47,6 +50,7 @@ def live_job(
     last = last_completed(checkpoints)
     counts, progress = checkpoints.counts, job.progress
     newest = job.failures[-1] if job.failures else None
+    vertices = [_vertex(vertex, metrics.loads(job.id, vertex.id)) for vertex in job.vertices]
     return models.LiveJob(
         now=now,
         id=job.id,
@@ -62,13 +66,14 @@ def live_job(
         parallelism=job.parallelism,
         max_parallelism=job.max_parallelism,
         records=progress.records,
-        records_per_second=progress.records_per_second,
+        records_per_second=sum(vertex.in_per_second for vertex in vertices if not vertex.inputs),
         lag=progress.lag,
         watermark=progress.watermark,
         epoch=progress.epoch,
         epoch_duration=progress.epoch_ms,
         slots_total=cluster.slots_total,
         slots_available=cluster.slots_available,
+        rescale_limit=_rescale_limit(job, cluster),
         checkpoints={"completed": counts.completed, "failed": counts.failed, "inProgress": counts.in_progress},
         last_checkpoint=None
         if last is None
@@ -82,8 +87,15 @@ def live_job(
         checkpoint_interval=interval_ms,
         failures=len(job.failures),
         last_failure=None if newest is None else f"{newest.name}: {newest.message}"[:500],
-        vertices=[_vertex(vertex, metrics.loads(job.id, vertex.id)) for vertex in job.vertices],
+        vertices=vertices,
     )
+
+
+def _rescale_limit(job: facts.Job, cluster: facts.Cluster) -> int:
+    """Return the highest parallelism that a rescale can request: that of the slots, unless the cluster can start more."""
+    if job.can_add_slots:
+        return job.max_parallelism
+    return max(job.parallelism, min(job.max_parallelism, job.parallelism + cluster.slots_available))
 
 
 def _vertex(vertex: facts.Vertex, loads: Sequence[SubtaskLoad]) -> models.LiveVertex:
@@ -129,6 +141,7 @@ def vertex_load(vertex: facts.Vertex, loads: Sequence[SubtaskLoad]) -> models.Ve
                 round(load.back_pressured, 3),
                 load.watermark,
             ]
+        known += [subtask_state(subtask.state), back_pressure_level(0.0 if load is None else load.back_pressured)]
         groups = key_groups(subtask.index, vertex.parallelism, vertex.max_parallelism)
         rows.append([subtask.index, subtask.tm_id, subtask.host, *known, *groups])
     return models.VertexLoad(columns=list(LOAD_COLUMNS), rows=rows)
@@ -178,7 +191,8 @@ def timeline(job: facts.Job, past: Sequence[facts.PastCheckpoint], now: int) -> 
                 "message": f.message[:1000],
                 "task": f.task,
                 "host": f.host,
-                "where": f.location,
+                "where": raised_at(f) or f.location,
+                "builtAt": f.location,
                 "trace": stacktrace(f),
             }
             for f in job.failures

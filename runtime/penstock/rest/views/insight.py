@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import traceback
 from typing import TYPE_CHECKING
 
+from penstock.common.program.user_frames import user_frame
 from penstock.rest import facts, models
 from penstock.rest.views.ids import duration, vertex_id
 from penstock.rest.views.states import ENDED, application_status
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEFAULT_EXCEPTIONS = 20
+_FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
 
 
 def job_exceptions(job: facts.Job, limit: int = DEFAULT_EXCEPTIONS) -> models.JobExceptions:
@@ -46,6 +50,16 @@ def job_exceptions(job: facts.Job, limit: int = DEFAULT_EXCEPTIONS) -> models.Jo
             truncated=is_truncated,
         ),
     )
+
+
+def raised_at(failure: facts.Failure) -> str:
+    """Return `file:line` of the user's innermost frame in the traceback, or an empty text if the traceback has no such frame.
+
+    A chain of exceptions ends with the one that the task reports, so later frames take precedence.
+    """
+    found = [traceback.FrameSummary(file, int(line), "") for file, line in _FRAME.findall(failure.traceback)]
+    frame = user_frame(found)
+    return "" if frame is None else f"{frame.filename}:{frame.lineno}"
 
 
 def stacktrace(failure: facts.Failure) -> str:

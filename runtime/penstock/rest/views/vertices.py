@@ -122,14 +122,16 @@ def back_pressure(job: facts.Job, vertex: facts.Vertex, metrics: MetricStore, no
             models.SubtaskBackPressure(
                 subtask=index,
                 attempt_number=attempts.get(index, 0),
-                backpressure_level=_level(waiting),
+                backpressure_level=back_pressure_level(waiting),
                 ratio=waiting,
                 idle_ratio=max(0.0, 1 - waiting - busy),
                 busy_ratio=busy,
             )
         )
     return models.BackPressure(
-        backpressure_level=_level(max((s.ratio for s in subtasks), default=0.0)), end_timestamp=now, subtasks=subtasks
+        backpressure_level=back_pressure_level(max((s.ratio for s in subtasks), default=0.0)),
+        end_timestamp=now,
+        subtasks=subtasks,
     )
 
 
@@ -147,7 +149,8 @@ def _share(ms_per_second: float) -> float:
     return min(1.0, max(0.0, ms_per_second / 1000))
 
 
-def _level(ratio: float) -> str:
+def back_pressure_level(ratio: float) -> str:
+    """Return `ok`, `low` or `high` for the share of time (0 to 1) in which a subtask waits for subtasks downstream."""
     if ratio <= LOW_BACK_PRESSURE:
         return "ok"
     return "low" if ratio <= HIGH_BACK_PRESSURE else "high"

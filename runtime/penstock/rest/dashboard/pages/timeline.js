@@ -15,7 +15,7 @@ export default async function page({ main, job, go }) {
   const where = () => { const [a, b] = view(); return [a / 1000, b / 1000]; };
   const drawn = [plot(rate, { title: "Records per second", height: 120, left: LEFT, span: where, sync: "timeline", series: [{ label: "records/s", name: "recordsPerSecond", colour: "in", write: num, fill: true }] }),
     plot(lag, { title: "Watermark lag and unread input", height: 120, left: LEFT, span: where, sync: "timeline", series: [{ label: "watermark lag", name: "watermarkLag", colour: "lag", write: dur, fill: true }] })];
-  main.append(panel(h("div.bar", { style: { flex: "1" } }, h("h2", null, "Timeline"), range, h("span.grow"), zooms), h("div.in", null, drawing), h("div.in", null, h("h3", null, "Records/s"), rate, h("h3", null, "Watermark lag"), lag)), panel("Detail", detail));
+  main.append(panel(h("div.bar", { style: { flex: "1" } }, h("h2", null, "Timeline"), range, h("span.grow"), zooms), h("div.in", null, drawing), h("div.in", null, h("h3", null, "Records read/s"), rate, h("h3", null, "Watermark lag"), lag)), panel("Detail", detail));
 
   function view() {
     if (span) return span;
@@ -60,7 +60,7 @@ export default async function page({ main, job, go }) {
     const rows = (pairs) => h("dl.kv", null, pairs.filter(Boolean).map(([k, v]) => [h("dt", null, k), h("dd", null, v)]).flat());
     if (kind === "checkpoint") put(detail, h("h3", null, `${one.kind === "CHECKPOINT" ? "Checkpoint" : "Savepoint"} ${one.id} `, badge(one.status)), rows([["Began", when(one.at)], ["Took", dur(to - from)], ["Written", bytes(one.size)], ["State", bytes(one.stateSize)], one.slowest && ["Answered last", pretty(one.slowest)], one.failure && ["Failed because", one.failure], one.path && ["Path", h("span.mono", null, one.path)]]), h("p", null, h("a", { href: `#/jobs/${job}/checkpoints/${one.id}` }, "By vertex and subtask")));
     else if (kind === "rescale") put(detail, h("h3", null, `Rescale from ${one.from} to ${one.to}`), rows([["Ended", when(one.at)], ["Took", dur(one.duration)], ["Requested by", one.trigger], ["Outcome", one.outcome.toLowerCase()]]));
-    else if (kind === "failure") put(detail, h("h3", null, one.name), rows([["At", when(one.at)], ["Says", one.message], one.where && ["Where", h("span.mono", null, one.where)], one.task && ["Task", one.task], one.host && ["Host", one.host]]), h("p", null, h("a", { href: `#/jobs/${job}/exceptions` }, "All exceptions")));
+    else if (kind === "failure") put(detail, h("h3", null, one.name), rows([["At", when(one.at)], ["Says", one.message], one.where && ["Raised at", h("span.mono", null, one.where)], one.builtAt && one.builtAt !== one.where && ["Operator built at", h("span.mono", null, one.builtAt)], one.task && ["Task", one.task], one.host && ["Host", one.host]]), h("p", null, h("a", { href: `#/jobs/${job}/exceptions` }, "All exceptions")));
     else {
       const cause = data.failures.filter((f) => f.at <= from + 2000).pop();
       put(detail, h("h3", null, "State ", badge(one.state)), rows([["From", when(from)], ["For", dur(to - from)], one.state === "RESTARTING" && cause && ["Cause", `${cause.name}: ${cause.message}`]]),
