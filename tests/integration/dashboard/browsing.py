@@ -66,4 +66,5 @@ def accessible(page: Page) -> None:
     assert AXE.is_file(), f"{AXE} is missing: npm install --prefix build/axe axe-core@4.14.1"
     page.evaluate(AXE.read_text())
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    assert not [(v["id"], [node["html"][:200] for node in v["nodes"][:3]]) for v in found["violations"]]
+    violations = [(v["id"], [node["html"][:200] for node in v["nodes"][:3]]) for v in found["violations"]]
+    assert not violations, violations

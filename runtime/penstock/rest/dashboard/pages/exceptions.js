@@ -29,7 +29,8 @@ function group(list, open) {
   const times = list.length > 1 ? h("span.muted", null, `${list.length} times, first ${when(list[list.length - 1].at)}, last ${clock(newest.at)}`) : h("span.muted", null, when(newest.at));
   return panel(h("div.group-head", null, h("h2", null, newest.name), newest.where ? h("code.wrap", null, newest.where) : null, times),
     h("div.in", null, h("p.wrap", null, newest.message.split("\n")[0]),
-      h("p.muted", null, [newest.task && `in ${newest.task}`, newest.host && `on ${newest.host}`].filter(Boolean).join(" "), newest.builtAt && newest.builtAt !== newest.where ? [", built at ", h("code.wrap", null, newest.builtAt)] : null, " · ", h("a", { href: "#/jobmanager" }, "JobManager's log"), " · ", h("a", { href: "#/taskmanagers" }, "TaskManagers' logs")),
+      h("p.muted", null, [newest.task && `in ${newest.task}`, newest.host && `on ${newest.host}`].filter(Boolean).join(" "), " · ", h("a", { href: "#/jobmanager" }, "JobManager's log"), " · ", h("a", { href: "#/taskmanagers" }, "TaskManagers' logs")),
+      newest.builtAt && newest.builtAt !== newest.where ? h("p.muted", null, "The operator is built at ", h("code.wrap", null, newest.builtAt), ".") : null,
       h("details", { open }, h("summary", null, "Trace"), h("pre.mono", null, trace(newest.trace)))));
 }
 
