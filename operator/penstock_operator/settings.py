@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from penstock_operator.api.endpoints import AllowedEndpoints
-from penstock_operator.api.own_identity import OwnIdentity
-from penstock_operator.api.tenant_limits import TenantLimits
+from penstock_operator.api.limits.endpoints import AllowedEndpoints
+from penstock_operator.api.limits.own_identity import OwnIdentity
+from penstock_operator.api.limits.tenant_limits import TenantLimits
 
 
 @dataclass(frozen=True)

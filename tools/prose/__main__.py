@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> int:
-    """Print the findings. Return 0 if there are none, 1 if there are some, 2 if the check cannot run."""
+    """Print the findings. Return 0 without findings, 1 with findings, 2 if the check cannot run."""
     parser = argparse.ArgumentParser(prog="prose", description="Check that texts are plain English.")
     parser.add_argument("paths", nargs="*", help="files or folders to check (default: whole tree)")
     parser.add_argument("--rule", choices=list(RULES), help="show only the findings of this rule")

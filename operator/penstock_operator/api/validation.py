@@ -23,7 +23,7 @@ from penstock_operator.redaction import holds_secret
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from penstock_operator.api.own_identity import OwnIdentity
+    from penstock_operator.api.limits.own_identity import OwnIdentity
 
 OWNED_KEYS: Mapping[str, str] = {
     "parallelism.default": "spec.job.parallelism",

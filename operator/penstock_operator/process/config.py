@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.endpoints import AllowedEndpoints
-from penstock_operator.api.own_identity import OwnIdentity
-from penstock_operator.api.tenant_limits import TenantLimits
+from penstock_operator.api.limits.endpoints import AllowedEndpoints
+from penstock_operator.api.limits.own_identity import OwnIdentity
+from penstock_operator.api.limits.tenant_limits import TenantLimits
 from penstock_operator.api.types import parse_duration
 from penstock_operator.errors import OperatorError
 from penstock_operator.kube.selector import Selector, parse_selector

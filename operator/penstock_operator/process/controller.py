@@ -205,7 +205,7 @@ class Controller:
                     await asyncio.sleep(RELIST_SECONDS)
 
     def stuck(self) -> list[str]:
-        """Return the objects whose loop has not finished a pass for too long. Normally there are none."""
+        """Return the objects whose loop has not finished a pass for too long. Normally the result is empty."""
         limit = time.monotonic() - STUCK_SECONDS - self._ports.settings.resync.total_seconds() * 60
         return [f"{kind} {space}/{name}" for (kind, space, name), r in self._runners.items() if r.finished < limit]
 

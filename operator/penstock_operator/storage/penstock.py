@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from penstock_operator.api.endpoints import AllowedEndpoints
-from penstock_operator.api.own_identity import OwnIdentity
+from penstock_operator.api.limits.endpoints import AllowedEndpoints
+from penstock_operator.api.limits.own_identity import OwnIdentity
 from penstock_operator.errors import StorageError, StorageMissing
 from penstock_operator.fence import no_fence
 from penstock_operator.resources.names import UID_SHOWN

@@ -80,7 +80,7 @@ def http_status(error: PenstockError) -> int:
 
 
 def error_lines(error: PenstockError) -> list[str]:
-    """Return the lines of the response: the message, then the remedy if there is one, both without secrets."""
+    """Return the lines of the response: the message and the optional remedy, both without secrets."""
     lines = [error.message]
     if error.operator:
         lines.append(f"operator: {error.operator}")

@@ -77,7 +77,7 @@ class ValueState(State, Generic[T]):
 
     @abstractmethod
     def value(self) -> T | None:
-        """Return the value. If there is none, return the descriptor's default, or None."""
+        """Return the value. An empty state returns the descriptor's default, or None."""
 
     @abstractmethod
     def update(self, value: T | None) -> None:
@@ -121,7 +121,7 @@ class ListState(MergingState[T, Iterable[T]]):
 
     @abstractmethod
     def get(self) -> list[T]:
-        """Return a copy of the elements, in order; empty if there are none."""
+        """Return a copy of the elements, in order. It is empty for an empty state."""
 
     @abstractmethod
     def update(self, values: Iterable[T]) -> None:

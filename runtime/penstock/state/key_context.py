@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class NoKey:
-    """The current key if there is none. Every access to keyed state looks up the key, and this object raises an error.
+    """The current key outside of a keyed call. Every access to keyed state looks up the key, and this object raises an error.
 
     Args:
         why: a sentence about the place of the call, and its remedy.

@@ -294,7 +294,7 @@ class StreamTask:
         self._reads = command.max_ms > 0
 
     def _patience(self) -> float | None:
-        """Return the seconds until there is work without input, or None if there is none."""
+        """Return the seconds until the next work that needs no input, or None if only input brings work."""
         task = self._task
         if self._has_more or (task.has_remaining_work and self._reads):
             return 0.0

@@ -61,6 +61,18 @@ class SpreadCommand(TyperCommand):
         return super().parse_args(ctx, spread(args, UIDS_OPTIONS))
 
 
+def _check_one_start(options: Mapping[str, object]) -> None:
+    """Raise `UsageError` unless exactly one of the options has a value."""
+    given = [name for name, value in options.items() if value]
+    if len(given) != 1:
+        raise UsageError(
+            f"{' and '.join(given)} exclude each other"
+            if given
+            else "no option says where the state of the job comes from",
+            remedy="pass exactly one of --restore PATH, --restore-latest, --fresh and --when-released",
+        )
+
+
 def master(
     entry: Entry,
     args: Arguments = None,
@@ -95,20 +107,9 @@ def master(
     define: Definitions = None,
 ) -> None:
     """Run the JobManager of one job. Exactly one of --restore, --restore-latest, --fresh and --when-released selects its start."""
-    given = {
-        "--restore": restore,
-        "--restore-latest": restore_latest,
-        "--fresh": fresh,
-        "--when-released": when_released,
-    }
-    ways = [name for name, value in given.items() if value]
-    if len(ways) != 1:
-        raise UsageError(
-            f"{' and '.join(ways)} exclude each other"
-            if ways
-            else "no option says where the state of the job comes from",
-            remedy="pass exactly one of --restore PATH, --restore-latest, --fresh and --when-released",
-        )
+    _check_one_start(
+        {"--restore": restore, "--restore-latest": restore_latest, "--fresh": fresh, "--when-released": when_released}
+    )
     code = launcher().run_master(
         entry=entry,
         args=args or [],

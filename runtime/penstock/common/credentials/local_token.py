@@ -87,7 +87,7 @@ def find_token(url: str) -> tuple[str, str] | None:
 
 
 def dashboard_link(url: str) -> str:
-    """Return the URL with the token that `find_token` finds, for a browser; the URL itself if there is none."""
+    """Return the URL for a browser, with the token that `find_token` finds. Without a token, return the URL itself."""
     found = find_token(url) if url else None
     return url if found is None else f"{found[0]}/#token={found[1]}"
 

@@ -178,7 +178,7 @@ class SplitReader(ABC):
 
     @abstractmethod
     def read(self, bounds: ReadBounds) -> Batch | None:
-        """Return the next records, or None if there are none now.
+        """Return the next records, or None if no record is available now.
 
         An unbounded split may have records later. A split whose records were all returned is `finished`. The call must not block
         longer than a few ms without records. Timestamps in the batch are the source's own (Kafka's record time), or None.

@@ -81,7 +81,7 @@ class JobSettings:
     python_path: list[str] = field(default_factory=list)
     """Directories and files with the program's modules, for the Python workers."""
     working_folder: str = ""
-    """Directory with links to the program's archives, for the working directory of functions. Empty: there are none."""
+    """Directory with links to the program's archives, for the working directory of functions. It is empty without archives."""
 
     @property
     def checkpointing(self) -> bool:

@@ -235,7 +235,7 @@ class KeyCodec:
         return keys
 
     def decode(self, data: bytes) -> Any:
-        """Return a key that equals the encoded one, in the declared type if there is one."""
+        """Return a key that equals the encoded one, in the declared type, if a type is declared."""
         (key,) = _decode_keyed(_AS_MAP_KEY + data + _NO_VALUE)
         return key if self._type is None else self._typed(key)
 

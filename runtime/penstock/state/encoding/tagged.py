@@ -84,7 +84,7 @@ def pack(value: Any) -> bytes:
 
 
 def tag(value: Any) -> Any:
-    """Return the value with extensions for all parts that msgpack does not support; the value itself if there are none."""
+    """Return the value with extensions for all parts that msgpack does not support. A value without such parts is returned itself."""
     kind = type(value)
     if kind in SCALARS:
         if kind is int and not INT_MIN <= value <= INT_MAX:

@@ -42,7 +42,7 @@ def without_collection() -> Iterator[None]:
 
 
 def overlap(a: KeyGroupRange, b: KeyGroupRange) -> KeyGroupRange:
-    """Return the key groups in both ranges. The result is empty if there are none.
+    """Return the key groups in both ranges. The result is empty if the ranges do not overlap.
 
     >>> overlap(KeyGroupRange(0, 63), KeyGroupRange(32, 127))
     KeyGroupRange(start=32, end=63)

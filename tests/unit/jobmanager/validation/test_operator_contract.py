@@ -21,7 +21,7 @@ from penstock.jobmanager.process.launch import run_script_on
 from penstock.jobmanager.process.master import master_process
 from penstock.jobmanager.process.master.master_process import run_master_process
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
-from penstock_operator.api.own_identity import OwnIdentity
+from penstock_operator.api.limits.own_identity import OwnIdentity
 from penstock_operator.engine.account import Progress
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import EngineError

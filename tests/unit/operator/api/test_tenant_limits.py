@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from penstock_operator.api.flinkjob import FlinkJobSpec
+from penstock_operator.api.limits.tenant_limits import TenantLimits
 from penstock_operator.api.pod_template import MAIN_CONTAINER, check_pod_template
-from penstock_operator.api.tenant_limits import TenantLimits
 
 OPEN = TenantLimits(
     ingress_domains=("jobs.example.com",),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock_operator.api.own_identity import OwnIdentity
+from penstock_operator.api.limits.own_identity import OwnIdentity
 from penstock_operator.api.validation import check_own_identity
 from penstock_operator.errors import StorageError
 from penstock_operator.settings import Settings

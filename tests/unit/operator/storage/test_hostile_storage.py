@@ -13,7 +13,7 @@ import pytest
 
 from penstock.checkpoint.store.object_store import PermanentFailure
 from penstock.checkpoint.store.s3_store import S3Store
-from penstock_operator.api.endpoints import AllowedEndpoints
+from penstock_operator.api.limits.endpoints import AllowedEndpoints
 from penstock_operator.errors import StorageError
 from penstock_operator.storage import penstock as storage_module
 from penstock_operator.storage.bulkheads import MOST_ENDPOINTS, MOST_OF_A_TENANT, Bulkheads

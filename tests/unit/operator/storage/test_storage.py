@@ -19,7 +19,7 @@ from penstock.checkpoint.savepoint.savepoints import write_savepoint
 from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import Fenced
 from penstock.jobmanager.job.job_result import RESULT
-from penstock_operator.api.own_identity import OwnIdentity
+from penstock_operator.api.limits.own_identity import OwnIdentity
 from penstock_operator.errors import NotLeader, StorageError
 from penstock_operator.storage import penstock as storage_module
 from penstock_operator.storage.penstock import IDLE, OPEN, PenstockStorage, PenstockStorages, driver_options

@@ -8,8 +8,8 @@ from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.own_identity import OwnIdentity
-from penstock_operator.api.tenant_limits import TenantLimits
+from penstock_operator.api.limits.own_identity import OwnIdentity
+from penstock_operator.api.limits.tenant_limits import TenantLimits
 from penstock_operator.api.types import format_time
 from penstock_operator.errors import Unavailable
 from penstock_operator.process.metrics import Metrics

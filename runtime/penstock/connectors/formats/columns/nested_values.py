@@ -72,6 +72,6 @@ def _plain(declared: Any) -> Any:
 
 
 def _argument(declared: Any, index: int, otherwise: pa.DataType) -> Any:
-    """Return an argument of an annotation such as `list[Point]`; the Arrow type if there is none."""
+    """Return an argument of an annotation such as `list[Point]`. An annotation without arguments returns the Arrow type."""
     found = get_args(declared)
     return found[index] if len(found) > index else otherwise

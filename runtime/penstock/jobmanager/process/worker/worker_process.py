@@ -266,7 +266,7 @@ class WorkerProcess:
             master.send(msgspec.msgpack.encode(StacksAnswer(message.request, within(found, MAX_STACK_BYTES))))
 
     def _code(self) -> int | None:
-        """Return the exit code of an executor that should run but has ended. None: it runs, or there is none."""
+        """Return the exit code of an executor that should run but has ended. None: it runs, or no executor should run."""
         if self._launch is None:
             return None
         return NOT_STARTED if self._child is None else self._child.poll()

@@ -177,7 +177,7 @@ def test_a_client_reads_the_outcome_of_a_request_that_ends_the_process(action: s
 
 
 def running_job(url: str) -> str:
-    """Return the id of the running job, or an empty string if there is none yet."""
+    """Return the id of the running job, or an empty string if no job runs yet."""
     try:
         with closing(RestClient(url)) as client:
             return next((job.jid for job in client.jobs() if job.state == "RUNNING"), "")

@@ -1,0 +1,1 @@
+"""The limits that a platform sets for the jobs of its tenants."""
