@@ -49,7 +49,8 @@ def test_running_and_waiting_threads_are_distinguished() -> None:
     on_cpu = sum(seen.count for seen in spinning if seen.stack.on_cpu)
     assert on_cpu > sum(seen.count for seen in spinning) / 2
     assert {seen.stack.on_cpu for seen in waiting} == {False}
-    assert sum(seen.count for seen in waiting) >= 20
+    # Each sample sees both threads. A busy machine takes fewer samples than requested.
+    assert abs(sum(seen.count for seen in waiting) - sum(seen.count for seen in spinning)) <= 2
 
 
 def test_sampling_stops_at_the_maximum_time_and_rate() -> None:
