@@ -19,16 +19,29 @@ StartFrom = Literal["empty", "latest-of-name"]
 
 SCRIPT_BYTES = 256 * 1024
 """Maximum size of a script in UTF-8."""
+MAX_FILES = 100
+"""Maximum number of files in `source.files`."""
 Requirement = Annotated[str, Field(min_length=1, max_length=1024, pattern=r"^[^\r\n]+$")]
 
 
-class Source(Api):
-    """A file with the program, which every pod fetches before it starts."""
+class ConfigMapSource(Api):
+    """An existing ConfigMap with the program."""
 
-    url: str = Field(max_length=1024, pattern=r"^(https?|s3a?)://[^@\s]+$")
-    """Location of the file: a zip, a tar.gz, a wheel or a module (`.py`), of at most 512 MiB. The pods read `s3://` with `storage.secretName`, or with their identity. The file must stay there as long as the job may start pods."""
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    """SHA-256 of the file. A pod does not start with other content."""
+    name: str = Field(max_length=253, pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$")
+    """Name of the ConfigMap in the job's namespace."""
+
+
+class Source(Api):
+    """A program outside of the image. Set exactly one of `url`, `files` and `configMap`."""
+
+    url: str | None = Field(default=None, max_length=1024, pattern=r"^(https?|s3a?)://[^@\s]+$")
+    """Location of a file: a zip, a tar.gz, a wheel or a module (`.py`), of at most 512 MiB. Every pod fetches it before it starts. The pods read `s3://` with `storage.secretName`, or with their identity. The file must stay there as long as the job may start pods."""
+    sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    """SHA-256 of the file at `url`, which needs it. A pod does not start with other content."""
+    files: dict[str, str] = Field(default_factory=dict, max_length=MAX_FILES)
+    """Files of the program by name, as text: at most 100 files with 256 KiB together. They are in one folder, and can import each other."""
+    config_map: ConfigMapSource | None = None
+    """ConfigMap with the files, which have the limits of `files`. The operator copies them for each revision, as if they were in `files`. So an edit of the ConfigMap is an upgrade, and a rollback returns to the former content."""
 
 
 class Job(Api):
@@ -38,8 +51,23 @@ class Job(Api):
     """Program to run, inside the image: a script (`/opt/job/job.py`) or `package.module:function`. Set either this field or `script`."""
     script: str | None = Field(default=None, min_length=1, max_length=SCRIPT_BYTES)
     """Program to run, as text: a Python file of at most 256 KiB. `spec.image` can then be Penstock's base image, because the program needs no separate image."""
-    source: Source | None = None
-    """File with the program. `entry` is then a path inside it (`job.py`), or `package.module:function`, and `spec.image` can be Penstock's base image."""
+    source: Source | None = Field(
+        default=None,
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "[has(self.url), has(self.files), has(self.configMap)].exists_one(given, given)",
+                    "message": "set exactly one of url, files and configMap",
+                },
+                {
+                    "rule": "has(self.url) == has(self.sha256)",
+                    "message": "url needs sha256, the checksum of the file, and no other source has one",
+                    "fieldPath": ".sha256",
+                },
+            ]
+        },
+    )
+    """Program outside of the image. `entry` is then a path inside it (`job.py`), or `package.module:function`, and `spec.image` can be Penstock's base image."""
     requirements: tuple[Requirement, ...] = Field(default=(), max_length=200)
     """Python packages to install before the program starts, as lines of a requirements file. Each pod installs them once. A package of the image takes precedence. Add `--no-index` and `--find-links` with a folder of the image or of a volume to install without a package index. The init container is called `penstock-requirements`, and a pod template can add environment variables and volumes to it."""
     args: tuple[str, ...] = ()

@@ -14,7 +14,15 @@ from pydantic import ValidationError
 
 from penstock.common.config.option_table import meant_key
 from penstock_operator.api.cron import CronError, parse_cron
-from penstock_operator.api.flinkjob import NO_STANDBYS, SCRIPT_BYTES, TLS_ENABLED, TLS_SECRET, Deletion, FlinkJobSpec
+from penstock_operator.api.flinkjob import (
+    MAX_FILES,
+    NO_STANDBYS,
+    SCRIPT_BYTES,
+    TLS_ENABLED,
+    TLS_SECRET,
+    Deletion,
+    FlinkJobSpec,
+)
 from penstock_operator.api.pod_template import check_pod_template
 from penstock_operator.api.types import SCHEMES, format_duration
 from penstock_operator.errors import Problem, SpecError
@@ -23,6 +31,7 @@ from penstock_operator.redaction import holds_secret
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from penstock_operator.api.flinkjob import Source
     from penstock_operator.api.limits.own_identity import OwnIdentity
 
 OWNED_KEYS: Mapping[str, str] = {
@@ -139,17 +148,52 @@ def _job(spec: FlinkJobSpec) -> Iterator[Problem]:
             f"the script has {len(job.script.encode())} bytes, and {SCRIPT_BYTES} are allowed",
             "Build an image with the program, and set entry.",
         )
-    if job.source is not None and job.entry is None:
-        yield Problem("spec.job.source", "entry is missing", "Set entry to the program in the file.")
-    if job.source is not None and job.entry is not None and _leaves(job.entry):
-        yield Problem(
-            "spec.job.entry",
-            f"{job.entry!r} is not a path inside the file of spec.job.source",
-            "Write a path such as job.py.",
-        )
+    if job.source is not None:
+        yield from _source(job.source, job.entry)
     if job.entry is not None and job.entry.startswith("-"):
         yield Problem(
             "spec.job.entry", f"{job.entry!r} looks like an option", "Name a script or package.module:function."
+        )
+
+
+_SOURCES = ("url", "files", "configMap")
+_FILE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,200}")
+
+
+def _source(source: Source, entry: str | None) -> Iterator[Problem]:
+    field, kinds = "spec.job.source", " and ".join((", ".join(_SOURCES[:-1]), _SOURCES[-1]))
+    given = [name for name, value in zip(_SOURCES, (source.url, source.files, source.config_map), strict=True) if value]
+    if len(given) != 1:
+        found = f"{' and '.join(given)} are set" if given else "it names no program"
+        yield Problem(field, found, f"Set exactly one of {kinds}.")
+    elif (source.url is None) != (source.sha256 is None):
+        problem = "only a file at a url has a checksum" if source.url is None else "the checksum of the file is missing"
+        yield Problem(f"{field}.sha256", problem, "Set url and sha256 together. sha256sum prints the checksum.")
+    yield from file_problems(source.files, f"{field}.files")
+    if entry is None:
+        yield Problem(field, "entry is missing", "Set entry to the program in the source.")
+    elif _leaves(entry):
+        yield Problem("spec.job.entry", f"{entry!r} is not a path inside the source", "Write a path such as job.py.")
+    elif source.files and entry.endswith(".py") and entry not in source.files:
+        names = ", ".join(sorted(source.files)[:_NAMES_SHOWN])
+        yield Problem("spec.job.entry", f"{entry!r} is not a file of the source", f"Name one of its files: {names}.")
+
+
+_NAMES_SHOWN = 10
+
+
+def file_problems(files: Mapping[str, str], field: str) -> Iterator[Problem]:
+    """Yield a problem for each rule that the files of a program break."""
+    for name in files:
+        if not _FILE_NAME.fullmatch(name):
+            remedy = "Use at most 200 letters, digits, dots, dashes and underscores, and no dot at the start."
+            yield Problem(f"{field}.{name}", "this is not a name of a file", remedy)
+    size = sum(len(text.encode(errors="replace")) for text in files.values())
+    if len(files) > MAX_FILES or size > SCRIPT_BYTES:
+        yield Problem(
+            field,
+            f"{len(files)} files with {size} bytes are too many, {MAX_FILES} files with {SCRIPT_BYTES} bytes are allowed",
+            "Put the program into an archive and set source.url and source.sha256, or build an image.",
         )
 
 

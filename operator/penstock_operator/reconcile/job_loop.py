@@ -44,6 +44,7 @@ from penstock_operator.reconcile.observe.look import observe
 from penstock_operator.reconcile.observe.manifests import labels_of, parse_time
 from penstock_operator.reconcile.ownership import QUIET_BEFORE_RELEASE, Claim, claim
 from penstock_operator.reconcile.presets.defaults import recorded_defaults, spec_with_defaults
+from penstock_operator.reconcile.program_source import with_content
 from penstock_operator.reconcile.report.writes import write_due
 from penstock_operator.resources.names import FINALIZER
 
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.actions import Action
     from penstock_operator.reconcile.decide.decision import Decision
     from penstock_operator.reconcile.ports import Ports
-    from penstock_operator.reconcile.presets.defaults import Preset
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class JobLoop(Loop):
         manifest = await ports.watched.get(FLINKJOB, self.namespace, self.name)
         if manifest is None or manifest["metadata"]["uid"] != self._uid or not at_rest.looks_at_rest(manifest):
             return None
-        ctx = self._context(manifest, await ports.presets.of(self.namespace))
+        ctx = await self._context(manifest)
         copy = self.cache.for_stale_data()
         if ctx.status.operator != self.cache.owner or not ports.shard.selects(labels_of(manifest)):
             return None
@@ -166,7 +166,7 @@ class JobLoop(Loop):
             raise
         if manifest is None:
             return None, False
-        ctx = self._context(manifest, await self._ports.presets.of(self.namespace))
+        ctx = await self._context(manifest)
         verdict = await self._own(manifest, ctx)
         if verdict is not Claim.OURS:
             self.cache.has_read_status, self.cache.newest = False, None
@@ -255,7 +255,9 @@ class JobLoop(Loop):
             self._report_error(error)
             return decide(replace(ctx, seen=Observation(failure=unexpected(error))))
 
-    def _context(self, manifest: Manifest, current: Preset) -> Context:
+    async def _context(self, manifest: Manifest) -> Context:
+        """Return the input of the decision, without observations. Raise a `KubeError` if the API server does not respond."""
+        current = await self._ports.presets.of(self.namespace)
         meta = manifest["metadata"]
         if self._uid != meta["uid"]:
             self._uid, self.cache, self._event_recorder = meta["uid"], Cache(), self._new_event_recorder()
@@ -276,13 +278,15 @@ class JobLoop(Loop):
         problems: tuple[Problem, ...] = ()
         status = self._watched_status(parse_status(manifest.get("status")), now)
         try:
-            raw = manifest.get("spec") or {}
+            raw = await with_content(self._ports.cluster, self.namespace, manifest.get("spec") or {})
             spec, defaults = spec_with_defaults(raw, subject, recorded_defaults(status), current, self.cache.specs)
             limits = self._ports.settings
             problems = (*check_own_identity(spec, limits.own_identity), *limits.tenants.problems(spec))
             spec = None if problems else spec
         except SpecError as error:
             problems = error.problems
+        except (KubeError, NotLeader):
+            raise
         except Exception as error:
             self._report_error(error)
             remedy = "Revert the last edit: the operator cannot read the spec"

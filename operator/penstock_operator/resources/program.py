@@ -1,8 +1,8 @@
 """The program of a job whose image does not contain it: a script or a file to fetch, and packages that its pods install.
 
-The script and the list of packages are files in the ConfigMap of the incarnation, next to `penstock.yaml`. The pods see them in the folder
-`_FOLDER`. An init container fetches the file, and another installs the packages, each into an empty volume of the pod. So each pod does it once in its
-life. The volumes come last on the import path, and a package cannot replace one that the engine uses.
+The script, the files of a source and the list of packages are in the ConfigMap of the incarnation, next to `penstock.yaml`. The pods see them in
+the folders `_FOLDER` and `_FILES`. An init container fetches the file at a URL, and another installs the packages, each into an empty volume of the
+pod. So each pod does it once in its life. These folders come last on the import path, and a package cannot replace one that the engine uses.
 """
 
 from __future__ import annotations
@@ -13,11 +13,13 @@ from penstock_operator.api.pod_template import FETCHER, INSTALLER
 from penstock_operator.resources.names import CONF_DIR
 
 if TYPE_CHECKING:
-    from penstock_operator.api.flinkjob import FlinkJobSpec
+    from collections.abc import Iterator
+
+    from penstock_operator.api.flinkjob import FlinkJobSpec, Source
     from penstock_operator.resources.names import Owner
 
 SCRIPT, REQUIREMENTS = "job.py", "requirements.txt"
-_FOLDER = "program"
+_FOLDER, _FILES = "program", "source"
 PACKAGES_VARIABLE = "PENSTOCK_PACKAGES"
 """Environment variable with the folder of the installed packages. The engine adds the folder to its import path."""
 _SOURCE = "/opt/penstock-source"
@@ -30,23 +32,34 @@ def entry(spec: FlinkJobSpec) -> str:
     """Return the program to run, inside a pod."""
     if spec.job.entry is None:
         return f"{CONF_DIR}/{_FOLDER}/{SCRIPT}"
-    in_source = spec.job.source is not None and spec.job.entry.endswith(".py")
-    return f"{_SOURCE}/{spec.job.entry}" if in_source else spec.job.entry
+    if spec.job.source is None or not spec.job.entry.endswith(".py"):
+        return spec.job.entry
+    return f"{_source_folder(spec.job.source)}/{spec.job.entry}"
+
+
+def _source_folder(source: Source) -> str:
+    return f"{CONF_DIR}/{_FILES}" if source.files else _SOURCE
 
 
 def files(spec: FlinkJobSpec) -> dict[str, str]:
-    """Return the files of the program that the manifest contains, by name."""
-    found = {}
-    if spec.job.script is not None:
-        found[SCRIPT] = spec.job.script
-    if spec.job.requirements:
-        found[REQUIREMENTS] = "".join(f"{line}\n" for line in spec.job.requirements)
-    return found
+    """Return the files of the program that the manifest contains, by their key in a ConfigMap."""
+    return {key: text for key, _, text in _files(spec)}
 
 
 def items(spec: FlinkJobSpec) -> list[dict[str, Any]]:
     """Return the items of a ConfigMap's projection that provide these files."""
-    return [{"key": name, "path": f"{_FOLDER}/{name}"} for name in files(spec)]
+    return [{"key": key, "path": path} for key, path, _ in _files(spec)]
+
+
+def _files(spec: FlinkJobSpec) -> Iterator[tuple[str, str, str]]:
+    """Yield the key in a ConfigMap, the path below the folder of the configuration, and the content of each file."""
+    if spec.job.script is not None:
+        yield SCRIPT, f"{_FOLDER}/{SCRIPT}", spec.job.script
+    if spec.job.requirements:
+        yield REQUIREMENTS, f"{_FOLDER}/{REQUIREMENTS}", "".join(f"{line}\n" for line in spec.job.requirements)
+    if spec.job.source is not None:
+        for name, text in sorted(spec.job.source.files.items()):
+            yield f"{_FILES}.{name}", f"{_FILES}/{name}", text
 
 
 def check_config_map(owner: Owner, spec: FlinkJobSpec, operation: str) -> dict[str, Any]:
@@ -63,11 +76,12 @@ def check_config_map(owner: Owner, spec: FlinkJobSpec, operation: str) -> dict[s
 def install(spec: FlinkJobSpec, pod: dict[str, Any], resources: dict[str, Any]) -> None:
     """Add the init containers that fetch the program and install its packages to a pod, whose only container is the main container."""
     folders = []
-    if spec.job.source is not None:
-        source = spec.job.source
-        arguments = ["fetch", source.url, "--sha256", source.sha256, "--into", _SOURCE]
-        _add(spec, pod, resources, FETCHER, _SOURCE, {"args": arguments})
-        folders.append(_SOURCE)
+    source = spec.job.source
+    if source is not None:
+        if source.url is not None and source.sha256 is not None:
+            arguments = ["fetch", source.url, "--sha256", source.sha256, "--into", _SOURCE]
+            _add(spec, pod, resources, FETCHER, _SOURCE, {"args": arguments})
+        folders.append(_source_folder(source))
     if spec.job.requirements:
         command = [
             "python", _PIP, "install", "--quiet", "--no-cache-dir", "--disable-pip-version-check",

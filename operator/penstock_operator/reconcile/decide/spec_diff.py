@@ -189,9 +189,9 @@ def fingerprint(spec: FlinkJobSpec) -> str:
 
 def args_hash(spec: FlinkJobSpec) -> str:
     """Return a hash of the program: entry or script, source, and arguments."""
-    return _digest(
-        [spec.job.entry or spec.job.script, *([spec.job.source.sha256] if spec.job.source else []), *spec.job.args]
-    )
+    source = spec.job.source
+    content = [] if source is None else [source.sha256 or _non_default_fields(source)]
+    return _digest([spec.job.entry or spec.job.script, *content, *spec.job.args])
 
 
 def _relevant(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:
