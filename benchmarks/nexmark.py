@@ -83,7 +83,7 @@ def run_once(query: str, system: str, data: Path, events: int) -> Run:
     out = Path(tempfile.mkdtemp(prefix=f"penstock-nexmark-{query}-"))
     try:
         if system == "flink-sql":
-            command = [str(python_of("flink")), str(PROGRAMS / "flink_sql_nexmark.py"), query]
+            command = [str(python_of("flink")), str(PROGRAMS / "flink/flink_sql_nexmark.py"), query]
             environment = {"PYTHONPATH": str(site_packages("flink"))}
         else:
             command = [sys.executable, str(PROGRAMS / "penstock_nexmark.py"), query, "--runner", system]

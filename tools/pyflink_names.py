@@ -1,7 +1,7 @@
 """List the public names of PyFlink's DataStream API, from a wheel of `apache-flink`. A test checks that Penstock has all of them.
 
     pip download --no-deps apache-flink==2.3.0
-    python -m tools.pyflink_names apache_flink-2.3.0-*.whl > tests/unit/datastream/pyflink_names.json
+    python -m tools.pyflink_names apache_flink-2.3.0-*.whl > tests/unit/datastream/pyflink/pyflink_names.json
 
 The list has only names:
 

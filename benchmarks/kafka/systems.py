@@ -56,15 +56,15 @@ _AT_LEAST_ONCE = ("--guarantee", "AT_LEAST_ONCE")
 SYSTEMS = (
     KafkaSystem("penstock", "penstock", "penstock_kafka.py", EXACTLY),
     KafkaSystem("penstock-at-least-once", "penstock", "penstock_kafka.py", AT_LEAST, arguments=_AT_LEAST_ONCE),
-    KafkaSystem("flink-sql", "flink", "flink_sql_kafka.py", EXACTLY),
-    KafkaSystem("pyflink", "flink", "pyflink_kafka.py", EXACTLY, python=True),
-    KafkaSystem("bytewax", "bytewax", "bytewax_kafka.py", AT_LEAST, python=True),
-    KafkaSystem("quix", "quix", "quix_kafka.py", EXACTLY, python=True),
-    KafkaSystem("pathway", "pathway", "pathway_kafka.py", AT_LEAST, UPDATES, python=True),
+    KafkaSystem("flink-sql", "flink", "flink/flink_sql_kafka.py", EXACTLY),
+    KafkaSystem("pyflink", "flink", "flink/pyflink_kafka.py", EXACTLY, python=True),
+    KafkaSystem("bytewax", "bytewax", "libraries/bytewax_kafka.py", AT_LEAST, python=True),
+    KafkaSystem("quix", "quix", "libraries/quix_kafka.py", EXACTLY, python=True),
+    KafkaSystem("pathway", "pathway", "libraries/pathway_kafka.py", AT_LEAST, UPDATES, python=True),
 )
 LIVE = (
     KafkaSystem("penstock", "penstock", "penstock_kafka.py", AT_LEAST, arguments=_AT_LEAST_ONCE),
-    KafkaSystem("pyflink", "flink", "pyflink_kafka.py", AT_LEAST, arguments=_AT_LEAST_ONCE, python=True),
+    KafkaSystem("pyflink", "flink", "flink/pyflink_kafka.py", AT_LEAST, arguments=_AT_LEAST_ONCE, python=True),
 )
 """The systems whose latency is measured."""
 

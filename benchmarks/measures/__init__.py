@@ -12,8 +12,8 @@ from benchmarks.measures.backpressure import backpressure
 from benchmarks.measures.checkpoint import checkpoint
 from benchmarks.measures.cores import cores
 from benchmarks.measures.epoch import epoch
-from benchmarks.measures.heap import heap
-from benchmarks.measures.jobmanager import jobmanager
+from benchmarks.measures.jobmanagers.heap import heap
+from benchmarks.measures.jobmanagers.slots import jobmanager
 from benchmarks.measures.kafka import kafka, kafka_latency
 from benchmarks.measures.large_state import large_state
 from benchmarks.measures.live import latency, memory, recovery, rescale

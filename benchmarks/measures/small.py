@@ -29,7 +29,7 @@ def small(records: int | None, repetitions: int) -> dict[str, Any]:
     systems = {
         "penstock": ("penstock_live.py", sys.executable, {}),
         "penstock-processes": ("penstock_live.py", sys.executable, {}),
-        "pyflink": ("pyflink_live.py", str(python_of("flink")), {"PYTHONPATH": str(site_packages("flink"))}),
+        "pyflink": ("flink/pyflink_live.py", str(python_of("flink")), {"PYTHONPATH": str(site_packages("flink"))}),
     }
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     for _ in range(repetitions):

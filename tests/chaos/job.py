@@ -35,7 +35,7 @@ from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import FieldAggregate, TumblingEventTimeWindows
 from penstock.records.batch import RowBatch
-from tests.chaos.orders import Orders, SlowableSink
+from tests.chaos.faults.orders import Orders, SlowableSink
 
 STEP_MS = 100
 """Event time between two numbers of one key."""

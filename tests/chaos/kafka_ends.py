@@ -24,8 +24,8 @@ from penstock.datastream.connectors.kafka import (
     KafkaSink,
     KafkaSource,
 )
+from tests.chaos.faults.orders import Orders
 from tests.chaos.job import STEP_MS, Numbered, SoakPlan, payload
-from tests.chaos.orders import Orders
 from tests.chaos.verdict import problems_in
 from tests.integration.kafka.support import read, values_of
 

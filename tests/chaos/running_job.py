@@ -15,10 +15,10 @@ from penstock.checkpoint.files.manifest import Manifest
 from penstock.cli.client import RestClient
 from penstock.common.errors import StorageError
 from tests.chaos import jobmanager
-from tests.chaos.clock import SettableClock
+from tests.chaos.faults.clock import SettableClock
+from tests.chaos.faults.orders import Orders
+from tests.chaos.faults.storage_proxy import StorageProxy
 from tests.chaos.job import SoakPlan
-from tests.chaos.orders import Orders
-from tests.chaos.storage_proxy import StorageProxy
 from tests.integration.engine.selfcheck import processes
 from tests.integration.engine.selfcheck.driver import configuration, settings_for
 from tests.integration.engine.selfcheck.main import REST

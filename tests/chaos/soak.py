@@ -4,7 +4,7 @@
     python -m tests.chaos.soak --minutes 5 --runner pipelined --backend rocksdb --json soak.json
 
 Without `--runner` and `--backend`, all four pairs run, each for its share of the time. The JobManager is a separate process
-and a target of faults. Storage is a real S3 server behind a proxy. `tests.chaos.faults` has the catalogue of faults.
+and a target of faults. Storage is a real S3 server behind a proxy. `tests.chaos.faults.kinds` has the catalogue of faults.
 
 The next fault happens when the job has made progress since the last one: a later checkpoint is complete and has more records.
 Some faults happen while the job still recovers. Every kind happens a minimum number of times, and the rest is random. The soak
@@ -33,14 +33,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from penstock.common.errors import PenstockError
-from tests.chaos.faults import Fault, Faults
+from tests.chaos.faults.kinds import Fault, Faults
+from tests.chaos.faults.orders import Orders
+from tests.chaos.faults.storage_proxy import StorageProxy
 from tests.chaos.job import SoakPlan
 from tests.chaos.kafka_ends import BROKERS, KafkaRun
 from tests.chaos.left_behind import folders_left, memory, objects_left, processes_left
-from tests.chaos.orders import Orders
 from tests.chaos.report import Report, dumps, total_of
 from tests.chaos.running_job import Progress, RunningJob
-from tests.chaos.storage_proxy import StorageProxy
 from tests.chaos.verdict import problems_of
 from tools.servers.kafka import KafkaServer
 from tools.servers.s3 import S3Server

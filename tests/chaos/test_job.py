@@ -10,8 +10,8 @@ import pytest
 
 from penstock.connectors.core.source import ReadBounds
 from penstock.taskmanager.worker import ManualClock
+from tests.chaos.faults.orders import Orders
 from tests.chaos.job import EndlessSource, EndlessSplitReader, Numbers, SoakPlan
-from tests.chaos.orders import Orders
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.chaos.faults.storage_proxy import StorageProxy
 from tests.chaos.kafka_ends import BROKERS
 from tests.chaos.report import dumps
 from tests.chaos.soak import Soak
-from tests.chaos.storage_proxy import StorageProxy
 from tools.servers.kafka import KafkaServer
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.e2e.failures.pod_memory import pss_of
 from tests.e2e.flinkjob import Job
-from tests.e2e.pod_memory import pss_of
 
 if TYPE_CHECKING:
     from tests.e2e.stack import Stack

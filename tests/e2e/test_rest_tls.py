@@ -14,8 +14,8 @@ import pytest
 from penstock.cli.kubectl import Kubectl
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from tests.certificates import Authority
+from tests.e2e.changes.test_snapshots import completed, exists, snapshot
 from tests.e2e.stack import wait_until
-from tests.e2e.test_snapshots import completed, exists, snapshot
 from tools.devcluster import binaries
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.checkpoint.store.retrying_store import RetryPolicy
-from tests.chaos.storage_proxy import Disorder, StorageProxy, Target
+from tests.chaos.faults.storage_proxy import Disorder, StorageProxy, Target
 from tests.integration.checkpoint.conftest import BUCKET, QUICK
 from tests.unit.checkpoint.life import JobManager, Sink, check
 

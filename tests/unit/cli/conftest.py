@@ -6,7 +6,7 @@ import pytest
 
 from penstock.rest.server import RestServer
 from tests.unit.cli.terminal import Terminal
-from tests.unit.rest.current import Current
+from tests.unit.rest.access.current import Current
 from tests.unit.rest.fake_gateway import FakeGateway
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.cli.kubectl import Kubectl
 from penstock.rest.server import RestServer
-from tests.unit.rest.current import Current
+from tests.unit.rest.access.current import Current
 from tests.unit.rest.fake_gateway import JOB_ID, FakeGateway
 
 if TYPE_CHECKING:

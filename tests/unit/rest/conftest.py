@@ -6,8 +6,8 @@ import pytest
 
 from penstock.rest.app import create_app
 from penstock.rest.auth import TokenFile
+from tests.unit.rest.access.current import Current
 from tests.unit.rest.asgi_client import AsgiClient
-from tests.unit.rest.current import Current
 from tests.unit.rest.fake_gateway import FakeGateway
 
 if TYPE_CHECKING:

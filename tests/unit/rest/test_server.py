@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock.rest.gateway import ClusterGateway
+    from tests.unit.rest.access.current import Current
     from tests.unit.rest.asgi_client import AsgiClient
-    from tests.unit.rest.current import Current
     from tests.unit.rest.fake_gateway import FakeGateway
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from penstock.connectors.formats import registry as registry_module
-from tests.unit.connectors.formats.fake_registry import Registry
+from tests.unit.connectors.formats.avro.fake_registry import Registry
 
 
 @pytest.fixture

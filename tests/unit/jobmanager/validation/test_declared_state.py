@@ -29,7 +29,7 @@ from penstock.jobmanager.process.session.session import SubmitOptions
 from penstock.jobmanager.validation.declared_state import check_declared_states
 from penstock.windowing.time_windows import TumblingProcessingTimeWindows
 from tests.in_process import environment, started, until
-from tests.integration.engine.refusals import nothing_touched, refused
+from tests.integration.engine.programs.refusals import nothing_touched, refused
 
 JOB_ID = "ab" * 16
 COUNTS = MapStateDescriptor("counts", str, int)

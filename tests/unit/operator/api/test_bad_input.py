@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import FOREIGN, edit, rejected, running, spec, with_foreign_savepoint
+from tests.unit.operator.world.scenarios.scenario import FOREIGN, edit, rejected, running, spec, with_foreign_savepoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

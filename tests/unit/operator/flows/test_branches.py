@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.operator.world.branches import at_calls, each
 from tests.unit.operator.world.faults import Fault, Killed
+from tests.unit.operator.world.scenarios.branches import at_calls, each
 
 if TYPE_CHECKING:
     from tests.unit.operator.world.faults import Mode

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from penstock_operator.process import main as program
 from penstock_operator.process.orphans import sweep
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.garbage_collector import FOREGROUND
-from tests.unit.operator.world.scenario import deployed, gone, played, running, suspended
+from tests.unit.operator.world.kubernetes.garbage_collector import FOREGROUND
+from tests.unit.operator.world.scenarios.scenario import deployed, gone, played, running, suspended
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:

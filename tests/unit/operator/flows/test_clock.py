@@ -12,12 +12,12 @@ from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
 from penstock_operator.api.status.operation import Operation
 from penstock_operator.reconcile.clock import APPROACH, SteadyClock, taken_over
 from tests.unit.operator.flows.test_concurrent_changes import by_name, disturb
-from tests.unit.operator.world.images import Image
-from tests.unit.operator.world.scenario import exactly_once, go_on, gone, played, running, stalled
+from tests.unit.operator.world.kubernetes.images import Image
+from tests.unit.operator.world.scenarios.scenario import exactly_once, go_on, gone, played, running, stalled
 from tests.unit.operator.world.world import NAME, World, flinkjob
 
 if TYPE_CHECKING:
-    from tests.unit.operator.world.scenario import Scenario
+    from tests.unit.operator.world.scenarios.scenario import Scenario
 
 HOUR = timedelta(hours=1)
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)

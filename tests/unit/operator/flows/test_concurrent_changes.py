@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.operator.world import World
-from tests.unit.operator.world.branches import at_calls, each, some
-from tests.unit.operator.world.scenario import begin, edit, go_on, gone, running, suspended
-from tests.unit.operator.world.scenarios import SCENARIOS
+from tests.unit.operator.world.scenarios.branches import at_calls, each, some
+from tests.unit.operator.world.scenarios.cold_scenarios import SCENARIOS
+from tests.unit.operator.world.scenarios.scenario import begin, edit, go_on, gone, running, suspended
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from tests.unit.operator.world.faults import Mode
-    from tests.unit.operator.world.scenario import Scenario
+    from tests.unit.operator.world.scenarios.scenario import Scenario
 
 FLOWS = (
     "deploy",

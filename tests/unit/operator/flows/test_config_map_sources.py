@@ -11,9 +11,9 @@ from penstock_operator.errors import SpecError
 from penstock_operator.resources.names import JOB, ROLE
 from tests.unit.operator.flows.test_scripts import master, mounted
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.images import Image
-from tests.unit.operator.world.kubelet import NAME
-from tests.unit.operator.world.scenario import deployed, played, rejected, running, stalled
+from tests.unit.operator.world.kubernetes.images import Image
+from tests.unit.operator.world.kubernetes.kubelet import NAME
+from tests.unit.operator.world.scenarios.scenario import deployed, played, rejected, running, stalled
 
 ENTRY = "/etc/penstock/source/job.py"
 SOURCE = {"configMap": {"name": "program"}}

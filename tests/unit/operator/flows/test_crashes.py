@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.operator.world import World
-from tests.unit.operator.world.branches import at_calls, some
-from tests.unit.operator.world.scenario import begin, go_on
-from tests.unit.operator.world.scenarios import SCENARIOS
+from tests.unit.operator.world.scenarios.branches import at_calls, some
+from tests.unit.operator.world.scenarios.cold_scenarios import SCENARIOS
+from tests.unit.operator.world.scenarios.scenario import begin, go_on
 
 if TYPE_CHECKING:
     from tests.unit.operator.world.faults import Mode
-    from tests.unit.operator.world.scenario import Scenario
+    from tests.unit.operator.world.scenarios.scenario import Scenario
 
 QUICK = {
     "deploy",

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.operator.flows.test_deletion_time import doomed
 from tests.unit.operator.world import Image, World
-from tests.unit.operator.world.scenario import at, deployed, gone, played, suspended
+from tests.unit.operator.world.scenarios.scenario import at, deployed, gone, played, suspended
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:

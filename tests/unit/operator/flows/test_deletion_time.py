@@ -10,7 +10,7 @@ import pytest
 
 from penstock_operator.settings import Settings
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import deployed, gone
+from tests.unit.operator.world.scenarios.scenario import deployed, gone
 from tests.unit.operator.world.world import MEANT, START
 
 if TYPE_CHECKING:

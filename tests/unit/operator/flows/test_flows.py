@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.world import World
-from tests.unit.operator.world.scenario import Scenario, play
-from tests.unit.operator.world.scenarios import SCENARIOS
-from tests.unit.operator.world.viewers import check_status
+from tests.unit.operator.world.kubernetes.viewers import check_status
+from tests.unit.operator.world.scenarios.cold_scenarios import SCENARIOS
+from tests.unit.operator.world.scenarios.scenario import Scenario, play
 
 SECRET_VERBS = {"get", "create", "patch", "apply", "dry-run"}
 """The operator's requests for Secrets. It never lists, watches, replaces or deletes them."""

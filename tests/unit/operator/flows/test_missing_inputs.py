@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.unit.operator.world.scenario import exactly_once, running
+from tests.unit.operator.world.scenarios.scenario import exactly_once, running
 from tests.unit.operator.world.world import NAME, World, flinkjob
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.operator.flows.test_deletion_savepoint import leading
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import at, deployed, exactly_once, gone, played, running, spec
+from tests.unit.operator.world.scenarios.scenario import at, deployed, exactly_once, gone, played, running, spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ import os
 
 import pytest
 
-from tests.unit.operator.world.life import Life
+from tests.unit.operator.world.scenarios.life import Life
 
 FIRST, LIVES = int(os.environ.get("PENSTOCK_FIRST_LIFE", "0")), int(os.environ.get("PENSTOCK_LIVES", "4"))
 

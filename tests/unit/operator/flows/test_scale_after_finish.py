@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.operator.world import Image, World
-from tests.unit.operator.world.scenario import deployed, played, running
+from tests.unit.operator.world.scenarios.scenario import deployed, played, running
 
 
 def test_a_rescale_of_a_finished_job_is_reported_once() -> None:

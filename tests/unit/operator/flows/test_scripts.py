@@ -11,8 +11,8 @@ from penstock_operator.errors import SpecError
 from penstock_operator.resources import program
 from penstock_operator.resources.names import JOB, ROLE
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.kubelet import NAME
-from tests.unit.operator.world.scenario import deployed, played, running
+from tests.unit.operator.world.kubernetes.kubelet import NAME
+from tests.unit.operator.world.scenarios.scenario import deployed, played, running
 
 FIRST = "print('first')\n"
 SECOND = "print('second')\n"

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from tests.unit.operator.world import Image, World, flinkjob, flinksnapshot
 from tests.unit.operator.world.records import record
-from tests.unit.operator.world.scenario import (
+from tests.unit.operator.world.scenarios.cold_scenarios import SCENARIOS
+from tests.unit.operator.world.scenarios.scenario import (
     FOREIGN,
     Scenario,
     begin,
@@ -28,7 +29,6 @@ from tests.unit.operator.world.scenario import (
     spec,
     with_foreign_savepoint,
 )
-from tests.unit.operator.world.scenarios import SCENARIOS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.operator.golden_statuses.points import GOLDEN_SCENARIOS, read_sets
 from tests.unit.operator.world.records import restored
-from tests.unit.operator.world.scenario import judge
+from tests.unit.operator.world.scenarios.scenario import judge
 from tests.unit.operator.world.world import World
 
 SETS = read_sets()

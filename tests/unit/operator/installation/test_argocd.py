@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.scenario import running
-from tests.unit.operator.world.viewers import health
+from tests.unit.operator.world.kubernetes.viewers import health
+from tests.unit.operator.world.scenarios.scenario import running
 
 
 def with_condition(*conditions: tuple[str, str, str], observed: int = 2, generation: int = 2) -> dict[str, Any]:

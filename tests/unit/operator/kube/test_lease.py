@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from penstock_operator.errors import NotLeader, Unavailable
 from penstock_operator.kube.cluster import LEASE
 from penstock_operator.kube.lease import Leadership, LeaseTimes
-from tests.unit.operator.world.cluster import FakeCluster
 from tests.unit.operator.world.faults import Fault
+from tests.unit.operator.world.kubernetes.cluster import FakeCluster
 
 
 class Clock:

@@ -12,7 +12,7 @@ from penstock_operator.errors import EngineError
 from penstock_operator.process.metrics import Histogram, Metrics
 from tests.unit.operator.world import Image, World, flinkjob, flinksnapshot
 from tests.unit.operator.world.engine import ACTION_TIME, RESCALE_TOOK, FakeEngineClient
-from tests.unit.operator.world.scenario import FOREIGN, rejected, running, suspended, with_foreign_savepoint
+from tests.unit.operator.world.scenarios.scenario import FOREIGN, rejected, running, suspended, with_foreign_savepoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

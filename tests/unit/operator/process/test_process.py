@@ -23,9 +23,9 @@ from penstock_operator.process.traces import OperationTraces
 from penstock_operator.reconcile.job_loop import JobLoop
 from penstock_operator.reconcile.ownership import Shard
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
-from tests.unit.operator.world.scenario import play, running
-from tests.unit.operator.world.scenarios import SCENARIOS
-from tests.unit.operator.world.watch import EventReceiver
+from tests.unit.operator.world.kubernetes.watch import EventReceiver
+from tests.unit.operator.world.scenarios.cold_scenarios import SCENARIOS
+from tests.unit.operator.world.scenarios.scenario import play, running
 
 if TYPE_CHECKING:
     from pathlib import Path

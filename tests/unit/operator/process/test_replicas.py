@@ -22,7 +22,7 @@ from penstock_operator.process.lifecycle import Process
 from penstock_operator.process.otlp import NoTraces
 from penstock_operator.settings import Settings
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.api import FakeApi
+from tests.unit.operator.world.kubernetes.api import FakeApi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

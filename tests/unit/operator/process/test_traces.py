@@ -15,7 +15,7 @@ from penstock_operator.process.otlp import NoTraces, OtlpSpans, sink_of
 from penstock_operator.process.traces import OperationTraces, Span
 from tests.unit.jobmanager.reporting.otlp_receiver import OtlpReceiver, attributes
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import rejected, running, suspended
+from tests.unit.operator.world.scenarios.scenario import rejected, running, suspended
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator

@@ -15,7 +15,7 @@ from penstock_operator.settings import Settings
 from penstock_operator.storage.penstock import PenstockStorages
 from tests.unit.operator.contexts import make_spec
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.scenario import gone, running
+from tests.unit.operator.world.scenarios.scenario import gone, running
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -27,8 +27,8 @@ from penstock_operator.reconcile.ownership import (
 from penstock_operator.resources.names import JOB
 from penstock_operator.storage.penstock import CALL_TIMEOUT
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
-from tests.unit.operator.world.scenario import begin, go_on, played, running
-from tests.unit.operator.world.scenarios import SCENARIOS
+from tests.unit.operator.world.scenarios.cold_scenarios import SCENARIOS
+from tests.unit.operator.world.scenarios.scenario import begin, go_on, played, running
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

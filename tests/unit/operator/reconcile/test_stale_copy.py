@@ -16,7 +16,7 @@ from penstock_operator.kube.watched import WATCHED, WatchedObjects
 from penstock_operator.resources.names import JOB, ROLE
 from tests.unit.operator.flows.test_crashes import FLOWS, by_name
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.scenario import begin, deployed, go_on, gone, judge, played, running
+from tests.unit.operator.world.scenarios.scenario import begin, deployed, go_on, gone, judge, played, running
 from tests.unit.operator.world.world import NAME
 
 LAG = timedelta(seconds=5)

@@ -18,7 +18,7 @@ from penstock_operator.snapshot import loop as snapshot_loop
 from tests.unit.operator.contexts import make_spec
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
 from tests.unit.operator.world.engine import FakeEngineClient
-from tests.unit.operator.world.scenario import gone, running
+from tests.unit.operator.world.scenarios.scenario import gone, running
 from tests.unit.operator.world.storage import FakeStorage
 
 if TYPE_CHECKING:

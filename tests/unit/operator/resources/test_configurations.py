@@ -11,7 +11,7 @@ import yaml
 from penstock_operator.errors import Invalid
 from penstock_operator.resources import configuration
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import deployed, played, rejected, running
+from tests.unit.operator.world.scenarios.scenario import deployed, played, rejected, running
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:

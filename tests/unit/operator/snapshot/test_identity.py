@@ -15,7 +15,7 @@ from penstock_operator.resources.names import is_savepoint_of, snapshot_folder
 from tests.unit.operator.snapshot.test_snapshots import run, started, state
 from tests.unit.operator.world import Image, World, engine, flinkjob, flinksnapshot
 from tests.unit.operator.world.engine import FakeEngineClient
-from tests.unit.operator.world.scenario import FOREIGN, played, running, spec, with_foreign_savepoint
+from tests.unit.operator.world.scenarios.scenario import FOREIGN, played, running, spec, with_foreign_savepoint
 
 if TYPE_CHECKING:
     from penstock_operator.engine.client import RequestKind

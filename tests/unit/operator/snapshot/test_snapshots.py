@@ -9,7 +9,7 @@ import pytest
 
 from penstock_operator.snapshot.loop import SnapshotLoop
 from tests.unit.operator.world import Fault, Image, World, flinkjob, flinksnapshot
-from tests.unit.operator.world.scenario import FOREIGN, running, with_foreign_savepoint
+from tests.unit.operator.world.scenarios.scenario import FOREIGN, running, with_foreign_savepoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -6,7 +6,7 @@ commit. A sink detects every record that is lost or repeated. The operator's loo
 """
 
 from tests.unit.operator.world.faults import Fault, Killed
-from tests.unit.operator.world.images import Image
+from tests.unit.operator.world.kubernetes.images import Image
 from tests.unit.operator.world.world import World, flinkjob, flinksnapshot
 
 __all__ = ["Fault", "Image", "Killed", "World", "flinkjob", "flinksnapshot"]

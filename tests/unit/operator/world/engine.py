@@ -14,7 +14,7 @@ from penstock_operator.resources.names import JOB, ROLE
 from tests.unit.operator.world.storage import Stored
 
 if TYPE_CHECKING:
-    from tests.unit.operator.world.images import Image
+    from tests.unit.operator.world.kubernetes.images import Image
     from tests.unit.operator.world.world import World
 
 RATE = 10

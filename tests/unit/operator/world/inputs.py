@@ -13,13 +13,13 @@ import yaml
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.resources.configuration import CONFIG_FILE
-from tests.unit.operator.world.pods import waiting_status
+from tests.unit.operator.world.kubernetes.pods import waiting_status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from penstock_operator.kube.cluster import Manifest
-    from tests.unit.operator.world.cluster import FakeCluster
+    from tests.unit.operator.world.kubernetes.cluster import FakeCluster
 
 Source = tuple[str, str, str]
 """Kind, name, and key; an empty key stands for all keys."""

@@ -14,9 +14,9 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from penstock_operator.engine.account import Request, Rescaled
-from tests.unit.operator.world.deployments import ReplicaSet
 from tests.unit.operator.world.engine import FakeJob, Pending
-from tests.unit.operator.world.images import Image
+from tests.unit.operator.world.kubernetes.deployments import ReplicaSet
+from tests.unit.operator.world.kubernetes.images import Image
 from tests.unit.operator.world.sink import Sink
 from tests.unit.operator.world.storage import Stored
 from tests.unit.operator.world.world import World

@@ -18,16 +18,16 @@ from penstock_operator.reconcile.job_loop import JobLoop
 from penstock_operator.reconcile.ports import Ports
 from penstock_operator.settings import Settings
 from penstock_operator.snapshot.loop import SnapshotLoop
-from tests.unit.operator.world.cluster import FakeCluster
-from tests.unit.operator.world.deployments import Deployments
 from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
 from tests.unit.operator.world.faults import Fault, Killed
-from tests.unit.operator.world.images import Image
 from tests.unit.operator.world.inputs import PodInputs
-from tests.unit.operator.world.kubelet import NAME, Kubelet
+from tests.unit.operator.world.kubernetes.cluster import FakeCluster
+from tests.unit.operator.world.kubernetes.deployments import Deployments
+from tests.unit.operator.world.kubernetes.images import Image
+from tests.unit.operator.world.kubernetes.kubelet import NAME, Kubelet
+from tests.unit.operator.world.kubernetes.watch import EventReceiver, Watch
 from tests.unit.operator.world.sink import Sink
 from tests.unit.operator.world.storage import FakeStorage
-from tests.unit.operator.world.watch import EventReceiver, Watch
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -16,7 +16,7 @@ from penstock.graph.transformation import Exchange, Partitioning
 from penstock.records.batch import Batch, ColumnBatch, RowBatch
 from penstock.taskmanager.exchange.writers import create_writer
 from tests.in_process import environment
-from tests.integration.engine.refusals import refused
+from tests.integration.engine.programs.refusals import refused
 from tests.unit.taskmanager.support import exchange
 
 RECORDS = [{"id": number} for number in range(7)]

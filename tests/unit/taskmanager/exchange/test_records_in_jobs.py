@@ -22,7 +22,7 @@ from penstock.graph.executor import executing_on
 from penstock.jobmanager.process.session.session import Session
 from tests import round_trips
 from tests.in_process import InProcess, environment
-from tests.integration.engine.refusals import Refused, refused
+from tests.integration.engine.programs.refusals import Refused, refused
 from tests.strategies import SAMPLES, Color, Level, Reading
 from tests.value_difference import difference
 

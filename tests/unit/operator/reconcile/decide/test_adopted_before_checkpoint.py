@@ -12,10 +12,10 @@ from penstock_operator.errors import StorageError
 from penstock_operator.reconcile.decide.restore.beginning import origin_of
 from penstock_operator.reconcile.decide.savepoints.retention import protected_paths
 from penstock_operator.storage.snapshots import Beginning
+from tests.unit.operator.reconcile.decide.savepoints.test_lost_stop import reported
 from tests.unit.operator.reconcile.decide.test_lost_status import wipe
-from tests.unit.operator.reconcile.decide.test_lost_stop import reported
 from tests.unit.operator.world import Image, World
-from tests.unit.operator.world.scenario import deployed, played, running, spec, stalled
+from tests.unit.operator.world.scenarios.scenario import deployed, played, running, spec, stalled
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from tests.unit.operator.contexts import (
 )
 from tests.unit.operator.decisions import OTHER, action, in_step, knows, reasons, step
 from tests.unit.operator.world import World
-from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.scenarios.scenario import running
 from tests.unit.operator.world.world import flinkjob
 
 

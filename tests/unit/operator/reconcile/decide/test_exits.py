@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import deployed, played, running, suspended
+from tests.unit.operator.world.scenarios.scenario import deployed, played, running, suspended
 from tests.unit.operator.world.world import NAME
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.cluster import FakeCluster
 from tests.unit.operator.world.engine import FakeEngineClient
-from tests.unit.operator.world.scenario import deployed, gone, played, running, stalled
+from tests.unit.operator.world.kubernetes.cluster import FakeCluster
+from tests.unit.operator.world.scenarios.scenario import deployed, gone, played, running, stalled
 from tests.unit.operator.world.world import NAME
 
 

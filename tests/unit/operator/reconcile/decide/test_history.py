@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import played
+from tests.unit.operator.world.scenarios.scenario import played
 
 
 def shown(world: World) -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.operator.flows.test_concurrent_changes import by_name
 from tests.unit.operator.world import World, flinkjob, flinksnapshot
-from tests.unit.operator.world.branches import at_calls, some
-from tests.unit.operator.world.scenario import at, begin, exactly_once, gone, running
+from tests.unit.operator.world.scenarios.branches import at_calls, some
+from tests.unit.operator.world.scenarios.scenario import at, begin, exactly_once, gone, running
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:

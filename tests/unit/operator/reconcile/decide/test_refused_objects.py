@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.world import World
-from tests.unit.operator.world.scenario import deployed, edit, played, running, suspended
+from tests.unit.operator.world.scenarios.scenario import deployed, edit, played, running, suspended
 from tests.unit.operator.world.world import flinkjob
 
 Refusal = Callable[[str, dict[str, Any]], str | None]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.operator.world import Image, World, flinkjob, flinksnapshot
-from tests.unit.operator.world.scenario import (
+from tests.unit.operator.world.scenarios.scenario import (
     FOREIGN,
     deployed,
     gone,

@@ -9,8 +9,8 @@ import pytest
 
 from penstock_operator.reconcile.observe.difference import difference
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.managed_fields import applied
-from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.kubernetes.managed_fields import applied
+from tests.unit.operator.world.scenarios.scenario import running
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from tests.unit.operator.contexts import (
     up,
 )
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.images import Image
-from tests.unit.operator.world.scenario import running
+from tests.unit.operator.world.kubernetes.images import Image
+from tests.unit.operator.world.scenarios.scenario import running
 from tests.unit.operator.world.world import NAME
 
 REMEDY = "Raise spec.worker.resources.limits.memory"

@@ -13,7 +13,7 @@ from penstock_operator.errors import Denied
 from penstock_operator.reconcile.presets.config_maps import KEPT_FOR, ClusterPresets
 from penstock_operator.reconcile.presets.defaults import merged_over, preset
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import played, rejected, running, stalled
+from tests.unit.operator.world.scenarios.scenario import played, rejected, running, stalled
 
 if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Manifest

@@ -14,7 +14,7 @@ from penstock_operator.reconcile.decide.health.rules import LONGEST_PAUSE, resta
 from penstock_operator.reconcile.observation import Engine
 from tests.unit.operator.contexts import JOB_ID, NOW, ago, engine, make_context, make_running, make_spec, up
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import deployed, operations, played, running, stalled
+from tests.unit.operator.world.scenarios.scenario import deployed, operations, played, running, stalled
 from tests.unit.operator.world.world import NAME
 
 if TYPE_CHECKING:

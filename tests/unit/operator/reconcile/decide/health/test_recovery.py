@@ -11,7 +11,7 @@ from penstock_operator.engine.account import Request
 from penstock_operator.errors import EngineError
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
-from tests.unit.operator.world.scenario import (
+from tests.unit.operator.world.scenarios.scenario import (
     FOREIGN,
     deployed,
     gone,

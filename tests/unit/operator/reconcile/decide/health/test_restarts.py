@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.operator.world import Image, World, flinkjob
 from tests.unit.operator.world.engine import FakeJob
-from tests.unit.operator.world.scenario import operations, played, running, stalled
+from tests.unit.operator.world.scenarios.scenario import operations, played, running, stalled
 from tests.unit.operator.world.world import NAME
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.scenario import deployed, operations, played, running, suspended
+from tests.unit.operator.world.scenarios.scenario import deployed, operations, played, running, suspended
 from tests.unit.operator.world.world import NAME
 
 FOLDER = "s3://bucket/savepoints/by-hand"

@@ -13,7 +13,7 @@ from penstock_operator.storage.concurrency import AT_ONCE
 from penstock_operator.storage.snapshots import StoredSnapshot
 from tests.unit.operator.contexts import ago
 from tests.unit.operator.world import Image, World, flinkjob
-from tests.unit.operator.world.scenario import gone, played, running
+from tests.unit.operator.world.scenarios.scenario import gone, played, running
 from tests.unit.operator.world.storage import Stored
 from tests.unit.operator.world.world import NAME, START
 

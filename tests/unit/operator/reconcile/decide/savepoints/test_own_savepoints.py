@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.unit.operator.world import Image, World, engine, flinksnapshot
-from tests.unit.operator.world.scenario import deployed, gone, played, running, spec, suspended
+from tests.unit.operator.world.scenarios.scenario import deployed, gone, played, running, spec, suspended
 from tests.unit.operator.world.storage import Stored
 
 if TYPE_CHECKING:
