@@ -199,7 +199,7 @@ def test_commands_and_flags_that_pages_show_exist() -> None:
         known = {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)} | {
             "--help"
         }
-        own = line.partition(" -- ")[0]
+        own = re.split(r" -- | \| ", line)[0]
         if command.name == "run":  # words after the script belong to the program
             own = re.split(r"\S+\.py", own)[0]
         flags = re.findall(r"(?<![\w.-])(--?[a-zA-Z][\w-]*)", own)

@@ -1,7 +1,8 @@
 """Run the Python programs of the documentation pages.
 
 The programs of a page run in order in one namespace, as a reader would enter them. Jobs run in this process. A `text` block directly
-after a program is its output, in any order and without the numbers of the subtasks. Functions named `test_…` are called, too.
+after a program is its output, in any order and without the numbers of the subtasks. Functions named `test_…` are called, too. A program
+that begins with a comment `# NAME.py` is also a module that later programs import.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from tests.unit.test_docs import PAGES, ROOT
 from tools.devcluster import Cluster
 
 PROGRAM = re.compile(r"```python\n(.*?)```(?:\n\n(?:The output is:\n\n)?```text\n(.*?)```)?", re.DOTALL)
+MODULE = re.compile(r"# (\w+)\.py\n")
 SUBTASK = re.compile(r"^(?:(\w+):)?\d+> ")
 SERVERS = {
     "penstock.cli.client.RestClient": RestClient,
@@ -76,6 +78,8 @@ def test_programs_of_a_page_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "weather_pb2", write_schemas())
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["job.py", "output", "120"])
     names: dict[str, Any] = {"__name__": "__main__"}
     session = Session(InProcess())
     with ExitStack() as doubles:
@@ -91,6 +95,9 @@ def test_programs_of_a_page_run(
             doubles.enter_context(patch(path, double))
         for number, (program, output) in enumerate(PROGRAM.findall(page.read_text())):
             capfd.readouterr()
+            if module := MODULE.match(program):
+                Path(f"{module[1]}.py").write_text(program)
+                doubles.callback(sys.modules.pop, module[1], None)
             with executing_on(session):
                 exec(compile(program, f"{page.relative_to(ROOT)}, program {number}", "exec"), names)
             if output:
