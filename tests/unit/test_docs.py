@@ -76,3 +76,12 @@ def test_the_example_of_state_md_runs() -> None:
         for city in ("Oslo", "Rome", "Oslo"):
             harness.push(SimpleNamespace(city=city))
         assert harness.outputs() == [("Oslo", 1), ("Rome", 1), ("Oslo", 2)]
+
+
+def test_versions_md_lists_exactly_the_names_that_cause_a_deprecation_warning() -> None:
+    code = "\n".join(path.read_text() for path in (ROOT / "runtime/penstock").rglob("*.py"))
+    calls = re.findall(r"^ +warn_deprecated\((['\"])(.*?)\1, (['\"])(.*?)\3, \"([\d.]+)\"", code, re.MULTILINE)
+    page = (ROOT / "docs/versions.md").read_text()
+    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| [\d.]+ \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert len(re.findall(r"^ +warn_deprecated\(", code, re.MULTILINE)) == len(calls) > 0
+    assert sorted((name, replacement, removed) for _, name, _, replacement, removed in calls) == sorted(rows)

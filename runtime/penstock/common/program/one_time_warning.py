@@ -1,4 +1,4 @@
-"""One warning for each call that is accepted but has no effect, or probably another effect than the program wants."""
+"""Warnings about calls that have no effect, probably another effect than the program wants, or a deprecated name."""
 
 from __future__ import annotations
 
@@ -35,3 +35,15 @@ def warn_short(length: object, what: str) -> None:
     _given.add(f"{what} {length}")
     remedy = f"if you mean seconds, write timedelta(seconds={length}), else timedelta(milliseconds={length})"
     warnings.warn(f"{user_location()}: {what} is {length} ms; {remedy}", ShortTimeWarning, stacklevel=4)
+
+
+def warn_deprecated(name: str, replacement: str, removed_in: str, stacklevel: int = 3) -> None:
+    """Warn that the release `removed_in` will not have `name`. docs/versions.md lists all such names.
+
+    `stacklevel` is that of `warnings.warn`. By default the warning names the line that calls the caller.
+    """
+    warnings.warn(
+        f"{name} is deprecated and does not exist from release {removed_in}: use {replacement}",
+        DeprecationWarning,
+        stacklevel=stacklevel,
+    )

@@ -17,6 +17,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
+from penstock.common.program.one_time_warning import warn_deprecated
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
@@ -176,6 +178,12 @@ class SplitReader(ABC):
     moves_without_records: bool = False
     """Whether the position changes also when no record is read. Every checkpoint then asks for it."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "has_given_all" in vars(cls):
+            # The frames between are this one and the one of ABCMeta.
+            warn_deprecated("SplitReader.has_given_all", "SplitReader.is_caught_up", "0.5", stacklevel=4)
+
     @abstractmethod
     def read(self, bounds: ReadBounds) -> Batch | None:
         """Return the next records, or None if no record is available now.
@@ -237,7 +245,7 @@ class SplitReader(ABC):
         return self.has_given_all()
 
     def has_given_all(self) -> bool:
-        """Return the same as `is_caught_up`, which replaces this name. The next release removes the old name."""
+        """Return the same as `is_caught_up`, which replaces this name. Release 0.5 removes the old name."""
         return False
 
     def close(self) -> None: ...

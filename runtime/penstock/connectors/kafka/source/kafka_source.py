@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from penstock.common.errors import InvalidJob
+from penstock.common.program.one_time_warning import warn_deprecated
 from penstock.common.serialization import DeserializationSchema
 from penstock.common.time import TimeLike, as_millis
 from penstock.connectors.core.source import ReaderContext, SourceReader
@@ -193,12 +194,14 @@ class KafkaSourceBuilder(ClientBuilder):
         """Set how to treat a topic that was deleted and created again: "fail", or "restart" at the beginning of the new topic.
 
         A deleted topic of a pattern is also an error. "restart" stops reading it instead. Each discovery
-        (`set_discovery_interval`) checks for such topics. Both cases need a new attempt. "start-anew" is the older name of "restart".
+        (`set_discovery_interval`) checks for such topics. Both cases need a new attempt. "start-anew" is the deprecated
+        name of "restart", which release 0.5 removes.
 
         Raises:
             InvalidJob: `what` is another value.
         """
         if what == "start-anew":
+            warn_deprecated('KafkaSourceBuilder.set_recreated_topics("start-anew")', '"restart"', "0.5")
             what = "restart"
         check_choice("recreated topics", what, "fail", "restart")
         self._restarts_recreated = what == "restart"

@@ -297,10 +297,13 @@ def test_a_split_that_has_returned_all_records_is_not_read_again_immediately(mon
 
 
 def test_a_reader_with_the_earlier_method_name_is_not_read_again_immediately() -> None:
-    class Earlier(Batches):
-        def has_given_all(self) -> bool:
-            return self.position == 3
+    with pytest.warns(DeprecationWarning, match=r"does not exist from release 0\.5: use SplitReader\.is_caught_up") as warned:
 
+        class Earlier(Batches):
+            def has_given_all(self) -> bool:
+                return self.position == 3
+
+    assert warned[0].filename == __file__
     assert [Earlier([], position).is_caught_up() for position in (2, 3)] == [False, True]
 
 
