@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tools.servers.base.process import free_port
 from tests.unit.test_docs import ROOT
+from tools.servers.base.process import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,6 +130,11 @@ def test_commands_for_kubernetes_agree_with_the_quickstart() -> None:
     assert len(commands) >= 5
     known = {tuple(shlex.split(line)[:2]) for line in QUICKSTART.splitlines() if line.startswith("kubectl ")}
     assert not [words for words in commands if tuple(words[:2]) not in known]
-    for shared in ("localhost/penstock-base:dev", "--for=condition=Ready --timeout=5m", "penstock-s3", "s3://penstock/"):
+    for shared in (
+        "localhost/penstock-base:dev",
+        "--for=condition=Ready --timeout=5m",
+        "penstock-s3",
+        "s3://penstock/",
+    ):
         assert shared in PAGE
         assert shared in QUICKSTART + (ROOT / "docs/operator/quickstart/wordcount.yaml").read_text()

@@ -297,7 +297,9 @@ def test_a_split_that_has_returned_all_records_is_not_read_again_immediately(mon
 
 
 def test_a_reader_with_the_earlier_method_name_is_not_read_again_immediately() -> None:
-    with pytest.warns(DeprecationWarning, match=r"does not exist from release 0\.5: use SplitReader\.is_caught_up") as warned:
+    with pytest.warns(
+        DeprecationWarning, match=r"does not exist from release 0\.5: use SplitReader\.is_caught_up"
+    ) as warned:
 
         class Earlier(Batches):
             def has_given_all(self) -> bool:
