@@ -31,8 +31,34 @@ class ConfigMapSource(Api):
     """Name of the ConfigMap in the job's namespace."""
 
 
+class GitSource(Api):
+    """A commit of a git repository, which every pod fetches before it starts, without its history."""
+
+    url: str = Field(
+        max_length=1024,
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": r"self.matches('^https?://[^@\\s]+$')",
+                    "message": "write https://HOST/PATH without credentials; other protocols, such as ssh, are not supported, and "
+                    "credentials belong in secretName",
+                }
+            ]
+        },
+    )
+    """Address of the repository, as for `git clone`: https:// or http://. The server must support version 2 of git's protocol (git 2.18). Redirects are not followed. The commit must stay there as long as the job may start pods."""
+    commit: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
+    """Commit with 40 hexadecimal digits. Set either this field or `ref`."""
+    ref: str | None = Field(default=None, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/+-]*$")
+    """Branch or tag. The operator resolves it once to a commit, which it records in `status.git`. Restarts, rescales and rollbacks use this commit. The operator resolves the reference again after a change of `url`, `ref` or `job.restartNonce`. The platform must allow the server in `jobs.gitServers` of the operator's chart."""
+    path: str = Field(default="", max_length=512, pattern=r"^([^/].*)?$")
+    """Folder in the repository whose content is the source. Default: all files. It must have no symbolic links and no submodules, at most 100,000 files and 1 GiB."""
+    secret_name: str | None = Field(default=None, min_length=1, max_length=253)
+    """Secret with `username` and `password` (or a token as the password). It needs an https URL."""
+
+
 class Source(Api):
-    """A program outside of the image. Set exactly one of `url`, `files` and `configMap`."""
+    """A program outside of the image. Set exactly one of `url`, `files`, `configMap`, `git` and `image`."""
 
     url: str | None = Field(default=None, max_length=1024, pattern=r"^(https?|s3a?)://[^@\s]+$")
     """Location of a file: a zip, a tar.gz, a wheel or a module (`.py`), of at most 512 MiB. Every pod fetches it before it starts. The pods read `s3://` with `storage.secretName`, or with their identity. The file must stay there as long as the job may start pods."""
@@ -42,6 +68,26 @@ class Source(Api):
     """Files of the program by name, as text: at most 100 files with 256 KiB together. They are in one folder, and can import each other."""
     config_map: ConfigMapSource | None = None
     """ConfigMap with the files, which have the limits of `files`. The operator copies them for each revision, as if they were in `files`. So an edit of the ConfigMap is an upgrade, and a rollback returns to the former content."""
+    git: GitSource | None = Field(
+        default=None,
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "has(self.commit) != has(self.ref)",
+                    "message": "set exactly one of commit, and ref, a branch or a tag",
+                    "fieldPath": ".ref",
+                },
+                {
+                    "rule": "!has(self.secretName) || self.url.startsWith('https://')",
+                    "message": "secretName needs an https URL, because http would send the password in plain text",
+                    "fieldPath": ".secretName",
+                },
+            ]
+        },
+    )
+    """Commit of a git repository."""
+    image: str | None = Field(default=None, max_length=1024, pattern=r"^[^@\s]+@sha256:[0-9a-f]{64}$")
+    """OCI image with the program in its root folder, with its digest: `registry.example.com/team/job@sha256:…`. The pods mount it as an image volume, so the image needs no shell. The cluster must support image volumes: Kubernetes 1.35, or 1.33 with the feature gate ImageVolume, and a container runtime such as containerd 2.1. The pods use `imagePullSecrets`."""
 
 
 class Job(Api):
@@ -56,8 +102,8 @@ class Job(Api):
         json_schema_extra={
             "x-kubernetes-validations": [
                 {
-                    "rule": "[has(self.url), has(self.files), has(self.configMap)].exists_one(given, given)",
-                    "message": "set exactly one of url, files and configMap",
+                    "rule": "[has(self.url), has(self.files), has(self.configMap), has(self.git), has(self.image)].exists_one(given, given)",
+                    "message": "set exactly one of url, files, configMap, git and image",
                 },
                 {
                     "rule": "has(self.url) == has(self.sha256)",

@@ -31,7 +31,7 @@ from penstock_operator.redaction import holds_secret
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from penstock_operator.api.flinkjob import Source
+    from penstock_operator.api.flinkjob import GitSource, Source
     from penstock_operator.api.limits.own_identity import OwnIdentity
 
 OWNED_KEYS: Mapping[str, str] = {
@@ -156,13 +156,15 @@ def _job(spec: FlinkJobSpec) -> Iterator[Problem]:
         )
 
 
-_SOURCES = ("url", "files", "configMap")
+_SOURCES = ("url", "files", "configMap", "git", "image")
+_GIT_URL = re.compile(r"https?://[^@\s]+")
 _FILE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,200}")
 
 
 def _source(source: Source, entry: str | None) -> Iterator[Problem]:
     field, kinds = "spec.job.source", " and ".join((", ".join(_SOURCES[:-1]), _SOURCES[-1]))
-    given = [name for name, value in zip(_SOURCES, (source.url, source.files, source.config_map), strict=True) if value]
+    values = (source.url, source.files, source.config_map, source.git, source.image)
+    given = [name for name, value in zip(_SOURCES, values, strict=True) if value]
     if len(given) != 1:
         found = f"{' and '.join(given)} are set" if given else "it names no program"
         yield Problem(field, found, f"Set exactly one of {kinds}.")
@@ -170,6 +172,8 @@ def _source(source: Source, entry: str | None) -> Iterator[Problem]:
         problem = "only a file at a url has a checksum" if source.url is None else "the checksum of the file is missing"
         yield Problem(f"{field}.sha256", problem, "Set url and sha256 together. sha256sum prints the checksum.")
     yield from file_problems(source.files, f"{field}.files")
+    if source.git is not None:
+        yield from _git(source.git, f"{field}.git")
     if entry is None:
         yield Problem(field, "entry is missing", "Set entry to the program in the source.")
     elif _leaves(entry):
@@ -180,6 +184,21 @@ def _source(source: Source, entry: str | None) -> Iterator[Problem]:
 
 
 _NAMES_SHOWN = 10
+
+
+def _git(git: GitSource, field: str) -> Iterator[Problem]:
+    if not _GIT_URL.fullmatch(git.url):
+        remedy = "Write https://HOST/PATH. Put the user name and a token into a Secret, and set secretName."
+        yield Problem(f"{field}.url", "only https and http are supported, without credentials in the URL", remedy)
+    elif git.secret_name is not None and not git.url.startswith("https://"):
+        yield Problem(f"{field}.secretName", "http would send the password in plain text", "Write an https URL.")
+    if (git.commit is None) == (git.ref is None):
+        remedy = "Set commit to a hash with 40 digits, or ref to a branch or tag."
+        yield Problem(f"{field}.ref", "there must be exactly one of commit and ref", remedy)
+    if _leaves(git.path):
+        yield Problem(
+            f"{field}.path", f"{git.path!r} is not a folder of the repository", "Write a path such as jobs/a."
+        )
 
 
 def file_problems(files: Mapping[str, str], field: str) -> Iterator[Problem]:

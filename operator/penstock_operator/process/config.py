@@ -126,6 +126,7 @@ def _settings(env: Mapping[str, str]) -> Settings:
         ingress_classes=_words(env, "PENSTOCK_INGRESS_CLASSES"),
         ingress_annotations=_words(env, "PENSTOCK_INGRESS_ANNOTATIONS"),
         pod_annotations=_words(env, "PENSTOCK_POD_ANNOTATIONS"),
+        git_servers=_words(env, "PENSTOCK_GIT_SERVERS"),
     )
     return replace(Settings(own_identity=own_identity, endpoints=allowed, tenants=tenants), **times)
 

@@ -17,5 +17,5 @@ if TYPE_CHECKING:
 def decide(ctx: Context) -> Decision:
     """Return the next step, with current phase, conditions and other fields for users."""
     decision = next_step(ctx)
-    reported = report(ctx, decision)
+    reported = report(ctx, decision).model_copy(update={"git": ctx.git})
     return replace(decision, status=recorded(ctx.status, reported, ctx.desired_revision, ctx.defaults))

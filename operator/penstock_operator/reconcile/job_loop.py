@@ -44,7 +44,7 @@ from penstock_operator.reconcile.observe.look import observe
 from penstock_operator.reconcile.observe.manifests import labels_of, parse_time
 from penstock_operator.reconcile.ownership import QUIET_BEFORE_RELEASE, Claim, claim
 from penstock_operator.reconcile.presets.defaults import recorded_defaults, spec_with_defaults
-from penstock_operator.reconcile.program_source import with_content
+from penstock_operator.reconcile.program_source import ProgramSource
 from penstock_operator.reconcile.report.writes import write_due
 from penstock_operator.resources.names import FINALIZER
 
@@ -90,6 +90,8 @@ class JobLoop(Loop):
     ) -> None:
         super().__init__(namespace, name, ports, report_error)
         self._watch = watch
+        limits = ports.settings.tenants
+        self._program_source = ProgramSource(ports.cluster, namespace, limits, ports.resolve_ref)
         self.cache = Cache()
         self._uid: str | None = None
 
@@ -277,8 +279,11 @@ class JobLoop(Loop):
         defaults: Mapping[str, Any] = {}
         problems: tuple[Problem, ...] = ()
         status = self._watched_status(parse_status(manifest.get("status")), now)
+        git = status.git
         try:
-            raw = await with_content(self._ports.cluster, self.namespace, manifest.get("spec") or {})
+            raw = manifest.get("spec") or {}
+            if not deleting:
+                raw, git = await self._program_source.with_content(raw, status.git)
             spec, defaults = spec_with_defaults(raw, subject, recorded_defaults(status), current, self.cache.specs)
             limits = self._ports.settings
             problems = (*check_own_identity(spec, limits.own_identity), *limits.tenants.problems(spec))
@@ -300,6 +305,7 @@ class JobLoop(Loop):
             now,
             problems=problems,
             defaults=defaults,
+            git=git,
             unreadable=lost,
             deletion=deletion,
             settings=self._ports.settings,

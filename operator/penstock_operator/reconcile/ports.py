@@ -12,6 +12,7 @@ from penstock_operator.kube.watched import WatchedObjects
 from penstock_operator.reconcile.clock import SteadyClock
 from penstock_operator.reconcile.ownership import Shard
 from penstock_operator.reconcile.presets.config_maps import NoPresets, Presets
+from penstock_operator.reconcile.program_source import RefResolver, resolve_on_server
 from penstock_operator.resources.children import OperatorIdentity
 from penstock_operator.settings import Settings
 
@@ -45,6 +46,8 @@ class Ports:
     settings: Settings = field(default_factory=Settings)
     identity: OperatorIdentity = field(default_factory=OperatorIdentity)
     presets: Presets = field(default_factory=NoPresets)
+    resolve_ref: RefResolver = resolve_on_server
+    """Function that asks a git server for the commit of a branch or tag."""
     instance: str = "penstock-operator"
     now: Callable[[], datetime] = field(default_factory=SteadyClock)
     """The current time in whole seconds, the precision of stored times."""

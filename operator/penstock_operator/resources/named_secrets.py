@@ -1,7 +1,9 @@
-"""The Secrets that a pod refers to. Pure functions."""
+"""The Secrets that a pod refers to, and their content. Pure functions."""
 
 from __future__ import annotations
 
+import base64
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,3 +39,16 @@ def _named(node: Any) -> Iterator[str]:
                 # Kubernetes reads one of the two fields and ignores the other. Include both, which is always safe.
                 yield from (str(name) for field in ("secretName", "name") if (name := value.get(field)))
             yield from _named(value)
+
+
+def secret_texts(secret: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return the content of a Secret. Skip values that are not text, for example a keystore.
+
+    >>> secret_texts({"data": {"username": "bWU=", "store": "/v8="}})
+    {'username': 'me'}
+    """
+    found = {}
+    for key, value in ((secret or {}).get("data") or {}).items():
+        with contextlib.suppress(UnicodeDecodeError):
+            found[key] = base64.b64decode(value).decode()
+    return found

@@ -1,8 +1,8 @@
 """The program of a job whose image does not contain it: a script or a file to fetch, and packages that its pods install.
 
 The script, the files of a source and the list of packages are in the ConfigMap of the incarnation, next to `penstock.yaml`. The pods see them in
-the folders `_FOLDER` and `_FILES`. An init container fetches the file at a URL, and another installs the packages, each into an empty volume of the
-pod. So each pod does it once in its life. These folders come last on the import path, and a package cannot replace one that the engine uses.
+the folders `_FOLDER` and `_FILES`. An init container fetches a file or a commit, and another installs the packages, each into an empty volume of the
+pod. So each pod does it once in its life. An image with the program is a volume. These folders come last on the import path, and a package cannot replace one that the engine uses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock_operator.resources.names import CONF_DIR
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from penstock_operator.api.flinkjob import FlinkJobSpec, Source
+    from penstock_operator.api.flinkjob import FlinkJobSpec, GitSource, Source
     from penstock_operator.resources.names import Owner
 
 SCRIPT, REQUIREMENTS = "job.py", "requirements.txt"
@@ -78,9 +78,7 @@ def install(spec: FlinkJobSpec, pod: dict[str, Any], resources: dict[str, Any]) 
     folders = []
     source = spec.job.source
     if source is not None:
-        if source.url is not None and source.sha256 is not None:
-            arguments = ["fetch", source.url, "--sha256", source.sha256, "--into", _SOURCE]
-            _add(spec, pod, resources, FETCHER, _SOURCE, {"args": arguments})
+        _provide(spec, source, pod, resources)
         folders.append(_source_folder(source))
     if spec.job.requirements:
         command = [
@@ -91,6 +89,31 @@ def install(spec: FlinkJobSpec, pod: dict[str, Any], resources: dict[str, Any]) 
         folders.append(_PACKAGES)
     if folders:
         pod["containers"][0]["env"].append({"name": PACKAGES_VARIABLE, "value": ":".join(folders)})
+
+
+def _provide(spec: FlinkJobSpec, source: Source, pod: dict[str, Any], resources: dict[str, Any]) -> None:
+    """Add what gives a pod the source, unless its files are in the ConfigMap of the incarnation."""
+    if source.url is not None and source.sha256 is not None:
+        arguments = ["fetch", source.url, "--sha256", source.sha256, "--into", _SOURCE]
+        _add(spec, pod, resources, FETCHER, _SOURCE, {"args": arguments})
+    elif source.git is not None and source.git.commit is not None:
+        git = source.git
+        path = [f"--path={git.path}"] if git.path else []
+        arguments = ["fetch", git.url, "--commit", str(git.commit), *path, "--into", _SOURCE]
+        _add(spec, pod, resources, FETCHER, _SOURCE, {"args": arguments, "env": _credentials(git)})
+    elif source.image is not None:
+        (main,) = pod["containers"]
+        main["volumeMounts"].append({"name": FETCHER, "mountPath": _SOURCE, "readOnly": True})
+        pod["volumes"].append({"name": FETCHER, "image": {"reference": source.image, "pullPolicy": "IfNotPresent"}})
+
+
+def _credentials(git: GitSource) -> list[dict[str, Any]]:
+    if git.secret_name is None:
+        return []
+    return [
+        {"name": f"PENSTOCK_GIT_{key.upper()}", "valueFrom": {"secretKeyRef": {"name": git.secret_name, "key": key}}}
+        for key in ("username", "password")
+    ]
 
 
 def _add(
@@ -104,7 +127,7 @@ def _add(
         "image": spec.image,
         "imagePullPolicy": spec.image_pull_policy,
         **program,
-        "env": [{"name": "HOME", "value": "/tmp"}],
+        "env": [{"name": "HOME", "value": "/tmp"}, *program.get("env", [])],
         "resources": resources,
         "volumeMounts": [mount for mount in main["volumeMounts"] if mount["name"] != "work"] + [volume],
         "terminationMessagePolicy": "FallbackToLogsOnError",

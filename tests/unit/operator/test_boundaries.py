@@ -69,6 +69,7 @@ def test_only_one_module_imports_kopf(name: str) -> None:
 SHARED = {
     "__main__": {"penstock.common.program.extras"},
     "api/validation": {"penstock.common.config.option_table"},
+    "reconcile/program_source": {"penstock.common.errors", "penstock.common.program.git"},
     "redaction": {"penstock.common.logs.redaction"},
     "resources/memory": {"penstock.common.config.memory"},
 }

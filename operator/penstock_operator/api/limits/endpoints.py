@@ -41,14 +41,23 @@ class AllowedEndpoints:
         if host in _METADATA or _is_link_local(host):
             msg = f"s3.endpoint {endpoint} is the address of a metadata service, not of an object store. Correct s3.endpoint"
             raise StorageError(msg)
-        if self.patterns and not any(
-            _matches(pattern, parts.scheme, host, _port(endpoint)) for pattern in self.patterns
-        ):
+        if self.patterns and not is_listed(endpoint, self.patterns):
             msg = (
                 f"s3.endpoint {endpoint} is not among the endpoints that the platform allows. Correct s3.endpoint, or have the "
                 "platform add it to storage.endpoints of the operator's chart"
             )
             raise StorageError(msg)
+
+
+def is_listed(url: str, patterns: tuple[str, ...]) -> bool:
+    """Return whether a URL belongs to one of these servers.
+
+    >>> [is_listed(url, ("https://git.example.com",)) for url in ("https://git.example.com/a/b", "http://git.example.com/a/b")]
+    [True, False]
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".").lower()
+    return any(_matches(pattern, parts.scheme, host, _port(url)) for pattern in patterns)
 
 
 def _matches(pattern: str, scheme: str, host: str, port: int) -> bool:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.limits.endpoints import is_listed
 from penstock_operator.errors import Problem
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ into their own configuration.
 
 @dataclass(frozen=True)
 class TenantLimits:
-    """The chart's settings `jobs.ingress` and `jobs.podAnnotations`."""
+    """The chart's settings `jobs.ingress`, `jobs.podAnnotations` and `jobs.gitServers`."""
 
     ingress_domains: tuple[str, ...] = ()
     """Allowed domains. A host must be one of these or a subdomain of one. If the list is empty, jobs get no Ingress."""
@@ -51,6 +52,21 @@ class TenantLimits:
     """Names that are allowed in addition to `HARMLESS` and to names without a domain. A name with `*` at the end is a
     prefix.
     """
+
+    git_servers: tuple[str, ...] = ()
+    """Git servers that the operator may ask for the commit of a branch or tag: scheme, host and port. A host may start
+    with `*.`. If the list is empty, it asks none, and jobs name commits.
+    """
+
+    def git_problem(self, url: str) -> Problem | None:
+        """Return a problem if the operator may not connect to this git server."""
+        if is_listed(url, self.git_servers):
+            return None
+        return Problem(
+            "spec.job.source.git.ref",
+            f"the operator may not ask {url} for the commit of a branch or tag",
+            "Set commit instead of ref, or have the platform add the server to jobs.gitServers of the operator's chart.",
+        )
 
     def problems(self, spec: FlinkJobSpec) -> tuple[Problem, ...]:
         """Return a problem for each part of the spec that the platform has not opened, with the setting of the chart

@@ -74,6 +74,19 @@ class RevisionDefaults(Api):
     """The defaults, with the same format as status.defaults."""
 
 
+class ResolvedRef(Api):
+    """The commit of a branch or tag of a git repository."""
+
+    url: str
+    """Address of the repository."""
+    ref: str
+    """The branch or tag, as in the spec."""
+    restart_nonce: int | None = None
+    """The value of job.restartNonce at that time."""
+    commit: str
+    """The commit. The operator resolves the reference again if one of the other fields changes in the spec."""
+
+
 class FlinkJobStatus(Api):
     """The operator's observations of the job."""
 
@@ -111,6 +124,8 @@ class FlinkJobStatus(Api):
     """Defaults of the namespace (ConfigMaps flinkjob-defaults) that are included in the revision that runs, or ran last."""
     revision_defaults: tuple[RevisionDefaults, ...] = ()
     """Defaults that are included in the revisions that are rolled out, or that the operator may return to."""
+    git: ResolvedRef | None = None
+    """The commit of the branch or tag in job.source.git.ref, which the operator has resolved once."""
     stable_revision: str | None = None
     """The last revision that worked. A rollback returns to it."""
     rejected: Rejected | None = None

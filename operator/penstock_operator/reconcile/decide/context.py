@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus, ResolvedRef
     from penstock_operator.api.status.operation import OperationKind, StepName
     from penstock_operator.errors import Problem
     from penstock_operator.reconcile.observation import ActionResult
@@ -86,6 +86,8 @@ class Context:
     seen: Observation = field(default_factory=Observation)
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """The defaults of the platform that are included in the spec."""
+    git: ResolvedRef | None = None
+    """The commit that a branch or tag in the spec stands for."""
     problems: tuple[Problem, ...] = ()
     unreadable: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the status that cannot be parsed, but that every decision needs."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
 from typing import TYPE_CHECKING
 
 from penstock_operator.engine.client import MasterTls
 from penstock_operator.kube.cluster import SECRET
+from penstock_operator.resources.named_secrets import secret_texts
 from penstock_operator.resources.names import CA_KEY
 
 if TYPE_CHECKING:
@@ -29,10 +28,4 @@ async def read_secret(ports: Ports, namespace: str, name: str) -> dict[str, str]
     """Return the content of a Secret, or an empty dict if it does not exist. Skip values that are not text, for
     example a keystore.
     """
-    secret = await ports.cluster.get(SECRET, namespace, name)
-    data = (secret or {}).get("data") or {}
-    found = {}
-    for key, value in data.items():
-        with contextlib.suppress(UnicodeDecodeError):
-            found[key] = base64.b64decode(value).decode()
-    return found
+    return secret_texts(await ports.cluster.get(SECRET, namespace, name))

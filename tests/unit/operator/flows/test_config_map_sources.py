@@ -160,7 +160,7 @@ def test_files_in_the_manifest_need_no_config_map() -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ({}, "spec.job.source: it names no program. Set exactly one of url, files and configMap"),
+        ({}, "spec.job.source: it names no program. Set exactly one of url, files, configMap, git and image"),
         ({**SOURCE, "files": {"job.py": ""}}, "spec.job.source: files and configMap are set"),
         ({"url": "https://a/b.zip"}, "spec.job.source.sha256: the checksum of the file is missing"),
         ({**SOURCE, "sha256": "a" * 64}, "spec.job.source.sha256: only a file at a url has a checksum"),

@@ -1,0 +1,271 @@
+"""Fetch of one commit from a git server.
+
+The module sends the two requests that a job needs. One finds the commit of a branch or tag, and the other fetches the
+files of a commit without its history. Both use version 2 of git's protocol over HTTP. The module is no complete git
+client: it runs no hooks, follows no redirects, and writes no submodules or links. It connects only to the server in the
+URL. All answers are bounded.
+
+See https://git-scm.com/docs/protocol-v2 and https://git-scm.com/docs/gitformat-pack.
+"""
+
+from __future__ import annotations
+
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import BinaryIO, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+
+from penstock.common.errors import InvalidJob, PenstockError
+from penstock.common.program.git_pack import Pack
+
+MAX_PACK_BYTES = 256 << 20
+"""Maximum size of a commit's files, compressed."""
+MAX_BYTES = 1 << 30
+"""Maximum size of the files in the folder that is written."""
+MAX_FILES = 100_000
+_MAX_LIST_BYTES = 4 << 20
+"""Maximum size of an answer other than the files."""
+_MAX_DEPTH = 64
+_TIMEOUT_S = 60.0
+"""Seconds without a byte after which a request fails."""
+_FLUSH, _DELIMITER, _END = 0, 1, 2
+_DATA, _PROGRESS = 1, 2
+
+
+class Credentials(NamedTuple):
+    """User name and password, or token, of a git server."""
+
+    username: str
+    password: str
+
+
+def resolve_ref(url: str, ref: str, credentials: Credentials | None = None, *, timeout_s: float = _TIMEOUT_S) -> str:
+    """Return the commit of a branch or a tag, as 40 hexadecimal digits.
+
+    Args:
+        ref: the name of a branch or a tag, or a complete name such as `refs/heads/main`.
+
+    Raises:
+        InvalidJob: the server cannot be read, the reference does not exist, or it is a branch and also a tag.
+    """
+    names = [ref] if ref.startswith("refs/") else [f"refs/heads/{ref}", f"refs/tags/{ref}"]
+    command = [b"peel\n", *(f"ref-prefix {name}\n".encode() for name in names)]
+    found = {}
+    with _Server(url, credentials, timeout_s) as server, server.send("ls-refs", command) as packets:
+        for kind, line in packets:
+            if kind == _FLUSH:
+                break
+            commit, name, *attributes = line.decode(errors="replace").split()
+            peeled = [a.removeprefix("peeled:") for a in attributes if a.startswith("peeled:")]
+            if name in names:
+                found[name] = (peeled or [commit])[0]
+    if len(found) > 1:
+        raise InvalidJob(f"{ref} is a branch and a tag of {url}", remedy=f"write refs/heads/{ref} or refs/tags/{ref}")
+    if not found:
+        raise InvalidJob(f"{url} has no branch and no tag {ref}", remedy="correct the name, or push it")
+    return next(iter(found.values()))
+
+
+def fetch_commit(url: str, commit: str, path: str, folder: Path, credentials: Credentials | None = None) -> None:
+    """Write the files of one commit into a folder.
+
+    Args:
+        commit: 40 hexadecimal digits. The content is checked against it.
+        path: the folder in the repository whose content is written, or an empty string for all files.
+
+    Raises:
+        InvalidJob: the server cannot be read, or does not have the commit; or the path is missing, too large, or has a
+            link or a submodule.
+    """
+    arguments = [b"no-progress\n", b"ofs-delta\n", f"want {commit}\n".encode(), b"deepen 1\n", b"done\n"]
+    with tempfile.TemporaryFile() as file:
+        with _Server(url, credentials, _TIMEOUT_S) as server, server.send("fetch", arguments) as packets:
+            _save_pack(url, packets, file)
+        with _damage_reported(url), Pack(file) as pack:
+            tree = pack.tree_of_commit(commit)
+            for name in PurePosixPath(path).parts:
+                entry = next((e for e in pack.entries(tree) if e.name == name), None)
+                if entry is None or not stat.S_ISDIR(entry.mode):
+                    raise InvalidJob(f"{url} has no folder {path!r} in commit {commit}", remedy="correct the path")
+                tree = entry.id
+            _Checkout(url, pack).write(tree, folder, PurePosixPath())
+
+
+@contextmanager
+def _damage_reported(url: str) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, IndexError) as error:
+        raise InvalidJob(
+            f"{url} sent a damaged commit: {error}", remedy="check the repository with git fsck"
+        ) from error
+
+
+def _save_pack(url: str, packets: Iterator[tuple[int, bytes]], file: BinaryIO) -> None:
+    size, started = 0, False
+    for kind, line in packets:
+        if not started:
+            started = line == b"packfile\n"
+            continue
+        if kind == _FLUSH:
+            return
+        channel, data = line[0], line[1:]
+        if channel == _DATA:
+            size += len(data)
+            if size > MAX_PACK_BYTES:
+                remedy = "use a smaller repository, or set source.url to an archive"
+                raise InvalidJob(f"{url} has more than {MAX_PACK_BYTES >> 20} MiB in one commit", remedy=remedy)
+            file.write(data)
+        elif channel != _PROGRESS:
+            raise _refused(url, data)
+    raise InvalidJob(f"{url} ended its answer early", remedy="try again, or check the server")
+
+
+class _Server:
+    """The connection to one repository."""
+
+    def __init__(self, url: str, credentials: Credentials | None, timeout_s: float) -> None:
+        self._url = url.rstrip("/")
+        self._client = httpx.Client(
+            auth=(credentials.username, credentials.password) if credentials else None,
+            headers={
+                "Git-Protocol": "version=2",
+                "User-Agent": "git/2 (penstock)",  # servers detect git clients by "git/"
+                "Accept-Encoding": "identity",
+            },
+            timeout=timeout_s,
+            follow_redirects=False,
+        )
+
+    def __enter__(self) -> _Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    @contextmanager
+    def send(self, command: str, arguments: list[bytes]) -> Iterator[Iterator[tuple[int, bytes]]]:
+        """Send a command and return the packets of the answer: their kind (0 for the end of a part), and content."""
+        with self._answer("GET", "info/refs?service=git-upload-pack", b"", "advertisement") as packets:
+            if b"version 2" not in (line.strip() for _, line in packets):
+                remedy = "use a server with git 2.18 or later, or set source.url to an archive"
+                raise InvalidJob(f"{self._url} does not support version 2 of git's protocol", remedy=remedy)
+        head = [f"command={command}\n".encode(), b"agent=penstock\n"]
+        body = b"".join([*map(_packet, head), b"0001", *map(_packet, arguments), b"0000"])
+        with self._answer("POST", "git-upload-pack", body, "result") as packets:
+            yield packets
+
+    @contextmanager
+    def _answer(self, method: str, path: str, body: bytes, kind: str) -> Iterator[Iterator[tuple[int, bytes]]]:
+        expected = f"application/x-git-upload-pack-{kind}"
+        headers = {"Content-Type": "application/x-git-upload-pack-request"} if body else {}
+        try:
+            with self._client.stream(method, f"{self._url}/{path}", content=body or None, headers=headers) as response:
+                self._check(response, expected)
+                bounded = None if kind == "result" and b"command=fetch" in body else _MAX_LIST_BYTES
+                yield _packets(self._url, response.iter_raw(), bounded)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            text = f"{self._url} cannot be read: {type(error).__name__}: {error}"
+            raise InvalidJob(text, remedy="check the address, the network and the credentials") from error
+
+    def _check(self, response: httpx.Response, expected: str) -> None:
+        if response.is_redirect:
+            target = urlsplit(response.headers.get("Location", ""))
+            place = f"{target.scheme}://{target.hostname}{target.path}".removesuffix("/info/refs")
+            raise InvalidJob(f"{self._url} redirects to {place}", remedy="write that address, if you trust it")
+        if response.status_code in (401, 403, 404):
+            remedy = "check the address, and the user name and the password in the Secret of source.git.secretName"
+            raise InvalidJob(f"{self._url} returned {response.status_code}", remedy=remedy)
+        response.raise_for_status()
+        if response.headers.get("Content-Type", "") != expected:
+            raise InvalidJob(f"{self._url} is not a git repository", remedy="write the address that git clone uses")
+
+
+def _packet(content: bytes) -> bytes:
+    return b"%04x" % (len(content) + 4) + content
+
+
+def _packets(url: str, chunks: Iterator[bytes], limit: int | None) -> Iterator[tuple[int, bytes]]:
+    """Yield the packets of an answer. Their length comes first, as four hexadecimal digits."""
+    buffer, size = bytearray(), 0
+
+    def have(count: int) -> bool:
+        nonlocal size
+        while len(buffer) < count:
+            chunk = next(chunks, None)
+            if chunk is None:
+                return False
+            size += len(chunk)
+            if limit is not None and size > limit:
+                raise InvalidJob(f"{url} has too many references", remedy="set source.git.commit")
+            buffer.extend(chunk)
+        return True
+
+    while have(4):
+        try:
+            length = int(buffer[:4], 16)
+        except ValueError:
+            length = -1
+        if length in (_FLUSH, _DELIMITER, _END):
+            del buffer[:4]
+            yield length, b""
+            continue
+        if length < 5 or not have(length):
+            raise InvalidJob(f"{url} sent an answer that is not git's protocol", remedy="check the address")
+        content = bytes(buffer[4:length])
+        del buffer[:length]
+        if content.startswith(b"ERR "):
+            raise _refused(url, content[4:])
+        yield length, content
+
+
+def _refused(url: str, message: bytes) -> PenstockError:
+    text = " ".join(message.decode(errors="replace").split())[:300]
+    remedy = "check that the commit was pushed, and that the server returns commits by their hash"
+    return InvalidJob(f"{url} refused: {text}", remedy=remedy)
+
+
+class _Checkout:
+    """The files of a commit that are written to a folder, with their limits."""
+
+    def __init__(self, url: str, pack: Pack) -> None:
+        self._url, self._pack = url, pack
+        self._entries = self._bytes = 0
+
+    def write(self, tree: str, folder: Path, place: PurePosixPath) -> None:
+        """Write the files below a tree."""
+        if len(place.parts) > _MAX_DEPTH:
+            raise InvalidJob(f"{self._url} has more than {_MAX_DEPTH} nested folders", remedy="set source.git.path")
+        for entry in self._pack.entries(tree):
+            inside = place / entry.name
+            self._entries += 1
+            if self._entries > MAX_FILES:
+                raise self._too_large()
+            if entry.name.casefold() in ("", ".", "..", ".git") or not entry.name.isprintable() or "/" in entry.name:
+                raise InvalidJob(f"{self._url} has a file with the name {entry.name!r}", remedy="rename it")
+            if stat.S_ISDIR(entry.mode):
+                (folder / entry.name).mkdir(exist_ok=True)
+                self.write(entry.id, folder / entry.name, inside)
+            elif stat.S_ISREG(entry.mode):
+                self._write_file(entry.id, folder / entry.name, executable=bool(entry.mode & stat.S_IXUSR))
+            else:
+                kind = "symbolic link" if stat.S_ISLNK(entry.mode) else "submodule"
+                remedy = f"replace it by files, or set source.git.path to a folder without {kind}s"
+                raise InvalidJob(f"{str(inside)!r} in {self._url} is a {kind}", remedy=remedy)
+
+    def _write_file(self, blob: str, file: Path, *, executable: bool) -> None:
+        content = self._pack.content(blob, "blob")
+        self._bytes += len(content)
+        if self._bytes > MAX_BYTES:
+            raise self._too_large()
+        file.write_bytes(content)
+        file.chmod(0o755 if executable else 0o644)
+
+    def _too_large(self) -> PenstockError:
+        limits = f"{MAX_FILES} files and folders, or {MAX_BYTES >> 20} MiB"
+        return InvalidJob(f"{self._url} has more than {limits}", remedy="set source.git.path to a smaller folder")
