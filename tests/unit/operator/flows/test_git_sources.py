@@ -17,9 +17,9 @@ from penstock_operator.resources.names import JOB, ROLE
 from tests.git_server import GitServer, Repository
 from tests.unit.operator.flows.test_scripts import master
 from tests.unit.operator.world import World, flinkjob
-from tests.unit.operator.world.images import Image
-from tests.unit.operator.world.kubelet import NAME
-from tests.unit.operator.world.scenario import deployed, played, rejected, running, stalled
+from tests.unit.operator.world.kubernetes.images import Image
+from tests.unit.operator.world.kubernetes.kubelet import NAME
+from tests.unit.operator.world.scenarios.scenario import deployed, played, rejected, running, stalled
 
 if TYPE_CHECKING:
     from pathlib import Path
