@@ -19,12 +19,12 @@ MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 >
 # Bytecode files are written even if the environment forbids it: each process would compile all modules again (4 s of CPU time).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-lives test-spark test-browser test-kafka test-postgres test-mariadb test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster images lint format types imports prose check lock clean crds docs cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-python test-lives test-spark test-browser test-kafka test-postgres test-mariadb test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster images lint format types imports prose check lock clean crds docs cluster-up cluster-down cluster-status cluster-load
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
 
-$(STAMP): requirements.lock tools/build.lock tools/go.lock pyproject.toml
+$(STAMP): requirements.lock tools/build.lock tools/go.lock tools/uv.lock pyproject.toml
 	@tools/setup.sh "$(PYTHON)" "$(VENV)"
 	@touch $@
 
@@ -38,6 +38,11 @@ test: $(STAMP) ## run the default tests (about 12 minutes on two idle cores) wit
 	  "in-process tests" '$(MEMORY) PENSTOCK_FAULTS_STRIDE=$(or $(STRIDE),16) PENSTOCK_EXAMPLES=$(or $(EXAMPLES),0.4) $(PYTEST) $(SPREAD) --durations=8 -m "$(DEFAULT)" $(IN_PROCESS) runtime/penstock' \
 	  "tests with real processes" '$(PYTEST) $(WITH_PROCESSES) --durations=8 -m "$(DEFAULT)" tests $(addprefix --ignore=,$(IN_PROCESS))' \
 	  "jobs on Kubernetes" '$(BIN)/python -m tests.e2e.here; case $$? in 0) $(PYTEST) -s -m e2e tests/e2e/test_deploy.py;; 75) ;; *) exit 1;; esac'
+
+test-python: ## run the tests of the engine on another supported Python; OTHER=python3.13
+	@tools/setup.sh "$(OTHER)" build/python
+	@PENSTOCK_EXAMPLES=$(or $(EXAMPLES),0.1) $(MEMORY) build/python/bin/python -m tools.retry $(SPREAD) -m "$(DEFAULT)" tests/semantics tests/unit/state tests/unit/taskmanager tests/unit/common tests/unit/datastream
+	@build/python/bin/python -m tools.retry -m "$(DEFAULT)" tests/integration/engine/programs/test_plain.py
 
 test-lives: $(STAMP) ## run random lives of FlinkJobs in the simulated world; LIVES=2000 FIRST=0
 	@PENSTOCK_LIVES=$(or $(LIVES),2000) PENSTOCK_FIRST_LIFE=$(or $(FIRST),0) $(PYTEST) $(SPREAD) tests/unit/operator/flows/test_random_lives.py
@@ -160,11 +165,12 @@ docs: $(STAMP) $(DOCS)/.installed ## build the documentation as a site with sear
 	@echo "The site is in build/site. To read it: $(PYTHON) -m http.server --directory build/site"
 
 LOCK := uv pip compile -q --python-version 3.11 --no-annotate --no-header --no-emit-index-url --generate-hashes
-lock: ## update requirements.lock, and the hashes of the tools in tools/build.in, tools/docs.in and tools/go.in
+lock: ## update requirements.lock, and the hashes of the tools in tools/*.in
 	@$(LOCK) pyproject.toml --all-extras -o requirements.lock
 	@$(LOCK) --allow-unsafe tools/build.in -o tools/build.lock
 	@$(LOCK) tools/docs.in -o tools/docs.lock
 	@$(LOCK) tools/go.in -o tools/go.lock
+	@$(LOCK) tools/uv.in -o tools/uv.lock
 
 cluster-up: $(STAMP) ## start the development cluster
 	@$(BIN)/python -m tools.devcluster up

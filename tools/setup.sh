@@ -24,8 +24,12 @@ say "create $venv with $("$python" --version)"
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 say "download and install the locked packages, some minutes the first time"
 # Every file has a hash in a lock. The locked tools build the packages that have no wheel.
-"$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r tools/build.lock
-"$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
+"$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r tools/uv.lock -r tools/build.lock
+# uv downloads in parallel and links files from its cache. It does not read pip's configuration (an own index, certificates).
+if ! "$venv/bin/uv" pip install -q --python "$venv/bin/python" --require-hashes --no-build-isolation -r requirements.lock; then
+  say "uv could not install the packages: pip installs them"
+  "$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
+fi
 PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 # Go builds the S3 server of the demo and the tests. From 1.21 on, Go fetches the version that it needs.
 case "$(go env GOVERSION 2>/dev/null)" in

@@ -154,7 +154,7 @@ TRAPS: dict[int, tuple[str, list[str]]] = {
         [
             f"{OPERATORS}/test_async_wait.py::test_inputs_without_results_are_in_the_checkpoint_and_requested_again",
             f"{OPERATORS}/test_async_wait.py::test_results_and_watermarks_do_not_pass_each_other",
-            "integration/engine/test_async_io.py::test_pending_requests_survive_a_killed_worker",
+            "integration/engine/programs/test_async_io.py::test_pending_requests_survive_a_killed_worker",
         ],
     ),
     22: (
