@@ -200,7 +200,7 @@ def test_commands_and_flags_that_pages_show_exist() -> None:
             "--help"
         }
         own = re.split(r" -- | \| ", line)[0]
-        if command.name == "run":  # words after the script belong to the program
+        if command.name in ("run", "dev"):  # words after the script belong to the program
             own = re.split(r"\S+\.py", own)[0]
         flags = re.findall(r"(?<![\w.-])(--?[a-zA-Z][\w-]*)", own)
         assert known.issuperset(flags), f"{relative(page)}: {line!r} has {set(flags) - known}"

@@ -37,6 +37,22 @@ class Launcher(Protocol):
         """
         ...
 
+    def run_dev(
+        self,
+        *,
+        script: str,
+        args: Sequence[str],
+        parallelism: int | None,
+        configuration: Mapping[str, str],
+        show: Callable[[BaseException], None],
+        say: Callable[[str], None],
+    ) -> None:
+        """Run a program in one process, and again after each change of its files. Return after Ctrl-C.
+
+        `show` shows an exception of the program, and `say` prints a line. The program's process calls them, too.
+        """
+        ...
+
     def run_master(
         self,
         *,

@@ -61,7 +61,10 @@ def show_error(error: PenstockError) -> None:
 
 def show_program_error(error: BaseException, script: str) -> None:
     """Write an exception of the user's program to stderr, beginning with the program's first frame."""
-    lines = traceback.format_exception(type(error), error, frames_from(error.__traceback__, script))
+    frames = frames_from(error.__traceback__, script)
+    if isinstance(error, SyntaxError) and error.filename == script:
+        frames = None  # the program has not run
+    lines = traceback.format_exception(type(error), error, frames)
     sys.stderr.write(hide_own("".join(lines)))
 
 

@@ -10,6 +10,7 @@ from typer.core import TyperGroup
 from penstock import __version__
 from penstock.cli.commands import (
     cluster,
+    dev,
     doctor,
     fetch,
     history,
@@ -73,6 +74,7 @@ def options(
 
 app.command("init")(init.init)
 app.command("run", context_settings=_OPTIONS_FIRST)(run.run)
+app.command("dev", context_settings=_OPTIONS_FIRST)(dev.dev)
 app.command("list")(with_tls_options(jobs.list_jobs))
 app.command("info")(with_tls_options(jobs.info))
 app.command("top")(with_tls_options(top.top))

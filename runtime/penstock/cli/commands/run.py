@@ -55,7 +55,7 @@ def run(
 ) -> None:
     """Run a program on this machine, with local processes as workers. Options go before SCRIPT, its arguments after it."""
     uids = allow_non_restored_state or []
-    _check(script, uids)
+    check_arguments(script, uids)
     if in_process:
         define = [*(define or []), "penstock.runner=in-process"]
     configuration = parse_definitions(define)
@@ -86,7 +86,8 @@ def run(
         raise typer.Exit(1) from None
 
 
-def _check(script: str, uids: Sequence[str]) -> None:
+def check_arguments(script: str, uids: Sequence[str] = ()) -> None:
+    """Check that the script exists, and that no uid is a file."""
     scripts = [uid for uid in uids if uid.endswith(".py")]
     if scripts:
         raise UsageError(

@@ -23,17 +23,24 @@ from penstock.common.folders.private_folder import private_folder, temporary_fol
 _FOLDER = "rest"
 
 
+def new_token() -> str:
+    return secrets.token_urlsafe(32)
+
+
 class LocalToken:
-    """A new token in a file.
+    """A token in a file.
+
+    Args:
+        value: the token. Empty: a new one.
 
     Raises:
         ClusterError: the folder of the file belongs to another user.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, value: str = "") -> None:
         self._folder = private_folder(temporary_folder() / _FOLDER)
         self.path = self._folder / f"new-{secrets.token_hex(8)}"
-        self.value = secrets.token_urlsafe(32)
+        self.value = value or new_token()
         self._published: Path | None = None
         with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(self.value)

@@ -114,6 +114,10 @@ class JobCheckpoints:
                     remedy="start the job with --restore-latest, or with another job id",
                 )
 
+    def restore_from(self, path: str) -> None:
+        """Set the snapshot of the first start. Call it before `open`."""
+        self._restore_path = path
+
     def is_released(self) -> bool:
         """Return whether a prepared job has been released, so that its starting point is known.
 

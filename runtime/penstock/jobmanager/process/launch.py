@@ -45,6 +45,7 @@ from penstock.jobmanager.job.checkpoints import operator_infos
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.settings import JobSettings, object_store_options
 from penstock.jobmanager.process.agreed import spark_secret
+from penstock.jobmanager.process.dev.supervisor import DevProgram, develop
 from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
 from penstock.jobmanager.process.master.master_process import run_master_process
 from penstock.jobmanager.process.master.session_cluster import run_session_cluster
@@ -84,6 +85,26 @@ def run_script(
         run_script_on(executor, script, args, command_line(configuration, parallelism))
     finally:
         executor.stop()
+
+
+def run_dev(
+    *,
+    script: str,
+    args: Sequence[str],
+    parallelism: int | None,
+    configuration: Mapping[str, str],
+    show: Callable[[BaseException], None],
+    say: Callable[[str], None],
+) -> None:
+    """Run a program in one process, again after each change of its files, until Ctrl-C."""
+
+    def run(executor: Executor, settings: Mapping[str, str]) -> None:
+        run_script_on(executor, script, args, settings)
+
+    import penstock.jobmanager.process.session.gateway
+    import penstock.rest.server  # noqa: F401  every run needs them, so import them once
+
+    develop(DevProgram(script, command_line(configuration, parallelism), run, show, say))
 
 
 def run_script_on(executor: Executor, entry: str, args: Sequence[str], settings: Mapping[str, str]) -> None:

@@ -173,9 +173,15 @@ READ_OUTCOME_S = 3.0
 
 
 class EmbeddedExecutor:
-    """Default executor. The cluster and the REST server start with the first job and stop with the process."""
+    """Default executor. The cluster and the REST server start with the first job and stop with the process.
 
-    def __init__(self, submit: SubmitOptions | None = None) -> None:
+    Args:
+        token: token of the REST API. Empty: a new one.
+    """
+
+    def __init__(self, submit: SubmitOptions | None = None, token: str = "") -> None:
+        self._token = token
+        self.read_outcome_s = READ_OUTCOME_S
         self.provider = LocalClusterProvider()
         self.session = Session(self.provider, submit)
         self._logging = ExitStack()
@@ -188,6 +194,12 @@ class EmbeddedExecutor:
         """Return the URL of the REST API, or an empty string if it is disabled. Commands and `RestClient` find its token themselves."""
         server = self._server()
         return "" if server is None else server.url
+
+    @property
+    def rest_port(self) -> int:
+        """Return the port of the REST API, or -1 if it is disabled."""
+        server = self._server()
+        return -1 if server is None else server.port
 
     @property
     def dashboard_url(self) -> str:
@@ -220,7 +232,7 @@ class EmbeddedExecutor:
             or not is_loopback(host)
         ):
             return self.session.serve(conf, fall_back=True)
-        token = LocalToken()
+        token = LocalToken(self._token)
         try:
             server = self.session.serve(
                 Configuration(conf).set(options.REST_TOKEN_FILE, str(token.path)), fall_back=True
@@ -250,5 +262,5 @@ class EmbeddedExecutor:
         serving, self._serving = self._serving, None
         server = None if serving is None or serving.exception() else serving.result()
         if server is not None:
-            server.stop(READ_OUTCOME_S if self.session.dispatcher.has_operations else 0.0)
+            server.stop(self.read_outcome_s if self.session.dispatcher.has_operations else 0.0)
         self._logging.close()
