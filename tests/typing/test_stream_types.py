@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).with_name("programs.py")
+OVERRIDES = Path(__file__).with_name("overrides.py")
 _SAID = re.compile(r"programs\.py:(\d+): (error|note): (.*)")
 _MODULES = re.compile(r"\b(?:\w+\.)+(?=\w)")
 _REVEALED = re.compile(r'(?:Revealed type is|Type of ".*" is) "(.*)"', re.DOTALL)
@@ -69,3 +70,9 @@ def test_mypy_reveals_the_types_and_finds_the_errors_that_stand_beside_the_lines
 
 def test_pyright_reveals_the_same_types_and_finds_errors_in_the_same_lines() -> None:
     check(said_by_pyright(), texts=False)
+
+
+def test_overrides_may_rename_the_parameters_of_every_base_class() -> None:
+    pyright = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, str(OVERRIDES)]
+    result = subprocess.run(pyright, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert "0 errors, 0 warnings" in result.stdout, result.stderr + result.stdout

@@ -22,14 +22,14 @@ class SerializationSchema(ABC):
     """A schema that converts a record to the bytes of a message."""
 
     @abstractmethod
-    def serialize(self, element: Any) -> bytes:
+    def serialize(self, element: Any, /) -> bytes:
         """Convert a record.
 
         Raises:
             RecordFormatError: the record does not fit the schema. The error names the record and the reason.
         """
 
-    def serialize_batch(self, elements: Sequence[Any]) -> list[bytes]:
+    def serialize_batch(self, elements: Sequence[Any], /) -> list[bytes]:
         return list(map(self.serialize, elements))
 
     def validate(self) -> None:  # noqa: B027 - most have nothing to look at
@@ -44,14 +44,14 @@ class DeserializationSchema(ABC):
     """A schema that converts the bytes of a message to a record."""
 
     @abstractmethod
-    def deserialize(self, message: bytes) -> Any:
+    def deserialize(self, message: bytes, /) -> Any:
         """Return the record; None drops the message.
 
         Raises:
             RecordFormatError: the message does not fit the schema. The error names the message and the reason.
         """
 
-    def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
+    def deserialize_batch(self, messages: Sequence[bytes], /) -> list[Any]:
         return [record for record in map(self.deserialize, messages) if record is not None]
 
     def validate(self) -> None:  # noqa: B027 - most have nothing to look at
@@ -156,14 +156,14 @@ class Encoder(ABC):
     """A converter of records to the bytes of a row-wise file."""
 
     @abstractmethod
-    def encode(self, element: Any) -> bytes:
+    def encode(self, element: Any, /) -> bytes:
         """Convert a record, including the separator before the next record."""
 
-    def with_input_type(self, type_info: TypeInformation) -> Encoder:
+    def with_input_type(self, type_info: TypeInformation, /) -> Encoder:
         """Return this encoder for records of a declared type."""
         return self
 
-    def encode_batch(self, elements: Sequence[Any]) -> bytes:
+    def encode_batch(self, elements: Sequence[Any], /) -> bytes:
         return b"".join(map(self.encode, elements))
 
     def format_name(self) -> str:

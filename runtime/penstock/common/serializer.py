@@ -13,18 +13,18 @@ class TypeSerializer(ABC, Generic[T]):
     """A serializer that writes values to a stream of bytes and reads them, for `WindowAssigner.get_window_serializer`."""
 
     @abstractmethod
-    def serialize(self, element: T, stream: BytesIO) -> None: ...
+    def serialize(self, element: T, stream: BytesIO, /) -> None: ...
 
     @abstractmethod
-    def deserialize(self, stream: BytesIO) -> T: ...
+    def deserialize(self, stream: BytesIO, /) -> T: ...
 
-    def to_namespace(self, window: T) -> tuple[int, ...]:
+    def to_namespace(self, window: T, /) -> tuple[int, ...]:
         """Return the namespace of the window's state."""
         stream = BytesIO()
         self.serialize(window, stream)
         return tuple(stream.getvalue())
 
-    def from_namespace(self, namespace: tuple[int, ...]) -> T:
+    def from_namespace(self, namespace: tuple[int, ...], /) -> T:
         return self.deserialize(BytesIO(bytes(namespace)))
 
 

@@ -27,7 +27,7 @@ class TimestampAssigner(ABC):
     """An object that returns the event time of a record. A plain function or a field's name is accepted in its place."""
 
     @abstractmethod
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+    def extract_timestamp(self, value: Any, record_timestamp: int, /) -> int:
         """Return the event time in ms since the epoch.
 
         Args:
@@ -45,7 +45,7 @@ class WatermarkGenerator(ABC):
     """
 
     @abstractmethod
-    def on_event(self, value: Any, timestamp: int) -> int | None:
+    def on_event(self, value: Any, timestamp: int, /) -> int | None:
         """Handle a record. The engine calls it for every record and emits a returned watermark directly after the record."""
 
     def on_periodic_emit(self) -> int | None:

@@ -18,7 +18,7 @@ class Accumulator(ABC):
     kind: ClassVar[str] = ""
 
     @abstractmethod
-    def add(self, value: Any) -> None: ...
+    def add(self, value: Any, /) -> None: ...
 
     @abstractmethod
     def get_local_value(self) -> Any:
@@ -33,7 +33,7 @@ class Accumulator(ABC):
 
     @classmethod
     @abstractmethod
-    def merged(cls, parts: Iterable[Any]) -> Any:
+    def merged(cls, parts: Iterable[Any], /) -> Any:
         """Return the result of all subtasks, from the `parts` of each."""
 
 

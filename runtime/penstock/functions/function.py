@@ -113,7 +113,7 @@ class RuntimeContext(KeyedStateStore):
 class Function(ABC):  # noqa: B024 - its subclasses have the abstract methods
     """The base of all function objects. Each subtask runs a copy, in one thread."""
 
-    def open(self, runtime_context: RuntimeContext) -> None:  # noqa: B027 - optional
+    def open(self, runtime_context: RuntimeContext, /) -> None:  # noqa: B027 - optional
         """Prepare the function before the first record: register state and metrics, open connections."""
 
     def close(self) -> None:  # noqa: B027 - optional

@@ -17,21 +17,21 @@ class JoinFunction(Function):
     """A function with one result for each pair. A third parameter with the name `window` gets the pair's window."""
 
     @abstractmethod
-    def join(self, first: Any, second: Any) -> Any: ...
+    def join(self, first: Any, second: Any, /) -> Any: ...
 
 
 class FlatJoinFunction(Function):
     """A function with any number of results for each pair, yielded or returned as an iterable."""
 
     @abstractmethod
-    def join(self, first: Any, second: Any) -> Any: ...
+    def join(self, first: Any, second: Any, /) -> Any: ...
 
 
 class CoGroupFunction(Function):
     """A function of the records of both streams with one key in one window. Either side may be empty."""
 
     @abstractmethod
-    def co_group(self, first: Iterable[Any], second: Iterable[Any]) -> Any: ...
+    def co_group(self, first: Iterable[Any], second: Iterable[Any], /) -> Any: ...
 
 
 class ProcessJoinFunction(Function):
@@ -55,4 +55,4 @@ class ProcessJoinFunction(Function):
             """Send a value to a side output."""
 
     @abstractmethod
-    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Any: ...
+    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context, /) -> Any: ...

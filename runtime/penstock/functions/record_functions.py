@@ -18,41 +18,41 @@ class MapFunction(Function, Generic[IN, OUT]):
     """A function with one result per value."""
 
     @abstractmethod
-    def map(self, value: IN) -> OUT: ...
+    def map(self, value: IN, /) -> OUT: ...
 
 
 class CoMapFunction(Function):
     """A function with one result for each value of two connected streams."""
 
     @abstractmethod
-    def map1(self, value: Any) -> Any: ...
+    def map1(self, value: Any, /) -> Any: ...
 
     @abstractmethod
-    def map2(self, value: Any) -> Any: ...
+    def map2(self, value: Any, /) -> Any: ...
 
 
 class FlatMapFunction(Function, Generic[IN, OUT]):
     """A function with any number of results per value, returned as an iterable or yielded."""
 
     @abstractmethod
-    def flat_map(self, value: IN) -> Iterable[OUT] | None: ...
+    def flat_map(self, value: IN, /) -> Iterable[OUT] | None: ...
 
 
 class CoFlatMapFunction(Function):
     """A function with any number of results for each value of two connected streams."""
 
     @abstractmethod
-    def flat_map1(self, value: Any) -> Any: ...
+    def flat_map1(self, value: Any, /) -> Any: ...
 
     @abstractmethod
-    def flat_map2(self, value: Any) -> Any: ...
+    def flat_map2(self, value: Any, /) -> Any: ...
 
 
 class ReduceFunction(Function, Generic[IN]):
     """An associative function that combines two values into one of the same type."""
 
     @abstractmethod
-    def reduce(self, value1: IN, value2: IN) -> IN: ...
+    def reduce(self, value1: IN, value2: IN, /) -> IN: ...
 
 
 class AggregateFunction(Function):
@@ -71,13 +71,13 @@ class AggregateFunction(Function):
     def create_accumulator(self) -> Any: ...
 
     @abstractmethod
-    def add(self, value: Any, accumulator: Any) -> Any:
+    def add(self, value: Any, accumulator: Any, /) -> Any:
         """Return the accumulator that includes the value. It may be the same object, changed."""
 
     @abstractmethod
-    def get_result(self, accumulator: Any) -> Any: ...
+    def get_result(self, accumulator: Any, /) -> Any: ...
 
-    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+    def merge(self, acc_a: Any, acc_b: Any, /) -> Any:
         """Merge two accumulators into one. Only windows that merge (sessions) need this method."""
         raise NotImplementedError(f"{type(self).__qualname__} has no merge, which session windows need")
 
@@ -86,7 +86,7 @@ class KeySelector(Function, Generic[IN, OUT]):
     """A function that returns the key of a value. The same value must always have the same key. It is not opened."""
 
     @abstractmethod
-    def get_key(self, value: IN) -> OUT: ...
+    def get_key(self, value: IN, /) -> OUT: ...
 
 
 class NullByteKeySelector(KeySelector):
@@ -100,14 +100,14 @@ class FilterFunction(Function, Generic[IN]):
     """A function that keeps the values for which it returns True."""
 
     @abstractmethod
-    def filter(self, value: IN) -> bool: ...
+    def filter(self, value: IN, /) -> bool: ...
 
 
 class Partitioner(Function):
     """A function that chooses the target subtask of a record by its key. It is not opened."""
 
     @abstractmethod
-    def partition(self, key: Any, num_partitions: int) -> int:
+    def partition(self, key: Any, num_partitions: int, /) -> int:
         """Return a number from 0 to `num_partitions` - 1."""
 
 
@@ -140,7 +140,7 @@ class SourceFunction(Function):
             """Return a context manager. No snapshot is taken while `run` holds it."""
 
     @abstractmethod
-    def run(self, ctx: SourceFunction.SourceContext) -> None: ...
+    def run(self, ctx: SourceFunction.SourceContext, /) -> None: ...
 
     @abstractmethod
     def cancel(self) -> None:
@@ -168,4 +168,4 @@ class SinkFunction(Function):
             """Return the event time in ms, or None if the record has none."""
 
     @abstractmethod
-    def invoke(self, value: Any, context: SinkFunction.Context) -> None: ...
+    def invoke(self, value: Any, context: SinkFunction.Context, /) -> None: ...

@@ -30,14 +30,14 @@ class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
     """A function of all records of a window of one key. Results are yielded or returned as an iterable."""
 
     @abstractmethod
-    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT] | None: ...
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN], /) -> Iterable[OUT] | None: ...
 
 
 class AllWindowFunction(Function, Generic[IN, OUT, W]):
     """A function of all records of a window of the whole stream."""
 
     @abstractmethod
-    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT] | None: ...
+    def apply(self, window: W, inputs: Iterable[IN], /) -> Iterable[OUT] | None: ...
 
 
 class _WindowContext(ABC, Generic[W2]):
@@ -77,10 +77,10 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
     @abstractmethod
     def process(
-        self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]
+        self, key: KEY, context: ProcessWindowFunction.Context[W], elements: Iterable[IN], /
     ) -> Iterable[OUT] | None: ...
 
-    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
+    def clear(self, context: ProcessWindowFunction.Context[W], /) -> None:
         """Clear the state in `window_state` when the window is deleted."""
 
 
@@ -91,7 +91,9 @@ class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
         """The context of the window that fires."""
 
     @abstractmethod
-    def process(self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT] | None: ...
+    def process(
+        self, context: ProcessAllWindowFunction.Context[W], elements: Iterable[IN], /
+    ) -> Iterable[OUT] | None: ...
 
-    def clear(self, context: ProcessAllWindowFunction.Context[W]) -> None:
+    def clear(self, context: ProcessAllWindowFunction.Context[W], /) -> None:
         """Clear the state in `window_state` when the window is deleted."""

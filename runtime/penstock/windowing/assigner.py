@@ -36,11 +36,11 @@ class WindowAssigner(ABC, Generic[T, W]):
             """Return the runtime context. Its state belongs to the key, not to the window."""
 
     @abstractmethod
-    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[W]:
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext, /) -> Collection[W]:
         """Return the windows of `element`. `timestamp` is in ms, and the smallest int64 if the record has none."""
 
     @abstractmethod
-    def get_default_trigger(self, env: object = None) -> Trigger[T, W]:
+    def get_default_trigger(self, env: object = None, /) -> Trigger[T, W]:
         """Return the trigger for programs that set none. A trigger of the program replaces it. `env` is None."""
 
     def get_window_serializer(self) -> WindowSerializer[Any]:
@@ -61,7 +61,7 @@ class MergingWindowAssigner(WindowAssigner[T, W]):
             """Replace the windows `to_be_merged` with `merge_result`."""
 
     @abstractmethod
-    def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W]) -> None:
+    def merge_windows(self, windows: Iterable[W], callback: MergingWindowAssigner.MergeCallback[W], /) -> None:
         """Call `callback.merge` for every group of `windows` that becomes one window."""
 
 

@@ -38,11 +38,11 @@ class Evictor(ABC, Generic[W]):
         def get_current_watermark(self) -> int: ...
 
     @abstractmethod
-    def evict_before(self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorContext) -> None:
+    def evict_before(self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorContext, /) -> None:
         """Evict before the call of the window function. `size` is `len(elements)`."""
 
     @abstractmethod
-    def evict_after(self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorContext) -> None:
+    def evict_after(self, elements: list[TimestampedValue], size: int, window: W, ctx: EvictorContext, /) -> None:
         """Evict after the call of the window function."""
 
 

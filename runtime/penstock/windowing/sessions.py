@@ -22,7 +22,7 @@ class SessionWindowTimeGapExtractor(ABC):
     """A function object that returns the gap after which a session ends, for each record. A plain function is accepted, too."""
 
     @abstractmethod
-    def extract(self, element: Any) -> TimeLike:
+    def extract(self, element: Any, /) -> TimeLike:
         """Return a positive length; an int is in ms."""
 
 

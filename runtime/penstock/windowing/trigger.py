@@ -90,18 +90,18 @@ class Trigger(ABC, Generic[T, W]):
             """
 
     @abstractmethod
-    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerContext) -> TriggerResult: ...
+    def on_element(self, element: T, timestamp: int, window: W, ctx: TriggerContext, /) -> TriggerResult: ...
 
-    def on_processing_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
+    def on_processing_time(self, time: int, window: W, ctx: TriggerContext, /) -> TriggerResult:
         return TriggerResult.CONTINUE
 
-    def on_event_time(self, time: int, window: W, ctx: TriggerContext) -> TriggerResult:
+    def on_event_time(self, time: int, window: W, ctx: TriggerContext, /) -> TriggerResult:
         return TriggerResult.CONTINUE
 
     def can_merge(self) -> bool:
         return False
 
-    def on_merge(self, window: W, ctx: OnMergeContext) -> None:
+    def on_merge(self, window: W, ctx: OnMergeContext, /) -> None:
         """Merge the state of the windows that have become `window`, with `ctx`."""
         raise InvalidJob(
             f"{type(self).__name__} cannot merge windows",
@@ -109,7 +109,7 @@ class Trigger(ABC, Generic[T, W]):
         )
 
     @abstractmethod
-    def clear(self, window: W, ctx: TriggerContext) -> None:
+    def clear(self, window: W, ctx: TriggerContext, /) -> None:
         """Remove the trigger state and timers of a window that has ended."""
 
 

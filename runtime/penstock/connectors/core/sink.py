@@ -70,16 +70,16 @@ class CommitEnvironment:
 class SinkWriter(ABC):
     """A writer of records. Each sink subtask has one, and drives it from one thread."""
 
-    def write_batch(self, batch: Batch, watermark: int) -> None:
+    def write_batch(self, batch: Batch, watermark: int, /) -> None:
         """Write a batch. The sink operator calls this method. Writers that take columns override it."""
         rows = batch.rows()
         self.write(rows.values, rows.timestamps, watermark)
 
     @abstractmethod
-    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int) -> None:
+    def write(self, values: list[Any], timestamps: list[int] | None, watermark: int, /) -> None:
         """Write the records in order. `watermark` is the operator's current one (ms)."""
 
-    def prepare_commit(self, checkpoint_id: int) -> list[Any]:
+    def prepare_commit(self, checkpoint_id: int, /) -> list[Any]:
         """Vote in the two-phase commit. After this call the commit must succeed even after a crash.
 
         Return every committable once. If a checkpoint is abandoned while the job continues, the coordinator adds its committables
@@ -87,22 +87,22 @@ class SinkWriter(ABC):
         """
         return []
 
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+    def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
         """Handle the notice that a checkpoint is complete. The JobManager commits it. The next notice covers a lost one."""
 
-    def notify_committed(self, checkpoint_id: int) -> None:
+    def notify_committed(self, checkpoint_id: int, /) -> None:
         """Handle the notice that the committer has committed this checkpoint and all before it.
 
         This attempt will not commit them again.
         """
 
-    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+    def snapshot_state(self, checkpoint_id: int, /) -> list[Any]:
         """Return the items of operator list state, which a rescale splits evenly. Called after `prepare_commit`."""
         return []
 
-    def advance_processing_time(self, now: int) -> None: ...
+    def advance_processing_time(self, now: int, /) -> None: ...
 
-    def next_processing_time(self, now: int) -> int | None:
+    def next_processing_time(self, now: int, /) -> int | None:
         """Return the time (ms) by which to call `advance_processing_time`, or None if only records need a call.
 
         By default a writer that overrides `advance_processing_time` is called every second.
@@ -128,7 +128,7 @@ class Committer(ABC):
     _is_given_up = False
 
     @abstractmethod
-    def commit(self, committables: list[Any]) -> None:
+    def commit(self, committables: list[Any], /) -> None:
         """Make the committables visible. An implementation that commits one by one calls `check_wanted` before each."""
 
     def check_wanted(self) -> None:
@@ -144,7 +144,7 @@ class Committer(ABC):
         """Give up the running call, and start no new work. No caller waits for it any more. Another thread calls this method."""
         self._is_given_up = True
 
-    def abort(self, committables: list[Any]) -> None:
+    def abort(self, committables: list[Any], /) -> None:
         """Drop the pieces of an abandoned checkpoint, after the job failed over or ended. They will never be committed."""
 
     def interrupt(self) -> None:
@@ -156,7 +156,7 @@ class Committer(ABC):
     def close(self) -> None:
         """Close connections. The job is over, or no longer uses this committer."""
 
-    def discard_unreferenced(self, keep: list[Any], below_attempt: int | None = None) -> None:
+    def discard_unreferenced(self, keep: list[Any], below_attempt: int | None = None, /) -> None:
         """Remove in-progress pieces of earlier attempts that no committable in `keep` names.
 
         Called after a restore, before the new attempt's writers start, and at the final end of the job.
@@ -175,11 +175,11 @@ class Sink(ABC):
     """Whether the sink runs DataFrames on the job's cluster. Only the batched runner leaves slots for them."""
 
     @abstractmethod
-    def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
+    def create_writer(self, context: WriterContext, restored: list[Any], /) -> SinkWriter:
         """Return the writer of a subtask. `restored` is this subtask's share of the state that `snapshot_state` returned."""
 
     def create_committer(
-        self, object_store_options: dict[str, Any], *, job_id: str = "", uid: str = ""
+        self, object_store_options: dict[str, Any], /, *, job_id: str = "", uid: str = ""
     ) -> Committer | None:
         """Return the committer of this sink in this job, or None if the sink commits nothing.
 
@@ -195,15 +195,15 @@ class Sink(ABC):
         """
         return {"connector": library_class(type(self), Sink)}
 
-    def with_input_type(self, type_info: TypeInformation) -> Sink:
+    def with_input_type(self, type_info: TypeInformation, /) -> Sink:
         """Return this sink for a stream of the declared type. Sinks whose text depends on the type override it."""
         return self
 
-    def with_object_store_options(self, options: dict[str, Any]) -> Sink:
+    def with_object_store_options(self, options: dict[str, Any], /) -> Sink:
         """Return this sink with the job's object store options, for `validate`. See `Source`."""
         return self
 
-    def check_checkpoints(self, interval_ms: int, *, bounded: bool) -> None:
+    def check_checkpoints(self, interval_ms: int, /, *, bounded: bool) -> None:
         """Check, before the job starts, that this sink can keep its guarantee with the job's checkpoints.
 
         Args:

@@ -91,7 +91,7 @@ class SplitEnumerator(ABC):
     """Whether the enumerator never returns a finished split again. Then no other component needs to remember it. If this is False
     and discovery continues, every checkpoint contains the ids of all finished splits."""
 
-    def start(self, context: EnumeratorContext) -> None:
+    def start(self, context: EnumeratorContext, /) -> None:
         """Prepare the enumerator. Called once, before `restore` and the first `discover`."""
 
     @abstractmethod
@@ -112,9 +112,9 @@ class SplitEnumerator(ABC):
         """Return the state for the checkpoint, as JSON values."""
         return None
 
-    def restore(self, state: Any) -> None: ...
+    def restore(self, state: Any, /) -> None: ...
 
-    def outdated(self, splits: Sequence[Split]) -> set[str]:
+    def outdated(self, splits: Sequence[Split], /) -> set[str]:
         """Return the ids of splits to stop reading, because the data that they name no longer exists.
 
         Called once after `restore`, before any assignment, with the snapshot's unfinished splits. If it returns ids, `discover` is
@@ -125,9 +125,9 @@ class SplitEnumerator(ABC):
         """
         return set()
 
-    def on_split_finished(self, split_id: str) -> None: ...
+    def on_split_finished(self, split_id: str, /) -> None: ...
 
-    def on_split_ended(self, split: Split, position: Any) -> None:
+    def on_split_ended(self, split: Split, position: Any, /) -> None:
         """Handle the end of a split, with its last position (for a source that `needs_last_positions`). Calls `on_split_finished`."""
         self.on_split_finished(split.id)
 
@@ -160,7 +160,7 @@ class OneTimeEnumerator(SplitEnumerator):
     def snapshot(self) -> Any:
         return self._is_found
 
-    def restore(self, state: Any) -> None:
+    def restore(self, state: Any, /) -> None:
         self._is_found = bool(state)
 
 
@@ -185,7 +185,7 @@ class SplitReader(ABC):
             warn_deprecated("SplitReader.has_given_all", "SplitReader.is_caught_up", "0.5", stacklevel=4)
 
     @abstractmethod
-    def read(self, bounds: ReadBounds) -> Batch | None:
+    def read(self, bounds: ReadBounds, /) -> Batch | None:
         """Return the next records, or None if no record is available now.
 
         An unbounded split may have records later. A split whose records were all returned is `finished`. The call must not block
@@ -291,17 +291,17 @@ class SourceReader(ABC):
     """A reader that opens splits. Each source subtask has one."""
 
     @abstractmethod
-    def open_split(self, split: Split, position: Any) -> SplitReader:
+    def open_split(self, split: Split, position: Any, /) -> SplitReader:
         """Open a split when it is first read. `position` is None for a new split, else a value of `SplitReader.position`."""
 
-    def lag_of(self, split: Split, position: Any) -> int | None:
+    def lag_of(self, split: Split, position: Any, /) -> int | None:
         """Return the lag of a split that is not open yet, as `SplitReader.lag` would return it, or None if unknown."""
         return None
 
-    def snapshot(self, checkpoint_id: int) -> None:
+    def snapshot(self, checkpoint_id: int, /) -> None:
         """Handle a checkpoint's barrier. The checkpoint will contain the present positions of all readers."""
 
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+    def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
         """Handle a complete checkpoint, for example to report the progress to a server. The next notice covers a lost one."""
 
     def close(self) -> None: ...
@@ -329,7 +329,7 @@ class Source(ABC):
         """Return the name of a resource that only one source of a job may read, as an error names it, or None."""
         return None
 
-    def with_object_store_options(self, options: dict[str, Any]) -> Source:
+    def with_object_store_options(self, options: dict[str, Any], /) -> Source:
         """Return this source with the job's object store options (keys of `fsspec`), for `validate` and the enumerator.
 
         Readers get the same options by their context. The source's own options take precedence."""
@@ -339,7 +339,7 @@ class Source(ABC):
     def create_enumerator(self) -> SplitEnumerator: ...
 
     @abstractmethod
-    def create_reader(self, context: ReaderContext) -> SourceReader: ...
+    def create_reader(self, context: ReaderContext, /) -> SourceReader: ...
 
     def produced_type(self) -> Any:
         """Return a TypeInformation, a Python type, or None if unknown."""
@@ -359,7 +359,7 @@ class Source(ABC):
     def validate(self) -> None:
         """Check on the client what can be checked before the job runs (paths exist, options fit)."""
 
-    def check_checkpoints(self, interval_ms: int) -> None:
+    def check_checkpoints(self, interval_ms: int, /) -> None:
         """Check, before the job starts, that this source works without checkpoints if the job has none.
 
         Args:

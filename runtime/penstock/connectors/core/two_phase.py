@@ -39,30 +39,30 @@ class TwoPhaseCommitSinkFunction(ABC):
         """Begin a transaction and return its handle. The other methods get the handle in JSON's types: a tuple as a list."""
 
     @abstractmethod
-    def invoke(self, transaction: Transaction, value: Any, context: RecordContext) -> None:
+    def invoke(self, transaction: Transaction, value: Any, context: RecordContext, /) -> None:
         """Write a record into the transaction."""
 
     @abstractmethod
-    def pre_commit(self, transaction: Transaction) -> None:
+    def pre_commit(self, transaction: Transaction, /) -> None:
         """Flush the transaction. After this call `commit` must succeed, also from another process after a crash."""
 
     @abstractmethod
-    def commit(self, transaction: Transaction) -> None:
+    def commit(self, transaction: Transaction, /) -> None:
         """Make the transaction visible. This is idempotent: a transaction that is already committed is not an error."""
 
     @abstractmethod
-    def abort(self, transaction: Transaction) -> None:
+    def abort(self, transaction: Transaction, /) -> None:
         """Drop the transaction. This may be called again, and for a transaction that no longer exists."""
 
-    def recover_and_commit(self, transaction: Transaction) -> None:
+    def recover_and_commit(self, transaction: Transaction, /) -> None:
         """Call `commit` after a restore."""
         self.commit(transaction)
 
-    def recover_and_abort(self, transaction: Transaction) -> None:
+    def recover_and_abort(self, transaction: Transaction, /) -> None:
         """Call `abort` after a restore."""
         self.abort(transaction)
 
-    def open(self, runtime_context: Any) -> None:  # noqa: B027 - optional
+    def open(self, runtime_context: Any, /) -> None:  # noqa: B027 - optional
         """Connect."""
 
     def close(self) -> None:  # noqa: B027 - optional

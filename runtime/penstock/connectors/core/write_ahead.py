@@ -37,12 +37,12 @@ class CheckpointCommitter(ABC):
     """
 
     @abstractmethod
-    def is_committed(self, sink_id: str, subtask: int, checkpoint_id: int) -> bool: ...
+    def is_committed(self, sink_id: str, subtask: int, checkpoint_id: int, /) -> bool: ...
 
     @abstractmethod
-    def commit(self, sink_id: str, subtask: int, checkpoint_id: int) -> None: ...
+    def commit(self, sink_id: str, subtask: int, checkpoint_id: int, /) -> None: ...
 
-    def with_object_store_options(self, options: dict[str, Any]) -> CheckpointCommitter:
+    def with_object_store_options(self, options: dict[str, Any], /) -> CheckpointCommitter:
         """Return this committer with the job's object store options."""
         return self
 
@@ -147,21 +147,23 @@ class GenericWriteAheadSink(Sink):
         return codec_for(self.type_info, state=self.sink_id or "write-ahead", operator=type(self).__name__)
 
     @abstractmethod
-    def send_values(self, values: Sequence[Any], checkpoint_id: int, timestamp: int) -> bool:
+    def send_values(self, values: Sequence[Any], checkpoint_id: int, timestamp: int, /) -> bool:
         """Send a checkpoint's records of one subtask, in order. `timestamp` (ms) is when the checkpoint was taken.
 
         Returns:
             Whether the system took the records. If not, the job fails, and the restore sends them again.
         """
 
-    def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:
+    def create_writer(self, context: WriterContext, restored: list[Any], /) -> SinkWriter:
         return WriteAheadWriter(self.codec(), context)
 
-    def create_committer(self, object_store_options: dict[str, Any], *, job_id: str = "", uid: str = "") -> Committer:
+    def create_committer(
+        self, object_store_options: dict[str, Any], /, *, job_id: str = "", uid: str = ""
+    ) -> Committer:
         notes = self.committer.with_object_store_options(object_store_options)
         return WriteAheadCommitter(self, job_id, uid, notes)
 
-    def id_of_notes(self, job_id: str, uid: str) -> str:
+    def id_of_notes(self, job_id: str, uid: str, /) -> str:
         """Return the id under which the checkpoints of a job are recorded.
 
         The id contains the job, because each job counts its own checkpoints. A job restored from a savepoint may use a checkpoint
@@ -169,7 +171,7 @@ class GenericWriteAheadSink(Sink):
         """
         return (f"{self.sink_id}-{job_id}" if self.sink_id else f"{job_id}-{uid}").replace("/", "_")
 
-    def with_object_store_options(self, options: dict[str, Any]) -> GenericWriteAheadSink:
+    def with_object_store_options(self, options: dict[str, Any], /) -> GenericWriteAheadSink:
         sink = copy.copy(self)
         sink.committer = self.committer.with_object_store_options(options)
         return sink

@@ -38,10 +38,10 @@ class BulkWriter(ABC):
     """A writer of one file."""
 
     @abstractmethod
-    def add(self, values: Sequence[Any]) -> None: ...
+    def add(self, values: Sequence[Any], /) -> None: ...
 
     @abstractmethod
-    def add_columns(self, batch: ColumnBatch) -> None:
+    def add_columns(self, batch: ColumnBatch, /) -> None:
         """Write the records of a batch of columns, with the result that `add` has for the same records."""
 
     @property

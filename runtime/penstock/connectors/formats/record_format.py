@@ -112,7 +112,7 @@ class StreamFormat(RecordFormat):
         return 0
 
     @abstractmethod
-    def decoder(self, header: bytes) -> Decode:
+    def decoder(self, header: bytes, /) -> Decode:
         """Return the function that decodes blocks of a file with this header line.
 
         Args:
@@ -122,7 +122,7 @@ class StreamFormat(RecordFormat):
             RecordFormatError: the header does not match the format. The reader adds the file's name.
         """
 
-    def last_record_end(self, data: bytes, *, is_last: bool = False) -> int:
+    def last_record_end(self, data: bytes, /, *, is_last: bool = False) -> int:
         """Return the length of the whole records at the start of `data`; 0 if none is whole. `data` begins with a record.
 
         Args:
@@ -130,7 +130,7 @@ class StreamFormat(RecordFormat):
         """
         return len(data) if is_last else data.rfind(b"\n") + 1
 
-    def records(self, data: bytes) -> list[bytes]:
+    def records(self, data: bytes, /) -> list[bytes]:
         """Return the single records of a block, each with its line end."""
         *lines, rest = data.split(b"\n")
         found = [line + b"\n" for line in lines]
@@ -202,7 +202,7 @@ class BulkFormat(RecordFormat):
     """A format whose files are opened as a whole."""
 
     @abstractmethod
-    def open(self, path: str, file: Any, start: int, end: int, position: Any) -> SplitReader:
+    def open(self, path: str, file: Any, start: int, end: int, position: Any, /) -> SplitReader:
         """Return a reader of the file's records that begin between bytes `start` and `end`. `file` is seekable and binary."""
 
 

@@ -16,7 +16,7 @@ class StreamTransformer(ABC):
     """Transformation of a stream before a sink consumes it."""
 
     @abstractmethod
-    def apply(self, ds: Any) -> Any: ...
+    def apply(self, ds: Any, /) -> Any: ...
 
 
 class SupportsPreprocessing(ABC):

@@ -31,10 +31,10 @@ class AsyncFunction(Function, Generic[IN, OUT]):
     """
 
     @abstractmethod
-    async def async_invoke(self, value: IN) -> list[OUT]:
+    async def async_invoke(self, value: IN, /) -> list[OUT]:
         """Return any number of results for the value."""
 
-    def timeout(self, value: IN) -> list[OUT]:
+    def timeout(self, value: IN, /) -> list[OUT]:
         """Return the results for a value whose request took too long. An exception fails the job."""
         raise TimeoutError(f"the asynchronous request for {value!r} took longer than its timeout")
 

@@ -29,11 +29,11 @@ class AsyncRetryStrategy(ABC):
     """The number of retries and the pauses between them."""
 
     @abstractmethod
-    def can_retry(self, current_attempts: int) -> bool:
+    def can_retry(self, current_attempts: int, /) -> bool:
         """Return whether to retry after `current_attempts` attempts, counted from 1."""
 
     @abstractmethod
-    def get_backoff_time_millis(self, current_attempts: int) -> int: ...
+    def get_backoff_time_millis(self, current_attempts: int, /) -> int: ...
 
     @abstractmethod
     def get_retry_predicate(self) -> AsyncRetryPredicate: ...

@@ -60,11 +60,11 @@ class CheckpointedFunction(ABC):
     """
 
     @abstractmethod
-    def initialize_state(self, context: FunctionInitializationContext) -> None:
+    def initialize_state(self, context: FunctionInitializationContext, /) -> None:
         """Get the states from the context, and read their contents after a restore."""
 
     @abstractmethod
-    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+    def snapshot_state(self, context: FunctionSnapshotContext, /) -> None:
         """Write the values for the checkpoint into the states."""
 
 
@@ -72,21 +72,21 @@ class ListCheckpointed(ABC):
     """A function whose state is a list of values, which a rescale distributes evenly to the subtasks."""
 
     @abstractmethod
-    def snapshot_state(self, checkpoint_id: int, timestamp: int) -> list[Any]:
+    def snapshot_state(self, checkpoint_id: int, timestamp: int, /) -> list[Any]:
         """Return the state. A rescale can only distribute a list with several items."""
 
     @abstractmethod
-    def restore_state(self, state: list[Any]) -> None:
+    def restore_state(self, state: list[Any], /) -> None:
         """Take this subtask's share of the state after a restore, before `open`. The share may be empty."""
 
 
 class CheckpointListener:
     """A function that learns the outcome of checkpoints."""
 
-    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+    def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
         """Handle a complete checkpoint, which all tasks have stored. Earlier checkpoints are no longer needed."""
 
-    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+    def notify_checkpoint_aborted(self, checkpoint_id: int, /) -> None:
         """Handle an aborted checkpoint. It will never complete, but a later one may."""
 
 

@@ -32,9 +32,9 @@ class BucketAssigner(ABC):
     """Whether the bucket depends only on processing time and watermark. Column batches then need no conversion to rows."""
 
     @abstractmethod
-    def get_bucket_id(self, element: Any, context: BucketContext) -> str: ...
+    def get_bucket_id(self, element: Any, context: BucketContext, /) -> str: ...
 
-    def assign(self, values: list[Any], timestamps: list[int] | None, context: BucketContext) -> str | list[str]:
+    def assign(self, values: list[Any], timestamps: list[int] | None, context: BucketContext, /) -> str | list[str]:
         """Return the bucket of all records if it is the same, else a list with the bucket of each record.
 
         Raises:

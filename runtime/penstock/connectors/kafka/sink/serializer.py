@@ -21,7 +21,7 @@ class KafkaTopicSelector(ABC):
     """A function that returns the topic of a record (PyFlink's name)."""
 
     @abstractmethod
-    def apply(self, data: Any) -> str: ...
+    def apply(self, data: Any, /) -> str: ...
 
 
 class KafkaRecordSerializationSchema:

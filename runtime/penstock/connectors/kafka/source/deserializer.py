@@ -50,7 +50,7 @@ class KafkaRecordDeserializationSchema(ABC):
     """
 
     @abstractmethod
-    def deserialize(self, record: ConsumerRecord) -> Any:
+    def deserialize(self, record: ConsumerRecord, /) -> Any:
         """Return the record, or None to drop the message. Any exception marks the message as malformed."""
 
     def get_produced_type(self) -> TypeInformation | None:
