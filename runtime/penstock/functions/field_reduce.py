@@ -7,7 +7,7 @@ from typing import Any, Literal
 import numpy as np
 
 from penstock.common.errors import InvalidJob, RecordFormatError
-from penstock.records.fields import Field, getter_for, setter_for, shortened
+from penstock.records.fields import Field, getter_for, read_one, setter_for, shortened
 from penstock.records.order import greater, lesser, python_number
 
 AggregateKind = Literal["sum", "min", "max", "min_by", "max_by"]
@@ -39,8 +39,7 @@ class FieldReduce:
     def reduce(self, value1: Any, value2: Any) -> Any:
         try:
             if value1.__class__ is not self._shape:
-                self._get, self._set = getter_for(self.field, value1), setter_for(self.field, value1)
-                self._shape = value1.__class__
+                self._adapt_to(value1)
             old, new = self._get(value1), self._get(value2)
             if old is None or new is None:
                 raise TypeError("the field is None")
@@ -52,12 +51,42 @@ class FieldReduce:
                 return value1
             return self._set(value1, new) if len(kind) == 3 else value2
         except _UNFIT as error:
+            self.check(value1)
+            self.check(value2)
             raise RecordFormatError(
                 f"{self.kind} of the field {self.field!r} raised {type(error).__name__}: {error}: the records are "
                 f"{shortened(value1)} and {shortened(value2)}",
                 remedy="use a field that every record has, with values that can be added or compared. Filter out records without it, or "
                 "set a value",
             ) from error
+
+    def check(self, value: Any) -> None:
+        """Check that the record has the field. The first record of a key is not combined, so `reduce` does not read it.
+
+        >>> FieldReduce("sum", "m").check({"k": "a"})
+        Traceback (most recent call last):
+        ...
+        penstock.common.errors.RecordFormatError: [RECORD_FORMAT] sum of the field 'm': no field 'm' in the record {'k': 'a'}: it has the fields k
+          remedy: name a field that every record has, or map the records into one shape first
+
+        Raises:
+            RecordFormatError: the record does not have it. The error names the fields that the record has.
+        """
+        try:
+            if value.__class__ is not self._shape:
+                self._adapt_to(value)
+            self._get(value)
+        except _UNFIT:
+            self._shape = None
+            try:
+                read_one(value, self.field)
+            except RecordFormatError as error:
+                error.message = f"{self.kind} of the field {self.field!r}: {error.message}"
+                raise
+
+    def _adapt_to(self, value: Any) -> None:
+        self._get, self._set = getter_for(self.field, value), setter_for(self.field, value)
+        self._shape = value.__class__
 
     def __getstate__(self) -> dict[str, Any]:
         return {"kind": self.kind, "field": self.field, "_shape": None}

@@ -127,12 +127,26 @@ def read_one(value: Any, field: Field) -> Any:
     try:
         return getter_for(field, value)(value)
     except _MISSING:
-        names = field_names(value)
-        has = "no named fields" if names is None else f"the fields {', '.join(map(str, names))}"
         raise RecordFormatError(
-            f"no field {field!r} in the record {shortened(value)}: it has {has}",
+            f"no field {field!r} in the record {shortened(value)}: it has {_fields_text(value)}",
             remedy="name a field that every record has, or map the records into one shape first",
         ) from None
+
+
+def _fields_text(record: Any) -> str:
+    """Return a description of the record's fields for a message.
+
+    >>> _fields_text({"k": 1}), _fields_text((1, 2)), _fields_text(3)
+    ('the fields k', 'the positions 0 to 1', 'no fields')
+    """
+    names = field_names(record)
+    if names:
+        return f"the fields {', '.join(map(str, names))}"
+    return (
+        f"the positions 0 to {len(record) - 1}"
+        if isinstance(record, tuple | list | Row) and len(record)
+        else "no fields"
+    )
 
 
 def setter_for(field: Field, sample: Any) -> Callable[[Any, Any], Any]:

@@ -202,8 +202,16 @@ class TestAggregates:
         ("values", "field", "told"),
         [
             ([("a", 1), ("a", None)], 1, r"sum of the field 1 raised TypeError(.|\n)*\('a', None\)"),
-            ([("a", 1), ("a", 2)], 5, "sum of the field 5 raised IndexError"),
-            ([{"k": 1}, {"k": 1}], "n", "sum of the field 'n' raised KeyError"),
+            (
+                [("a", 1), ("a", 2)],
+                5,
+                r"sum of the field 5: no field 5 in the record \('a', 1\): it has the positions 0 to 1",
+            ),
+            (
+                [{"k": 1}, {"k": 1}],
+                "n",
+                "sum of the field 'n': no field 'n' in the record {'k': 1}: it has the fields k",
+            ),
         ],
     )
     def test_fields_that_cannot_be_aggregated_are_named(

@@ -40,6 +40,8 @@ class ReduceOperator(FunctionOperator):
     def __init__(self, fn: Any, key_selector: Callable[[Any], Any], element_type: Any = None) -> None:
         super().__init__(fn, key_selector)
         self._element_type = element_type
+        self._check_first: Callable[[Any], object] | None = None
+        """Check of the first record of a key, which no call combines."""
 
     def open(self) -> None:
         super().open()
@@ -65,7 +67,7 @@ class ReduceOperator(FunctionOperator):
         keys = select_keys(self.context, selector, values)
         table = borrow(self.context, self._table, keys, values)
         get = table.get
-        call = self._call
+        call, check = self._call, self._check_first
         out: list[Any] = []
         append = out.append
         iterator = iter(values)
@@ -75,6 +77,8 @@ class ReduceOperator(FunctionOperator):
                 old = get(key)
                 if old is not None:
                     value = call(old, value)
+                elif check is not None:
+                    check(value)
                 table[key] = value
                 append(value)
         except Exception as error:
@@ -111,4 +115,6 @@ class RollingAggregateOperator(ReduceOperator):
     def __init__(
         self, kind: AggregateKind, field: Field, key_selector: Callable[[Any], Any], element_type: Any = None
     ) -> None:
-        super().__init__(FieldReduce(kind, field), key_selector, element_type)
+        function = FieldReduce(kind, field)
+        super().__init__(function, key_selector, element_type)
+        self._check_first = function.check

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
 from penstock.common.time import TimeLike, as_millis
+from penstock.functions.field_reduce import FieldReduce
 from penstock.functions.operator_context import OperatorContext
 from penstock.functions.runtime_context import close_function, open_function
 from penstock.functions.state.checkpointed import FunctionCheckpoints
@@ -185,6 +186,8 @@ class WindowOperator(Operator):
         keys = select_keys(self.context, selector, values)
         iterator = iter(values)
         try:
+            if isinstance(self.function.fold, FieldReduce):
+                self.function.fold.check(values[0])  # the first record of a window is not combined
             self._windows.process(values, iterator, keys, rows.timestamps)
         except Exception as error:
             refuse_keys(self.context, error, keys, values)

@@ -120,6 +120,32 @@ def test_a_field_that_cannot_be_summed_is_named_with_its_records() -> None:
     assert caught.value.operator == "operator under test"
 
 
+MISSING = [
+    ({"id": "a", "n": 1}, "it has the fields id, n"),
+    (Reading("a", 1), "it has the fields id, t"),
+    (Row(id="a", n=1), "it has the fields id, n"),
+    (("a", 1), "it has the positions 0 to 1"),
+    ("a", "it has no fields"),
+]
+
+
+@pytest.mark.parametrize("kind", ["sum", "min", "max", "min_by", "max_by"])
+@pytest.mark.parametrize(("record", "has"), MISSING)
+def test_the_first_record_of_a_key_without_the_field_is_refused(kind: Any, record: Any, has: str) -> None:
+    """No other record of the key may follow, so the operator would emit the record as if it had the field."""
+    run = OperatorRun(RollingAggregateOperator(kind, "m", lambda record: 1))
+    with pytest.raises(RecordFormatError, match=rf"{kind} of the field 'm': no field 'm' in the record .*: {has}"):
+        run.push(record)
+
+
+@pytest.mark.parametrize("second_key", [1, 2])
+def test_a_later_record_without_the_field_is_refused_by_the_same_message(second_key: int) -> None:
+    run = OperatorRun(RollingAggregateOperator("sum", "m", itemgetter("k"))).push({"k": 1, "m": 1})
+    with pytest.raises(RecordFormatError, match=r"no field 'm' in the record {'k': \d}: it has the fields k") as caught:
+        run.push({"k": second_key})
+    assert caught.value.operator == "operator under test"
+
+
 def test_error_in_a_key_selector_names_the_record() -> None:
     with pytest.raises(UserFunctionError, match="the key selector on 5"):
         OperatorRun(ReduceOperator(lambda a, b: a, KEY)).push((1, 2), 5)

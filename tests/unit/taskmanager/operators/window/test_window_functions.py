@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import pytest
 
-from penstock.common.errors import InvalidJob, UserFunctionError
+from penstock.common.errors import InvalidJob, RecordFormatError, UserFunctionError
 from penstock.datastream.functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
@@ -15,7 +16,7 @@ from penstock.datastream.functions import (
     WindowFunction,
 )
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from penstock.datastream.window import CountEvictor, TimeEvictor, TumblingEventTimeWindows
+from penstock.datastream.window import CountEvictor, EventTimeSessionWindows, TimeEvictor, TumblingEventTimeWindows
 from penstock.taskmanager.operators.window.operator import WindowOperator
 from penstock.testing.operator_run import OperatorRun
 from penstock.windowing.window_function import WindowFunctionSpec
@@ -176,3 +177,10 @@ def test_window_join_pairs_within_a_window_only() -> None:
     left = [("k", "left", n) for n in range(2)]
     run.push(*left, *[("k", "right", n) for n in range(3)], at=10 * hour).end()
     assert len(run.values) == 6
+
+
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows.of(10), EventTimeSessionWindows.with_gap(10)])
+def test_a_window_refuses_records_without_the_field_that_it_sums(assigner: Any) -> None:
+    run = OperatorRun(WindowOperator(assigner, Spec.field("sum", "m"), itemgetter("k")))
+    with pytest.raises(RecordFormatError, match=r"sum of the field 'm': no field 'm' in the record .*the fields k, n"):
+        run.push({"k": 1, "n": 2}, at=1)
