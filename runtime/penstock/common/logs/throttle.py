@@ -1,4 +1,4 @@
-"""Log records about actions of unauthenticated clients: at most one per minute, so that clients cannot fill the log."""
+"""Log records about events that others cause as often as they like: at most one per minute, so that they cannot fill the log."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import ssl
 import time
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from typing import Any
 
 from penstock.common.credentials.secret_file import read_secret
 from penstock.common.errors import InvalidJob, PenstockError
+from penstock.common.logs.throttle import Throttle
 from penstock.common.program.extras import import_extra
 
 Properties = Mapping[str, str]
@@ -35,10 +37,46 @@ _JAVA_ONLY = {
     "key.serializer": "what records become says the sink's record serializer",
     "value.serializer": "what records become says the sink's record serializer",
 }
+_HAS_DIGIT = re.compile(r"\d")
+_MAX_KINDS = 100
 _TOKEN_LIFE_S = 300.0
 _REFUSED = ("_AUTHENTICATION", "_SSL")
 SHUT_OUT_S = 30.0
 """Seconds for which a refused client retries. Two retries are at most ten seconds apart."""
+
+
+class FailureFilter(logging.Filter):
+    """Filter that lets one failure of each kind pass per minute.
+
+    librdkafka logs every failed connection. Each client retries each broker up to ten times a second.
+
+    Args:
+        clock: seconds of a monotonic clock.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self.throttles: dict[str, Throttle] = {}
+        """Counters by kind: the words of the message without hosts, ports and times."""
+
+    def clear(self) -> None:
+        self.throttles.clear()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not isinstance(record.args, tuple) or record.args[:1] != ("FAIL",):
+            return True
+        text = record.getMessage()
+        kind = " ".join(word for word in text.partition(" (after ")[0].split() if not _HAS_DIGIT.search(word))
+        if kind not in self.throttles and len(self.throttles) >= _MAX_KINDS:
+            self.clear()
+        count = self.throttles.setdefault(kind, Throttle(clock=self._clock)).due()
+        if count > 1:
+            record.msg, record.args = "%s (%d such failures so far. One per minute is logged)", (text, count)
+        return count > 0
+
+
+LOGGER.addFilter(FailureFilter())
 
 
 def package(name: str) -> Any:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from penstock.common.errors import SinkError, SourceError
-from penstock.connectors.kafka.client import SHUT_OUT_S, Complaints
+from penstock.connectors.kafka.client import LOGGER, SHUT_OUT_S, Complaints, FailureFilter
 from penstock.connectors.kafka.sink.producer import KafkaProducer
 from penstock.connectors.kafka.source.reader import SharedConsumer
 
@@ -21,9 +24,9 @@ NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
 
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    time = [1_000.0]
-    monkeypatch.setattr("time.monotonic", lambda: time[0])
-    return time
+    seconds = [1_000.0]
+    monkeypatch.setattr("time.monotonic", lambda: seconds[0])
+    return seconds
 
 
 def test_refusals_for_half_a_minute_shut_the_client_out(now: list[float]) -> None:
@@ -142,3 +145,61 @@ def test_clients_that_are_shut_out_fail_the_attempt(now: list[float]) -> None:
     with pytest.raises(SinkError, match=r"(?s)messages cannot be written at 127.0.0.1:1.*sasl.password"):
         producer.check()
     consumer.close()
+
+
+def test_lost_brokers_are_logged_once_a_minute_and_kind_of_failure(caplog: pytest.LogCaptureFixture) -> None:
+    """Each client retries each broker up to ten times a second, and librdkafka logs each failure."""
+    times = {"reconnect.backoff.ms": "10", "reconnect.backoff.max.ms": "10"}
+    producers = [KafkaProducer({"bootstrap.servers": "127.0.0.1:1,127.0.0.1:2", **times}) for _ in range(3)]
+    failures: FailureFilter = next(found for found in LOGGER.filters if isinstance(found, FailureFilter))
+    failures.clear()
+    counted = count_of_failures(failures)
+    deadline = time.monotonic() + 30
+    while count_of_failures(failures) < counted + 12 and time.monotonic() < deadline:
+        for producer in producers:
+            producer.check()
+        time.sleep(0.05)
+    lines = [record.getMessage() for record in caplog.records if "Connection refused" in record.getMessage()]
+    assert len(lines) == 1, lines
+    assert count_of_failures(failures) >= counted + 12
+
+
+def count_of_failures(failures: FailureFilter) -> int:
+    return sum(throttle.count for throttle in failures.throttles.values())
+
+
+def logged(*texts: str, seconds: float) -> list[str]:
+    """Return the lines that remain of failures with these texts, which follow each other in that time."""
+    clock = itertools.count(0.0, seconds)
+    failures = FailureFilter(clock=lambda: next(clock))
+    lines = []
+    for text in texts:
+        record = logging.LogRecord(
+            "kafka", logging.ERROR, "", 0, "%s [%s] %s", ("FAIL", "rdkafka#producer-1", text), None
+        )
+        if failures.filter(record):
+            lines.append(record.getMessage())
+    return lines
+
+
+def failed(host: str, reason: str, ms: int = 1) -> str:
+    return f"[thrd:{host}/1]: {host}/1: Connect to ipv4#{host} failed: {reason} (after {ms}ms in state CONNECT)"
+
+
+def test_the_line_of_the_next_minute_has_the_number_of_failures() -> None:
+    lines = logged(*[failed(f"b{number}:9092", "Connection refused", number) for number in range(5)], seconds=25)
+    assert [line.rpartition("CONNECT)")[2] for line in lines] == [
+        "",
+        " (4 such failures so far. One per minute is logged)",
+    ]
+
+
+def test_failures_of_another_kind_are_logged_at_once() -> None:
+    refused, timed_out = failed("a:1", "Connection refused"), failed("a:1", "Operation timed out")
+    assert len(logged(refused, timed_out, refused, timed_out, seconds=1)) == 2
+
+
+def test_other_lines_of_librdkafka_are_not_counted() -> None:
+    record = logging.LogRecord("kafka", logging.WARNING, "", 0, "%s [%s] %s", ("CONFWARN", "c", "text"), None)
+    failures = FailureFilter()
+    assert [failures.filter(record) for _ in range(3)] == [True, True, True]
