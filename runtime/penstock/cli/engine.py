@@ -90,7 +90,7 @@ class Launcher(Protocol):
             allow_non_restored_state: uids whose state in the savepoint may be skipped. It is passed only if it is not empty.
 
         Returns:
-            {"ok": bool, "problems": [{"code", "message", "remedy", "operator"}], "graph": the plan or None,
+            {"ok": bool, "problems": [{"code", "message", "remedy", "operator", "location"}], "graph": the plan or None,
             "not_looked_at": [{"operator", "location", "statement"}], "warnings": [{"code", "message", "remedy"}]}. `not_looked_at` lists
             code that may declare states and was not checked. `warnings` lists containers that are too small for the job.
         """

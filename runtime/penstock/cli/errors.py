@@ -10,6 +10,7 @@ import typer
 
 from penstock.common.errors import PenstockError, PlatformError
 from penstock.common.logs.redaction import hide_own
+from penstock.common.program.user_frames import user_place
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -53,8 +54,9 @@ def show_error(error: PenstockError) -> None:
         typer.echo(line, err=True)
     if error.operator:
         typer.echo(f"  operator: {error.operator}", err=True)
-    if error.location:
-        typer.echo(f"  at: {error.location}", err=True)
+    location = error.location or user_place(error)
+    if location:
+        typer.echo(f"  at: {location}", err=True)
     if error.remedy:
         typer.secho(f"  remedy: {hide_own(error.remedy)}", err=True, fg=typer.colors.YELLOW)
 

@@ -107,6 +107,26 @@ def test_an_error_of_penstock_is_a_line_with_place_and_remedy(
     ]
 
 
+def test_an_error_of_penstock_without_a_place_has_the_innermost_line_of_the_program(
+    offline: Terminal, launch: FakeLaunch, tmp_path: Path
+) -> None:
+    script = program(
+        tmp_path,
+        """
+        import runpy
+        from penstock.common.errors import InvalidJob
+
+        def build():
+            raise InvalidJob("the job has no sink")
+
+        build()
+        """,
+    )
+    line = Path(script).read_text().splitlines().index('    raise InvalidJob("the job has no sink")') + 1
+    outcome = offline("run", script)
+    assert outcome.err.splitlines() == ["error [INVALID_JOB]: the job has no sink", f"  at: {script}:{line}"]
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

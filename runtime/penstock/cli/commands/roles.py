@@ -220,7 +220,7 @@ def _check(
 
 
 def _failed(code: str, message: str, remedy: str, operator: str) -> dict[str, Any]:
-    problem = {"code": code, "message": message, "remedy": remedy, "operator": operator}
+    problem = {"code": code, "message": message, "remedy": remedy, "operator": operator, "location": ""}
     return {"ok": False, "problems": [problem], "warnings": [], "not_looked_at": [], "state_changes": [], "graph": None}
 
 
@@ -228,6 +228,8 @@ def _show(report: Mapping[str, Any]) -> None:
     for problem in report["problems"]:
         where = f" (operator {problem['operator']})" if problem.get("operator") else ""
         typer.secho(f"{problem['code']}: {problem['message']}{where}", fg=typer.colors.RED)
+        if problem.get("location"):
+            typer.echo(f"  at: {problem['location']}")
         if problem.get("remedy"):
             typer.secho(f"  remedy: {problem['remedy']}", fg=typer.colors.YELLOW)
     for warning in report.get("warnings", ()):

@@ -16,7 +16,9 @@ import penstock
 from penstock.common.errors import PenstockError, UserFunctionError
 
 _PACKAGE = os.path.dirname(os.path.abspath(penstock.__file__)) + os.sep
-_LIBRARIES = (os.path.join(sysconfig.get_path("stdlib"), ""), "<string>", "<attrs generated")
+_LIBRARIES = (os.path.join(sysconfig.get_path("stdlib"), ""), "<string>", "<attrs generated", "<__array_function__")
+_COMPILED = (".pyx", ".pxi", ".pxd")
+"""Source files of compiled libraries. Their frames have paths without a directory of packages, such as `pyarrow/error.pxi`."""
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
@@ -27,10 +29,10 @@ def is_engine(filename: str) -> bool:
 def is_user(filename: str) -> bool:
     """Return whether the file belongs to the user's program.
 
-    >>> is_user("/app/job.py"), is_user("<stdin>"), is_user(__file__), is_user(os.__file__)
-    (True, True, False, False)
+    >>> is_user("/app/job.py"), is_user("<stdin>"), is_user(__file__), is_user(os.__file__), is_user("pyarrow/error.pxi")
+    (True, True, False, False, False)
     """
-    if is_engine(filename) or filename.startswith(_LIBRARIES):
+    if is_engine(filename) or filename.startswith(_LIBRARIES) or filename.endswith(_COMPILED):
         return False
     return not any(part in filename for part in _INSTALLED)
 
@@ -47,6 +49,12 @@ def user_line(error: BaseException) -> str:
     """Return ` (at file:line in function)` of the user's innermost line, or an empty text."""
     frame = user_frame(traceback.extract_tb(error.__traceback__))
     return "" if frame is None else f" (at {frame.filename}:{frame.lineno} in {frame.name})"
+
+
+def user_place(error: BaseException) -> str:
+    """Return `file:line` of the user's innermost line that the error passed, or an empty text."""
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user(frame.filename)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
 
 
 def user_traceback(error: BaseException) -> str:

@@ -9,6 +9,8 @@ import penstock
 from penstock.common.errors import InvalidJob
 
 _PACKAGE = os.path.dirname(os.path.abspath(penstock.__file__)) + os.sep
+_GENERATED = ("<string>", "<attrs generated")
+"""Files of the constructors of dataclasses and of attrs. `python -c` has the first one too."""
 
 
 def user_location() -> str:
@@ -16,7 +18,8 @@ def user_location() -> str:
     frame = sys._getframe(1)
     while frame is not None:
         filename = frame.f_code.co_filename
-        if not filename.startswith(_PACKAGE) and not filename.startswith("<frozen"):
+        is_generated = filename.startswith(_GENERATED) and frame.f_code.co_name == "__init__"
+        if not is_generated and not filename.startswith((_PACKAGE, "<frozen")):
             return f"{filename}:{frame.f_lineno}"
         if frame.f_back is None:
             break

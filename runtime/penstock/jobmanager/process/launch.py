@@ -37,6 +37,7 @@ from penstock.common.errors import (
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
+from penstock.common.program.user_frames import user_place
 from penstock.graph.executor import Executor, executing_on
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
@@ -201,7 +202,8 @@ def check(
     except PenstockError as error:
         problem = _problem(error)
     except Exception as error:
-        problem = {"code": "USER_CODE", "message": f"{type(error).__name__}: {error}", "remedy": "", "operator": ""}
+        message = f"{type(error).__name__}: {error}"
+        problem = {"code": "USER_CODE", "message": message, "remedy": "", "operator": "", "location": user_place(error)}
     return {
         "ok": problem is None,
         "problems": [] if problem is None else [problem],
@@ -284,7 +286,14 @@ def _manifest(against: str, stores: Mapping[str, Any]) -> Manifest:
 def _problem(error: PenstockError) -> dict[str, str]:
     # Reports have one code for unusable storage, for a refusal as well as for no response.
     code = StorageError.code if isinstance(error, StorageRefused) else error.code
-    return {"code": code, "message": error.message, "remedy": error.remedy, "operator": error.operator}
+    location = error.location or user_place(error)
+    return {
+        "code": code,
+        "message": error.message,
+        "remedy": error.remedy,
+        "operator": error.operator,
+        "location": location,
+    }
 
 
 def _memory_warnings(collector: _Collector, state_bytes: int) -> list[dict[str, str]]:

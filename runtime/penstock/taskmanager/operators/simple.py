@@ -294,7 +294,9 @@ class MapBatchesOperator(FunctionOperator):
             result = self._call(columns)
         except Exception as error:
             raise_user_error(
-                self.context, error, f"{self.fn!r} on a batch of {len(batch)} records with {columns.schema}"
+                self.context,
+                error,
+                f"{function_name(self.fn)} on a batch of {len(batch)} records with the columns {', '.join(columns.schema.names)}",
             )
         for part in result.to_batches() if isinstance(result, pa.Table) else (result,):
             if part is not None and part.num_rows:
@@ -313,7 +315,7 @@ class MapBatchesOperator(FunctionOperator):
         if result.num_rows == len(batch):
             return ColumnBatch(result, np.asarray(batch.timestamps, np.int64), self._make_rows)
         raise UserFunctionError(
-            f"{self.fn!r} returned {result.num_rows} records for {len(batch)} and dropped their event times",
+            f"{function_name(self.fn)} returned {result.num_rows} records for {len(batch)} and dropped their event times",
             remedy=f"keep the column {TIMESTAMP_COLUMN!r} in the result",
             operator=self.context.name,
             location=self.context.user_location,

@@ -111,7 +111,13 @@ def test_a_check_without_problems_prints_json_and_exits_with_0(offline: Terminal
 
 
 def test_a_check_with_problems_exits_with_1(offline: Terminal, launch: FakeLaunch) -> None:
-    problem = {"code": "RESTORE_REFUSED", "message": "no operator 'old'", "remedy": "allow it", "operator": "old"}
+    problem = {
+        "code": "RESTORE_REFUSED",
+        "message": "no operator 'old'",
+        "remedy": "allow it",
+        "operator": "old",
+        "location": "job.py:3",
+    }
     launch.report = {
         "ok": False,
         "problems": [problem],
@@ -139,7 +145,7 @@ def test_an_exception_is_a_problem_and_the_output_is_still_json(
     (problem,) = report["problems"]
     assert problem["code"] == code
     assert text in problem["message"]
-    assert set(problem) == {"code", "message", "remedy", "operator"}
+    assert set(problem) == {"code", "message", "remedy", "operator", "location"}
 
 
 @pytest.mark.parametrize("error", [InvalidJob("no access with hunter22"), OSError("no access with hunter22")])

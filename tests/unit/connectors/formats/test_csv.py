@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.common.errors import RecordFormatError
+from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.connectors.core.source import ReadBounds
 from penstock.connectors.file.source import blocks
 from penstock.connectors.file.source.file_source import FileSource
@@ -201,6 +201,13 @@ def test_optional_columns_missing_in_a_file_are_none(tmp_path: Path) -> None:
     assert read_source(source(path, csv_format(fields, CsvDialect(header="names")))) == [("x", 1, None, None)]
     with pytest.raises(RecordFormatError, match="columns b, a, but the job declares a, b, note"):
         read_source(source(path, csv_format({"a": str, "b": int, "note": str}, CsvDialect(header="names"))))
+
+
+@pytest.mark.parametrize(("wrong", "told"), [({"header": True}, "cannot have header=True"), ({"quote": "ab"}, "quote")])
+def test_a_wrong_option_of_csv_names_the_line_of_the_program(wrong: Any, told: str) -> None:
+    with pytest.raises(InvalidJob, match=told) as refused:
+        CsvDialect(**wrong)
+    assert refused.value.location.startswith(f"{__file__}:")
 
 
 def test_times_with_offsets_become_aware_datetimes(tmp_path: Path) -> None:

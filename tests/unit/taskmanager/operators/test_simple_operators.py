@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import pickle
+import re
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -171,6 +173,30 @@ def test_error_of_user_code_names_operator_line_record_and_cause() -> None:
     assert "operator under test" in text
     assert "job.py:7" in text
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def convert(value: Any) -> Any:
+    return pa.array([1, value], pa.int64())  # the line of convert
+
+
+def test_an_error_in_a_compiled_library_names_the_line_of_the_program() -> None:
+    """The innermost frames are Cython's, and their files have no directory: `pyarrow/error.pxi`."""
+    number = next(
+        n for n, line in enumerate(Path(__file__).read_text().splitlines(), 1) if "# the line of conv" in line
+    )
+    with pytest.raises(UserFunctionError, match=rf"\(at {re.escape(__file__)}:{number} in convert\)"):
+        OperatorRun(MapOperator(convert)).push("x")
+
+
+def test_an_error_in_map_batches_names_the_function_and_the_line_of_the_program() -> None:
+    def enrich(batch: pa.RecordBatch) -> Any:
+        return batch.append_column("kelvin", convert("x"))
+
+    with pytest.raises(
+        UserFunctionError, match=r"enrich on a batch of 1 records .*columns f raised .* in convert\)"
+    ) as caught:
+        OperatorRun(MapBatchesOperator(enrich)).push({"f": 32})
+    assert " at 0x" not in str(caught.value)
 
 
 def test_error_message_cuts_long_records() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from penstock.common.errors import InvalidJob
+from penstock.common.program.user_location import refusal
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class CsvDialect:
         for name in ("delimiter", "quote", "escape"):
             value = getattr(self, name)
             if value is not None and (len(value) != 1 or not value.isascii()):
-                raise InvalidJob(f"the CSV {name} must be one ASCII character, not {value!r}")
+                raise refusal(f"the CSV {name} must be one ASCII character, not {value!r}")
         if self.header not in ("none", "skip", "names", "strict"):
-            raise InvalidJob(
-                f"header={self.header!r} is not a valid choice", remedy="write 'none', 'skip', 'names' or 'strict'"
+            raise refusal(
+                f"a CSV format cannot have header={self.header!r}", "write 'none', 'skip', 'names' or 'strict'"
             )

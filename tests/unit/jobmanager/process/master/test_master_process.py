@@ -249,7 +249,9 @@ def test_check_reports_the_storage_before_the_program_that_needs_it(tmp_path: Pa
     nowhere = {"execution.checkpointing.dir": f"file://{tmp_path}/file/folder"}
     arguments: dict[str, Any] = {"entry": str(place.script), "args": [], "parallelism": 1, "against": None}
     assert [problem["code"] for problem in check(**arguments, configuration=nowhere)["problems"]] == ["STORAGE"]
-    assert [problem["code"] for problem in check(**arguments, configuration={})["problems"]] == ["USER_CODE"]
+    (problem,) = check(**arguments, configuration={})["problems"]
+    assert problem["code"] == "USER_CODE"
+    assert problem["location"].partition(":")[0].endswith(".py")
 
 
 def test_the_id_of_a_running_job_is_refused_before_a_cluster_is_requested() -> None:
