@@ -59,14 +59,14 @@ class Wrong(Exception):
     """An error: the records differ from the expected ones."""
 
 
-def expect(found: object, expected: object, what: str) -> None:
+def expect(found: object, expected: object, description: str) -> None:
     """Raise an error if two values differ.
 
     Raises:
         Wrong: `found` is not `expected`.
     """
     if found != expected:
-        raise Wrong(f"{what}: {found}, expected {expected}")
+        raise Wrong(f"{description}: {found}, expected {expected}")
 
 
 class Tally:

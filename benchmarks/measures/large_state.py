@@ -102,8 +102,8 @@ def large_state(records: int | None, repetitions: int) -> dict[str, Any]:
     }
 
 
-def _log(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
+def _log(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 def _checkpoint(slots: Sequence[_Process], number: int) -> dict[str, float]:

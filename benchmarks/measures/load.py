@@ -55,8 +55,8 @@ def load(records: int | None, repetitions: int) -> dict[str, Any]:
     }
 
 
-def _log(what: str) -> None:
-    print(what, file=sys.stderr, flush=True)
+def _log(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
 
 
 def _loaded(phases: list[tuple[float, float]]) -> Any:

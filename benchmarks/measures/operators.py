@@ -35,12 +35,12 @@ def operators(records: int | None, repetitions: int) -> dict[str, Any]:
     gc.collect()
     gc.freeze()  # otherwise the collections before each run would traverse all imported objects
     try:
-        return _held_against_baseline(count, repetitions)
+        return _compared_with_baseline(count, repetitions)
     finally:
         gc.unfreeze()
 
 
-def _held_against_baseline(count: int, repetitions: int) -> dict[str, Any]:
+def _compared_with_baseline(count: int, repetitions: int) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {}
     for name in (*CASES, "key_by"):
         found[name] = _measured(name, count, repetitions)

@@ -37,11 +37,11 @@ def _measured(kind: str, repetitions: int) -> dict[str, Any]:
         done.append(moments["job"] - moments["started"])
         ended.append(run.wall_s)
         cpu.append(run.cpu_s)
-        for (_, before), (what, after) in pairwise(moments.items()):
-            parts.setdefault(what, []).append(after - before)
+        for (_, before), (step, after) in pairwise(moments.items()):
+            parts.setdefault(step, []).append(after - before)
     return {
         "job_done_s": round(statistics.median(done), 2),
         "ended_s": round(statistics.median(ended), 2),
         "cpu_s": round(statistics.median(cpu), 2),
-        "parts_s": {what: round(statistics.median(times), 2) for what, times in parts.items()},
+        "parts_s": {step: round(statistics.median(times), 2) for step, times in parts.items()},
     }

@@ -65,7 +65,7 @@ class LoadReader(GeneratorSplitReader):
 
     def read(self, bounds: ReadBounds) -> RowBatch | None:
         now = time.time() - self._origin
-        plan, made = self._plan, self._made
+        plan, made = self._plan, self._emitted
         if not plan.count:
             until = made + bounds.max_records if now < plan.end else made
         else:
@@ -79,14 +79,14 @@ class LoadReader(GeneratorSplitReader):
             first, last = (self._origin + plan.due(number) for number in (made, until - 1))
             step = (last - first) / max(1, until - 1 - made)
             values = [(index % keys, first + step * n) for n, index in enumerate(indexes)]
-        self._made = until
+        self._emitted = until
         return RowBatch(values)
 
     def next_record_at(self) -> int | None:
         now = time.time() - self._origin
-        if now >= self._plan.end and self._made >= self._plan.count:
+        if now >= self._plan.end and self._emitted >= self._plan.count:
             return self._clock.now_ms() + 1000
-        due = self._plan.due(self._made) if self._plan.count > self._made else max(now, 0)
+        due = self._plan.due(self._emitted) if self._plan.count > self._emitted else max(now, 0)
         return math.ceil((self._origin + due) * 1000)
 
 

@@ -50,7 +50,7 @@ def main() -> None:
     print("RESULT " + json.dumps({"begin": options.started, "end": time.time(), "moments": moments}), flush=True)
 
 
-def noted(moments: dict[str, float], owner: Any, name: str, what: str) -> None:
+def noted(moments: dict[str, float], owner: Any, name: str, step: str) -> None:
     """Record the moment at which a call returns."""
     call = getattr(owner, name)
 
@@ -58,7 +58,7 @@ def noted(moments: dict[str, float], owner: Any, name: str, what: str) -> None:
         try:
             return call(*arguments, **named)
         finally:
-            moments[what] = time.time()
+            moments[step] = time.time()
 
     setattr(owner, name, calling)
 

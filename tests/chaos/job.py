@@ -184,11 +184,11 @@ class EndlessSplitReader(GeneratorSplitReader):
         if not self._is_known and os.path.exists(self.source.end):
             self._is_known = True
             end = self.begin + int(Path(self.source.end).read_text()) * self.source.keys_of_split
-            assert end >= self._indexes.start + self._made, "the end of the input is before the current position"
+            assert end >= self._indexes.start + self._emitted, "the end of the input is before the current position"
             self._indexes = range(self._indexes.start, end)
             assert self._rate is not None
             self._rate *= _HURRIED
-            self._began = self._clock.monotonic_ms() - int(self._made * 1000 / self._rate)
+            self._began = self._clock.monotonic_ms() - int(self._emitted * 1000 / self._rate)
         return super().read(bounds)
 
 
@@ -212,7 +212,7 @@ class CheckSequence(KeyedProcessFunction):
         last = self.last.value()
         count = (self.count.value() or 0) + 1
         total = (self.total.value() or 0) + value.number
-        held = zlib.crc32(self.large.value() or b"") if value.number % 10 == 0 else 0
+        checksum = zlib.crc32(self.large.value() or b"") if value.number % 10 == 0 else 0
         self.last.update(value.number)
         self.count.update(count)
         self.total.update(total)
@@ -225,7 +225,7 @@ class CheckSequence(KeyedProcessFunction):
             count,
             total,
             zlib.crc32(value.payload),
-            held,
+            checksum,
             value.payload,
         )
 
@@ -346,7 +346,7 @@ def unchanged(value: Numbered) -> Numbered:
 
 def as_output(value: Checked) -> dict[str, int]:
     """Return the output of a record: its payload is replaced by a checksum."""
-    return {name: held for name, held in value._asdict().items() if name != "payload"}
+    return {name: field for name, field in value._asdict().items() if name != "payload"}
 
 
 class Ends(Protocol):

@@ -201,7 +201,7 @@ class RunningJob:
 
         return self.await_(is_there, "more records were in a checkpoint")
 
-    def await_(self, condition: Callable[[], bool], what: str, patience_s: float = STUCK_S) -> bool:
+    def await_(self, condition: Callable[[], bool], description: str, patience_s: float = STUCK_S) -> bool:
         """Wait until a condition is true. Return False if the job finishes first."""
         until = time.monotonic() + patience_s
         for turn in itertools.count():
@@ -215,7 +215,7 @@ class RunningJob:
                 assert code == jobmanager.FINISHED, f"the JobManager ended with code {code}:\n{self.describe()}"
                 return False
             assert time.monotonic() < until, (
-                f"timeout after {patience_s:.0f} s of waiting until {what}; at {self.progress()}:\n{self.describe()}"
+                f"timeout after {patience_s:.0f} s of waiting until {description}; at {self.progress()}:\n{self.describe()}"
             )
             if turn % 10 == 0:
                 self.master.note()

@@ -172,7 +172,7 @@ class Soak:
         rest = [fault for fault in self.kinds if fits(fault)]
         return self.random.choices(rest, [fault.weight for fault in rest])[0] if rest else None
 
-    def _put_back(self, fault: Fault) -> None:
+    def _reschedule(self, fault: Fault) -> None:
         """Try a fault again later, because it had no effect."""
         self._tries[fault.name] += 1
         if self._tries[fault.name] < _TRIES:
@@ -215,7 +215,7 @@ class Soak:
                 self.report.recovered(kind.name, took)
             else:
                 print(f"  {kind.name}: without effect", flush=True)
-                self._put_back(kind)
+                self._reschedule(kind)
         if all(is_done for _, is_done in felt) and len(felt) > 1:
             self.report.overlapping += 1
         if beside is None and fault.name.startswith("foreign client") and self.job.failovers > failovers:
@@ -240,10 +240,10 @@ class Soak:
         """Drain the job. A job that restarts at the moment refuses, and gets the request again."""
         until = time.monotonic() + _END_S
         while True:
-            asked = self.faults.requests.ask("stop with drain", self.random)
-            if asked.is_accepted and not asked.failure:
+            request = self.faults.requests.ask("stop with drain", self.random)
+            if request.is_accepted and not request.failure:
                 return
-            assert time.monotonic() < until, f"the job does not drain: {asked.failure}"
+            assert time.monotonic() < until, f"the job does not drain: {request.failure}"
             time.sleep(0.5)
 
 

@@ -56,9 +56,9 @@ def test_the_end_of_the_input_may_cut_the_last_window_short() -> None:
 
 def test_state_holds_the_payload_of_the_last_large_record() -> None:
     for key in (0, 1):
-        held = -1
+        checksum = -1
         for number in range(600):
-            assert last_large(key, number) == held
+            assert last_large(key, number) == checksum
             if payload_size(key, number) >= LARGE:
-                held = number
+                checksum = number
     assert payload_size(0, 507) == HUGE

@@ -78,9 +78,9 @@ def _payload_checksum(key: int, number: int) -> int:
 
 def expected_window(plan: SoakPlan, key: int, start: int) -> dict[str, int]:
     first = start // STEP_MS
-    held = range(first, min(first + PER_WINDOW, plan.per_key))
-    size = sum(payload_size(key, number) for number in held)
-    return {"key": key, "start": start, "sum": sum(held), "count": len(held), "bytes": size}
+    numbers = range(first, min(first + PER_WINDOW, plan.per_key))
+    size = sum(payload_size(key, number) for number in numbers)
+    return {"key": key, "start": start, "sum": sum(numbers), "count": len(numbers), "bytes": size}
 
 
 def expected_floats(plan: SoakPlan, key: int, start: int) -> dict[str, int]:
@@ -105,7 +105,7 @@ def _numbers(plan: SoakPlan, records: list[dict[str, int]]) -> list[str]:
 def _windows(
     plan: SoakPlan,
     records: list[dict[str, int]],
-    what: str = "window",
+    description: str = "window",
     expected_record: Callable[[SoakPlan, int, int], dict[str, int]] = expected_window,
 ) -> list[str]:
     seen = Counter((r["key"], r["start"]) for r in records)
@@ -113,16 +113,16 @@ def _windows(
     expected = {(key, start) for key in range(plan.keys) for start in starts}
     known = (r for r in records if (r["key"], r["start"]) in expected)
     wrong = [r for r in known if r != expected_record(plan, r["key"], r["start"])]
-    return _differences(what, expected, seen) + _listed(f"{what} with wrong sums", wrong)
+    return _differences(description, expected, seen) + _listed(f"{description} with wrong sums", wrong)
 
 
-def _differences(what: str, expected: set[tuple[int, int]], seen: Counter[tuple[int, int]]) -> list[str]:
+def _differences(description: str, expected: set[tuple[int, int]], seen: Counter[tuple[int, int]]) -> list[str]:
     return (
-        _listed(f"lost {what}", sorted(expected - seen.keys()))
-        + _listed(f"unknown {what}", sorted(seen.keys() - expected))
-        + _listed(f"repeated {what}", sorted(item for item, times in seen.items() if times > 1))
+        _listed(f"lost {description}", sorted(expected - seen.keys()))
+        + _listed(f"unknown {description}", sorted(seen.keys() - expected))
+        + _listed(f"repeated {description}", sorted(item for item, times in seen.items() if times > 1))
     )
 
 
-def _listed(what: str, items: list[Any]) -> list[str]:
-    return [f"{len(items)} x {what}: {items[:_SHOWN]}"] if items else []
+def _listed(description: str, items: list[Any]) -> list[str]:
+    return [f"{len(items)} x {description}: {items[:_SHOWN]}"] if items else []

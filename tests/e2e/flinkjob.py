@@ -178,11 +178,11 @@ class Job:
         ends = [*starts[1:], None]
         return {header[a:b].strip(): line[a:b].strip() for a, b in zip(starts, ends, strict=True)}
 
-    def describe_missing(self, what: str) -> str:
+    def describe_missing(self, description: str) -> str:
         """Return everything that explains why `what` did not happen."""
         shown = {k: v for k, v in self.status.items() if k not in ("history", "superseded")}
         pods = self.stack.cluster.kubectl("get", "pods", "-o", "wide")
-        parts = [f"{self.name}: {what}", json.dumps(shown, indent=1), "\n".join(self.events()[-15:]), pods]
+        parts = [f"{self.name}: {description}", json.dumps(shown, indent=1), "\n".join(self.events()[-15:]), pods]
         for role in ("master", "worker"):
             for pod in self.pods(role)[:2]:
                 try:
@@ -231,10 +231,10 @@ class Job:
         wait_until(lambda: self.output.count > before, lambda: self.describe_missing("more output"), seconds=seconds)
         self.output.verify()
 
-    def record_gap(self, what: str, began: float, *, goal: float) -> Gap:
+    def record_gap(self, description: str, began: float, *, goal: float) -> Gap:
         """Record how long the output paused since that moment."""
         gap = self.output.gap_since(began)
-        self.stack.report.append(f"{what}: {gap}; goal {goal:.0f} s on an idle machine")
+        self.stack.report.append(f"{description}: {gap}; goal {goal:.0f} s on an idle machine")
         return gap
 
 

@@ -107,12 +107,12 @@ class Stack:
         return self.cluster.kubectl("logs", "-n", SYSTEM, "-l", OPERATOR, f"--tail={lines}")
 
 
-def wait_until(condition: Callable[[], object], what: str | Callable[[], str], *, seconds: float) -> float:
+def wait_until(condition: Callable[[], object], description: str | Callable[[], str], *, seconds: float) -> float:
     """Wait for a condition and return the seconds. Raise AssertionError with the awaited condition and the reason on a timeout."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() - began > seconds:
-            text = what if isinstance(what, str) else what()
+            text = description if isinstance(description, str) else description()
             raise AssertionError(f"not within {seconds:.0f} s: {text}")
         time.sleep(0.4)
     return time.monotonic() - began

@@ -85,10 +85,10 @@ def build(harness: JobHarness) -> None:
     squares = env.from_source(generator, WatermarkStrategy.no_watermarks(), "generator").uid("generator")
     _to_files(lines, "lines")
     _to_files(squares.map(str).uid("squares"), "squares")
-    asked = harness.source("asked")
-    answers = AsyncDataStream.ordered_wait(asked, Answers(), 3_600_000, 10).uid("requests")
+    requests = harness.source("asked")
+    answers = AsyncDataStream.ordered_wait(requests, Answers(), 3_600_000, 10).uid("requests")
     harness.collect(answers, "answers")
-    harness.collect(asked.gather(3, 600_000).uid("gathered"), "gathered-lists")
+    harness.collect(requests.gather(3, 600_000).uid("gathered"), "gathered-lists")
 
 
 def _to_files(texts: DataStream, name: str) -> None:

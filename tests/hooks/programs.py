@@ -83,11 +83,11 @@ def _two(env: StreamExecutionEnvironment, act: Act, bounded: bool, deeper: bool)
     ).sink_to(Nowhere(act)).uid("end")
 
 
-def _asked(env: StreamExecutionEnvironment, act: Act, bounded: bool, deeper: bool) -> None:
+def _async_io(env: StreamExecutionEnvironment, act: Act, bounded: bool, deeper: bool) -> None:
     numbers = stream(env, act, bounded)
     numbers = numbers.rebalance() if deeper else numbers
-    asked = AsyncDataStream.unordered_wait(numbers, f.Asks(act), timedelta(seconds=900), 4)
-    asked.name("asks").uid("asks").sink_to(Nowhere(act)).uid("end")
+    answers = AsyncDataStream.unordered_wait(numbers, f.Asks(act), timedelta(seconds=900), 4)
+    answers.name("asks").uid("asks").sink_to(Nowhere(act)).uid("end")
 
 
 def _ends(env: StreamExecutionEnvironment, act: Act, bounded: bool, deeper: bool) -> None:
@@ -148,7 +148,7 @@ HOOKS: dict[str, Hook] = {
         Hook("map2", _two, "co-maps", start=True),
         Hook("broadcast_element", _two, "broadcasts"),
         Hook("broadcast", _two, "broadcasts", start=True),
-        Hook("async_invoke", _asked, "asks"),
+        Hook("async_invoke", _async_io, "asks"),
         Hook("create_reader", _ends, "own source", start=True),
         Hook("open_split", _ends, "own source", start=True),
         Hook("read", _ends, "own source"),

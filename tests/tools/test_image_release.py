@@ -51,8 +51,8 @@ def test_docker_builds_both_images_with_the_names_of_the_chart(log: Path) -> Non
     install(log, "docker")
     install(log, "podman")
     assert build.build_release() == [f"penstock/base:{VERSION}", f"penstock/operator:{VERSION}"]
-    asked, base, operator = calls(log)
-    assert asked == ["info"]
+    info, base, operator = calls(log)
+    assert info == ["info"]
     assert base[:3] == ["build", "--tag", f"penstock/base:{VERSION}"]
     assert base[-1].endswith("context-base")
     assert f"BASE_IMAGE={build.DEBIAN}" in base

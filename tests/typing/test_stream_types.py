@@ -20,7 +20,7 @@ Said = dict[int, list[tuple[str, str]]]
 """The messages of each line: whether it is an error, and its text."""
 
 
-def said_by_mypy() -> Said:
+def types_of_mypy() -> Said:
     mypy = [sys.executable, "-m", "mypy", "--config-file", "pyproject.toml", str(PROGRAMS)]
     result = subprocess.run(mypy, cwd=ROOT, capture_output=True, text=True, timeout=600).stdout
     lines: Said = defaultdict(list)
@@ -32,7 +32,7 @@ def said_by_mypy() -> Said:
     return lines
 
 
-def said_by_pyright() -> Said:
+def types_of_pyright() -> Said:
     pyright = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(PROGRAMS)]
     result = subprocess.run(pyright, cwd=ROOT, capture_output=True, text=True, timeout=600)
     assert result.stdout.startswith("{"), result.stderr + result.stdout
@@ -65,11 +65,11 @@ def check(lines: Said, *, texts: bool) -> None:
 
 
 def test_mypy_reveals_the_types_and_finds_the_errors_that_stand_beside_the_lines() -> None:
-    check(said_by_mypy(), texts=True)
+    check(types_of_mypy(), texts=True)
 
 
 def test_pyright_reveals_the_same_types_and_finds_errors_in_the_same_lines() -> None:
-    check(said_by_pyright(), texts=False)
+    check(types_of_pyright(), texts=False)
 
 
 def test_overrides_may_rename_the_parameters_of_every_base_class() -> None:

@@ -116,7 +116,7 @@ def _spawn(planned: Plan) -> None:
         host.make_link(planned, pid)
 
 
-def _wait(planned: Plan, what: str, ready: Callable[[], bool]) -> None:
+def _wait(planned: Plan, description: str, ready: Callable[[], bool]) -> None:
     deadline = time.monotonic() + STEP_TIMEOUT
     while not ready():
         process = processes.load(process_file(planned.root))
@@ -124,7 +124,7 @@ def _wait(planned: Plan, what: str, ready: Callable[[], bool]) -> None:
         if dead or time.monotonic() > deadline:
             waited = "its processes ended" if dead else f"the timeout of {STEP_TIMEOUT:.0f} s passed"
             raise NotRunning(
-                f"{what} of the cluster {planned.name!r} did not start: {waited}\n{_last_words(planned)}",
+                f"{description} of the cluster {planned.name!r} did not start: {waited}\n{_last_words(planned)}",
                 remedy="read the ends of its logs above, and check the machine's memory and disk",
             )
         time.sleep(0.05)
@@ -139,10 +139,10 @@ def _last_words(planned: Plan) -> str:
 
 def _free_ports() -> Ports:
     """Return free ports. All of them are bound at the same time, so that no two are equal."""
-    with ExitStack() as held:
+    with ExitStack() as probes:
         numbers = []
         for _ in range(5):
-            probe = held.enter_context(socket.socket())
+            probe = probes.enter_context(socket.socket())
             probe.bind(("127.0.0.1", 0))
             numbers.append(probe.getsockname()[1])
     return Ports(*numbers)

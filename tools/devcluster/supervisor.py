@@ -45,7 +45,7 @@ class Supervisor:
         self.stopping = False
         self._not_before: dict[str, float] = {}
         self._api_ready = False
-        self._api_asked = 0.0
+        self._api_checked_at = 0.0
 
     def run(self) -> None:
         """Run until SIGTERM."""
@@ -63,9 +63,9 @@ class Supervisor:
 
     def api_ready(self) -> bool:
         """Return whether the API server was ever ready. Components that lose it later find it again without help."""
-        if not self._api_ready and "kube-apiserver" in self.running and time.monotonic() - self._api_asked > 0.2:
+        if not self._api_ready and "kube-apiserver" in self.running and time.monotonic() - self._api_checked_at > 0.2:
             self._api_ready = api.serves(self.plan)
-            self._api_asked = time.monotonic()
+            self._api_checked_at = time.monotonic()
         return self._api_ready
 
     def _stop(self, _signal: int, _frame: object) -> None:

@@ -274,8 +274,8 @@ def _allowed(node: Mapping[str, Any], allowed: set[str], field: str) -> Iterator
             yield _refused(field, key, _REASONS.get(key, "it is not on the list of fields that a job may set"))
 
 
-def _refused(field: str, key: str, why: str) -> Problem:
-    return Problem(f"{field}.{key}", f"not allowed: {why}", "Remove it.")
+def _refused(field: str, key: str, reason: str) -> Problem:
+    return Problem(f"{field}.{key}", f"not allowed: {reason}", "Remove it.")
 
 
 def _mapping(node: Mapping[str, Any], key: str) -> Mapping[str, Any]:

@@ -381,7 +381,7 @@ class Observation:
             found["worker"] = self.worker.drift
         if self.master is not None and not self.master.deleting:
             found["master"] = self.master.drift
-        return {what: flaw for what, flaw in found.items() if flaw}
+        return {part: flaw for part, flaw in found.items() if flaw}
 
     def configs(self, job_id: str) -> frozenset[str]:
         """Return the names of the ConfigMaps that configure the Deployments of an incarnation."""

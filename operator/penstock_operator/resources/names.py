@@ -223,5 +223,5 @@ class Owner:
             "controller": True,
             "blockOwnerDeletion": True,
         }
-        held = {"apiVersion": "v1", "kind": "ConfigMap", "name": self.hold, "uid": self.hold_uid}
-        return [job, held] if self.hold_uid else [job]
+        config_map = {"apiVersion": "v1", "kind": "ConfigMap", "name": self.hold, "uid": self.hold_uid}
+        return [job, config_map] if self.hold_uid else [job]

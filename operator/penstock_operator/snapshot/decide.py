@@ -222,9 +222,9 @@ def _complete(ctx: SnapshotContext, time: datetime | None) -> SnapshotDecision:
     return _end(ctx, "Completed", "")
 
 
-def _retry(ctx: SnapshotContext, why: str) -> SnapshotDecision:
+def _retry(ctx: SnapshotContext, reason: str) -> SnapshotDecision:
     failures, limit = ctx.status.failures + 1, ctx.spec.backoff_limit
-    text = why[: ctx.settings.text_limit]
+    text = reason[: ctx.settings.text_limit]
     if limit >= 0 and failures > limit:
         return _end(_with(ctx, failures=failures), "Failed", f"{text}; given up after {failures} attempts")
     pause = ctx.settings.backoff(failures)

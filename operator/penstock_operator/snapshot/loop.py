@@ -151,8 +151,8 @@ class SnapshotLoop(Loop):
         invalid = isinstance(error, ValidationError)
         if not invalid:
             self._report_error(error)
-        what = "it is not valid" if invalid else "the operator failed while it observed it"
-        text, reason = f"{what}: {in_words(error)}"[: self._ports.settings.text_limit], OperatorError.code
+        problem = "it is not valid" if invalid else "the operator failed while it observed it"
+        text, reason = f"{problem}: {in_words(error)}"[: self._ports.settings.text_limit], OperatorError.code
         generation = int(meta.get("generation", 1))
         before = parse_snapshot_status(manifest.get("status"))
         status = unreadable(before, generation, now, "InvalidSpec" if invalid else reason, text).to_manifest()

@@ -207,14 +207,14 @@ class PenstockStorage:
         torn = [info for info in found.skipped if not info.problem.startswith("void")]
         older = found.snapshot
         if torn:
-            what = f"{torn[0].url}: {torn[0].problem}"
+            problem = f"{torn[0].url}: {torn[0].problem}"
             known = torn[0].complete_timestamp or (older.manifest.complete_timestamp if older else 0)
             return StoredSnapshot(
                 torn[0].url,
                 torn[0].checkpoint_id,
                 job_id,
                 _moment(known),
-                torn=what,
+                torn=problem,
                 older=older.url if older else None,
             )
         if older is None:

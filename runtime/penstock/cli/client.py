@@ -104,7 +104,7 @@ class RestClient:
     def checkpoints(self, job_id: str) -> models.CheckpointingStatistics:
         return self._get(f"/jobs/{_part(job_id)}/checkpoints", models.CheckpointingStatistics)
 
-    def read_log(self, task_manager: str | None, what: str, start: int) -> tuple[str, int]:
+    def read_log(self, task_manager: str | None, file: str, start: int) -> tuple[str, int]:
         """Return whole lines from a position on (negative: from the end), and the position after them.
 
         Args:
@@ -112,7 +112,7 @@ class RestClient:
             what: `log` or `stdout`.
         """
         path = "/jobmanager" if task_manager is None else f"/taskmanagers/{_part(task_manager)}"
-        response = self._send("GET", f"{path}/{what}", params={"from": str(start)})
+        response = self._send("GET", f"{path}/{file}", params={"from": str(start)})
         end = response.headers.get("X-Penstock-Log-End", "")
         if response.is_success and end.isdecimal():
             return response.text, int(end)
@@ -251,30 +251,32 @@ class RestClient:
     def shut_down(self) -> None:
         self._request("DELETE", "/cluster")
 
-    def wait(self, path: str, what: str, timeout: float) -> models.OperationOutcome:
+    def wait(self, path: str, operation_name: str, timeout: float) -> models.OperationOutcome:
         """Wait for an action that was started. `what` is its name in errors, and `timeout` is in seconds.
 
         Raises:
             OperationFailed: it failed, or took longer.
         """
-        return self._outcome(path, models.OperationResult, what, timeout).operation or models.OperationOutcome()
+        return (
+            self._outcome(path, models.OperationResult, operation_name, timeout).operation or models.OperationOutcome()
+        )
 
-    def wait_for_checkpoint(self, path: str, what: str, timeout: float) -> int | None:
+    def wait_for_checkpoint(self, path: str, operation_name: str, timeout: float) -> int | None:
         """Return the number of a checkpoint that was started; see `wait`."""
-        outcome = self._outcome(path, models.CheckpointResult, what, timeout).operation
+        outcome = self._outcome(path, models.CheckpointResult, operation_name, timeout).operation
         return None if outcome is None else outcome.checkpoint_id
 
-    def _outcome(self, path: str, shape: type[R], what: str, timeout: float) -> R:
+    def _outcome(self, path: str, shape: type[R], operation_name: str, timeout: float) -> R:
         result: R | None = self._until(
             lambda: self._get(path, shape), lambda found: found.status.id == "COMPLETED", timeout
         )
         if result is None:
             raise OperationFailed(
-                f"{what} has not ended after {timeout:g} s",
+                f"{operation_name} has not ended after {timeout:g} s",
                 remedy=f"the operation still runs. Poll {self.url}{path}, or set a longer --timeout",
             )
         if result.operation is not None and result.operation.failure_cause is not None:
-            raise OperationFailed(f"{what} failed: {result.operation.failure_cause.stack_trace}")
+            raise OperationFailed(f"{operation_name} failed: {result.operation.failure_cause.stack_trace}")
         return result
 
     def wait_until_ended(self, job_id: str, timeout: float) -> str:
@@ -397,9 +399,10 @@ class RestClient:
             status=response.status_code,
         )
 
-    def _not_a_master(self, what: str) -> MasterUnreachable:
+    def _not_a_master(self, problem: str) -> MasterUnreachable:
         return MasterUnreachable(
-            f"the server at {self.url} is not a JobManager: {what}", remedy="check the URL (-m URL or PENSTOCK_MASTER)"
+            f"the server at {self.url} is not a JobManager: {problem}",
+            remedy="check the URL (-m URL or PENSTOCK_MASTER)",
         )
 
 

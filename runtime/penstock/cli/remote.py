@@ -146,8 +146,8 @@ class RemoteJobClient(JobClient):
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
         return self._located("savepoint", lambda: self._client.savepoint(self._job_id, savepoint_directory))
 
-    def _located(self, what: str, begin: Callable[[], str]) -> CompletableFuture[str]:
-        return _in_thread(lambda: self._client.wait(begin(), what, LEAVE_S).location or "")
+    def _located(self, operation_name: str, begin: Callable[[], str]) -> CompletableFuture[str]:
+        return _in_thread(lambda: self._client.wait(begin(), operation_name, LEAVE_S).location or "")
 
     def rescale(self, parallelism: int) -> CompletableFuture[int]:
         """Change the parallelism of the running job. The result is the new parallelism."""

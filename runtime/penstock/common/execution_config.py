@@ -197,7 +197,7 @@ class ExecutionConfig:
         return f"ExecutionConfig({self._configuration!r})"
 
 
-def checked_parallelism(parallelism: int, what: str = "parallelism") -> int:
+def checked_parallelism(parallelism: int, name: str = "parallelism") -> int:
     """Return the number if it is a valid parallelism.
 
     Raises:
@@ -208,5 +208,5 @@ def checked_parallelism(parallelism: int, what: str = "parallelism") -> int:
         or not isinstance(parallelism, int)
         or not 1 <= parallelism <= UPPER_MAX_PARALLELISM
     ):
-        raise refusal(f"{what} must be from 1 to {UPPER_MAX_PARALLELISM}, got {parallelism!r}")
+        raise refusal(f"{name} must be from 1 to {UPPER_MAX_PARALLELISM}, got {parallelism!r}")
     return parallelism

@@ -239,8 +239,8 @@ def restart_strategy_of(configuration: Configuration, *, checkpointing: bool) ->
     return NoRestartStrategyConfiguration()
 
 
-def _length(length: TimeLike, what: str) -> timedelta:
-    millis = as_millis(length, what)
+def _length(length: TimeLike, name: str) -> timedelta:
+    millis = as_millis(length, name)
     if millis < 0:
-        raise refusal(f"{what} must not be negative, got {length!r}")
+        raise refusal(f"{name} must not be negative, got {length!r}")
     return timedelta(milliseconds=millis)

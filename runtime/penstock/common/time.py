@@ -120,11 +120,11 @@ TimeLike = timedelta | Time | int
 """Accepted types of a length of time. An int is in milliseconds."""
 
 
-def as_millis(length: TimeLike, what: str = "duration") -> int:
+def as_millis(length: TimeLike, name: str = "duration") -> int:
     """Return a length of time in whole milliseconds. Parts of a millisecond are dropped.
 
     Args:
-        what: name of the parameter in the error message.
+        name: name of the parameter in the error message.
 
     Raises:
         InvalidJob: the value is not a length of time.
@@ -139,7 +139,7 @@ def as_millis(length: TimeLike, what: str = "duration") -> int:
     if isinstance(length, int) and not isinstance(length, bool):
         return length
     raise InvalidJob(
-        f"{what} must be a timedelta, Duration, Time or an int in milliseconds, not {length!r} of type {type(length).__name__}",
+        f"{name} must be a timedelta, Duration, Time or an int in milliseconds, not {length!r} of type {type(length).__name__}",
         remedy="use for example timedelta(seconds=10)",
     )
 

@@ -24,8 +24,8 @@ class _Absent(type):
             raise AttributeError(name)
         raise cls._error(f"{cls.__name__}.{name}")
 
-    def _error(cls, what: str) -> NotBuilt:
-        return NotBuilt(f"Penstock does not have {what} of PyFlink", remedy=cls.instead)
+    def _error(cls, feature: str) -> NotBuilt:
+        return NotBuilt(f"Penstock does not have {feature} of PyFlink", remedy=cls.instead)
 
 
 def not_built(name: str, module: str, instead: str) -> Any:

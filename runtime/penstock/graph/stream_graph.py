@@ -165,10 +165,10 @@ class JobGraphBuilder:
                 )
 
     def _check_sole_use(self, t: Transformation, used: dict[str, Transformation]) -> None:
-        what = t.source and t.source.sole_use
-        if what and (other := used.setdefault(what, t)) is not t:
+        resource = t.source and t.source.sole_use
+        if resource and (other := used.setdefault(resource, t)) is not t:
             raise InvalidJob(
-                f"{what} is read by two sources: {other.name!r} ({other.user_location}) and {t.name!r}",
+                f"{resource} is read by two sources: {other.name!r} ({other.user_location}) and {t.name!r}",
                 remedy="use another one for each source, or read it with one source and split the stream",
                 operator=t.name,
                 location=t.user_location,

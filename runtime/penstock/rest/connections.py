@@ -76,12 +76,12 @@ class Connections:
         self._open[protocol] = None
         return True
 
-    def close(self, protocol: Bounded, why: str) -> None:
+    def close(self, protocol: Bounded, reason: str) -> None:
         """Close a connection. Log it at most once a minute."""
         self.forget(protocol)
         count = self._throttle.due()
         if count:
-            logger.warning("REST closes the connection of %s: %s (%d closed so far)", protocol.peer, why, count)
+            logger.warning("REST closes the connection of %s: %s (%d closed so far)", protocol.peer, reason, count)
         protocol.abort()
 
     def forget(self, protocol: Bounded) -> None:

@@ -62,12 +62,12 @@ def tls_files(conf: Configuration) -> TlsFiles | None:
     return TlsFiles(certificate, key, _needed(conf, options.REST_SSL_CA_FILE.key, "the CAs of client certificates"))
 
 
-def _needed(conf: Configuration, key: str, what: str) -> str:
+def _needed(conf: Configuration, key: str, content: str) -> str:
     path = conf.to_dict().get(key)
     if path:
         return path
     raise CertificateError(
-        f"rest.ssl.enabled is true, and {key} is not set", remedy=f"set {key} to a PEM file with {what}"
+        f"rest.ssl.enabled is true, and {key} is not set", remedy=f"set {key} to a PEM file with {content}"
     )
 
 

@@ -21,11 +21,11 @@ _SHOWN = 300
 
 
 @contextmanager
-def decoding(what: str, *, operator: str = "") -> Iterator[None]:
+def decoding(description: str, *, operator: str = "") -> Iterator[None]:
     """Turn an uncoded error of the block into a `CorruptStateFile`; the original error is its cause.
 
     Args:
-        what: name of the file or the state, for the error.
+        description: name of the file or the state, for the error.
         operator: name of the operator that owns the state, for the error.
 
     Raises:
@@ -41,10 +41,10 @@ def decoding(what: str, *, operator: str = "") -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        refuse_undecodable(what, error, operator=operator)
+        refuse_undecodable(description, error, operator=operator)
 
 
-def refuse_undecodable(what: str, error: Exception, *, operator: str = "") -> NoReturn:
+def refuse_undecodable(description: str, error: Exception, *, operator: str = "") -> NoReturn:
     """Raise the coded error for an error of a decoder. `decoding` explains the arguments.
 
     A `PenstockError` is raised itself. If it names no operator, the operator is added.
@@ -58,12 +58,12 @@ def refuse_undecodable(what: str, error: Exception, *, operator: str = "") -> No
         raise error
     if is_disk_error(error):
         raise LocalDiskError(
-            f"{what} cannot be put on the local disk: {str(error)[:_SHOWN]}",
+            f"{description} cannot be put on the local disk: {str(error)[:_SHOWN]}",
             remedy="check the disk of this TaskManager. The job restarts from its newest checkpoint",
             operator=operator,
         ) from error
     raise CorruptStateFile(
-        f"{what} cannot be decoded: {type(error).__name__}: {str(error)[:_SHOWN]}",
+        f"{description} cannot be decoded: {type(error).__name__}: {str(error)[:_SHOWN]}",
         remedy="restore another checkpoint or savepoint by naming its path",
         operator=operator,
     ) from error

@@ -17,10 +17,10 @@ class NoKey:
         why: a sentence about the place of the call, and its remedy.
     """
 
-    __slots__ = ("_remedy", "_why")
+    __slots__ = ("_reason", "_remedy")
 
-    def __init__(self, why: str, remedy: str) -> None:
-        self._why = why
+    def __init__(self, reason: str, remedy: str) -> None:
+        self._reason = reason
         self._remedy = remedy
 
     @staticmethod
@@ -32,7 +32,7 @@ class NoKey:
         )
 
     def refuse(self) -> NoReturn:
-        raise KeyedStateNotAvailable(self._why, remedy=self._remedy)
+        raise KeyedStateNotAvailable(self._reason, remedy=self._remedy)
 
     def __hash__(self) -> int:
         self.refuse()

@@ -149,7 +149,7 @@ class OperatorStateStore:
         """Return broadcast state. It raises the errors of `get_list_state`."""
         name = descriptor.name
         keys = KeyCodec(descriptor.key_type_info, f"keys of broadcast state {name!r}", self._operator)
-        key_schema(descriptor.key_type_info, keys.what, self._operator)
+        key_schema(descriptor.key_type_info, keys.name, self._operator)
         state = self._register(name, BROADCAST, descriptor.type_info, keys)
         return MapBroadcastState(state.mapping, keys, descriptor.default)
 

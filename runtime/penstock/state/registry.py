@@ -61,7 +61,7 @@ class Registration:
         if layout == "map":
             key_type = getattr(descriptor, "key_type_info", None)
             map_keys = KeyCodec(key_type, f"map keys of state {name!r}", operator)
-            map_key_schema = key_schema(key_type, map_keys.what, operator)
+            map_key_schema = key_schema(key_type, map_keys.name, operator)
         return Registration(
             name,
             operator,
@@ -141,11 +141,11 @@ def _shape(info: StateInfo) -> dict[str, Any]:
     return {"kind": info.kind, "schema": info.schema, "map_key": info.map_key_schema}
 
 
-def key_schema(key_type: Any, what: str = "keys", operator: str = "") -> Schema:
+def key_schema(key_type: Any, name: str = "keys", operator: str = "") -> Schema:
     """Return the description of keys of a declared type.
 
     Args:
-        what: name of the keys in error messages.
+        name: name of the keys in error messages.
 
     Raises:
         StateTypeError: the type has no encoding, or its values can change.
@@ -159,7 +159,7 @@ def key_schema(key_type: Any, what: str = "keys", operator: str = "") -> Schema:
             raise TypeError(f"values of {type_name(annotation)} can change")
     except (UnknownType, TypeError, NameError) as error:
         raise StateTypeError(
-            f"the {what} are declared with a type that keys cannot have: {error}",
+            f"the {name} are declared with a type that keys cannot have: {error}",
             remedy="use plain values or a tuple of them, or make the class a frozen dataclass, a NamedTuple, or a frozen "
             "pydantic model or msgspec Struct",
             operator=operator,

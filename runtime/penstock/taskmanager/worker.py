@@ -231,8 +231,8 @@ class _Slot:
         return failed
 
 
-def _folder_of(settings: TaskSettings, slot: int, what: str = "") -> OwnedFolder:
-    name = f"{settings.job_id}-{settings.attempt}-{slot}{what}"
+def _folder_of(settings: TaskSettings, slot: int, suffix: str = "") -> OwnedFolder:
+    name = f"{settings.job_id}-{settings.attempt}-{slot}{suffix}"
     return new_state_folder(settings.backend_options, settings.work_dir, slot, name)
 
 
@@ -364,12 +364,12 @@ def _reporter(
 ) -> Callable[[Whereabouts | TaskFailure], None]:
     """Return the function that sends the watchdog's reports to the JobManager."""
 
-    def report(what: Whereabouts | TaskFailure) -> None:
+    def report(message: Whereabouts | TaskFailure) -> None:
         ack = LevelAck(slot, level, settings.attempt, -1, is_brief=True, pid=os.getpid(), host=socket.gethostname())
-        if isinstance(what, TaskFailure):
-            ack.failure = what
+        if isinstance(message, TaskFailure):
+            ack.failure = message
         else:
-            ack.where = what
+            ack.where = message
         if control is not None:
             control.send(encode_ack(ack))
         elif settings.report_address:

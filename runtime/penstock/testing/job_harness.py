@@ -134,14 +134,14 @@ class JobHarness:
         self._names.append(name)
         stream.sink_to(HarnessSink(name)).name(name).uid(_uid_of_output(name))
 
-    def _declare(self, name: str, known: list[str], what: str) -> None:
+    def _declare(self, name: str, known: list[str], kind: str) -> None:
         if self._driver.has_started:
             raise InvalidJob(
-                f"{what} {name!r} is declared while the job runs",
+                f"{kind} {name!r} is declared while the job runs",
                 remedy="declare sources and outputs before the first push",
             )
         if name in known:
-            raise InvalidJob(f"the {what} {name!r} already exists", remedy="use another name")
+            raise InvalidJob(f"the {kind} {name!r} already exists", remedy="use another name")
 
     # --- input ------------------------------------------------------------------------------------------------
 

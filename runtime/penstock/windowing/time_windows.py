@@ -12,13 +12,13 @@ from penstock.windowing.trigger import EventTimeTrigger, ProcessingTimeTrigger, 
 from penstock.windowing.windows import MAX_LONG, TimeWindow
 
 
-def _aligned(size: TimeLike, slide: TimeLike, offset: TimeLike | None, what: str) -> tuple[int, int, int]:
-    shift = 0 if offset is None else as_millis(offset, f"offset of {what}")
-    warn_short(size, f"size of {what}")
-    size_ms, slide_ms = positive_millis(size, f"size of {what}"), positive_millis(slide, f"slide of {what}")
+def _aligned(size: TimeLike, slide: TimeLike, offset: TimeLike | None, name: str) -> tuple[int, int, int]:
+    shift = 0 if offset is None else as_millis(offset, f"offset of {name}")
+    warn_short(size, f"size of {name}")
+    size_ms, slide_ms = positive_millis(size, f"size of {name}"), positive_millis(slide, f"slide of {name}")
     if abs(shift) >= slide_ms:
         raise InvalidJob(
-            f"offset of {what} is {shift} ms, which is not smaller than the {slide_ms} ms between two windows",
+            f"offset of {name} is {shift} ms, which is not smaller than the {slide_ms} ms between two windows",
             remedy="take the offset modulo the size (the slide, for sliding windows)",
         )
     return size_ms, slide_ms, shift

@@ -148,13 +148,13 @@ class ForeignClients:
                 return b""
             case "replay":
                 others = [
-                    said
-                    for port, all_said in sorted(self.captured.items())
+                    messages
+                    for port, captured in sorted(self.captured.items())
                     if port != listener.port
-                    for said in all_said
+                    for messages in captured
                 ]
-                said = self.captured.get(listener.port) or others
-                return chance.choice(said) if said else b""
+                messages = self.captured.get(listener.port) or others
+                return chance.choice(messages) if messages else b""
             case "HTTP":
                 verb = chance.choice(("GET", "POST", "DELETE"))
                 path = chance.choice(("/", "/jobs", "/cluster", "/%2e%2e/", "/jobs/" + "x" * 5000))
@@ -180,7 +180,7 @@ class ForeignClients:
                 thread.join(5)
 
     def _listen(self, wire: socket.socket, ports: set[int], ended: threading.Event) -> None:
-        said: dict[tuple[int, int], bytearray] = {}
+        conversations: dict[tuple[int, int], bytearray] = {}
         while not ended.is_set():
             try:
                 packet, address = wire.recvfrom(1 << 16)
@@ -190,10 +190,10 @@ class ForeignClients:
                 continue
             segment = tcp_segment(packet)
             if segment is not None and segment[1] in ports and segment[2]:
-                conversation = said.setdefault(segment[:2], bytearray())
+                conversation = conversations.setdefault(segment[:2], bytearray())
                 if len(conversation) < _MAX_CAPTURED:
                     conversation += segment[2]
-        for (_, port), conversation in said.items():
+        for (_, port), conversation in conversations.items():
             kept = self.captured.setdefault(port, [])
             kept.append(bytes(conversation[:_MAX_CAPTURED]))
             del kept[:-20]

@@ -310,9 +310,9 @@ class Faults:
         before = self.job.proxy.requests
         self.job.s3.pause()
         time.sleep(rng.uniform(0.5, AWAY_S))
-        asked = self.job.proxy.requests - before
+        requests = self.job.proxy.requests - before
         self.job.s3.resume()
-        return asked > 0
+        return requests > 0
 
     def _storage_is_gone(self, rng: random.Random) -> bool:
         """Refuse connections for at least two checkpoint intervals, so that some requests fail."""
@@ -339,16 +339,16 @@ class Faults:
     def _silent_connections(self, rng: random.Random) -> bool:
         """Open more connections to one port than the usual soft limit of open files. The job continues."""
         port = rng.choice(listeners([self.job.master.process.pid]))
-        held: list[socket.socket] = []
+        connections: list[socket.socket] = []
         try:
             for _ in range(SILENT):
                 with contextlib.suppress(OSError):
-                    held.append(socket.create_connection((port.host, port.port), timeout=1.0))
+                    connections.append(socket.create_connection((port.host, port.port), timeout=1.0))
             self.job.await_progress(self.job.progress())
         finally:
-            for connection in held:
+            for connection in connections:
                 connection.close()
-        return len(held) > SILENT // 20
+        return len(connections) > SILENT // 20
 
     # --- the clock --------------------------------------------------------------------------------------------
 
@@ -373,19 +373,19 @@ class Faults:
             "savepoint with cancel that fails",
         )
         kinds = tuple(kind for kind in kinds if f"request: {kind}" not in self.without)
-        asked = self.requests.meet(rng.choices(kinds, k=rng.randint(2, 4)), rng)
-        return sum(request.is_answered for request in asked) >= 2
+        requests = self.requests.meet(rng.choices(kinds, k=rng.randint(2, 4)), rng)
+        return sum(request.is_answered for request in requests) >= 2
 
     def _storm(self, rng: random.Random) -> bool:
         return self.requests.storm(rng, 40) > 20
 
     def _stop_and_resume(self, rng: random.Random, start: Callable[[str], None] | None = None) -> bool:
-        asked = self.requests.ask("stop", rng)
-        if not asked.is_accepted or (asked.is_answered and asked.failure):
+        request = self.requests.ask("stop", rng)
+        if not request.is_accepted or (request.is_answered and request.failure):
             return False
         code = self.job.master.wait(STUCK_S)
         assert code == jobmanager.FINISHED, f"a stopped job ended with code {code}:\n{self.job.describe()}"
-        savepoint = asked.location or self.job.newest_savepoint()
+        savepoint = request.location or self.job.newest_savepoint()
         if start is None:
             self.job.start(restore=savepoint)
         else:

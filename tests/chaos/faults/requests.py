@@ -52,22 +52,22 @@ class JobRequests:
         Raises:
             AssertionError: the result did not arrive in time, or is not allowed.
         """
-        asked = Asked(kind)
+        request = Asked(kind)
         client = self.job.client()
         if client is None:
-            return asked
+            return request
         doomed = f"{self.job.savepoints}/doomed-{rng.getrandbits(40):x}"
         doom = self._doom(doomed) if "that fails" in kind else None
         try:
             path = self._begin(client, kind, doomed, rng)
-            asked.is_accepted = True
-            self._wait(f"{client.url}{path}", asked)
+            request.is_accepted = True
+            self._wait(f"{client.url}{path}", request)
         except (RequestFailed, MasterUnreachable) as error:
-            asked.failure = str(error)
+            request.failure = str(error)
         finally:
             if doom is not None:
                 self.job.proxy.withdraw(doom)
-        return asked
+        return request
 
     def _begin(self, client: RestClient, kind: str, doomed: str, rng: Random) -> str:
         """Start an operation, and return the path of its result."""
@@ -97,29 +97,29 @@ class JobRequests:
         within = directory.removeprefix("s3:/")
         return self.job.proxy.order(Disorder.REFUSE, Target.WRITE, times=1 << 30, within=within)
 
-    def _wait(self, url: str, asked: Asked) -> None:
+    def _wait(self, url: str, request: Asked) -> None:
         """Wait for the result of the request at this URL."""
         until = time.monotonic() + ANSWERED_S
         while True:
-            assert time.monotonic() < until, f"{asked.kind} got no response:\n{self.job.describe()}"
+            assert time.monotonic() < until, f"{request.kind} got no response:\n{self.job.describe()}"
             try:
                 answer = httpx.get(url, timeout=_GET_S).json()
             except httpx.TransportError as error:
                 if self.job.master.process.poll() is not None:  # it has ended, as requested
-                    asked.failure = str(error)
+                    request.failure = str(error)
                     return
                 answer = {"status": {"id": "IN_PROGRESS"}}
             if answer.get("status", {}).get("id") == "COMPLETED":
                 break
             time.sleep(0.1)
         outcome = answer.get("operation") or {}
-        asked.is_answered = True
-        asked.location = outcome.get("location") or ""
-        asked.failure = (outcome.get("failure-cause") or {}).get("stack-trace", "")
-        self.answers["failed" if asked.failure else "succeeded"] += 1
-        if asked.kind == "savepoint" and asked.location:
-            self.kept.append(asked.location)
-        assert asked.failure or "that fails" not in asked.kind, f"{asked.kind} succeeded: {asked.location}"
+        request.is_answered = True
+        request.location = outcome.get("location") or ""
+        request.failure = (outcome.get("failure-cause") or {}).get("stack-trace", "")
+        self.answers["failed" if request.failure else "succeeded"] += 1
+        if request.kind == "savepoint" and request.location:
+            self.kept.append(request.location)
+        assert request.failure or "that fails" not in request.kind, f"{request.kind} succeeded: {request.location}"
 
     # --- together ---------------------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class JobRequests:
             paths = httpx.get(f"{url}/openapi.json", timeout=_GET_S).json()["paths"]
         except httpx.TransportError:
             return 0
-        asked = [self._random_path(rng, paths) for _ in range(count)]
+        requested = [self._random_path(rng, paths) for _ in range(count)]
         answered: list[tuple[str, str, int]] = []
 
         def ask(mine: list[tuple[str, str]]) -> None:
@@ -180,7 +180,7 @@ class JobRequests:
                             answered.append((method, path, 599))
                             print(f"  {method} {path}: {error!r}", flush=True)
 
-        threads = [threading.Thread(target=ask, args=(asked[n::3],), daemon=True) for n in range(3)]
+        threads = [threading.Thread(target=ask, args=(requested[n::3],), daemon=True) for n in range(3)]
         for thread in threads:
             thread.start()
         for thread in threads:

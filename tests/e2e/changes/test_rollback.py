@@ -35,8 +35,8 @@ def upgrade_unseen(stack: Stack, job: Job, *more: str) -> str:
         lambda: job.describe_missing("new pods"),
         seconds=180,
     )
-    nobody = {"spec": {"selector": {"penstock.dev/incarnation": "nobody"}}}
-    stack.cluster.kubectl("patch", "svc", f"{job.name}-rest", "--type=merge", "-p", json.dumps(nobody))
+    no_pods = {"spec": {"selector": {"penstock.dev/incarnation": "nobody"}}}
+    stack.cluster.kubectl("patch", "svc", f"{job.name}-rest", "--type=merge", "-p", json.dumps(no_pods))
     failed: str = job.status["jobId"]
     assert failed != before
     job.wait_for_output()

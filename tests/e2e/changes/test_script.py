@@ -68,9 +68,9 @@ def counted(stack: Stack) -> list[list[Any]]:
     return [json.loads(line) for path in found for line in files.cat_file(path).splitlines()]
 
 
-def missing(stack: Stack, what: str) -> str:
+def missing(stack: Stack, description: str) -> str:
     described = stack.cluster.kubectl("describe", "fj", NAME)
-    return f"{what}\n{described}\n{stack.cluster.kubectl('get', 'pods', '-o', 'wide')}\n{stack.operator_log()}"
+    return f"{description}\n{described}\n{stack.cluster.kubectl('get', 'pods', '-o', 'wide')}\n{stack.operator_log()}"
 
 
 def ready(stack: Stack, generation: int) -> bool:

@@ -63,14 +63,14 @@ def test_standby_pods_take_over_within_seconds(stack: Stack, deploy: Callable[..
     take_over(stack, job, "arguments", job={"args": job.args("--revision", "b")})
 
 
-def take_over(stack: Stack, job: Job, what: str, /, **change: object) -> None:
+def take_over(stack: Stack, job: Job, role: str, /, **change: object) -> None:
     """Upgrade the job, and check that the standby pods become the running pods."""
     before, old = job.status, job.pod_names("master") | job.pod_names("worker")
     began = time.time()
     job.patch(**change)
     job.wait_until_running()
     job.wait_for_output()
-    job.record_gap(f"upgrade of the {what} with standby pods", began, goal=10)
+    job.record_gap(f"upgrade of the {role} with standby pods", began, goal=10)
     after = job.status
     assert after["running"].get("warm"), job.describe_missing("a takeover by the standby pods")
     assert after["jobId"] != before["jobId"]

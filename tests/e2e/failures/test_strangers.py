@@ -64,9 +64,9 @@ def test_foreign_objects_are_neither_adopted_nor_deleted(stack: Stack, deploy: C
             lambda: job.describe_missing("a message that names one of the remaining objects"),
             seconds=120,
         )
-        what = _named(job, left)
+        name = _named(job, left)
         assert not job.pods("master")
-        manifest = left.pop(what)
+        manifest = left.pop(name)
         stack.cluster.kubectl("delete", manifest["kind"], manifest["metadata"]["name"])
     job.wait_until_running()
     job.wait_for_output()
@@ -74,7 +74,7 @@ def test_foreign_objects_are_neither_adopted_nor_deleted(stack: Stack, deploy: C
 
 def _named(job: Job, left: dict[str, dict[str, Any]]) -> str:
     message = job.wait_until_stalled("NameTaken")
-    return next((what for what in left if what in message), "")
+    return next((name for name in left if name in message), "")
 
 
 class Injector:
@@ -126,8 +126,8 @@ class _Answers(BaseHTTPRequestHandler):
         if not any(e["name"] == "INJECTED" for e in pod["containers"][0]["env"]):
             variable = {"name": "INJECTED", "value": "1"}
             patch.append({"op": "add", "path": "/spec/template/spec/containers/0/env/-", "value": variable})
-        said = base64.b64encode(json.dumps(patch).encode()).decode()
-        answer = {"uid": request["uid"], "allowed": True, "patchType": "JSONPatch", "patch": said}
+        encoded = base64.b64encode(json.dumps(patch).encode()).decode()
+        answer = {"uid": request["uid"], "allowed": True, "patchType": "JSONPatch", "patch": encoded}
         body = json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer}).encode()
         self.send_response(200)
         self.send_header("Content-Type", "application/json")

@@ -357,20 +357,20 @@ def test_missing_servers_and_users_are_errors_at_the_start(table: Table, tmp_pat
     user = table.name.partition(".")[2]
     table.server.execute(f"CREATE ROLE {user} WITH PASSWORD = 'secret' AND LOGIN = true")
 
-    def asked(builder: ClusterBuilder) -> str:
+    def error_of(builder: ClusterBuilder) -> str:
         text = refused(CassandraTableSink(builder, table.name, ["id", "key"]))
         assert "secret" not in text
         return text
 
     secret.write_text("wrong\n")
     mine = ClusterBuilder(HOST, port, user, str(secret))
-    assert "check user and password_file" in asked(mine)
-    assert "check user and password_file" in asked(ClusterBuilder(HOST, port))
-    assert "cannot be read" in asked(ClusterBuilder(HOST, port, user, str(tmp_path / "none")))
-    assert "check that the server runs" in asked(ClusterBuilder(HOST, 1))
-    assert "check that the server runs" in asked(ClusterBuilder("no-such-host.invalid", port))
+    assert "check user and password_file" in error_of(mine)
+    assert "check user and password_file" in error_of(ClusterBuilder(HOST, port))
+    assert "cannot be read" in error_of(ClusterBuilder(HOST, port, user, str(tmp_path / "none")))
+    assert "check that the server runs" in error_of(ClusterBuilder(HOST, 1))
+    assert "check that the server runs" in error_of(ClusterBuilder("no-such-host.invalid", port))
     secret.write_text("secret\n")
-    assert f"grant modify on {table.name}" in asked(mine)
+    assert f"grant modify on {table.name}" in error_of(mine)
     table.server.execute(f"GRANT MODIFY ON {table.name} TO {user}")
     sink = CassandraTableSink(mine, table.name, ["id", "key"])
     sink.validate()

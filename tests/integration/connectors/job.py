@@ -113,11 +113,11 @@ class Job:
 
     # --- output -----------------------------------------------------------------------------------------------
 
-    def until(self, holds: Callable[[], bool], what: str) -> None:
+    def until(self, holds: Callable[[], bool], description: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while not holds():
-            assert not self.master.is_done, f"no {what}, because the job has ended: {self.describe()}"
-            assert time.monotonic() < deadline, f"no {what} after {PATIENCE_S:.0f} s: {self.describe()}"
+            assert not self.master.is_done, f"no {description}, because the job has ended: {self.describe()}"
+            assert time.monotonic() < deadline, f"no {description} after {PATIENCE_S:.0f} s: {self.describe()}"
             time.sleep(POLL_S)
 
     def until_written(self, count: int) -> None:

@@ -37,13 +37,16 @@ def logged_in(
     made.on("pageerror", lambda error: wrong.append(str(error)))
     made.on(
         "console",
-        lambda said: (
-            wrong.append(said.text)
-            if said.type == "error" and not any(status in said.text for status in refused)
+        lambda message: (
+            wrong.append(message.text)
+            if message.type == "error" and not any(status in message.text for status in refused)
             else None
         ),
     )
-    made.on("request", lambda asked: wrong.append(asked.url) if not asked.url.startswith((site.url, "data:")) else None)
+    made.on(
+        "request",
+        lambda request: wrong.append(request.url) if not request.url.startswith((site.url, "data:")) else None,
+    )
     made.goto(site.url)
     made.get_by_label("Token of the job").fill(token)
     made.get_by_role("button", name="Log in").click()

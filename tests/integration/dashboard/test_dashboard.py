@@ -87,9 +87,9 @@ def test_the_bar_of_a_vertex_is_as_long_as_its_busy_share(page: Page, site: Site
     ])"""
     page.wait_for_function(f"() => ({shares})().some(([said]) => said > 0)", timeout=30_000)
     page.wait_for_timeout(500)  # the bar moves for 300 ms
-    for said, drawn in page.evaluate(shares):
-        assert abs(said - drawn) <= 25, (said, drawn)  # the text shows the busiest subtask, and the bar the mean
-        assert not said or drawn > 0
+    for shown, drawn in page.evaluate(shares):
+        assert abs(shown - drawn) <= 25, (shown, drawn)  # the text shows the busiest subtask, and the bar the mean
+        assert not shown or drawn > 0
 
 
 def test_a_page_of_the_cluster_shows_its_facts_and_keeps_the_navigation_of_the_job(page: Page, site: Site) -> None:

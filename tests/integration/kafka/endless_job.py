@@ -72,7 +72,7 @@ def answer(folder: Path) -> dict[str, Any] | None:
     return found
 
 
-def do_as_asked(folder: Path, session: Session) -> None:
+def execute_requests(folder: Path, session: Session) -> None:
     """Execute requested operations forever."""
     request, draft = folder / "request.json", folder / "answer.draft"
     while True:
@@ -113,7 +113,7 @@ def main(
     env.set_parallelism(int(parallelism))
     counting(env, source(servers, reads).set_group_id(prefix).build(), sink(servers, writes, prefix=prefix).build())
     session = Session(InProcess(), SubmitOptions(job_id=JOB_ID, restore_path=savepoint))
-    threading.Thread(target=do_as_asked, args=(Path(folder), session), daemon=True).start()
+    threading.Thread(target=execute_requests, args=(Path(folder), session), daemon=True).start()
     with executing_on(session):
         env.execute("kafka")
     while any(

@@ -37,13 +37,13 @@ JOB_ID = "c0ffee00c0ffee00c0ffee00c0ffee00"
 """The job id of `endless_job`."""
 
 
-def new_name(what: str) -> str:
-    return f"{what}-{uuid.uuid4().hex[:8]}"
+def new_name(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:8]}"
 
 
-def topic(kafka: KafkaServer, partitions: int = 1, what: str = "topic") -> str:
+def topic(kafka: KafkaServer, partitions: int = 1, prefix: str = "topic") -> str:
     """Create a new, empty topic and return its name."""
-    name = new_name(what)
+    name = new_name(prefix)
     kafka.create_topic(name, partitions)
     return name
 
@@ -138,10 +138,10 @@ def verdict(servers: str, name: str, count: int) -> str:
     return ""
 
 
-def eventually(condition: Any, seconds: float = 60.0, what: str = "it") -> None:
+def eventually(condition: Any, seconds: float = 60.0, description: str = "it") -> None:
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what} in vain"
+        assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {description} in vain"
         time.sleep(0.1)
 
 

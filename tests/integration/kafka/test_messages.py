@@ -121,9 +121,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_a_record_that_cannot_become_a_message_is_an_error_that_shows_it(kafka: KafkaServer, what: str) -> None:
-    schema, shown = WRONG[what]
+@pytest.mark.parametrize("case", WRONG)
+def test_a_record_that_cannot_become_a_message_is_an_error_that_shows_it(kafka: KafkaServer, case: str) -> None:
+    schema, shown = WRONG[case]
     with pytest.raises(RecordFormatError, match=rf"(?s)no message for topic 'topic-\w+' can be made.*{shown}"):
         sent(kafka, schema, ["v"])
 

@@ -122,9 +122,9 @@ def test_reading_begins_at_the_configured_offsets(kafka: KafkaServer) -> None:
             "0123",
         ),
     }
-    for what, (initializer, expected) in begins.items():
+    for case, (initializer, expected) in begins.items():
         built = texts(kafka, name).set_group_id(group).set_starting_offsets(initializer).build()
-        assert "".join(read_all(built)) == expected, what
+        assert "".join(read_all(built)) == expected, case
 
 
 def test_a_group_without_offsets_is_an_error_unless_a_start_is_configured(kafka: KafkaServer) -> None:

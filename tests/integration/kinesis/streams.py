@@ -42,9 +42,9 @@ class Stream:
             low, high = range_of(shard)
             mine = [(key, data) for key, data in left if low <= hash_of(key) <= high]
             if mine:
-                told = {"ExplicitHashKey": str(hash_of(mine[0][0])), "PartitionKey": "a"}
+                keys = {"ExplicitHashKey": str(hash_of(mine[0][0])), "PartitionKey": "a"}
                 data = aggregated(*((key, None, data) for key, data in mine))
-                self.client.put_record(StreamName=self.name, Data=data, **told)
+                self.client.put_record(StreamName=self.name, Data=data, **keys)
 
     @property
     def open_shards(self) -> list[dict[str, Any]]:
@@ -110,8 +110,8 @@ def taken(readers: dict[str, tuple[Split, Any]], enumerator: Any) -> list[Any]:
 
 
 def range_of(shard: dict[str, Any]) -> tuple[int, int]:
-    told = shard["HashKeyRange"]
-    return int(told["StartingHashKey"]), int(told["EndingHashKey"])
+    hashes = shard["HashKeyRange"]
+    return int(hashes["StartingHashKey"]), int(hashes["EndingHashKey"])
 
 
 def _width(shard: dict[str, Any]) -> int:

@@ -156,8 +156,8 @@ def test_an_aggregate_of_an_outdated_shard_map_is_read_from_its_own_shard(kinesi
     stream = new_stream(kinesis)
     stream.split()
     parts = [(str(number)[-1], None, str(number).encode()) for number in range(10)]
-    told = {"ExplicitHashKey": str(hash_of("0")), "PartitionKey": "a"}
-    stream.client.put_record(StreamName=stream.name, Data=aggregated(*parts), **told)
+    keys = {"ExplicitHashKey": str(hash_of("0")), "PartitionKey": "a"}
+    stream.client.put_record(StreamName=stream.name, Data=aggregated(*parts), **keys)
     (mine,) = [
         range_of(shard) for shard in stream.open_shards if range_of(shard)[0] <= hash_of("0") <= range_of(shard)[1]
     ]
@@ -198,17 +198,17 @@ def _read(reader: Any, count: int) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"name": "nobody-made-it"}, "it does not exist"),
         ({"endpoint": "http://127.0.0.1:9"}, "EndpointConnectionError"),
         ({"name": ""}, "a Kinesis stream named ''"),
     ],
 )
-def test_a_wrong_setting_is_an_error_at_the_start(kinesis: KinesisServer, change: dict[str, str], told: str) -> None:
+def test_a_wrong_setting_is_an_error_at_the_start(kinesis: KinesisServer, change: dict[str, str], message: str) -> None:
     stream = new_stream(kinesis)
     name, endpoint = change.get("name", stream.name), change.get("endpoint", kinesis.url)
-    with pytest.raises((PlatformError, InvalidJob), match=told):
+    with pytest.raises((PlatformError, InvalidJob), match=message):
         KinesisSource(name, SimpleStringSchema(), endpoint=endpoint, patience=200).validate()
 
 
@@ -244,7 +244,7 @@ def test_records_are_written_by_the_checkpoint(kinesis: KinesisServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "key", "told"),
+    ("value", "key", "message"),
     [
         ("x" * (1 << 20), "k", "bytes with its key"),
         ("x", "", "partition key is ''"),
@@ -252,7 +252,7 @@ def test_records_are_written_by_the_checkpoint(kinesis: KinesisServer) -> None:
     ],
 )
 def test_the_error_for_a_record_that_no_stream_accepts_shows_the_record(
-    kinesis: KinesisServer, value: str, key: str, told: str
+    kinesis: KinesisServer, value: str, key: str, message: str
 ) -> None:
-    with pytest.raises(RecordFormatError, match=told):
+    with pytest.raises(RecordFormatError, match=message):
         written(new_stream(kinesis).sink(key=lambda _: key), value)

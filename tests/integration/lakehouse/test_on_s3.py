@@ -21,10 +21,10 @@ from tools.servers.s3 import S3Server
 pytestmark = pytest.mark.s3
 
 
-@pytest.mark.parametrize("said_by", ["the job", "the environment"])
+@pytest.mark.parametrize("configured_by", ["the job", "the environment"])
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_a_table_on_s3_is_written_and_read(
-    s3: S3Server, tmp_path: Path, kind: str, said_by: str, monkeypatch: pytest.MonkeyPatch
+    s3: S3Server, tmp_path: Path, kind: str, configured_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment is that of the operator's pods, which have the storage Secret's variables."""
     if kind == "delta":
@@ -36,9 +36,9 @@ def test_a_table_on_s3_is_written_and_read(
         lake = {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": warehouse}
         sink = IcebergSink(lake, "weather.readings", FIELDS, create=True, partition_by=["key"])  # type: ignore[assignment]
         source = IcebergSource(lake, "weather.readings", FIELDS)  # type: ignore[assignment]
-    options = s3.storage_options() if said_by == "the job" else {}
+    options = s3.storage_options() if configured_by == "the job" else {}
     for name, value in s3.exports().items():
-        if said_by == "the environment":
+        if configured_by == "the environment":
             monkeypatch.setenv(name, value)
         else:
             monkeypatch.delenv(name, raising=False)

@@ -134,16 +134,14 @@ def test_an_empty_table_is_followed(lake: Lake) -> None:
 
 def test_deleted_or_changed_rows_are_an_error_or_skipped(lake: Lake) -> None:
     fill(lake, 1, 1, 2)
-    stops, goes_on = (
-        lake.source(Reading, follow=FOLLOW, on_change=how).create_enumerator() for how in ("fail", "skip")
-    )
+    stops, skips = (lake.source(Reading, follow=FOLLOW, on_change=how).create_enumerator() for how in ("fail", "skip"))
     stops.discover()
-    goes_on.discover()
+    skips.discover()
     lake.delete("id = 1")
     fill(lake, 2, 3)
     with pytest.raises(SourceError, match="does not only add rows"):
         stops.discover()
-    assert [row.id for row in rows_of(lake, lake.source(Reading), goes_on.discover())] == [3]
+    assert [row.id for row in rows_of(lake, lake.source(Reading), skips.discover())] == [3]
 
 
 def test_compacted_files_are_not_read_again(tmp_path: Path) -> None:
@@ -227,8 +225,8 @@ def test_a_delta_table_whose_files_have_other_names_for_columns_is_refused(tmp_p
     enumerator = lake.source(follow=FOLLOW).create_enumerator()
     enumerator.discover()
     log = Path(lake.path, "_delta_log")
-    told = [json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines()]
-    metadata = next(action["metaData"] for action in told if "metaData" in action)
+    actions = [json.loads(line) for line in (log / f"{0:020d}.json").read_text().splitlines()]
+    metadata = next(action["metaData"] for action in actions if "metaData" in action)
     metadata["configuration"]["delta.columnMapping.mode"] = "name"
     (log / f"{2:020d}.json").write_text(json.dumps({"metaData": metadata}))
     with pytest.raises(SourceError, match="column mapping"):

@@ -58,7 +58,7 @@ def counts(server: MongoServer, written: str) -> dict[str, int]:
         return {found["_id"]: found["count"] for found in client[DATABASE][written].find()}
 
 
-def goes_on(process: subprocess.Popen[bytes], server: MongoServer, written: str, beyond: int) -> int:
+def wait_for_progress(process: subprocess.Popen[bytes], server: MongoServer, written: str, beyond: int) -> int:
     while (reached := sum(counts(server, written).values())) <= beyond:
         assert process.poll() is None, "the job ended before the fault"
         time.sleep(0.1)
@@ -79,7 +79,7 @@ def test_every_document_is_read_once_however_often_the_job_is_killed(own: MongoS
     fill(own, read, count)
     for parallelism in (2, 1, 2):
         process = job(own, read, written, parallelism)
-        reached = goes_on(process, own, written, reached)
+        reached = wait_for_progress(process, own, written, reached)
         process.kill()
         process.wait()
     assert job(own, read, written, 1).wait(120) == 0
@@ -90,10 +90,10 @@ def test_a_server_that_is_killed_or_paused_during_a_job_loses_nothing(own: Mongo
     count, read = 1_500, f"{written}-in"
     fill(own, read, count)
     process = job(own, read, written, 2)
-    reached = goes_on(process, own, written, 0)
+    reached = wait_for_progress(process, own, written, 0)
     own.kill()
     own.restart()
-    goes_on(process, own, written, reached)
+    wait_for_progress(process, own, written, reached)
     own.pause()
     time.sleep(PAUSE_S)  # the duration of the pause
     own.resume()

@@ -258,8 +258,8 @@ def test_a_quota_without_space_is_named_immediately_and_raising_it_is_enough(pla
         assert "exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2" in message
         assert "Raise the quota" in message
         await asyncio.sleep(5)
-        told = [e for e in await site.cluster.list(EVENT, site.namespace) if e["reason"] == "QuotaExceeded"]
-        assert [e["involvedObject"]["name"] for e in told] == [NAME]
+        events = [e for e in await site.cluster.list(EVENT, site.namespace) if e["reason"] == "QuotaExceeded"]
+        assert [e["involvedObject"]["name"] for e in events] == [NAME]
         site.kubectl("delete", "quota", "small")
         site.kubectl("delete", "rs", "-l", f"penstock.dev/job={NAME}")
         await site.until(site.running, "the job starts after the quota is raised", within=80)

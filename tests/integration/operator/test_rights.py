@@ -61,7 +61,7 @@ def test_the_charts_rights_are_enough(play: Callable[[Callable[[Site], Awaitable
         site.start_operator(
             KUBECONFIG=str(config), PENSTOCK_LEASE="penstock-penstock-operator", PENSTOCK_INGRESS_DOMAINS="example.com"
         )
-        site.apply(everything_asked_for(site))
+        site.apply(job_with_all_options(site))
         await site.until(site.running, "the job is deployed")
         await site.edit(image="job:2")
         await site.until(lambda: site.running(image="job:2"), "the job is upgraded")
@@ -82,7 +82,7 @@ def test_the_charts_rights_are_enough(play: Callable[[Callable[[Site], Awaitable
     play(scenario)
 
 
-def everything_asked_for(site: Site) -> dict[str, Any]:
+def job_with_all_options(site: Site) -> dict[str, Any]:
     manifest = site.manifest()
     manifest["spec"]["ingress"] = {"host": "weather.example.com"}
     manifest["spec"]["snapshots"] = {"periodic": {"interval": "5s"}, "retention": {"count": 2}}

@@ -93,14 +93,14 @@ class Job:
         self._begin()
 
     def _begin(self) -> None:
-        told = json.loads(self._checkpoint)
+        restored = json.loads(self._checkpoint)
         self.enumerator = self.source.create_enumerator()
         self.enumerator.parallelism = self.parallelism
-        self.enumerator.restore(told["enumerator"])
-        del self.records[told["records"] :]
+        self.enumerator.restore(restored["enumerator"])
+        del self.records[restored["records"] :]
         self.reader = self.source.create_reader(ReaderContext(0, 1, "in"))
         self.splits: dict[str, tuple[Split, Any]] = {}
-        for id, properties, position in told["splits"]:
+        for id, properties, position in restored["splits"]:
             self._open(Split(id, properties), position)
 
     def _open(self, split: Split, position: Any = None) -> None:
@@ -126,8 +126,8 @@ class Job:
         self._number += 1
         self.reader.snapshot(self._number)
         splits = [(id, split.properties, reader.position) for id, (split, reader) in self.splits.items()]
-        told = {"enumerator": self.enumerator.snapshot(), "splits": splits, "records": len(self.records)}
-        self._checkpoint = json.dumps(told)
+        snapshot = {"enumerator": self.enumerator.snapshot(), "splits": splits, "records": len(self.records)}
+        self._checkpoint = json.dumps(snapshot)
         self.reader.notify_checkpoint_complete(self._number)
 
     def die(self) -> None:

@@ -119,11 +119,11 @@ def test_the_slot_keeps_changes_that_no_checkpoint_has(table: CapturedTable) -> 
     table.execute("create table if not exists of_others as select generate_series(1, 1000) n")
     now = table.execute("select pg_current_wal_insert_lsn() - '0/0'")[0][0]
 
-    def goes_on() -> bool:
+    def slot_has_advanced() -> bool:
         job.checkpoint()
         return bool(confirmed() >= now)
 
-    job.until(goes_on)
+    job.until(slot_has_advanced)
     job.close()
 
 

@@ -86,7 +86,9 @@ def failing(job: Job, message: str) -> SourceError:
     return caught.value
 
 
-def begun(table: CapturedTable, change: Callable[[Any], Any] = lambda builder: builder, fields: Any = None) -> Job:
+def started_job(
+    table: CapturedTable, change: Callable[[Any], Any] = lambda builder: builder, fields: Any = None
+) -> Job:
     """Return a job that reads changes and has a checkpoint."""
     job = Job(change(table.builder(fields) if fields else table.builder()).build())
     table.add(1)
@@ -97,7 +99,7 @@ def begun(table: CapturedTable, change: Callable[[Any], Any] = lambda builder: b
 
 def test_an_incomplete_change_stops_the_job_unless_configured_otherwise(table: CapturedTable) -> None:
     table.execute(f"alter table {table.name} alter key set storage external")
-    job = begun(table)
+    job = started_job(table)
     table.execute(f"update {table.name} set key = repeat('x', 9000)")
     job.until(lambda: len(job.records) == 2)
     job.checkpoint()
@@ -120,7 +122,7 @@ def test_an_incomplete_change_stops_the_job_unless_configured_otherwise(table: C
 
 def test_updates_without_the_old_row_stop_a_job_that_requires_it(table: CapturedTable) -> None:
     table.execute(f"alter table {table.name} replica identity full")
-    job = begun(table, lambda builder: builder.set_changelog_mode("all"))
+    job = started_job(table, lambda builder: builder.set_changelog_mode("all"))
     table.execute(f"alter table {table.name} replica identity default")
     table.add(2)
     job.until(lambda: len(job.records) == 2)
@@ -131,7 +133,7 @@ def test_updates_without_the_old_row_stop_a_job_that_requires_it(table: Captured
 
 
 def test_another_schema_stops_the_job_or_is_followed(table: CapturedTable) -> None:
-    job = begun(table, fields={"id": int, "n": int})
+    job = started_job(table, fields={"id": int, "n": int})
     table.execute(f"alter table {table.name} drop column key, add column more text default 'm'")
     table.execute(f"update {table.name} set n = 2")
     job.until(lambda: len(job.records) == 2)
@@ -164,7 +166,7 @@ def test_a_table_may_be_removed_later_but_not_added(table: CapturedTable) -> Non
     table.execute(
         f"create table {table.name}_2 (id int primary key); alter publication {table.name} add table {table.name}_2"
     )
-    job = begun(table, lambda builder: builder.set_output("changes").set_table(f"{table.name}_2"))
+    job = started_job(table, lambda builder: builder.set_output("changes").set_table(f"{table.name}_2"))
     table.execute(f"insert into {table.name}_2 values (1)")
     table.add(5)
     job.until(lambda: len(job.records) == 3)
@@ -180,7 +182,7 @@ def test_a_table_may_be_removed_later_but_not_added(table: CapturedTable) -> Non
 
 
 def test_a_slot_that_was_dropped_or_advanced_is_an_error_that_shows_the_loss(table: CapturedTable) -> None:
-    job = begun(table)
+    job = started_job(table)
     job.step()
     job.close()
     old = job._checkpoint
@@ -204,7 +206,7 @@ def test_a_slot_that_was_dropped_or_advanced_is_an_error_that_shows_the_loss(tab
 def test_an_invalidated_slot_is_an_error(tmp_path: Path) -> None:
     with PostgresServer(tmp_path / "postgres", wal_level="logical", max_slot_wal_keep_size="1MB") as server:
         table = CapturedTable(server)
-        job = begun(table)
+        job = started_job(table)
         job.close()
         for _ in range(4):
             table.execute("select pg_logical_emit_message(false, 'fills', repeat('x', 1000000))")
@@ -221,7 +223,7 @@ def test_an_invalidated_slot_is_an_error(tmp_path: Path) -> None:
 
 def test_a_slot_serves_one_job(table: CapturedTable, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "PATIENCE_S", 0.5)
-    job = begun(table)
+    job = started_job(table)
     second = Job(table.builder().set_startup("latest").build())
     second.reader._who = "penstock another"
     second.step()
@@ -238,7 +240,7 @@ def test_a_slot_serves_one_job(table: CapturedTable, monkeypatch: pytest.MonkeyP
 
 
 def test_a_lost_tasks_connection_to_the_slot_is_terminated(table: CapturedTable) -> None:
-    job = begun(table)
+    job = started_job(table)
     left = job.splits
     job._begin()
     table.add(2)
@@ -249,7 +251,7 @@ def test_a_lost_tasks_connection_to_the_slot_is_terminated(table: CapturedTable)
 
 
 def test_the_log_of_another_server_is_refused(table: CapturedTable) -> None:
-    job = begun(table)
+    job = started_job(table)
     job._checkpoint = job._checkpoint.replace(
         f'"system": "{job.splits["changes"][1].position["system"]}"', '"system": "1"'
     )
@@ -261,7 +263,7 @@ def test_the_log_of_another_server_is_refused(table: CapturedTable) -> None:
 def test_the_source_waits_for_a_server_that_restarts(tmp_path: Path) -> None:
     with PostgresServer(tmp_path / "postgres", wal_level="logical") as server:
         table = CapturedTable(server)
-        job = begun(table)
+        job = started_job(table)
         table.add(2)
         server.kill()
         assert job.step() in (0, 1)
@@ -279,7 +281,7 @@ def test_the_source_waits_for_a_server_that_restarts(tmp_path: Path) -> None:
 
 
 def test_a_publication_that_is_dropped_stops_the_job_at_the_next_change(table: CapturedTable) -> None:
-    job = begun(table)
+    job = started_job(table)
     table.execute(f"drop publication {table.name}")
     table.add(2)
     failing(

@@ -13,7 +13,7 @@ import pytest
 from penstock.common.errors import SinkError, SourceError
 from penstock.connectors.postgres.cdc import watched_tables
 from tests.integration.postgres.captures import COLUMNS, CapturedTable, Job, applied, logical
-from tests.integration.postgres.test_changes_refused import begun, failing
+from tests.integration.postgres.test_changes_refused import failing, started_job
 from tools.servers.postgres import PostgresServer
 
 __all__ = ["logical"]
@@ -28,7 +28,7 @@ def table(logical: PostgresServer) -> Iterator[CapturedTable]:
 
 
 def connected(table: CapturedTable) -> Job:
-    job = begun(table)
+    job = started_job(table)
     table.add(5)
     job.until(lambda: len(job.records) == 2)
     job.checkpoint()
@@ -144,7 +144,7 @@ def test_a_replica_is_refused_at_the_start(tmp_path: Path) -> None:
 
 def test_included_columns_of_an_index_are_not_part_of_the_key(logical: PostgresServer) -> None:
     table = CapturedTable(logical, "id bigint, key text, n bigint not null default 0, primary key (id) include (n)")
-    job = begun(table)
+    job = started_job(table)
     table.add(2, 3)
     table.execute(
         f"update {table.name} set n = 5 where id = 1; delete from {table.name} where id = 2; update {table.name} set id = 7 where id = 3"
@@ -180,7 +180,7 @@ def test_limits_of_the_role_do_not_end_the_reading(table: CapturedTable) -> None
 def test_a_large_transaction_is_read_once_although_job_and_server_are_killed_within_it(tmp_path: Path) -> None:
     with PostgresServer(tmp_path / "postgres", wal_level="logical") as server:
         table = CapturedTable(server)
-        job = begun(table)
+        job = started_job(table)
         with psycopg.connect(server.conninfo) as connection:
             connection.execute(f"insert into {table.name} select n, 'k', n from generate_series(2, 100000) n")
         for until in (30_000, 60_000):

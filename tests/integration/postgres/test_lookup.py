@@ -65,7 +65,7 @@ def test_a_column_that_is_not_unique_gives_all_rows(table: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "stored", "asked_for"),
+    ("kind", "stored", "key"),
     [
         ("uuid", "550e8400-e29b-41d4-a716-446655440000", "550E8400-E29B-41D4-A716-446655440000"),
         ("numeric", "1.50", 1.5),
@@ -75,7 +75,7 @@ def test_a_column_that_is_not_unique_gives_all_rows(table: Table) -> None:
     ],
 )
 def test_keys_are_compared_as_the_column_compares_them(
-    postgres: PostgresServer, kind: str, stored: str, asked_for: Any
+    postgres: PostgresServer, kind: str, stored: str, key: Any
 ) -> None:
     table = Table(postgres, f'"the %s" {kind} primary key, key text')
     table.execute(f"insert into {table.name} values ('{stored}', 'found')")
@@ -83,7 +83,7 @@ def test_keys_are_compared_as_the_column_compares_them(
         postgres.conninfo, table.name, {"key": str}, column="the %s", key=lambda value: value, join=names
     )
     function.open(None)
-    assert looked_up(function, asked_for) == [(asked_for, ["found"])]
+    assert looked_up(function, key) == [(key, ["found"])]
 
 
 def test_answers_are_cached_for_their_ttl(table: Table) -> None:

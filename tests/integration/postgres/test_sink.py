@@ -178,13 +178,13 @@ def test_a_committer_that_waited_for_the_lock_sees_the_others_note_at_any_isolat
     thread = threading.Thread(target=second.commit, args=[votes])
     note = first._note
 
-    def held(*arguments: Any) -> None:
+    def wait(*arguments: Any) -> None:
         note(*arguments)
         thread.start()
         while table.execute(waiting) == [(0,)]:
             time.sleep(0.02)
 
-    first._note = held
+    first._note = wait
     close, failed_attempts = second.close, 0
 
     def closing() -> None:

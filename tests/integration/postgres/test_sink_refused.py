@@ -50,8 +50,8 @@ def poor(table: Table) -> Iterator[Any]:
     table.execute(f"drop owned by {user}; drop role {user}")
 
 
-def refused(sink: PostgresSink, told: str, remedy: str = "") -> None:
-    with pytest.raises(PenstockError, match=told) as caught:
+def refused(sink: PostgresSink, message: str, remedy: str = "") -> None:
+    with pytest.raises(PenstockError, match=message) as caught:
         sink.validate()
     assert remedy in caught.value.remedy
 
@@ -205,9 +205,9 @@ def test_a_domain_is_treated_as_its_base_type(postgres: PostgresServer) -> None:
 
 def test_the_error_for_a_row_that_is_rejected_at_its_commit_has_a_remedy(table: Table) -> None:
     table.execute(f"alter table {table.name} add check (id < 100)")
-    with pytest.raises(SinkError, match="violates check constraint") as told:
+    with pytest.raises(SinkError, match="violates check constraint") as caught:
         through(table.sink(), (100, "a"))
-    assert "To drop such a row, start from an older checkpoint" in told.value.remedy
+    assert "To drop such a row, start from an older checkpoint" in caught.value.remedy
 
 
 def test_a_statement_that_takes_too_long_names_the_limit(
@@ -219,9 +219,9 @@ def test_a_statement_that_takes_too_long_names_the_limit(
     )
     table.execute(f"create trigger t before insert on {table.name} for each row execute function {table.name}_f()")
     table.execute(f"alter role r{table.name} set statement_timeout = '100ms'")
-    with pytest.raises(SinkError, match="statement timeout") as told:
+    with pytest.raises(SinkError, match="statement timeout") as caught:
         through(poor, (1, "a"))
-    assert "raise statement_timeout" in told.value.remedy
+    assert "raise statement_timeout" in caught.value.remedy
     assert table.ids() == []
     table.execute(f"drop function {table.name}_f cascade")
 
@@ -249,8 +249,8 @@ def test_both_sides_detect_a_lost_machine(table: Table) -> None:
         assert found == {"idle": "30", "count": "3"}
         with socket.fromfd(connection.fileno(), socket.AF_INET, socket.SOCK_STREAM) as own:
             assert own.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
-    said = PostgresSink(f"{table.server.conninfo}?keepalives_idle=7&application_name=mine", table.name, FIELDS)
-    with said.server.connect(SinkError) as connection:
+    sink = PostgresSink(f"{table.server.conninfo}?keepalives_idle=7&application_name=mine", table.name, FIELDS)
+    with sink.server.connect(SinkError) as connection:
         assert connection.execute("show application_name").fetchone() == ("mine",)
         assert connection.info.get_parameters()["keepalives_idle"] == "7"
 

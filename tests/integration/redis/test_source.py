@@ -87,9 +87,9 @@ def test_reading_starts_after_an_id(stream: Stream) -> None:
 
 
 def test_the_source_waits_for_a_missing_stream_if_configured(stream: Stream) -> None:
-    with pytest.raises(SourceError, match="does not exist") as told:
+    with pytest.raises(SourceError, match="does not exist") as caught:
         stream.source().validate()
-    assert "may_be_missing" in str(told.value.remedy)
+    assert "may_be_missing" in str(caught.value.remedy)
     source = stream.source(may_be_missing=True)
     source.validate()
     reader = opened(source)
@@ -114,9 +114,9 @@ def test_entries_that_were_trimmed_before_they_were_read_are_an_error(stream: St
     position = reader.position
     reader.close()
     stream.trim(3)
-    with pytest.raises(SourceError, match="3 entries were removed before they were read") as told:
+    with pytest.raises(SourceError, match="3 entries were removed before they were read") as caught:
         read(opened(stream.source(), position), 1)
-    assert "on_lost='continue'" in str(told.value.remedy)
+    assert "on_lost='continue'" in str(caught.value.remedy)
     assert numbers(read(opened(stream.source(on_lost="continue"), position), 3)) == [7, 8, 9]
 
 
@@ -136,13 +136,13 @@ def test_a_deleted_or_recreated_stream_is_an_error(stream: Stream, again: int) -
     read(reader, 10)
     stream.delete()
     stream.add(range(again))
-    told = "created again" if again else "was removed"
-    with pytest.raises(SourceError, match=told):
+    problem = "created again" if again else "was removed"
+    with pytest.raises(SourceError, match=problem):
         read(opened(stream.source(may_be_missing=True), reader.position), 1)
-    goes_on = opened(stream.source(on_lost="continue", may_be_missing=True), reader.position)
+    continued = opened(stream.source(on_lost="continue", may_be_missing=True), reader.position)
     if not again:
         stream.add(range(3))
-    assert numbers(read(goes_on, 3)) == [0, 1, 2]
+    assert numbers(read(continued, 3)) == [0, 1, 2]
 
 
 def test_a_recreated_stream_with_more_entries_than_were_read_is_an_error(stream: Stream) -> None:
@@ -154,8 +154,8 @@ def test_a_recreated_stream_with_more_entries_than_were_read_is_an_error(stream:
     stream.add(range(20))
     with pytest.raises(SourceError, match="created again; the job had read it up to"):
         read(opened(stream.source(), reader.position), 1)
-    goes_on = opened(stream.source(on_lost="continue"), reader.position)
-    assert numbers(read(goes_on, 20)) == list(range(20))
+    continued = opened(stream.source(on_lost="continue"), reader.position)
+    assert numbers(read(continued, 20)) == list(range(20))
 
 
 @pytest.mark.parametrize("count", [3, 12])
@@ -169,8 +169,8 @@ def test_a_recreated_stream_with_lower_ids_is_read_from_its_beginning(stream: St
             client.xadd(stream.name, {"id": number}, id=f"{number + 1}-0")
     with pytest.raises(SourceError, match="created again, or the server has lost"):
         read(opened(stream.source(), reader.position), 1)
-    goes_on = opened(stream.source(on_lost="continue"), reader.position)
-    assert numbers(read(goes_on, count)) == list(range(count))
+    continued = opened(stream.source(on_lost="continue"), reader.position)
+    assert numbers(read(continued, count)) == list(range(count))
 
 
 def test_entries_are_not_read_again_from_a_server_that_has_lost_entries(tmp_path: Path) -> None:
@@ -187,10 +187,10 @@ def test_entries_are_not_read_again_from_a_server_that_has_lost_entries(tmp_path
         server.kill()
         server.start()
         assert stream.ids() == list(range(10))
-        goes_on = opened(stream.source(on_lost="continue"), reader.position)
+        continued = opened(stream.source(on_lost="continue"), reader.position)
         stream.add([20])
-        assert numbers(read(goes_on, 1)) == [20]
-        goes_on.close()
+        assert numbers(read(continued, 1)) == [20]
+        continued.close()
 
 
 def test_a_deleted_entry_does_not_count_as_trimmed_unread(stream: Stream) -> None:

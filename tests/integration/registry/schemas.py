@@ -17,15 +17,15 @@ from tools.servers.registry import RegistryServer
 STRING, INT64, INT32, MESSAGE = 9, 3, 5, 11
 
 
-def subject(what: str = "topic") -> str:
+def subject(prefix: str = "topic") -> str:
     """Return a new subject."""
-    return f"{what}-{uuid.uuid4().hex[:8]}-value"
+    return f"{prefix}-{uuid.uuid4().hex[:8]}-value"
 
 
 def avro(*fields: Any, name: str = "Reading") -> AvroSchema:
     """Return a schema. Fields are pairs of name and type, or triples with a default."""
-    said = [dict(zip(("name", "type", "default"), field, strict=False)) for field in fields]
-    return AvroSchema(json.dumps({"type": "record", "name": name, "fields": said}))
+    declared = [dict(zip(("name", "type", "default"), field, strict=False)) for field in fields]
+    return AvroSchema(json.dumps({"type": "record", "name": name, "fields": declared}))
 
 
 FIRST = avro(("id", "string"), ("n", "long"))

@@ -120,9 +120,9 @@ def test_unknown_schema_ids_and_ids_of_other_formats_are_malformed_messages(regi
 def test_a_registry_requires_user_and_password(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     with RegistryServer(tmp_path / "server", password="right") as server:
-        for said in ("", f"{USER}:wrong"):
-            secret.write_text(said)
-            registry = SchemaRegistry(server.url, user_info_file=str(secret) if said else "")
+        for credentials in ("", f"{USER}:wrong"):
+            secret.write_text(credentials)
+            registry = SchemaRegistry(server.url, user_info_file=str(secret) if credentials else "")
             with pytest.raises(SourceError, match=r"(?s)401.*user_info_file"):
                 reads_avro(FIRST, registry).validate()
             with pytest.raises(SinkError, match=r"(?s)401.*user_info_file"):
@@ -150,8 +150,8 @@ def test_protobuf_is_registered_as_the_text_of_its_file_with_what_it_imports(reg
     assert text.startswith('syntax = "proto3";\npackage weather;\nimport "geo/point.proto";\nmessage Reading {')
     assert "message Point {" in registry_server.versions("geo%2Fpoint.proto")[0]
     with registry_server.client() as client:
-        told = client.get(f"/schemas/ids/{int.from_bytes(message[1:5], 'big')}").json()
-    assert told["references"] == [{"name": "geo/point.proto", "subject": "geo/point.proto", "version": 1}]
+        registered = client.get(f"/schemas/ids/{int.from_bytes(message[1:5], 'big')}").json()
+    assert registered["references"] == [{"name": "geo/point.proto", "subject": "geo/point.proto", "version": 1}]
     asks = SchemaRegistry(registry_server.url, registers=False)
     assert ProtobufSerializationSchema(schema, registry=asks, subject=of).serialize(value) == message
     with pytest.raises(SinkError, match=r"(?s)none-value.*register the schema under 'none-value'"):

@@ -40,7 +40,7 @@ class Topics:
 
     def __init__(self, kafka: KafkaServer, server: RegistryServer) -> None:
         self.servers = kafka.bootstrap_servers
-        self.reads, self.writes = topic(kafka, what="in"), topic(kafka, what="out")
+        self.reads, self.writes = topic(kafka, prefix="in"), topic(kafka, prefix="out")
         self.server = server
         self.written = 0
 

@@ -35,11 +35,11 @@ class Queue:
         """Return all waiting messages, in order of arrival, and delete them."""
         found: list[dict[str, Any]] = []
         while True:
-            told = self.client.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10, AttributeNames=["All"])
-            if not told.get("Messages"):
+            response = self.client.receive_message(QueueUrl=self.url, MaxNumberOfMessages=10, AttributeNames=["All"])
+            if not response.get("Messages"):
                 return found
-            found += told["Messages"]
-            handles = [message["ReceiptHandle"] for message in told["Messages"]]
+            found += response["Messages"]
+            handles = [message["ReceiptHandle"] for message in response["Messages"]]
             entries = [{"Id": str(n), "ReceiptHandle": handle} for n, handle in enumerate(handles)]
             self.client.delete_message_batch(QueueUrl=self.url, Entries=entries)
 

@@ -166,7 +166,7 @@ def test_bodies_that_cannot_be_read_have_a_side_output(sqs: SqsServer, reading: 
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         (lambda url: f"{url}-other", "it does not exist"),
         (lambda url: url.replace("http", "ftp"), "is not the URL of an SQS queue"),
@@ -174,13 +174,13 @@ def test_bodies_that_cannot_be_read_have_a_side_output(sqs: SqsServer, reading: 
         (lambda url: "", "is not the URL of an SQS queue"),
     ],
 )
-def test_a_wrong_setting_is_an_error_at_the_start(sqs: SqsServer, change: Callable[[str], str], told: str) -> None:
+def test_a_wrong_setting_is_an_error_at_the_start(sqs: SqsServer, change: Callable[[str], str], message: str) -> None:
     url = change(new_queue(sqs).url)
     for make in (
         lambda: SqsSource(url, SimpleStringSchema(), patience=200),
         lambda: SqsSink(url, SimpleStringSchema(), patience=200),
     ):
-        with pytest.raises((PlatformError, InvalidJob), match=told):
+        with pytest.raises((PlatformError, InvalidJob), match=message):
             make().validate()
 
 
@@ -223,7 +223,7 @@ def test_large_messages_share_no_request(sqs: SqsServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "told"),
+    ("value", "message"),
     [
         ("x" * 262_145, "262,145 bytes"),
         ("a\x01b", r"has '\\x01'"),
@@ -231,9 +231,9 @@ def test_large_messages_share_no_request(sqs: SqsServer) -> None:
         ("\ufffe", r"has '\\ufffe'"),
     ],
 )
-def test_the_error_for_a_record_without_a_message_shows_the_record(sqs: SqsServer, value: str, told: str) -> None:
+def test_the_error_for_a_record_without_a_message_shows_the_record(sqs: SqsServer, value: str, message: str) -> None:
     queue = new_queue(sqs)
-    with pytest.raises(RecordFormatError, match=told):
+    with pytest.raises(RecordFormatError, match=message):
         written(SqsSink(queue.url, SimpleStringSchema()), "good", value)
 
 

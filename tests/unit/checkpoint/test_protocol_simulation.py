@@ -61,13 +61,13 @@ class Actor:
     is_done: bool = False
     failure: BaseException | None = None
 
-    def step(self, what: str, request: Callable[[], T]) -> T:
+    def step(self, action: str, request: Callable[[], T]) -> T:
         """Wait for the scheduler, then run the request with the fate that the scheduler chose."""
         if self.is_dead:
             raise Killed
         self.world.waiting.release()
         self.gate.acquire()
-        self.world.log.append((self.name, what, self.verdict))
+        self.world.log.append((self.name, action, self.verdict))
         match self.verdict:
             case "die before":
                 self.is_dead = True
@@ -81,13 +81,13 @@ class Actor:
                 self.world.late.append(request)
                 raise Killed
             case "lost":
-                raise TransientFailure(what, "no answer")
+                raise TransientFailure(action, "no answer")
             case "no answer":
                 request()
-                raise TransientFailure(what, "no answer")
+                raise TransientFailure(action, "no answer")
             case "late":
                 self.world.late.append(request)
-                raise TransientFailure(what, "no answer")
+                raise TransientFailure(action, "no answer")
         return request()
 
 
@@ -286,9 +286,9 @@ def restore(actor: Actor, recovery: Recovery) -> tuple[int, list[dict[str, Any]]
     return position, files
 
 
-def sink_action(actor: Actor, what: str, action: Callable[[], None]) -> None:
+def sink_action(actor: Actor, name: str, action: Callable[[], None]) -> None:
     try:
-        actor.step(what, action)
+        actor.step(name, action)
     except TransientFailure as failure:
         raise StorageError(f"the sink did not answer: {failure}") from failure  # this process gives up
 
@@ -345,7 +345,11 @@ def simulate(seed: int) -> World:
 
 
 def report(seed: int, world: World) -> str:
-    lines = [f"seed {seed}", *world.violations, *(f"{name}: {what}: {verdict}" for name, what, verdict in world.log)]
+    lines = [
+        f"seed {seed}",
+        *world.violations,
+        *(f"{name}: {action}: {verdict}" for name, action, verdict in world.log),
+    ]
     return "\n".join(lines)
 
 

@@ -19,9 +19,9 @@ def test_stacks_are_shown_with_their_taskmanager(terminal: Terminal) -> None:
 
 
 def test_a_flame_graph_consists_of_folded_stacks(terminal: Terminal, tmp_path: Path) -> None:
-    asked = ("flamegraph", JOB_ID[:6], "--vertex", "readings", "-s", "0.1", "--subtask", "1")
-    assert terminal(*asked).out == "MainThread;app.main:1;app.parse:7 8\n"
-    found = terminal(*asked, "--output", str(tmp_path / "out.folded"))
+    arguments = ("flamegraph", JOB_ID[:6], "--vertex", "readings", "-s", "0.1", "--subtask", "1")
+    assert terminal(*arguments).out == "MainThread;app.main:1;app.parse:7 8\n"
+    found = terminal(*arguments, "--output", str(tmp_path / "out.folded"))
     assert "1 stacks were written to" in found.err
     assert (tmp_path / "out.folded").read_text() == "MainThread;app.main:1;app.parse:7 8\n"
 

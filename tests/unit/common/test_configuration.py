@@ -62,7 +62,7 @@ class TestOptions:
         assert Configuration().set_string(key, text).get(OPTIONS[key]) == value
 
     @pytest.mark.parametrize(
-        ("key", "text", "why"),
+        ("key", "text", "reason"),
         [
             ("parallelism.default", "four", "not an integer"),
             ("parallelism.default", "0", "it must be at least 1"),
@@ -73,8 +73,8 @@ class TestOptions:
             ("pipeline.global-job-parameters", "a", "has no colon"),
         ],
     )
-    def test_wrong_texts_are_refused_with_key_value_and_reason(self, key: str, text: str, why: str) -> None:
-        with pytest.raises(InvalidJob, match=why) as caught:
+    def test_wrong_texts_are_refused_with_key_value_and_reason(self, key: str, text: str, reason: str) -> None:
+        with pytest.raises(InvalidJob, match=reason) as caught:
             Configuration().set_string(key, text)
         assert key in caught.value.message
         assert repr(text) in caught.value.message

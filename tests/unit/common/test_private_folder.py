@@ -64,7 +64,7 @@ def test_a_folder_of_an_image_that_only_root_can_write_is_accepted() -> None:
     if os.getuid():
         assert private_folder(found) == found
         return
-    assert as_nobody("print(private_folder('/usr'))").stdout.strip() == "/usr"
+    assert run_as_nobody("print(private_folder('/usr'))").stdout.strip() == "/usr"
 
 
 def test_two_users_of_a_machine_have_separate_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,14 +84,14 @@ def test_two_users_of_a_machine_have_separate_folders(tmp_path: Path, monkeypatc
     if os.getuid():
         assert mode(mine) == 0o700
         return
-    theirs, refused = as_nobody(script).stdout.splitlines()
+    theirs, refused = run_as_nobody(script).stdout.splitlines()
     assert theirs == str(shared / f"penstock-{NOBODY}")
     assert Path(theirs).stat().st_uid == NOBODY
     assert mode(Path(theirs)) == 0o700
     assert f"{mine} belongs to the user with id {os.getuid()}" in refused
 
 
-def as_nobody(script: str) -> subprocess.CompletedProcess[str]:
+def run_as_nobody(script: str) -> subprocess.CompletedProcess[str]:
     """Run a program as the user `nobody`; for root only."""
     import penstock
 

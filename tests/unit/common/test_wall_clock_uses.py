@@ -56,7 +56,7 @@ ALLOWED = {
     "jobmanager/process/reading/live_state.py::LiveState.entries": "time of an answer, for people",
     "jobmanager/reporting/otel.py::OtelMetricReporter.open": "OTLP carries times since the epoch",
     "jobmanager/reporting/otel.py::OtelMetricReporter.report": "OTLP carries times since the epoch",
-    "jobmanager/reporting/otel_logs.py::OtelLogReporter._made": "OTLP carries times since the epoch",
+    "jobmanager/reporting/otel_logs.py::OtelLogReporter._to_otel": "OTLP carries times since the epoch",
     "jobmanager/runners/in_process.py::InProcessRunner._hang": "moves a test's manual clock",
     "rest/clock.py::now_ms": "the time that answers carry",
     "rest/tls.py::RenewedContext._renew": "the end of a certificate is a time of day",

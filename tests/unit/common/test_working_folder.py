@@ -73,15 +73,15 @@ def test_a_missing_folder_is_reported_and_leaves_no_files(own: Own, start: Path,
 def test_other_threads_get_the_right_folder_while_the_process_changes_it(
     job: str, own: Own, start: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    told = []
+    paths = []
     chdir = os.chdir
 
     def watched(folder: Any) -> None:
-        told.append(absolute("x"))
+        paths.append(absolute("x"))
         if fails and folder != str(start):
             raise PermissionError(13, "Permission denied")
         chdir(folder)
-        told.append(absolute("x"))
+        paths.append(absolute("x"))
 
     monkeypatch.setattr("os.chdir", watched)
     if fails:
@@ -91,7 +91,7 @@ def test_other_threads_get_the_right_folder_while_the_process_changes_it(
         work_in(job, own)
         work_in("")
     monkeypatch.setattr("os.chdir", chdir)
-    assert set(told) == {str(start / "x")}
+    assert set(paths) == {str(start / "x")}
     assert os.getcwd() == str(start)
     work_in("")
     assert os.getcwd() == str(start)

@@ -65,8 +65,8 @@ def read_request(connection: socket.socket) -> None:
 
 
 def answer(status: int, body: bytes, *headers: bytes) -> bytes:
-    told = [b"HTTP/1.1 %d X" % status, b"Content-Length: %d" % len(body), b"Connection: close", *headers]
-    return b"\r\n".join(told) + b"\r\n\r\n" + body
+    lines = [b"HTTP/1.1 %d X" % status, b"Content-Length: %d" % len(body), b"Connection: close", *headers]
+    return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 
 def ends(url: str) -> Iterator[Any]:
@@ -90,7 +90,7 @@ def test_a_server_that_is_not_the_service_is_an_error_at_the_start(serving: Any,
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("response", "expected"),
     [
         (answer(302, b"", b"Location: http://127.0.0.1:1/"), "302"),
         (answer(403, b"<html>proxy</html>"), "403"),
@@ -103,9 +103,9 @@ def test_a_server_that_is_not_the_service_is_an_error_at_the_start(serving: Any,
     ],
 )
 def test_refusals_and_incomplete_responses_are_errors_within_the_patience(
-    serving: Any, told: bytes, expected: str
+    serving: Any, response: bytes, expected: str
 ) -> None:
-    url = serving(told)
+    url = serving(response)
     for end in ends(url):
         start = time.monotonic()
         with pytest.raises((SourceError, SinkError), match=expected):

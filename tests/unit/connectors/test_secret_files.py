@@ -77,15 +77,15 @@ def of_redis() -> str:
 
 
 def of_avro() -> str:
-    asked = SchemaRegistry("http://any", user_info_file=FILE)._request("GET", "http://any", None)
-    return base64.b64decode(asked.headers["Authorization"].removeprefix("Basic ")).decode()
+    request = SchemaRegistry("http://any", user_info_file=FILE)._request("GET", "http://any", None)
+    return base64.b64decode(request.headers["Authorization"].removeprefix("Basic ")).decode()
 
 
 def of_http() -> str:
-    told: list[str] = []
+    sent: list[str] = []
 
     async def send(client: Any, request: httpx.Request, **_: Any) -> httpx.Response:
-        told.append(request.headers["Authorization"])
+        sent.append(request.headers["Authorization"])
         return httpx.Response(200, request=request)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -93,7 +93,7 @@ def of_http() -> str:
         HttpPollSource(
             "http://any", JsonLinesFormat({"id": int}), interval=1, header_files={"Authorization": FILE}
         ).ask(None, "")
-    return told[0]
+    return sent[0]
 
 
 @pytest.mark.parametrize(

@@ -51,17 +51,17 @@ class Spark:
 
 class Holds:
     def __init__(self) -> None:
-        self.held: dict[str, list[str]] = {}
+        self.paths_held: dict[str, list[str]] = {}
         self.expected: list[str] = []
 
     def expect_files(self, prefix: str) -> None:
         self.expected.append(prefix)
 
     def hold_files(self, holder: str, paths: Any) -> None:
-        self.held[holder] = list(paths)
+        self.paths_held[holder] = list(paths)
 
     def release_files(self, holder: str) -> None:
-        self.held.pop(holder, None)
+        self.paths_held.pop(holder, None)
 
 
 class Batches(Feed):
@@ -104,11 +104,11 @@ def test_the_next_batch_waits_until_the_previous_one_is_read(storage: Checkpoint
         ("4-0", 3, "shared/a"),
         ("4-1", 3, "shared/b"),
     ]
-    assert holds.held == {"batch-in-4": ["shared/a", "shared/b"]}
+    assert holds.paths_held == {"batch-in-4": ["shared/a", "shared/b"]}
     enumerator.on_split_finished("4-1")
     assert enumerator.discover() == []
     enumerator.on_split_finished("4-0")
-    assert holds.held == {}
+    assert holds.paths_held == {}
     assert enumerator.discover() == []
     assert [split.id for split in enumerator.discover()] == ["6-0"]
     enumerator.on_split_finished("6-0")

@@ -63,14 +63,14 @@ class RoomOfSensor(AsyncFunction):
     rooms = {f"sensor_{i}": f"room_{i % 10}" for i in range(1, 81)}
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        self.asked = 0
-        self.all_asked = asyncio.Event()
+        self.requests = 0
+        self.all_requested = asyncio.Event()
 
     async def async_invoke(self, value: str) -> list[tuple[str, str]]:
-        self.asked += 1
-        if self.asked == len(self.rooms):
-            self.all_asked.set()
-        await self.all_asked.wait()
+        self.requests += 1
+        if self.requests == len(self.rooms):
+            self.all_requested.set()
+        await self.all_requested.wait()
         await asyncio.sleep(0.001 * (int(value.removeprefix("sensor_")) % 7))
         return [(value, self.rooms.get(value, "UNKNOWN ROOM"))]
 

@@ -49,8 +49,8 @@ def test_an_execute_without_a_new_sink_says_that_the_last_one_took_them() -> Non
     env = StreamExecutionEnvironment.get_execution_environment()
     env.from_collection([1]).print()
     env._take_program("first")
-    with pytest.raises(InvalidJob, match="no sink was added since the last execute") as told:
+    with pytest.raises(InvalidJob, match="no sink was added since the last execute") as caught:
         env.execute("second")
-    assert "call execute() once" in told.value.remedy
+    assert "call execute() once" in caught.value.remedy
     with pytest.raises(InvalidJob, match="the program has no sink"):
         StreamExecutionEnvironment.get_execution_environment().execute("none")

@@ -179,13 +179,13 @@ HOLDING: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("held", HOLDING.values(), ids=HOLDING)
+@pytest.mark.parametrize("operator", HOLDING.values(), ids=HOLDING)
 def test_values_of_an_unknown_class_are_refused_with_the_place_of_the_declaration(
-    env: StreamExecutionEnvironment, held: Any
+    env: StreamExecutionEnvironment, operator: Any
 ) -> None:
     def run(made: DataStream) -> list[Any]:
         stream = timed(made, lambda value: 1)
-        return results(held(stream, stream.join(stream).where(lambda v: v.name).equal_to(lambda v: v.name)))
+        return results(operator(stream, stream.join(stream).where(lambda v: v.name).equal_to(lambda v: v.name)))
 
     with pytest.raises(StateTypeError) as caught:
         run(env.from_collection(["a"]).map(lambda name: Plain(name)))

@@ -189,7 +189,7 @@ class FakeInsight:
     """An implementation of `JobInsight`."""
 
     def __init__(self) -> None:
-        self.asked: tuple[object, ...] = ()
+        self.requested: tuple[object, ...] = ()
 
     def past_checkpoints(self, job_id: str) -> Sequence[facts.PastCheckpoint]:
         return [facts.PastCheckpoint(2, "CHECKPOINT", "COMPLETED", START + 2000, START + 2120, 200, 1000, ("1", 1))]
@@ -205,11 +205,11 @@ class FakeInsight:
         return [facts.StateName("win", "Window", "total", "keyed value", 500)]
 
     def state_entries(self, job_id: str, name: str, uid: str | None, key: str | None, limit: int) -> facts.StateEntries:
-        self.asked = (name, uid, key, limit)
+        self.requested = (name, uid, key, limit)
         return facts.StateEntries(3, START, [{"key": "a", "value": 7}])
 
     def live_entries(self, job_id: str, name: str, uid: str | None, key: str) -> facts.StateEntries:
-        self.asked = (name, uid, key, 0)
+        self.requested = (name, uid, key, 0)
         return facts.StateEntries(0, START, [{"key": "a", "value": 8}], attempt=2)
 
 

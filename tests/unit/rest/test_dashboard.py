@@ -184,7 +184,7 @@ def test_state_is_looked_up_by_key(client: AsgiClient, gateway: FakeGateway) -> 
     assert client.get(f"/jobs/{JOB_ID}/state").json()["states"][0]["name"] == "total"
     found = client.get(f"/jobs/{JOB_ID}/state/total?key=a&limit=5").json()
     assert (found["checkpointId"], found["entries"]) == (3, [{"key": "a", "value": 7}])
-    assert gateway.insight.asked == ("total", None, "a", 5)
+    assert gateway.insight.requested == ("total", None, "a", 5)
 
 
 def test_connectors_describe_their_splits(client: AsgiClient) -> None:

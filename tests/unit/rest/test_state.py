@@ -35,7 +35,7 @@ def test_live_state_is_looked_up_by_single_keys(client: AsgiClient) -> None:
 def test_a_temporarily_unanswerable_request_is_503_and_not_logged(
     client: AsgiClient, gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(*asked: Any) -> None:
+    def refuse(*arguments: Any) -> None:
         raise NotNow("the job is RESTARTING")
 
     monkeypatch.setattr(gateway.insight, "live_entries", refuse)

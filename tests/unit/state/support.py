@@ -72,7 +72,7 @@ class Backends:
         self.work_dir = work_dir
         self.clock = Clock()
         self.storage = Storage()
-        self._made: list[KeyedStateBackend] = []
+        self._created: list[KeyedStateBackend] = []
         self._handles: dict[int, dict[str, Any]] = {}
 
     def create(
@@ -90,12 +90,12 @@ class Backends:
             max_parallelism=max_parallelism,
             key_context=KeyContext(),
             clock=self.clock,
-            work_dir=str(self.work_dir / f"b{len(self._made)}"),
+            work_dir=str(self.work_dir / f"b{len(self._created)}"),
             options=options or {},
             operator_name="the operator",
             key_type=key_type,
         )
-        self._made.append(backend)
+        self._created.append(backend)
         return backend
 
     def snapshot(self, backend: KeyedStateBackend, checkpoint_id: int = 1, *, confirm: bool = True) -> dict[str, Any]:
@@ -123,7 +123,7 @@ class Backends:
         return backends
 
     def close(self) -> None:
-        for backend in self._made:
+        for backend in self._created:
             backend.close()
 
 

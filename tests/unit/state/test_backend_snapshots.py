@@ -172,12 +172,12 @@ def test_a_snapshot_contains_the_state_at_its_time(backends: Backends) -> None:
     fill(backend, range(20))
     mutable = backend.get_state(ValueStateDescriptor("mutable", list))
     at(backend, "k1")
-    held = [1, 2]
-    mutable.update(held)
+    values = [1, 2]
+    mutable.update(values)
     expected = everything([backend])
     upload = backend.snapshot(1)
-    held.append(3)
-    mutable.update(held)
+    values.append(3)
+    mutable.update(values)
     fill(backend, range(10, 30), 5)
     (restored,) = backends.restored([upload.run(backends.storage)])
     assert everything([restored]) == expected

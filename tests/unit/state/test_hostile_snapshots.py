@@ -69,7 +69,7 @@ def in_storage(backends: Backends, handle: dict[str, Any], read: Any) -> None:
     finally:
         backends.storage.files = files
         backends.close()
-        backends._made.clear()
+        backends._created.clear()
 
 
 @pytest.mark.parametrize("name", NAMES)

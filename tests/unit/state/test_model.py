@@ -97,14 +97,14 @@ class Machine(RuleBasedStateMachine):
     def change_in_place(self, key: Any, namespace: Any, value: Any, raw: bool) -> None:
         backend = self._to(key, namespace)
         state = backend.get_state(VALUE)
-        held = state.value()
-        if isinstance(held, list):
-            held.append(value)
+        values = state.value()
+        if isinstance(values, list):
+            values.append(value)
             if raw:
-                backend.raw_table(VALUE).put(key, held, namespace)
+                backend.raw_table(VALUE).put(key, values, namespace)
             else:
-                state.update(held)
-            self.model["value"][namespace, key] = copy.deepcopy(held)
+                state.update(values)
+            self.model["value"][namespace, key] = copy.deepcopy(values)
 
     @rule(namespace=namespaces, values=st.dictionaries(keys, SIMPLE | st.none(), max_size=16))
     def change_live_dictionary(self, namespace: Any, values: dict[Any, Any]) -> None:

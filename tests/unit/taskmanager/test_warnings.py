@@ -48,18 +48,18 @@ def test_a_returned_tuple_that_flat_map_splits_is_named_once(
     env = environment(tmp_path)
     env.from_collection([1, 2]).flat_map(function).print()
     run(env)
-    told = [record.getMessage() for record in caplog.records if "flat_map emits each" in record.getMessage()]
-    assert len(told) == warns, told
+    messages = [record.getMessage() for record in caplog.records if "flat_map emits each" in record.getMessage()]
+    assert len(messages) == warns, messages
     if warns:
-        assert __file__ in told[0]
+        assert __file__ in messages[0]
 
 
 def test_a_window_of_a_few_milliseconds_that_is_a_number_causes_a_warning() -> None:
     with pytest.warns(
         ShortTimeWarning, match=r"size of TumblingEventTimeWindows is 60 ms.*timedelta\(seconds=60\)"
-    ) as told:
+    ) as caught:
         TumblingEventTimeWindows.of(60)
-    assert __file__ in str(told[0].message)
+    assert __file__ in str(caught[0].message)
     with pytest.warns(ShortTimeWarning, match="gap of"):
         EventTimeSessionWindows.with_gap(30)
     env = StreamExecutionEnvironment.get_execution_environment()

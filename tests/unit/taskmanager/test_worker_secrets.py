@@ -93,5 +93,5 @@ def test_a_secret_that_only_the_worker_has_is_in_no_record_of_the_job(
     master = started(env)
     master.wait(60)
     assert "login with ****** failed on record 1" in master.history.failures[0].message
-    told = (*master.history.failures, *master.history.events, *master.history.starts, master.error)
-    assert SECRET not in f"{told!r} {master.error}"
+    records = (*master.history.failures, *master.history.events, *master.history.starts, master.error)
+    assert SECRET not in f"{records!r} {master.error}"

@@ -161,7 +161,7 @@ def test_a_listener_is_notified_of_a_complete_checkpoint() -> None:
         harness.snapshot()
         harness.push("numbers", 2)
         harness.run()
-        assert [what for what, _ in HEARD] == ["complete"]
+        assert [event for event, _ in HEARD] == ["complete"]
 
 
 class Windows(ProcessWindowFunction[Any, Any, Any, Any], CheckpointedFunction):
@@ -216,7 +216,7 @@ def test_a_sink_function_may_have_checkpointed_state() -> None:
         harness.crash()
         harness.push("numbers", 2)
         harness.run()
-    assert [number for what, number in HEARD if what == "written"] == [1, 2]
+    assert [number for event, number in HEARD if event == "written"] == [1, 2]
 
 
 GATE = threading.Event()

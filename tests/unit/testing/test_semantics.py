@@ -103,13 +103,13 @@ def test_operator_list_state_is_distributed_or_united(new: int, *, union: bool) 
         snapshot = harness.snapshot()
         harness.restore(snapshot, parallelism=new)
         harness.push("values", *((n, "?") for n in range(new)))
-        held = dict(harness.outputs("held"))
-    assert sorted(held) == list(range(new))
+        restored = dict(harness.outputs("held"))
+    assert sorted(restored) == list(range(new))
     if union:
-        assert all(entries == list("abcdef") for entries in held.values())
+        assert all(entries == list("abcdef") for entries in restored.values())
     else:
-        assert sorted(chain.from_iterable(held.values())) == list("abcdef")
-        assert Counter(map(len, held.values())) == ({3: 2} if new == 2 else {1: 6, 0: 2})
+        assert sorted(chain.from_iterable(restored.values())) == list("abcdef")
+        assert Counter(map(len, restored.values())) == ({3: 2} if new == 2 else {1: 6, 0: 2})
 
 
 class Ruled(BroadcastProcessFunction):

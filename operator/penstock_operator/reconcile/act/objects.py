@@ -89,13 +89,13 @@ class Objects:
         """Raise `NameTaken` if `live` was not created for this FlinkJob."""
         if manifests.is_made_for(self.owner, live):
             return
-        what = f"{wanted['kind']} {wanted['metadata']['name']}"
+        object_name = f"{wanted['kind']} {wanted['metadata']['name']}"
         if manifests.labels_of(live).get(JOB) == self.owner.name:
-            msg = f"{what} belongs to an earlier FlinkJob {self.owner.name}"
+            msg = f"{object_name} belongs to an earlier FlinkJob {self.owner.name}"
             if not live["metadata"].get("ownerReferences"):
                 msg += f". It has no owner, so Kubernetes never removes it: {manifests.removal([live])}"
             raise NameTaken(msg)
-        msg = f"{what} exists and was not created for this FlinkJob. The operator does not change it"
+        msg = f"{object_name} exists and was not created for this FlinkJob. The operator does not change it"
         raise NameTaken(msg)
 
     async def scale(self, name: str, replicas: int) -> None:

@@ -182,11 +182,11 @@ def _adopt(ctx: Context, found: Deployment) -> Decision:
     return ctx.with_status(running=running, nonces=nonces, error=None).done()
 
 
-def _lost(ctx: Context, why: str) -> Decision:
+def _lost(ctx: Context, reason: str) -> Decision:
     first = ctx.status.error is None or ctx.status.error.reason != REASON
-    text = f"{why}. {_CONSEQUENCE}. {_REMEDY}"
+    text = f"{reason}. {_CONSEQUENCE}. {_REMEDY}"
     if first:
-        ctx = ctx.failed(REASON, text).with_event(REASON, text, warning=True, key=f"lost/{ctx.digest(why)}")
+        ctx = ctx.failed(REASON, text).with_event(REASON, text, warning=True, key=f"lost/{ctx.digest(reason)}")
         ctx = ctx if ctx.unreadable else ctx.with_status(nonces=_nonces(ctx))
     return ctx.done(after=ctx.settings.resync)
 

@@ -44,8 +44,8 @@ def before_step(ctx: Context) -> Context | Decision:
     ctx = with_failure_record(ctx)
     if (ctx.op.kind, ctx.op.step) not in _INTERRUPTED or not _is_waiting(ctx):
         return ctx
-    why = f"{ctx.op.kind} waits in step {ctx.op.step}; the running job is recovered first"
-    recovered = recovery(ctx.with_event("Interrupted", why).end("Interrupted", ctx.op.message or why))
+    reason = f"{ctx.op.kind} waits in step {ctx.op.step}; the running job is recovered first"
+    recovered = recovery(ctx.with_event("Interrupted", reason).end("Interrupted", ctx.op.message or reason))
     return ctx if recovered is None else recovered.done()
 
 

@@ -197,8 +197,8 @@ def _with_trouble_event(ctx: Context) -> Context:
     """
     status, engine, troubles = ctx.status, ctx.seen.engine, ctx.seen.troubles
     if engine.suspended and status.job_state == engine.state:
-        why = f"{FENCED}: {engine.exception}" if engine.exception else FENCED
-        ctx = ctx.with_event("Fenced", why, warning=True, key=f"{status.job_id}/{status.job_state_since}/Fenced")
+        reason = f"{FENCED}: {engine.exception}" if engine.exception else FENCED
+        ctx = ctx.with_event("Fenced", reason, warning=True, key=f"{status.job_id}/{status.job_state_since}/Fenced")
     if status.phase != "Recovering" or engine.running or not troubles:
         return ctx
     trouble = troubles[0]

@@ -145,8 +145,8 @@ def _record_stability(ctx: Context) -> Decision | None:
     if engine.state == "FINISHED" and running.finished_at is None and not stopped_without_request(ctx):
         finished = {"finished_at": ctx.now, "stable": True, "end_of_input": engine.end_of_input}
         ended = running.model_copy(update=finished)
-        why = "it has read all input" if engine.end_of_input else "it was stopped, or its engine gave no reason"
-        ctx = ctx.with_event("Finished", f"the job is FINISHED: {why}; its pods are removed{history_hint(ctx)}")
+        reason = "it has read all input" if engine.end_of_input else "it was stopped, or its engine gave no reason"
+        ctx = ctx.with_event("Finished", f"the job is FINISHED: {reason}; its pods are removed{history_hint(ctx)}")
         return ctx.with_status(running=ended, stable_revision=running.revision).done()
     if engine.running and engine.checkpoints.completed > 0 and not running.stable:
         proved = running.model_copy(update={"stable": True, "had_checkpoint": True})
@@ -187,18 +187,18 @@ def _is_due(ctx: Context, before: Repair | None) -> bool:
 
 def _apply_again(ctx: Context, group: Repaired, incarnation: Incarnation, desired: FlinkJobSpec) -> Decision:
     before, flaw = ctx.seen.repairs.get(group), ctx.seen.flaws[group]
-    what = flaw if group == "children" else f"the {group} Deployment ({flaw})"
+    changed = flaw if group == "children" else f"the {group} Deployment ({flaw})"
     readable = UNREAD not in flaw
     if before is not None:
         text = (
-            f"{what} is changed back whenever it is applied: an admission webhook or another controller changes it. The "
+            f"{changed} is changed back whenever it is applied: an admission webhook or another controller changes it. The "
             f"operator applies it again at most every {ctx.settings.backoff_limit}"
         )
         ctx = ctx.with_event("RepairFruitless", text, warning=True, key=f"{incarnation.job_id}/{group}/{flaw}")
     elif readable and group == "children" and ctx.seen.edited:
-        ctx = ctx.with_event("Applied", f"{what}: applied with the values of the changed spec")
+        ctx = ctx.with_event("Applied", f"{changed}: applied with the values of the changed spec")
     elif readable and not _is_refused(ctx):
-        ctx = ctx.with_event("Repaired", f"{what} was missing or changed; the operator applies it again")
+        ctx = ctx.with_event("Repaired", f"{changed} was missing or changed; the operator applies it again")
     if group == "children":
         return ctx.done(ApplyChildren(incarnation, desired))
     count = ctx.running_workers(incarnation.parallelism)

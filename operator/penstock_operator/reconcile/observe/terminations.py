@@ -94,8 +94,8 @@ def _of_pod(pod: Mapping[str, Any]) -> Terminated:
 def _eviction_remedy(role: str, message: str) -> str:
     for resource in ("ephemeral-storage", "memory"):
         if resource in message:
-            what = f"spec.{role}.resources.requests.{resource}"
-            return f"Kubernetes replaces it. Set {what} to what it needs, so that its node has enough"
+            field = f"spec.{role}.resources.requests.{resource}"
+            return f"Kubernetes replaces it. Set {field} to what it needs, so that its node has enough"
     return "Kubernetes replaces it"
 
 

@@ -75,9 +75,9 @@ def findings(ctx: Context, status: FlinkJobStatus, phase: str) -> dict[str, Find
     }
 
 
-def nothing_known(why: str) -> dict[str, Finding]:
+def nothing_known(reason: str) -> dict[str, Finding]:
     """Return the findings of a job that could not be observed."""
-    unknown = Finding("Unknown", "OperatorError", why)
+    unknown = Finding("Unknown", "OperatorError", reason)
     found = dict.fromkeys(("Ready", "Progressing", "Running", "CheckpointHealthy"), unknown)
     return found | {"Reconciling": Finding("False", "Stalled"), "Stalled": replace(unknown, status="True")}
 
@@ -193,9 +193,9 @@ def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: Finding | 
     if phase == "Suspended":
         return Finding("True", "Suspended", _resumes_from(status))
     if running is not None and phase == "Finished":
-        why = "it has read all input" if running.end_of_input else "it was stopped, or its engine gave no reason"
+        reason = "it has read all input" if running.end_of_input else "it was stopped, or its engine gave no reason"
         unused = unused_parallelism(ctx)
-        return Finding("True", "Finished", f"{why}{f'. {unused}' if unused else ''}{history_hint(ctx)}")
+        return Finding("True", "Finished", f"{reason}{f'. {unused}' if unused else ''}{history_hint(ctx)}")
     if running is not None and phase == "Running":
         text = f"{running.revision} runs with parallelism {running.parallelism}"
         left = running.restored_from.passed_over
@@ -210,8 +210,8 @@ def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: Finding | 
 
 
 def _with_cause(ctx: Context, text: str) -> str:
-    why = cause(ctx)
-    return f"{text}: {why}" if why and text else why or text
+    reason = cause(ctx)
+    return f"{text}: {reason}" if reason and text else reason or text
 
 
 def _resumes_from(status: FlinkJobStatus) -> str:
@@ -261,9 +261,11 @@ def _checkpoints(ctx: Context, status: FlinkJobStatus) -> Finding:
     if ctx.seen.engine.no_checkpoint_for < window:
         return Finding("True", "Completing")
     points = ctx.seen.engine.checkpoints
-    why = f": {points.failure}" if points.failure else ""
+    reason = f": {points.failure}" if points.failure else ""
     remedy = "Check the job's exceptions and its access to storage.checkpoints"
-    text = f"no checkpoint has completed for more than {format_duration(window)}; {points.failed} failed{why}. {remedy}"
+    text = (
+        f"no checkpoint has completed for more than {format_duration(window)}; {points.failed} failed{reason}. {remedy}"
+    )
     return Finding("False", "Overdue", text)
 
 

@@ -49,8 +49,8 @@ def report(ctx: Context, decision: Decision) -> FlinkJobStatus:
 
 def _status_without_observation(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
     """Return the status of a job that could not be observed. It keeps the known fields and reports the reason."""
-    why = observation_failure(ctx)
-    updates = {"message": ctx.clip(why), "conditions": conditions(ctx, status, nothing_known(why))}
+    reason = observation_failure(ctx)
+    updates = {"message": ctx.clip(reason), "conditions": conditions(ctx, status, nothing_known(reason))}
     return status.model_copy(update=updates)
 
 

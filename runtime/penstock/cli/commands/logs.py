@@ -71,10 +71,10 @@ def _show(tail: Tail, *, with_name: bool, must_be: bool) -> None:
 class Tail:
     """Lines of one log, from near its end on."""
 
-    def __init__(self, client: RestClient, name: str, what: str, first_bytes: int, operator: str | None) -> None:
+    def __init__(self, client: RestClient, name: str, file: str, first_bytes: int, operator: str | None) -> None:
         self.name = name
         self._client = client
-        self._what = what
+        self._file = file
         self._at = -max(1, first_bytes)
         self._operator = operator
         self._belongs = False
@@ -84,7 +84,7 @@ class Tail:
         while True:
             before = self._at
             text, self._at = self._client.read_log(
-                None if self.name == JOB_MANAGER else self.name, self._what, self._at
+                None if self.name == JOB_MANAGER else self.name, self._file, self._at
             )
             yield from self._wanted(text.splitlines())
             if not text or self._at == before:

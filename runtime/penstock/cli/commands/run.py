@@ -172,5 +172,5 @@ def _detach(arguments: RunArguments) -> None:
 def _ended(script: str, code: int, log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
     shown = "\n".join(f"  {line}" for line in lines[-_SHOWN_LOG_LINES:])
-    what = f"{script} ended before it started a job" if code == 0 else f"{script} failed with exit code {code}"
-    return f"{what}. End of its output:\n{shown}" if shown else what
+    problem = f"{script} ended before it started a job" if code == 0 else f"{script} failed with exit code {code}"
+    return f"{problem}. End of its output:\n{shown}" if shown else problem

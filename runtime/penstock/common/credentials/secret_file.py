@@ -21,8 +21,8 @@ def read_secret(path: str, name: str, kind: type[PenstockError] = InvalidJob) ->
     try:
         return Path(absolute(path)).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise kind(
-            f"{name}={path!r} cannot be read: {why}",
+            f"{name}={path!r} cannot be read: {reason}",
             remedy="mount the file at this path, readable for the user of the job",
         ) from error

@@ -40,9 +40,9 @@ def private_folder(path: str | os.PathLike[str]) -> Path:
     is_images = found.st_uid == _ROOT and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     if is_folder and is_images and os.access(folder, os.R_OK | os.X_OK):
         return folder
-    what = f"belongs to the user with id {found.st_uid}" if is_folder else "is not a folder"
+    problem = f"belongs to the user with id {found.st_uid}" if is_folder else "is not a folder"
     raise ClusterError(
-        f"{folder} {what}. Penstock only uses a folder of the user with id {os.getuid()}",
+        f"{folder} {problem}. Penstock only uses a folder of the user with id {os.getuid()}",
         remedy="remove it, or set TMPDIR (for the cache, PENSTOCK_CACHE) to another folder",
     )
 

@@ -39,29 +39,29 @@ def is_relative_path(path: object) -> bool:
     return len(segments) <= MAX_SEGMENTS and all(map(is_segment, segments))
 
 
-def checked_segment(name: object, what: str) -> str:
+def checked_segment(name: object, description: str) -> str:
     """Return the name if it is a path segment.
 
     Args:
-        what: place in storage that holds the name, for the error.
+        description: place in storage that holds the name, for the error.
 
     Raises:
         SnapshotTorn: the name is not a path segment.
     """
     if isinstance(name, str) and is_segment(name):
         return name
-    raise refused_name(name, what, "is not a plain file name")
+    raise refused_name(name, description, "is not a plain file name")
 
 
-def checked_path(path: object, what: str) -> str:
+def checked_path(path: object, description: str) -> str:
     """Return the path if it cannot leave its folder. It raises the errors of `checked_segment`."""
     if isinstance(path, str) and is_relative_path(path):
         return path
-    raise refused_name(path, what, "is outside of the snapshot's folder or not a plain path")
+    raise refused_name(path, description, "is outside of the snapshot's folder or not a plain path")
 
 
-def refused_name(name: object, what: str, why: str) -> SnapshotTorn:
+def refused_name(name: object, description: str, reason: str) -> SnapshotTorn:
     """Return the error for a name from storage that must not be used."""
     text = repr(name)
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-    return SnapshotTorn(f"{what} names the file {shown}, which {why}", remedy=_REMEDY)
+    return SnapshotTorn(f"{description} names the file {shown}, which {reason}", remedy=_REMEDY)

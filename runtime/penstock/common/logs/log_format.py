@@ -37,8 +37,8 @@ class Place:
         >>> str(Place("bc0b", "orders", 2, 3, "Totals", "totals")), str(Place("bc0b", "orders", 2))
         ('orders: Totals #3, attempt 2', 'orders: attempt 2')
         """
-        what = " ".join(filter(None, (self.operator, f"#{self.subtask}" if self.subtask >= 0 else "")))
-        return f"{self.job_name}: {f'{what}, ' if what else ''}attempt {self.attempt}"
+        subtask = " ".join(filter(None, (self.operator, f"#{self.subtask}" if self.subtask >= 0 else "")))
+        return f"{self.job_name}: {f'{subtask}, ' if subtask else ''}attempt {self.attempt}"
 
 
 FindPlace = Callable[[], "Place | None"]

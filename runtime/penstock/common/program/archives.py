@@ -163,9 +163,9 @@ def _is_inside(name: str) -> bool:
     return bool(path.parts) and not path.is_absolute() and ".." not in path.parts
 
 
-def _unsafe(archive: Path, name: str, why: str) -> Exception:
+def _unsafe(archive: Path, name: str, reason: str) -> Exception:
     return refusal(
-        f"add_python_archive: {name!r} in {archive} {why}", "create the archive again from inside the folder"
+        f"add_python_archive: {name!r} in {archive} {reason}", "create the archive again from inside the folder"
     )
 
 

@@ -13,11 +13,11 @@ class NoEffectWarning(UserWarning):
     """A warning about a call of a PyFlink program for which Penstock does nothing."""
 
 
-def warn_no_effect(what: str, why: str) -> None:
+def warn_no_effect(setting: str, reason: str) -> None:
     """Warn that `what` has no effect, and give the reason. Each process warns once."""
-    if what not in _given:
-        _given.add(what)
-        warnings.warn(f"{what} has no effect: {why}", NoEffectWarning, stacklevel=3)
+    if setting not in _given:
+        _given.add(setting)
+        warnings.warn(f"{setting} has no effect: {reason}", NoEffectWarning, stacklevel=3)
 
 
 class ShortTimeWarning(UserWarning):
@@ -28,13 +28,13 @@ SHORT_MS = 100
 """Lengths of time below this number of milliseconds, given as a number, cause a warning."""
 
 
-def warn_short(length: object, what: str) -> None:
+def warn_short(length: object, parameter: str) -> None:
     """Warn about a length of time that is a small number. Each process warns once for each length and name."""
-    if not isinstance(length, int) or not 0 < length < SHORT_MS or f"{what} {length}" in _given:
+    if not isinstance(length, int) or not 0 < length < SHORT_MS or f"{parameter} {length}" in _given:
         return
-    _given.add(f"{what} {length}")
+    _given.add(f"{parameter} {length}")
     remedy = f"if you mean seconds, write timedelta(seconds={length}), else timedelta(milliseconds={length})"
-    warnings.warn(f"{user_location()}: {what} is {length} ms; {remedy}", ShortTimeWarning, stacklevel=4)
+    warnings.warn(f"{user_location()}: {parameter} is {length} ms; {remedy}", ShortTimeWarning, stacklevel=4)
 
 
 def warn_deprecated(name: str, replacement: str, removed_in: str, stacklevel: int = 3) -> None:

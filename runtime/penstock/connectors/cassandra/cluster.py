@@ -128,9 +128,9 @@ class ClusterBuilder:
             ) from error
         return context
 
-    def explained(self, kind: type[E], what: str, error: BaseException) -> E:
+    def explained(self, kind: type[E], problem: str, error: BaseException) -> E:
         text = message_of(error)
-        return kind(f"{self.shown}: {what}: {text}", remedy=remedy(error, text))
+        return kind(f"{self.shown}: {problem}: {text}", remedy=remedy(error, text))
 
 
 class Stamps:

@@ -72,8 +72,8 @@ class CassandraCommitter(CheckpointCommitter):
         Raises:
             SinkError: the table cannot be created.
         """
-        what = f"table {self._name} cannot be created or read (create it as another user, and grant SELECT and MODIFY: create table {self._name} {_TABLE})"
-        self._run(lambda connection: self._make(connection), what)
+        problem = f"table {self._name} cannot be created or read (create it as another user, and grant SELECT and MODIFY: create table {self._name} {_TABLE})"
+        self._run(lambda connection: self._make(connection), problem)
 
     def _make(self, connection: Connection) -> None:
         found = connection.execute(
@@ -119,13 +119,13 @@ class CassandraCommitter(CheckpointCommitter):
             f"{self._name} cannot be written",
         )
 
-    def _run(self, what: Callable[[Connection], Any], problem: str) -> Any:
+    def _run(self, call: Callable[[Connection], Any], problem: str) -> Any:
         pauses = Pauses(_PATIENCE_S)
         while True:
             try:
                 if self._connection is None:
                     self._connection = self.builder.connect(SinkError, ConsistencyLevel.LOCAL_QUORUM)
-                return what(self._connection)
+                return call(self._connection)
             except SinkError as error:
                 if error.__cause__ is None or not is_lost(error.__cause__) or not pauses.wait():
                     raise

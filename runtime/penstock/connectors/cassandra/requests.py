@@ -107,8 +107,8 @@ class Requests:
         try:
             found = self._connection.prepare(statement)
         except Exception as error:
-            what = "does not answer" if is_lost(error) else f"{statement!r} is not accepted"
-            raise self._builder.explained(SinkError, what, error) from error
+            problem = "does not answer" if is_lost(error) else f"{statement!r} is not accepted"
+            raise self._builder.explained(SinkError, problem, error) from error
         self._prepared[statement] = found
         return found
 

@@ -42,9 +42,9 @@ class CassandraSinkSettings:
         if statement:
             check_statement(statement)
             if columns or self.options.only_of_tables:
-                what = "columns" if columns else ", ".join(self.options.only_of_tables)
+                setting = "columns" if columns else ", ".join(self.options.only_of_tables)
                 raise InvalidJob(
-                    f"{what} in addition to the statement {statement!r}", remedy="write it into the statement"
+                    f"{setting} in addition to the statement {statement!r}", remedy="write it into the statement"
                 )
         self.statement = statement or insert_into(table, columns, self.options)
         if committer is not None and not write_ahead:

@@ -84,8 +84,8 @@ class CassandraTableSink(CassandraSinkSettings, Sink):
         except (SinkError, InvalidJob):
             raise
         except Exception as error:
-            what = "does not answer" if is_lost(error) else f"{self.statement!r} is not accepted"
-            raise self.cluster.explained(SinkError, what, error) from error
+            problem = "does not answer" if is_lost(error) else f"{self.statement!r} is not accepted"
+            raise self.cluster.explained(SinkError, problem, error) from error
         finally:
             connection.close()
         if self.committer is not None:

@@ -100,7 +100,7 @@ class AwsTarget:
         except errors() as error:
             raise self.explained(kind, "cannot be reached", error) from error
 
-    def explained(self, kind: type[PlatformError], what: str, error: Exception) -> PlatformError:
+    def explained(self, kind: type[PlatformError], problem: str, error: Exception) -> PlatformError:
         code = code_of(error)
         if any(part in code for part in self.missing):
             reason, remedy = "it does not exist", "create it, or correct its name, region or account"
@@ -117,10 +117,14 @@ class AwsTarget:
             reason = f"{type(error).__name__}: {error}"
             remedy = "check region, endpoint and network, and that the service is up"
         where = self.endpoint or self.region or "AWS"
-        return kind(f"{self.shown} ({where}) {what}: {reason}", remedy=remedy)
+        return kind(f"{self.shown} ({where}) {problem}: {reason}", remedy=remedy)
 
     def retry(
-        self, kind: type[PlatformError], what: str, call: Callable[[], R], is_over: Callable[[], bool] = lambda: False
+        self,
+        kind: type[PlatformError],
+        problem: str,
+        call: Callable[[], R],
+        is_over: Callable[[], bool] = lambda: False,
     ) -> R:
         """Return the result of `call`, and retry the call while a retry may help.
 
@@ -139,8 +143,8 @@ class AwsTarget:
                 return call()
             except errors() + _NO_ANSWER as error:
                 if not is_passing(error) or is_over() or time.monotonic() - started > self.patience_s:
-                    raise self.explained(kind, what, error) from error
-                self.logger.info("%s %s: %s; it is tried again", self.shown, what, error)
+                    raise self.explained(kind, problem, error) from error
+                self.logger.info("%s %s: %s; it is tried again", self.shown, problem, error)
             time.sleep(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
 

@@ -12,13 +12,13 @@ from penstock.common.errors import SinkError
 _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
-def json_able(value: Any, what: str) -> Any:
+def json_able(value: Any, description: str) -> Any:
     """Return the value in JSON's types. The value read back from a manifest equals it.
 
     Tuples become lists, and numpy's scalars become Python's.
 
     Args:
-        what: how the error names the value.
+        description: how the error names the value.
 
     Raises:
         SinkError: a part of the value has no JSON type, so it would be read back as another value.
@@ -37,11 +37,11 @@ def json_able(value: Any, what: str) -> Any:
     if isinstance(value, float) and math.isfinite(value):
         return float(value)
     if isinstance(value, list | tuple):
-        return [json_able(each, what) for each in value]
+        return [json_able(each, description) for each in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
-        return {str(key): json_able(each, what) for key, each in value.items()}
+        return {str(key): json_able(each, description) for key, each in value.items()}
     shown = repr(value)
     raise SinkError(
-        f"{what} has {shown if len(shown) <= 200 else shown[:200] + '…'} of type {type(value).__name__}, which a checkpoint does not keep as it is",
+        f"{description} has {shown if len(shown) <= 200 else shown[:200] + '…'} of type {type(value).__name__}, which a checkpoint does not keep as it is",
         remedy="give text, numbers of 64 bits, True, False, None, and lists and dicts by text of such: bytes as hex(), times as isoformat()",
     )

@@ -164,8 +164,8 @@ class Lookup(AsyncFunction):
 
     def _error_of(self, error: Exception) -> tuple[PlatformError | None, bool]:
         if isinstance(error, TimeoutError):
-            what = f"{self.shown}: no answer within {_ANSWER_S:.0f} s"
-            return SourceError(what, remedy="look at the server; the job tries again when it fails over"), True
+            problem = f"{self.shown}: no answer within {_ANSWER_S:.0f} s"
+            return SourceError(problem, remedy="look at the server; the job tries again when it fails over"), True
         return self._explained(error)
 
     def _fail(self, keys: Iterable[str], error: BaseException) -> None:

@@ -122,9 +122,9 @@ def check_writable(table: Any, path: str, *, changes_rows: bool = False) -> None
         strange.add("columnMapping")
     strange -= {"checkConstraints", "generatedColumns"} if not rules else set()
     if strange or rules:
-        what = ", ".join(sorted(strange | set(rules)))
+        features = ", ".join(sorted(strange | set(rules)))
         raise InvalidJob(
-            f"Delta table {path!r} cannot be written by this sink: it has {what}",
+            f"Delta table {path!r} cannot be written by this sink: it has {features}",
             remedy="write to a table without column mapping, constraints, generated and identity columns",
         )
 

@@ -243,10 +243,12 @@ def _malformed_records(decode: Decode, records: list[bytes]) -> Iterator[tuple[i
     found: dict[int, str] = {}
     suspects = decode.suspects(records) if isinstance(decode, SuspiciousDecoder) else {}
     for index, reason in suspects.items():
-        reasons = [reason] if reason is not None else [why for _, why in _find_bad(decode, records, index, index + 1)]
-        found.update((index, why) for why in reasons)
+        reasons = (
+            [reason] if reason is not None else [cause for _, cause in _find_bad(decode, records, index, index + 1)]
+        )
+        found.update((index, cause) for cause in reasons)
     rest = [index for index in range(len(records)) if index not in found]
-    found.update((rest[place], why) for place, why in _find_bad(decode, [records[n] for n in rest], 0, len(rest)))
+    found.update((rest[place], cause) for place, cause in _find_bad(decode, [records[n] for n in rest], 0, len(rest)))
     return iter(sorted(found.items()))
 
 
@@ -264,11 +266,11 @@ def _find_bad(decode: Decode, records: list[bytes], start: int, end: int) -> Ite
         yield from _find_bad(decode, records, middle, end)
 
 
-def malformed(what: str, path: str, line: int | None, offset: int, text: str, reason: str) -> RecordFormatError:
+def malformed(kind: str, path: str, line: int | None, offset: int, text: str, reason: str) -> RecordFormatError:
     """Return the error for a record that cannot be read, with its text shortened."""
     where = f"byte {offset}" if line is None else f"line {line}, byte {offset}"
     shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}… ({len(text)} characters)"
     return RecordFormatError(
-        f"malformed {what} in {path!r}, {where}: {reason}: {shown!r}",
+        f"malformed {kind} in {path!r}, {where}: {reason}: {shown!r}",
         remedy="correct the record, or let the format send such records to a side output: on_error='side-output'",
     )

@@ -288,9 +288,9 @@ class SchemaRegistry:
         return urllib.request.Request(url, data, headers, method=method)
 
     def _refused(self, request: str, code: int, reason: str, of: str, kind: type[PlatformError]) -> PlatformError:
-        what = f"a schema of {of}" if of else request
+        subject = f"a schema of {of}" if of else request
         return kind(
-            f"the schema registry {self.urls[0]} refuses {what}: {reason}",
+            f"the schema registry {self.urls[0]} refuses {subject}: {reason}",
             remedy=_REMEDIES.get(code, "see the registry's log"),
         )
 

@@ -269,7 +269,7 @@ def _token_provider(properties: Properties) -> Any:
 
 
 def explained(
-    kind: type[PenstockError], what: str, error: BaseException, properties: Properties, complaint: str = ""
+    kind: type[PenstockError], problem: str, error: BaseException, properties: Properties, complaint: str = ""
 ) -> PenstockError:
     """Return an error that says what failed, where, why, and what to do."""
     inner = error.args[0] if error.args and hasattr(error.args[0], "code") else None
@@ -278,7 +278,7 @@ def explained(
     if complaint and complaint not in reason:
         reason += f"; {complaint}"
     servers = properties.get("bootstrap.servers", "?")
-    return kind(f"{what} at {servers}: {reason}", remedy=_remedy(f"{name} {reason}", properties))
+    return kind(f"{problem} at {servers}: {reason}", remedy=_remedy(f"{name} {reason}", properties))
 
 
 def _remedy(reason: str, properties: Properties) -> str:

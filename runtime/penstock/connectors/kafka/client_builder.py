@@ -31,11 +31,11 @@ class ClientBuilder:
         self._properties |= checked(props)
         return self
 
-    def _check_servers(self, what: str) -> None:
+    def _check_servers(self, client: str) -> None:
         """Check that brokers are configured.
 
         Raises:
             InvalidJob: no brokers are named.
         """
         if "bootstrap.servers" not in self._properties:
-            raise InvalidJob(f"{what} without brokers", remedy="set_bootstrap_servers('host:9092')")
+            raise InvalidJob(f"{client} without brokers", remedy="set_bootstrap_servers('host:9092')")

@@ -133,7 +133,7 @@ class ClusterView:
             self._admin = made(lambda: admin(administrating(self._properties, self._complaints)), self._properties)
         return self._admin
 
-    def _query(self, what: str, question: Callable[[Any], T]) -> T:
+    def _query(self, problem: str, question: Callable[[Any], T]) -> T:
         """Return the answer. Retry the request while leaders and coordinators move."""
         kafka = package("confluent_kafka")
         deadline = time.monotonic() + PATIENCE_S
@@ -146,7 +146,7 @@ class ClusterView:
                 moves = error.args[0].code() in _MOVING
                 if not moves or time.monotonic() > deadline:
                     kind = ClusterAway if moves or error.args[0].name() in _AWAY else SourceError
-                    raise explained(kind, what, error, self._properties, self._complaints.last) from error
+                    raise explained(kind, problem, error, self._properties, self._complaints.last) from error
             self._admin = None  # an admin client does not learn of new leaders
             time.sleep(_PAUSE_S)
 

@@ -63,14 +63,14 @@ class MongoBulk(Bulk[Write]):
             return writes, refusal
 
     def _try_singly(self, collection: Any, writes: Sequence[Write]) -> tuple[Sequence[Write], SinkError]:
-        left, why = [], SinkError("")
+        left, refusal = [], SinkError("")
         for write in writes:
             try:
                 write.send_to(collection)
             except package("pymongo.errors").WriteError as error:
-                why = self._refusal(write, {**error.details, "code": error.code})
+                refusal = self._refusal(write, {**error.details, "code": error.code})
                 left.append(write)
-        return left, why
+        return left, refusal
 
     def _refusal(self, write: Write, error: Any) -> SinkError:
         """Return the error of a write that can be retried.
@@ -90,25 +90,25 @@ class MongoBulk(Bulk[Write]):
         return refusal
 
     def _left(self, writes: Sequence[Write], details: Any) -> tuple[Sequence[Write], SinkError]:
-        left, why = [], SinkError("")
+        left, refusal = [], SinkError("")
         for error in details.get("writeErrors", ()):
             write = writes[error["index"]]
-            why = self._refusal(write, error)
+            refusal = self._refusal(write, error)
             left.append(write)
         for error in details.get("writeConcernErrors", ()):
             code = error.get("code")
-            why = SinkError(
+            refusal = SinkError(
                 f"{self._server.shown}: writes to {self._database}.{self._name} are not confirmed: {words_of(error)}",
                 remedy=remedy_of(code),
             )
             if not passes(code):
-                raise why
+                raise refusal
             left = list(writes)
-        return left, why
+        return left, refusal
 
-    def _explained(self, what: str, error: BaseException) -> SinkError:
+    def _explained(self, problem: str, error: BaseException) -> SinkError:
         return SinkError(
-            f"{self._server.shown}: {self._database}.{self._name} {what[:700]}",
+            f"{self._server.shown}: {self._database}.{self._name} {problem[:700]}",
             remedy=remedy(error),
         )
 

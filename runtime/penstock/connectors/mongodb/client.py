@@ -124,15 +124,15 @@ class Server:
             if client is not None:
                 client.close()
             if client is None and not isinstance(error, OSError):
-                told_of = f": {error}" if isinstance(error, errors.ConfigurationError) else f": {type(error).__name__}"
+                detail = f": {error}" if isinstance(error, errors.ConfigurationError) else f": {type(error).__name__}"
                 raise InvalidJob(
-                    f"the url of {self.shown} is invalid{told_of}",
+                    f"the url of {self.shown} is invalid{detail}",
                     remedy="write 'mongodb://user@host:27017/?option=value', special characters of the user as %40",
                 ) from None  # the cause may contain the password
             raise self.explained(kind, "cannot connect", error) from error
 
-    def explained(self, kind: type[E], what: str, error: BaseException) -> E:
-        return kind(f"{self.shown}: {what}: {message_of(error)}", remedy=remedy(error))
+    def explained(self, kind: type[E], problem: str, error: BaseException) -> E:
+        return kind(f"{self.shown}: {problem}: {message_of(error)}", remedy=remedy(error))
 
 
 class Connection:
@@ -144,7 +144,7 @@ class Connection:
         self._patience = patience
         self._client: Any = None
 
-    def run(self, what: str, work: Callable[[Any], T]) -> T:
+    def run(self, problem: str, work: Callable[[Any], T]) -> T:
         """Return the result of `work(client)`. Call `work` again after a temporary failure.
 
         Raises:
@@ -166,7 +166,7 @@ class Connection:
                     continue
                 if isinstance(error, self._kind):
                     raise
-                raise self.server.explained(self._kind, what, error) from error
+                raise self.server.explained(self._kind, problem, error) from error
 
     def close(self) -> None:
         client, self._client = self._client, None
@@ -190,10 +190,11 @@ def look_up(client: Any, server: Server, database: str, name: str, kind: type[E]
         raise kind(
             f"{server.shown} has no collection {database}.{name}", remedy="check both names, or create the collection"
         )
-    what = str(found[0].get("type", "collection"))
-    if what != "collection":
+    collection_kind = str(found[0].get("type", "collection"))
+    if collection_kind != "collection":
         raise kind(
-            f"{server.shown}: {database}.{name} is a {what}", remedy="use a collection whose documents have an _id"
+            f"{server.shown}: {database}.{name} is a {collection_kind}",
+            remedy="use a collection whose documents have an _id",
         )
 
 

@@ -98,8 +98,8 @@ class MongoLookup(Lookup):
     def _explained(self, error: Exception) -> tuple[PlatformError | None, bool]:
         if not isinstance(error, package("pymongo.errors").PyMongoError):
             return None, False
-        what = f"collection {self.database}.{self.collection} cannot be read"
-        return self.server.explained(SourceError, what, error), is_passing(error)
+        problem = f"collection {self.database}.{self.collection} cannot be read"
+        return self.server.explained(SourceError, problem, error), is_passing(error)
 
 
 class _PackedKey:

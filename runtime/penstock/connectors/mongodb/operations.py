@@ -101,7 +101,7 @@ class Writes:
         named = {name: storable(fields[name], name) for name in self._key}
         raw = encoded(fields)
         request = package().ReplaceOne(named, self._raw(raw), upsert=True)
-        return self._made(request, named, len(raw), replaces=True, upserts=True)
+        return self._write_of(request, named, len(raw), replaces=True, upserts=True)
 
     def _of_request(self, given: Any) -> Write:
         request = copy.copy(given)
@@ -118,15 +118,15 @@ class Writes:
                 f"upsert=True with a condition in addition to {', '.join(self._key)} would make it a second time"
             )
         if isinstance(given, package().DeleteOne):
-            return self._made(request, named, 0, replaces=is_plain, upserts=False)
+            return self._write_of(request, named, 0, replaces=is_plain, upserts=False)
         is_replacement = isinstance(given, package().ReplaceOne)
         if not is_replacement:
             _check_update(given._doc)
         raw = encoded(given._doc)
         request._doc = self._raw(raw)
-        return self._made(request, named, len(raw), replaces=is_replacement and upserts, upserts=upserts)
+        return self._write_of(request, named, len(raw), replaces=is_replacement and upserts, upserts=upserts)
 
-    def _made(self, request: Any, named: dict[str, Any], size: int, *, replaces: bool, upserts: bool) -> Write:
+    def _write_of(self, request: Any, named: dict[str, Any], size: int, *, replaces: bool, upserts: bool) -> Write:
         if size > LARGEST:
             raise ValueError(f"the document {{{_shown(named)}}} has {size:,} bytes, more than MongoDB's limit of 16 MB")
         key = encoded({name: _same(value) for name, value in named.items()})

@@ -83,8 +83,8 @@ class MongoSink(Sink):
             if self.key and set(self.key) != {"_id"}:
                 self._check_index(database[self.collection].index_information())
         except package("pymongo.errors").PyMongoError as error:
-            what = f"collection {self.database}.{self.collection} cannot be looked up"
-            raise self.server.explained(SinkError, what, error) from error
+            problem = f"collection {self.database}.{self.collection} cannot be looked up"
+            raise self.server.explained(SinkError, problem, error) from error
         finally:
             client.close()
 
@@ -121,6 +121,6 @@ def check_names(database: str, collection: str) -> None:
     Raises:
         InvalidJob: the name is not valid for a database or a collection.
     """
-    for what, name, strange in (("database", database, '/\\. "$'), ("collection", collection, "$")):
+    for field, name, strange in (("database", database, '/\\. "$'), ("collection", collection, "$")):
         if not name or any(character in name for character in strange + "\0"):
-            raise InvalidJob(f"{what}={name!r}", remedy=f"pass the name of a {what}")
+            raise InvalidJob(f"{field}={name!r}", remedy=f"pass the name of a {field}")

@@ -104,8 +104,8 @@ class MongoSource(Source):
             condition = package("bson").decode(self.filter, codec_options=stored_options())
             self.of(client).find_one(condition, {"_id": 1})
         except package("pymongo.errors").PyMongoError as error:
-            what = f"collection {self.database}.{self.collection} cannot be read"
-            raise self.server.explained(SourceError, what, error) from error
+            problem = f"collection {self.database}.{self.collection} cannot be read"
+            raise self.server.explained(SourceError, problem, error) from error
         finally:
             client.close()
 
@@ -122,8 +122,8 @@ class MongoEnumerator(OneTimeEnumerator):
         connection = Connection(source.server, SourceError, source.patience_s)
         parts = source.splits or max(1, self.parallelism)
         try:
-            what = f"the ranges of {source.database}.{source.collection} cannot be found"
-            ranges = connection.run(what, lambda client: find_ranges(source.of(client), parts))
+            problem = f"the ranges of {source.database}.{source.collection} cannot be found"
+            ranges = connection.run(problem, lambda client: find_ranges(source.of(client), parts))
         finally:
             connection.close()
         return [Split(f"{n}", asdict(found), size) for n, (found, size) in enumerate(ranges)]

@@ -106,5 +106,5 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _wrong(what: str, action: Any, remedy: str) -> SinkError:
-    return SinkError(f"{what} for OpenSearch: {str(action)[:200]}", remedy=remedy)
+def _wrong(problem: str, action: Any, remedy: str) -> SinkError:
+    return SinkError(f"{problem} for OpenSearch: {str(action)[:200]}", remedy=remedy)

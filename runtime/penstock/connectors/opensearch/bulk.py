@@ -68,9 +68,9 @@ class ActionBulk(Bulk[Request]):
                 remedy="raise the server's http.max_content_length, or write smaller documents",
             )
         middle = len(writes) // 2
-        first, why = self._try(writes[:middle])
+        first, refusal = self._try(writes[:middle])
         second, why_second = self._try(writes[middle:])
-        return [*first, *second], why if first else why_second
+        return [*first, *second], refusal if first else why_second
 
     def _refusal(self, request: Request, item: Any) -> SinkError | None:
         """Return the reason to retry the request, or None if it is done.

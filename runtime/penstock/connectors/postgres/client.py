@@ -90,9 +90,9 @@ class Server(TableServer):
     def is_lost(self, error: Exception) -> bool | None:
         return is_lost(error) if isinstance(error, package().Error) else None
 
-    def explained(self, kind: type[PlatformError], what: str, error: Exception) -> PlatformError:
+    def explained(self, kind: type[PlatformError], problem: str, error: Exception) -> PlatformError:
         text = " ".join(str(error).split())[:1000]
-        return kind(f"{self.shown}: {what}: {text}", remedy=_remedy(error, text))
+        return kind(f"{self.shown}: {problem}: {text}", remedy=_remedy(error, text))
 
 
 def is_lost(error: Exception) -> bool:

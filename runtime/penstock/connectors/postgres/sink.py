@@ -87,8 +87,8 @@ class PostgresSink(PostgresSinkSettings, TableSink):
         except psycopg.errors.LockNotAvailable:
             return  # another session alters the table now; the lock is temporary
         except psycopg.Error as error:
-            what = f"rows cannot be written to {self.table!r}"
-            raise self.server.explained(SinkError, what, error) from error
+            problem = f"rows cannot be written to {self.table!r}"
+            raise self.server.explained(SinkError, problem, error) from error
 
     def _check_sequences(self, connection: Any, table: Table) -> None:
         """Check the user's right to the sequences of columns that the job does not write."""

@@ -38,7 +38,7 @@ def is_short(text: Any) -> bool:
         return False
 
 
-def texts(what: str, given: Text, records: Sequence[Any]) -> list[str]:
+def texts(name: str, given: Text, records: Sequence[Any]) -> list[str]:
     """Return one text per record.
 
     Raises:
@@ -50,7 +50,7 @@ def texts(what: str, given: Text, records: Sequence[Any]) -> list[str]:
     for text, record in zip(found, records, strict=True):
         if not is_short(text):
             raise RecordFormatError(
-                f"{what} is {short_repr(text)} for {short_repr(record)}",
+                f"{name} is {short_repr(text)} for {short_repr(record)}",
                 remedy="make the function return text of at most 255 bytes of UTF-8",
             )
     return found

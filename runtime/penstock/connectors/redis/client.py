@@ -131,9 +131,9 @@ class Server:
         except (ValueError, AttributeError, TypeError):
             return "Redis"
 
-    def explained(self, kind: type[E], what: str, error: BaseException) -> E:
+    def explained(self, kind: type[E], problem: str, error: BaseException) -> E:
         text = message_of(error)
-        return kind(f"{self.shown}: {what}: {text}", remedy=_remedy(error, text))
+        return kind(f"{self.shown}: {problem}: {text}", remedy=_remedy(error, text))
 
     def check_version(self, client: Any, kind: type[PlatformError]) -> None:
         """Check the server's version.
@@ -158,7 +158,7 @@ class Connection:
         self.stopped: Callable[[], bool] = lambda: False
         """Return whether the caller no longer waits."""
 
-    def run(self, what: str, work: Callable[[Any], T]) -> T:
+    def run(self, problem: str, work: Callable[[Any], T]) -> T:
         """Return the result of `work(client)`. Call `work` again after a temporary failure.
 
         Raises:
@@ -182,7 +182,7 @@ class Connection:
                     continue
                 if isinstance(error, self._kind):
                     raise
-                raise self.server.explained(self._kind, what, cause) from error
+                raise self.server.explained(self._kind, problem, cause) from error
 
     def close(self) -> None:
         client, self._client = self._client, None

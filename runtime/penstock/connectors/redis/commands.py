@@ -108,8 +108,8 @@ def _shown(part: Any) -> str:
     return part.decode(errors="backslashreplace") if isinstance(part, bytes) else str(part)
 
 
-def _wrong(command: Any, record: Any, what: str, remedy: str) -> SinkError:
-    return SinkError(f"{str(command)[:200]}, made from {str(record)[:200]}, {what}", remedy=remedy)
+def _wrong(command: Any, record: Any, problem: str, remedy: str) -> SinkError:
+    return SinkError(f"{str(command)[:200]}, made from {str(record)[:200]}, {problem}", remedy=remedy)
 
 
 class Pipeline:

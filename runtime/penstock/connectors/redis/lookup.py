@@ -81,9 +81,9 @@ class RedisLookup(Lookup):
         for answer in answers:
             if isinstance(answer, Exception):
                 raise answer
-        return {key: self._made(key, answer) for key, answer in zip(keys, answers, strict=True)}
+        return {key: self._value_of(key, answer) for key, answer in zip(keys, answers, strict=True)}
 
-    def _made(self, key: str, answer: Any) -> Any:
+    def _value_of(self, key: str, answer: Any) -> Any:
         if not self.fields:
             return None if answer is None else self._text(answer, key)
         if self.fields == ALL:

@@ -128,8 +128,8 @@ class RedisStreamSource(MessageSource):
         Raises:
             SourceError: the stream does not exist, or the key holds another type.
         """
-        what = f"stream {stream!r} cannot be read"
-        kind = connection.run(what, lambda client: client.type(stream)).decode()
+        problem = f"stream {stream!r} cannot be read"
+        kind = connection.run(problem, lambda client: client.type(stream)).decode()
         if kind == "none":
             if self.may_be_missing:
                 return None
@@ -141,8 +141,8 @@ class RedisStreamSource(MessageSource):
             raise SourceError(
                 f"{self.server.shown}: {stream!r} is a {kind}, not a stream (WRONGTYPE)", remedy="name a stream's key"
             )
-        connection.run(what, lambda client: client.xrange(stream, count=1))
-        found: dict[str, Any] = connection.run(what, lambda client: client.xinfo_stream(stream))
+        connection.run(problem, lambda client: client.xrange(stream, count=1))
+        found: dict[str, Any] = connection.run(problem, lambda client: client.xinfo_stream(stream))
         return found
 
 

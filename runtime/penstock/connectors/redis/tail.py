@@ -247,9 +247,9 @@ class Tail(Background):
     def _has_what_was_read(self, stream: TailedStream) -> bool:
         """Return whether a read entry still exists. If so, the server has lost later entries. If not, the stream was created again."""
         marks = list(stream.marks)
-        what = f"stream {stream.name!r} cannot be read"
+        problem = f"stream {stream.name!r} cannot be read"
         return any(
-            self._connection.run(what, partial(_entry, name=stream.name, id=mark.id)) for mark in reversed(marks)
+            self._connection.run(problem, partial(_entry, name=stream.name, id=mark.id)) for mark in reversed(marks)
         )
 
 

@@ -123,15 +123,15 @@ class GeneratorSplitReader(SplitReader):
         self._rate = rate
         self._clock = clock
         self._began = clock.monotonic_ms()
-        self._made = 0
+        self._emitted = 0
 
     def read(self, bounds: ReadBounds) -> RowBatch | None:
-        until = min(len(self._indexes), self._made + max(1, bounds.max_records))
+        until = min(len(self._indexes), self._emitted + max(1, bounds.max_records))
         if self._rate is not None:
             until = min(until, int((self._clock.monotonic_ms() - self._began) * self._rate / 1000) + 1)
-        if until <= self._made:
+        if until <= self._emitted:
             return None
-        indexes = self._indexes[self._made : until]
+        indexes = self._indexes[self._emitted : until]
         iterator = iter(indexes)
         try:
             values = list(map(self._function, iterator))
@@ -141,26 +141,26 @@ class GeneratorSplitReader(SplitReader):
                 f"the generator's function raised {type(error).__name__} for index {failed}: {error}{user_line(error)}",
                 remedy="correct the function",
             ) from error
-        self._made = until
+        self._emitted = until
         return RowBatch(values)
 
     @property
     def position(self) -> int:
-        return self._indexes.start + self._made * self._indexes.step
+        return self._indexes.start + self._emitted * self._indexes.step
 
     @property
     def finished(self) -> bool:
-        return self._made >= len(self._indexes)
+        return self._emitted >= len(self._indexes)
 
     def lag(self) -> int | None:
         """Return the number of records that are due and not yet read, or None without a rate."""
         if self._rate is None:
             return None
         due = min(len(self._indexes), int((self._clock.monotonic_ms() - self._began) * self._rate / 1000) + 1)
-        return max(0, due - self._made)
+        return max(0, due - self._emitted)
 
     def next_record_at(self) -> int | None:
         if self._rate is None or self.finished:
             return None
-        due = self._began + math.ceil(self._made * 1000 / self._rate)
+        due = self._began + math.ceil(self._emitted * 1000 / self._rate)
         return due - self._clock.monotonic_ms() + self._clock.now_ms()

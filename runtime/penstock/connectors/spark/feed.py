@@ -82,7 +82,7 @@ class Feed:
         except Exception as error:  # the work ends by itself, or with the cluster
             logger.info("the running work of a DataFrame was not stopped: %s", error)
 
-    def _offer(self, batch: StagedBatch) -> None:
+    def _hand_over(self, batch: StagedBatch) -> None:
         """Wait until the batch is taken or the feed is closed."""
         with self._condition:
             self._ready = batch
@@ -108,7 +108,7 @@ class TableFeed(Feed):
 
     def _run(self) -> None:
         try:
-            self._offer(StagedBatch(0, self._stage(self._frame, 0)))
+            self._hand_over(StagedBatch(0, self._stage(self._frame, 0)))
             self._end()
         except Exception as error:
             self._end(error)
@@ -160,7 +160,7 @@ class QueryFeed(Feed):
             return
         try:
             files = self._stage(frame, batch_id)
-            self._offer(StagedBatch(batch_id, files, query_log.capture(self._folder)))
+            self._hand_over(StagedBatch(batch_id, files, query_log.capture(self._folder)))
         except Exception:
             if not self._closing:  # otherwise the query was interrupted and is about to end
                 raise

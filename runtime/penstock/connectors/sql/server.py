@@ -90,13 +90,13 @@ class Server(TableServer):
             InvalidJob: the URL is wrong, or its driver is not installed.
         """
         sqlalchemy, url, database = package(), self.authenticated(kind), self.database
-        given = database.connect_arguments(read_s, self._made(url.get_driver_name))
+        given = database.connect_arguments(read_s, self._call(url.get_driver_name))
         given = {name: value for name, value in given.items() if name not in url.query}
         level = {"isolation_level": "AUTOCOMMIT"} if autocommit and not isinstance(database, Other) else {}
         make: Callable[[], Any] = lambda: sqlalchemy.create_engine(  # noqa: E731
             url, poolclass=package("sqlalchemy.pool").NullPool, connect_args=given, **level
         )
-        engine = self._made(make)
+        engine = self._call(make)
         if url.get_backend_name() == "sqlite":
             _begin_explicitly(engine, transactions=not autocommit)
         try:
@@ -109,7 +109,7 @@ class Server(TableServer):
         except TypeError as error:  # the driver does not know a parameter
             raise InvalidJob(f"{self.shown}: {error}", remedy="correct the parameters after '?' in the URL") from error
 
-    def _made(self, make: Callable[[], Any]) -> Any:
+    def _call(self, make: Callable[[], Any]) -> Any:
         """Return the result of `make`, and explain the error if a package is missing.
 
         Raises:
@@ -140,14 +140,14 @@ class Server(TableServer):
             return None
         return bool(error.connection_invalidated) or self.database.is_lost(error.orig)
 
-    def explained(self, kind: type[PlatformError], what: str, error: Exception) -> PlatformError:
+    def explained(self, kind: type[PlatformError], problem: str, error: Exception) -> PlatformError:
         orig = getattr(error, "orig", None) or error
         text = " ".join(str(orig).split())[:1000]
         remedy = self.database.remedy(orig)
         if remedy is None and self.is_lost(error):
             remedy = "check that the server runs, and check host, port, TLS settings and network; the job retries when it fails over"
         return kind(
-            f"{self.shown}: {what}: {text}",
+            f"{self.shown}: {problem}: {text}",
             remedy=remedy or "correct or filter such rows before the sink, or change the table so that it accepts them",
         )
 

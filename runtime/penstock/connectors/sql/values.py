@@ -83,9 +83,9 @@ def _in_json(value: Any) -> str:
     raise TypeError
 
 
-def _no_json(what: str) -> RecordFormatError:
+def _no_json(problem: str) -> RecordFormatError:
     return RecordFormatError(
-        f"{what}, which JSON cannot represent. Nested fields are written as JSON",
+        f"{problem}, which JSON cannot represent. Nested fields are written as JSON",
         remedy="map it to text and numbers before the sink",
     )
 

@@ -87,8 +87,8 @@ class Receiver(QueueClient[Message]):
     def _explained(self, error: Exception) -> PenstockError:
         return self._queue.aws.explained(SourceError, "cannot be read", error)
 
-    def _retry(self, what: str, call: Callable[[], Any]) -> Any:
-        return self._queue.aws.retry(SourceError, what, call, lambda: self._is_closed)
+    def _retry(self, problem: str, call: Callable[[], Any]) -> Any:
+        return self._queue.aws.retry(SourceError, problem, call, lambda: self._is_closed)
 
     def _receive(self, number: int) -> None:
         while self._has_room(number):

@@ -103,13 +103,13 @@ class NotingCommitter(Reconnecting, Committer):
     def _failed(self, error: Exception, checkpoint: int, pieces: list[dict[str, Any]], *, lost: bool) -> PlatformError:
         """Return an error that explains why the commit failed."""
         if lost:
-            what = f"checkpoint {checkpoint} cannot be committed within {PATIENCE_S:.0f} s"
-            return self._server.explained(SinkError, what, error)
+            problem = f"checkpoint {checkpoint} cannot be committed within {PATIENCE_S:.0f} s"
+            return self._server.explained(SinkError, problem, error)
         row = ""
         with suppress(Exception):  # the error below is raised in any case
             row = self._refused(self._batches(pieces))
-        what = f"rows of checkpoint {checkpoint} cannot be written to {self._table!r}" + (row and f", such as {row}")
-        explained = self._server.explained(SinkError, what, error)
+        problem = f"rows of checkpoint {checkpoint} cannot be written to {self._table!r}" + (row and f", such as {row}")
+        explained = self._server.explained(SinkError, problem, error)
         explained.remedy += (
             f"; checkpoint {checkpoint} contains the rows, and a restore from it writes them first. "
             "To drop such a row, start from an older checkpoint"

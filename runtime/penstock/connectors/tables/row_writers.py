@@ -147,8 +147,8 @@ class DirectWriter(Reconnecting, RowsWriter, BatchingWriter):
 
     def _failed(self, error: Exception, batches: list[pa.RecordBatch], *, lost: bool) -> PlatformError:
         row = "" if lost else self._refused(batches)
-        what = f"rows cannot be written to {self._settings.table!r}" + (row and f", such as {row}")
-        return self._server.explained(SinkError, what, error)
+        problem = f"rows cannot be written to {self._settings.table!r}" + (row and f", such as {row}")
+        return self._server.explained(SinkError, problem, error)
 
     @abstractmethod
     def _write(self, batches: list[pa.RecordBatch]) -> None:

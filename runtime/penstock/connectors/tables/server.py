@@ -50,7 +50,7 @@ class TableServer(ABC):
         """Return whether a retry may succeed, or None if the error does not come from the server."""
 
     @abstractmethod
-    def explained(self, kind: type[PlatformError], what: str, error: Exception) -> PlatformError:
+    def explained(self, kind: type[PlatformError], problem: str, error: Exception) -> PlatformError:
         """Return an error of class `kind` with the server's message and a remedy."""
 
     @contextmanager

@@ -199,10 +199,10 @@ class TableReader(Reconnecting, SourceReader):
         Raises:
             SourceError: the server is lost for its `patience_s`, or refuses the statement.
         """
-        what = f"table {self.source.table!r} cannot be read"
+        problem = f"table {self.source.table!r} cannot be read"
         return self._retried(
             work,
-            lambda error, _: self._server.explained(SourceError, what, error),
+            lambda error, _: self._server.explained(SourceError, problem, error),
             pauses(self._server.patience_s),
         )
 

@@ -317,9 +317,9 @@ def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
     """Return an assigner for windows of `size` records. A new window starts every `slide` records (0: every `size`)."""
     from penstock.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
-    for what, number in (("size", size), ("slide", slide)):
-        if isinstance(number, bool) or not isinstance(number, int) or number < (what == "size"):
-            raise refusal(f"the {what} of a count window is a number of records, got {number!r}")
+    for name, number in (("size", size), ("slide", slide)):
+        if isinstance(number, bool) or not isinstance(number, int) or number < (name == "size"):
+            raise refusal(f"the {name} of a count window is a number of records, got {number!r}")
     if slide in (0, size):
         return CountTumblingWindowAssigner.of(size)
     return CountSlidingWindowAssigner.of(size, slide)

@@ -133,12 +133,12 @@ class LocalCluster:
         while True:
             patience = max(0.0, deadline - time.monotonic())
             found = self.spark.wait_for_slots(wanted, min(WAIT_S, patience))
-            why = self._hopeless_reason()
-            if len(found) >= wanted or why or patience <= WAIT_S:
+            reason = self._hopeless_reason()
+            if len(found) >= wanted or reason or patience <= WAIT_S:
                 break
         if len(found) < slots:
             raise NotEnoughSlots(
-                f"{len(found)} of {slots} slots came up{f': {why}' if why else f' within {timeout_s:.0f} s'}",
+                f"{len(found)} of {slots} slots came up{f': {reason}' if reason else f' within {timeout_s:.0f} s'}",
                 remedy=f"the logs of the workers are in {self.directory}",
             )
 
@@ -246,9 +246,9 @@ class LocalCluster:
             else:
                 self._to_start.remove(number)
 
-    def _record_failed_start(self, number: int, why: str) -> None:
-        log.warning("%s", why)
-        self._backoffs[number].record_failure(why, time.monotonic())
+    def _record_failed_start(self, number: int, reason: str) -> None:
+        log.warning("%s", reason)
+        self._backoffs[number].record_failure(reason, time.monotonic())
 
     def _removed_task_managers(self) -> set[str]:
         """Return the TaskManagers whose executor the driver has removed, even if its process lives. Refresh the heartbeat of live

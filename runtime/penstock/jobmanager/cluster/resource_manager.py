@@ -64,10 +64,10 @@ class ResourceManager(SealedServer):
         on_failure: function that is called with the reason if the server stops without `close`.
     """
 
-    what = "the resource manager"
+    title = "the resource manager"
 
     def __init__(
-        self, host: str, port: int, spark: SparkCluster, on_failure: Callable[[Exception], object] = lambda why: None
+        self, host: str, port: int, spark: SparkCluster, on_failure: Callable[[Exception], object] = lambda error: None
     ) -> None:
         try:
             super().__init__(host, port, spark.credentials.secret, PURPOSE, MAX_BYTES)
@@ -156,7 +156,7 @@ class ResourceManager(SealedServer):
             return
         if isinstance(message, Killed):
             kill = MemoryKill(message.limit)
-            logger.warning("worker %s on %s: %s", register.id, register.host, kill.why)
+            logger.warning("worker %s on %s: %s", register.id, register.host, kill.reason)
             self._spark.registry.has_killed(register.host, kill)
             return
         logger.warning("executor %s of worker %s has ended (%d)", message.executor_id, register.id, message.code)

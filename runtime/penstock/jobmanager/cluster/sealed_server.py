@@ -130,7 +130,7 @@ class SealedServer(ABC):
         most: maximum size of a frame of an authenticated peer, in bytes.
     """
 
-    what = "the sealed channel"
+    title = "the sealed channel"
     """Name of the server in the log."""
 
     def __init__(self, host: str, port: int, key: str, purpose: bytes = CONTROL_CHANNEL, most: int = MAX_FRAME) -> None:
@@ -205,7 +205,7 @@ class SealedServer(ABC):
                 self._turn()
         except Exception as error:
             self.failure = error
-            logger.exception("%s has ended", self.what)
+            logger.exception("%s has ended", self.title)
         finally:
             for key in list(self._selector.get_map().values()):
                 if isinstance(key.data, Peer):
@@ -246,7 +246,7 @@ class SealedServer(ABC):
             return
         except OSError as error:  # probably too many open files, so close one unauthenticated connection
             if self._accept_failures.due():
-                logger.warning("%s cannot take a connection: %s", self.what, error)
+                logger.warning("%s cannot take a connection: %s", self.title, error)
             if self._unauthenticated:
                 self._refuse(next(iter(self._unauthenticated)), "others wait")
             else:
@@ -278,7 +278,7 @@ class SealedServer(ABC):
         except NotAuthentic as error:
             self._refuse(peer, str(error))
         except Exception:
-            logger.exception("the connection of %s to %s ends", peer.name or peer.address, self.what)
+            logger.exception("the connection of %s to %s ends", peer.name or peer.address, self.title)
             self._drop(peer)
 
     def _flush(self, peer: Peer) -> None:
@@ -326,9 +326,9 @@ class SealedServer(ABC):
 
     def _greet(self, peer: Peer, frame: bytes) -> bool:
         """Admit a peer that has the key."""
-        why = self.admit(peer, frame)
-        if why is not None:
-            logger.warning("%s refuses %s: it %s", self.what, peer.name or peer.address, why)
+        reason = self.admit(peer, frame)
+        if reason is not None:
+            logger.warning("%s refuses %s: it %s", self.title, peer.name or peer.address, reason)
             peer.name = None
             self._drop(peer)
             return False
@@ -340,15 +340,15 @@ class SealedServer(ABC):
         self.on_admitted(peer)
         return True
 
-    def _refuse(self, peer: Peer, why: str) -> None:
+    def _refuse(self, peer: Peer, reason: str) -> None:
         """Close an unauthenticated connection. Log it at most once a minute, so that clients cannot fill the log."""
         is_due = self._refusals.due() > 0
         if peer.name is not None or is_due:
             logger.warning(
                 "%s refuses %s: %s (%d refused so far)",
-                self.what,
+                self.title,
                 peer.name or peer.address,
-                why,
+                reason,
                 self._refusals.count,
             )
         self._drop(peer)
@@ -365,7 +365,7 @@ class SealedServer(ABC):
         try:
             self.on_disconnected(peer)
         except Exception:
-            logger.exception("%s has not come to terms with the end of %s", self.what, peer.name)
+            logger.exception("%s has not come to terms with the end of %s", self.title, peer.name)
 
     def close(self) -> None:
         self._closing.set()

@@ -256,9 +256,9 @@ class SparkCluster:
         """Return the TaskManagers whose executor has registered with the driver since the last call, and those whose executor was removed."""
         return self.registry.compare_executors({executor.id for executor in self.executors()})
 
-    def remove_executor(self, executor_id: str, why: str) -> None:
+    def remove_executor(self, executor_id: str, reason: str) -> None:
         """Remove an executor that has ended. If its machine is lost, the driver would notice it only later."""
-        self._manager.remove(self.context._jsc.sc(), executor_id, why)
+        self._manager.remove(self.context._jsc.sc(), executor_id, reason)
 
     def wait_for_slots(self, count: int, timeout_s: float) -> dict[str, Slot]:
         """Wait until `count` slots exist, at most `timeout_s` seconds. Return the existing slots."""

@@ -53,7 +53,7 @@ class MemoryKill:
     """Memory limit of the container in bytes. 0: no limit is set, so the machine had no more memory."""
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         if self.limit:
             return f"the system has killed a process (signal 9, SIGKILL): its container has used all of its {self.limit // MIB}Mi of memory"
         return "the system has killed a process (signal 9, SIGKILL): the machine has run out of memory"
@@ -65,7 +65,7 @@ class MemoryKill:
 
 def epoch_lost(message: str, kill: MemoryKill | None) -> EpochFailed:
     """Return the error for a lost epoch, with the out-of-memory kill that happened at that moment, if any."""
-    return EpochFailed(message) if kill is None else EpochFailed(f"{message}: {kill.why}", remedy=kill.remedy)
+    return EpochFailed(message) if kill is None else EpochFailed(f"{message}: {kill.reason}", remedy=kill.remedy)
 
 
 def no_memory_kill(host: str) -> MemoryKill | None:
@@ -118,17 +118,17 @@ def crash_of(
         names = " and ".join(repr(stage.name) for level in levels for stage in graph.stages_on(level))
         kill, who = killed(end.host), f"the Python worker of {where}, which ran {names},"
         if kill is not None:
-            return EpochFailed(f"{who} was killed: {kill.why}", remedy=kill.remedy)
+            return EpochFailed(f"{who} was killed: {kill.reason}", remedy=kill.remedy)
         return EpochFailed(
             f"{who} ended without an error message. It was killed, usually for its memory, or it ended itself (os._exit)",
             remedy=_REMEDY,
         )
-    what = fatal.group(1) or fatal.group(2)
+    error = fatal.group(1) or fatal.group(2)
     frames = frames_of(end.message)
     nodes = operators_at(graph, levels, frames)
     line = user_frame(frames)
     at = f" (at {line.filename}:{line.lineno} in {line.name})" if line is not None else ""
-    detail = f"the Python worker of {where} has crashed: {what}{at}"
+    detail = f"the Python worker of {where} has crashed: {error}{at}"
     first = next((i for i, frame in enumerate(frames) if is_user(frame.filename)), 0)
     message = "".join(traceback.format_list(frames[first:]))
     return JobFailed(
@@ -136,7 +136,7 @@ def crash_of(
             kind="WorkerCrashed",
             message=detail,
             detail=detail,
-            traceback=f"Traceback (most recent call last):\n{message}{what}\n",
+            traceback=f"Traceback (most recent call last):\n{message}{error}\n",
             name=" or ".join(node.name for node in nodes),
             location=nodes[0].user_location if len(nodes) == 1 else "",
             code="USER_CODE",

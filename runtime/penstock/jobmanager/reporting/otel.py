@@ -128,11 +128,11 @@ class OtelTraceReporter(TraceReporter):
         self._ids = RandomIdGenerator()
 
     def report(self, spans: Sequence[Span]) -> None:
-        made = [one for span in spans for one in self._made(span, self._ids.generate_trace_id(), None)]
+        made = [one for span in spans for one in self._to_otel(span, self._ids.generate_trace_id(), None)]
         if self._exporter.export(made) is not SpanExportResult.SUCCESS:
             raise ConnectionError("the collector did not accept the traces. The log of opentelemetry has the reason")
 
-    def _made(self, span: Span, trace: int, parent: SpanContext | None) -> Iterator[ReadableSpan]:
+    def _to_otel(self, span: Span, trace: int, parent: SpanContext | None) -> Iterator[ReadableSpan]:
         context = SpanContext(
             trace, self._ids.generate_span_id(), is_remote=False, trace_flags=TraceFlags.get_default()
         )
@@ -149,7 +149,7 @@ class OtelTraceReporter(TraceReporter):
             instrumentation_scope=_SCOPE,
         )
         for step in span.steps:
-            yield from self._made(step, trace, context)
+            yield from self._to_otel(step, trace, context)
 
     def close(self) -> None:
         self._exporter.shutdown()  # type: ignore[no-untyped-call]

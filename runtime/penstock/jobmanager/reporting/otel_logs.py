@@ -36,10 +36,10 @@ class OtelLogReporter(LogReporter):
         self._exporter = OTLPLogExporter(endpoint=endpoint, timeout=timeout_s)
 
     def report(self, entries: Sequence[LogEntry]) -> None:
-        if self._exporter.export([self._made(entry) for entry in entries]) is not LogRecordExportResult.SUCCESS:
+        if self._exporter.export([self._to_otel(entry) for entry in entries]) is not LogRecordExportResult.SUCCESS:
             raise ConnectionError("the collector did not accept the logs. The log of opentelemetry has the reason")
 
-    def _made(self, entry: LogEntry) -> ReadableLogRecord:
+    def _to_otel(self, entry: LogEntry) -> ReadableLogRecord:
         attributes = {name: plain_text(value) for name, value in entry.labels.items()}
         body = entry.message
         if _TRACEBACK in entry.details:

@@ -94,7 +94,7 @@ def _opened(kind: type[Any], group: str, prefix: str, name: str, conf: Configura
     key, given = next(
         ((f"{prefix}{k}", settings[k]) for k in _CLASS if settings.get(k)), (options.METRICS_REPORTERS.key, name)
     )
-    made = _made(group, _FLINKS.get(given, given), key)
+    made = _create(group, _FLINKS.get(given, given), key)
     if not isinstance(made, kind):
         raise InvalidJob(
             f"{key} names {given}, which makes a {type(made).__name__}",
@@ -121,7 +121,7 @@ def _interval(key: str, text: str) -> float:
     return found
 
 
-def _made(group: str, given: str, key: str) -> object:
+def _create(group: str, given: str, key: str) -> object:
     """Create a reporter by the name of an entry point, or from `module:Class`."""
     found = {point.name: point for point in entry_points(group=group)}
     known = {name: EntryPoint(name, where, group) for name, where in _OURS[group].items()} | found

@@ -23,7 +23,7 @@ class ControlServer(SealedServer):
         on_disconnected: function that is called when a task's connection has closed.
     """
 
-    what = "the control channel"
+    title = "the control channel"
 
     def __init__(
         self, host: str, on_frame: Callable[[Hello, bytes], None], on_disconnected: Callable[[Hello], None]

@@ -141,5 +141,5 @@ def place_of(graph: JobGraph, uid: str, key: Any) -> Place:
     return Place(subtask_for_key_group(group, stage.parallelism, node.max_parallelism), stage.level)
 
 
-def _gone(why: str) -> NotNow:
-    return NotNow(f"no task can answer now: {why}", remedy=_AGAIN)
+def _gone(reason: str) -> NotNow:
+    return NotNow(f"no task can answer now: {reason}", remedy=_AGAIN)

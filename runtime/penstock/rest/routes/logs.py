@@ -30,7 +30,7 @@ def log_routes(gateway: ClusterGateway) -> APIRouter:
     return router
 
 
-def _add(router: APIRouter, gateway: ClusterGateway, prefix: str, what: str) -> None:
+def _add(router: APIRouter, gateway: ClusterGateway, prefix: str, file: str) -> None:
     @router.get(f"{prefix}/logs", response_model=models.LogList)
     def listing(tm_id: str | None = None) -> models.LogList:
         found = gateway.logs(tm_id)

@@ -76,10 +76,10 @@ class Codec(ABC):
         check_compatible(old, self.schema, state=self.state, operator=self.operator)
         return self
 
-    def error(self, value: Any, why: str, remedy: str) -> StateTypeError:
+    def error(self, value: Any, reason: str, remedy: str) -> StateTypeError:
         text = repr(value)
         return StateTypeError(
-            f"a value of state {self.state!r} cannot be stored: {why}: {text[:200]}{'…' if len(text) > 200 else ''}",
+            f"a value of state {self.state!r} cannot be stored: {reason}: {text[:200]}{'…' if len(text) > 200 else ''}",
             remedy=remedy,
             operator=self.operator,
         )

@@ -156,17 +156,17 @@ class KeyCodec:
 
     Args:
         key_type: type information, an annotation, or None: any builtin key.
-        what: name of the keys in error messages.
+        name: name of the keys in error messages.
 
     >>> codec = KeyCodec(None, "keys")
     >>> codec.encode(1) == codec.encode(1.0), codec.decode(codec.encode(("a", (1, 2))))
     (True, ('a', (1, 2)))
     """
 
-    def __init__(self, key_type: Any, what: str, operator: str = "") -> None:
+    def __init__(self, key_type: Any, name: str, operator: str = "") -> None:
         annotation = key_type.python_type if isinstance(key_type, TypeInformation) else key_type
         self._type = None if annotation is Any or annotation is object else annotation
-        self.what = what
+        self.name = name
         self.operator = operator
 
     def encode(self, key: Any) -> bytes:
@@ -187,7 +187,7 @@ class KeyCodec:
             return _encode(canonical(key))
         except UnicodeEncodeError:
             raise StateTypeError(
-                f"one of the {self.what} is no valid text: {key!r} holds half of a surrogate pair",
+                f"one of the {self.name} is no valid text: {key!r} holds half of a surrogate pair",
                 remedy="decode the input with errors='replace', or use bytes",
                 operator=self.operator,
             ) from None
@@ -204,7 +204,7 @@ class KeyCodec:
         if type(key) is frozenset or type(key).__hash__ is None:
             return
         raise StateTypeError(
-            f"one of the {self.what} is a {type_name(type(key))}, which cannot be restored from its bytes without its type: {key!r}",
+            f"one of the {self.name} is a {type_name(type(key))}, which cannot be restored from its bytes without its type: {key!r}",
             remedy="declare the type of the keys (key_by(..., key_type=...), MapStateDescriptor(name, key_type, ...)), "
             "or use plain values",
             operator=self.operator,

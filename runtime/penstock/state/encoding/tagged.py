@@ -47,10 +47,10 @@ _INT32 = struct.Struct("<i")
 class Unencodable(TypeError):
     """An error of a value without a builtin encoding. `value` is the innermost one. Callers convert the error to a `StateTypeError`."""
 
-    def __init__(self, value: Any, why: str = "") -> None:
+    def __init__(self, value: Any, reason: str = "") -> None:
         self.value = value
-        self.why = why
-        super().__init__(f"{type_name(type(value))} has no builtin encoding{why and ': ' + why}")
+        self.reason = reason
+        super().__init__(f"{type_name(type(value))} has no builtin encoding{reason and ': ' + reason}")
 
 
 class StructKey(tuple[Any, ...]):

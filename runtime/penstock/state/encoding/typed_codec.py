@@ -71,8 +71,8 @@ class TypedCodec(Codec):
                 raise self._type_error(value, f"the value is a {type_name(type(value))}")
             return self._encode(value if self._tagger is None else self._tagger(value))
         except Unencodable as error:
-            why = f"{type_name(type(error.value))} has no encoding{error.why and ': ' + error.why}"
-            raise self._type_error(error.value, why) from None
+            reason = f"{type_name(type(error.value))} has no encoding{error.reason and ': ' + error.reason}"
+            raise self._type_error(error.value, reason) from None
         except OverflowError:
             raise self._type_error(value, "an integer is beyond 64 bits") from None
         except RecursionError:
@@ -86,12 +86,12 @@ class TypedCodec(Codec):
         except (msgspec.ValidationError, TypeError, ValueError) as error:
             raise self._type_error(value, str(error)) from None
 
-    def _type_error(self, value: Any, why: str) -> StateTypeError:
+    def _type_error(self, value: Any, reason: str) -> StateTypeError:
         declared = self._annotation if self._conversion is None else self._conversion.python_type
         name = getattr(declared, "__name__", None) if isinstance(declared, type) else None
         return self.error(
             value,
-            f"it is declared as {name or declared} and {why}",
+            f"it is declared as {name or declared} and {reason}",
             "store values of the declared type, or declare what the state really holds",
         )
 

@@ -288,7 +288,7 @@ def _check_block(block: Block, states: int, end: int) -> None:
         raise ValueError(f"{block} does not fit a segment of {states} states whose blocks end at {end}")
 
 
-def read_segment(content: bytes, within: KeyGroupRange, what: FileRef | str) -> Iterator[StoredBlock]:
+def read_segment(content: bytes, within: KeyGroupRange, file: FileRef | str) -> Iterator[StoredBlock]:
     """Yield the blocks of a segment that have any of these key groups, in order.
 
     Raises:
@@ -297,20 +297,20 @@ def read_segment(content: bytes, within: KeyGroupRange, what: FileRef | str) -> 
     """
     data = memoryview(content)
     if len(data) < _HEAD.size + _TAIL.size or _HEAD.unpack_from(data)[0] != MAGIC:
-        raise StateFormatUnsupported(f"{what} is no state segment")
+        raise StateFormatUnsupported(f"{file} is no state segment")
     version = _HEAD.unpack_from(data)[1]
     if version != VERSION:
         raise StateFormatUnsupported(
-            f"{what} has format {version}, this version reads format {VERSION}",
+            f"{file} has format {version}, this version reads format {VERSION}",
             remedy="restore with the version of Penstock that wrote it, or a newer one",
         )
     size, magic = _TAIL.unpack_from(data, len(data) - _TAIL.size)
     if magic != MAGIC:
-        raise StateFormatUnsupported(f"{what} is cut off")
+        raise StateFormatUnsupported(f"{file} is cut off")
     end = len(data) - _TAIL.size - size
     if end < _HEAD.size:
-        raise StateFormatUnsupported(f"{what} is cut off")
-    with decoding(str(what)):
+        raise StateFormatUnsupported(f"{file} is cut off")
+    with decoding(str(file)):
         index = _decode_index(data[end : len(data) - _TAIL.size])
         for block in index.blocks:
             _check_block(block, len(index.states), end)

@@ -100,8 +100,8 @@ class FilterOperator(FunctionOperator):
             try:
                 bool(answer)
             except Exception as doubt:
-                what = f"{function_name(self.fn)} returned {shortened(answer)} for {shortened(value)}, and the truth value of the result"
-                raise_user_error(self.context, doubt, what, "return True or False; of an array say any() or all()")
+                problem = f"{function_name(self.fn)} returned {shortened(answer)} for {shortened(value)}, and the truth value of the result"
+                raise_user_error(self.context, doubt, problem, "return True or False; of an array say any() or all()")
         raise_user_error(self.context, error, f"{function_name(self.fn)} on a batch of {len(values)} records")
 
     def _filter_by_expression(self, batch: Batch) -> None:

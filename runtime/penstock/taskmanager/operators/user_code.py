@@ -48,12 +48,12 @@ def position(values: list[Any], iterator: Iterator[Any]) -> int:
     return len(values) - length_hint(iterator) - 1
 
 
-def raise_user_error(place: Place, error: Exception, what: str, remedy: str = _REMEDY) -> NoReturn:
+def raise_user_error(place: Place, error: Exception, description: str, remedy: str = _REMEDY) -> NoReturn:
     """Raise `UserFunctionError` for an error of user code. Penstock's own errors are raised again, with the operator
     filled in.
 
     Args:
-        what: the call and the record, for the message.
+        description: the call and the record, for the message.
     """
     if isinstance(error, PenstockError):
         error.operator = error.operator or place.name
@@ -62,7 +62,7 @@ def raise_user_error(place: Place, error: Exception, what: str, remedy: str = _R
             error.message += user_line(error)
         raise error
     raise UserFunctionError(
-        f"{what} raised {type(error).__name__}: {error}{user_line(error)}",
+        f"{description} raised {type(error).__name__}: {error}{user_line(error)}",
         remedy=remedy,
         operator=place.name,
         location=place.user_location,

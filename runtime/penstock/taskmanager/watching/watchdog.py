@@ -136,9 +136,9 @@ class Watchdog(Unwatched):
                 self._last_report_at = time.perf_counter()
                 self._send(self.locate(step, seconds))
 
-    def _send(self, what: Whereabouts | TaskFailure) -> None:
+    def _send(self, report: Whereabouts | TaskFailure) -> None:
         with suppress(OSError):  # the attempt is over and the JobManager no longer reads
-            self.report(what)
+            self.report(report)
 
     def locate(self, step: str, seconds: float) -> Whereabouts:
         """Return where the task's thread is now."""

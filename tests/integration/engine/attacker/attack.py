@@ -64,13 +64,13 @@ MESSAGES = {
 
 def answer(connection: socket.socket) -> bytes:
     connection.settimeout(ANSWER_S)
-    heard = b""
+    received = b""
     try:
-        while len(heard) < MAX_BYTES and (more := connection.recv(MAX_BYTES)):
-            heard += more
+        while len(received) < MAX_BYTES and (more := connection.recv(MAX_BYTES)):
+            received += more
     except OSError:
         pass
-    return heard
+    return received
 
 
 def say(address: tuple[str, int], message: bytes, dress: Callable[[socket.socket], socket.socket]) -> bytes | None:
@@ -109,11 +109,11 @@ def attack(address: tuple[str, int]) -> dict[str, str] | None:
         for way, dress in (("plain", as_it_is), ("TLS", in_tls))
     }
     with ThreadPoolExecutor(len(tries)) as pool:
-        said = dict(zip(tries, pool.map(lambda one: say(*one), tries.values()), strict=True))
-    heard = {tried: answered.hex() for tried, answered in said.items() if answered is not None}
-    heard["nothing"] = answer(silent).hex()
+        answers = dict(zip(tries, pool.map(lambda one: say(*one), tries.values()), strict=True))
+    received = {tried: answered.hex() for tried, answered in answers.items() if answered is not None}
+    received["nothing"] = answer(silent).hex()
     silent.close()
-    return heard
+    return received
 
 
 if __name__ == "__main__":

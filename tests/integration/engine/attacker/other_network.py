@@ -62,8 +62,8 @@ class OtherNetwork:
         command = [*inside, sys.executable, str(ATTACK), self.address, *map(str, sorted(ports))]
         printed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
         return {
-            int(port): None if heard is None else {name: bytes.fromhex(text) for name, text in heard.items()}
-            for port, heard in json.loads(printed).items()
+            int(port): None if received is None else {name: bytes.fromhex(text) for name, text in received.items()}
+            for port, received in json.loads(printed).items()
         }
 
 

@@ -69,9 +69,9 @@ def test_metrics_of_jvms_exchanges_and_python_workers_are_visible(
                 assert 0.0 <= of_plus["inPoolUsage"] <= 1.0
                 assert of_plus["inputQueueLength"] >= 0
                 assert 0.0 <= of_sources["outPoolUsage"] <= 1.0
-                held = [one["Status.Shuffle.Netty.TotalMemory"] for one in of_executors]
-                assert max(held) > 0, "no executor with a task of this job reports memory"
-                assert min(held) >= 0
+                memory = [one["Status.Shuffle.Netty.TotalMemory"] for one in of_executors]
+                assert max(memory) > 0, "no executor with a task of this job reports memory"
+                assert min(memory) >= 0
             of_last = f"/jobs/{master.job_id}/vertices/{vertex_id(str(last.id))}/subtasks/0/metrics"
             [uid] = [node.uid for node in master.graph.operators if node.source is not None]
             seen = f"plus.source_id.{uid}.latency"

@@ -99,12 +99,12 @@ def stopped(master: JobMaster, folder: Path) -> Operation:
     return master.request(Operation("stop", {"directory": (folder / "savepoints").as_uri()}))
 
 
-def last(folder: Path, what: str) -> list[int]:
+def last(folder: Path, prefix: str) -> list[int]:
     """Return the last checkpoint that each subtask has recorded for an event, or 0."""
     found = []
     for index in range(2):
         lines = (folder / f"notes-{index}").read_text().splitlines()
-        found.append(max((int(line.split()[2]) for line in lines if line.startswith(what)), default=0))
+        found.append(max((int(line.split()[2]) for line in lines if line.startswith(prefix)), default=0))
     return found
 
 

@@ -55,8 +55,8 @@ def test_an_embedded_cluster_is_reachable_only_from_its_machine(
         ports = listening([master.process.pid])
         assert len(ports) >= 5, f"driver, blocks, REST, Py4J, executors are missing: {ports}"
         assert {address: who for address, who in ports.items() if not is_loopback(address[0])} == {}
-        heard = other_network.attack(port for _, port in ports)
-        assert {port: answers for port, answers in heard.items() if answers is not None} == {}
+        received = other_network.attack(port for _, port in ports)
+        assert {port: answers for port, answers in received.items() if answers is not None} == {}
         assert_no_secret_shows([master.process.pid])
         assert master.wait() == 0, master.describe()
         assert "EpochFailed" not in master.describe()
@@ -83,15 +83,15 @@ def test_a_deployed_cluster_reveals_nothing_to_foreign_clients_and_survives_them
         assert len(exposed) >= 4, f"resource manager, driver, blocks, executors are missing: {ports}"
         everywhere = {port: who for (address, port), who in ports.items() if address in ("0.0.0.0", "::")}
         assert everywhere == {}
-        heard = other_network.attack({port for _, port in ports})
-        for port, answers in heard.items():
+        received = other_network.attack({port for _, port in ports})
+        for port, answers in received.items():
             who = exposed.get(port, "")
             assert (answers is None) == (not who), f"port {port} of {who or ports}"
-            for tried, said in (answers or {}).items():
+            for tried, answer in (answers or {}).items():
                 allowed = MAX_ANSWER_BYTES if tried.endswith("TLS") else 64
-                assert len(said) <= allowed, f"port {port} of {who} says to {tried}: {said[:200]!r}"
-                assert secret.encode() not in said
-                assert b"HTTP/" not in said, f"port {port} of {who} is a web page: {said[:200]!r}"
+                assert len(answer) <= allowed, f"port {port} of {who} says to {tried}: {answer[:200]!r}"
+                assert secret.encode() not in answer
+                assert b"HTTP/" not in answer, f"port {port} of {who} is a web page: {answer[:200]!r}"
         assert_no_secret_shows(cluster.pids, secret)
         assert cluster.processes["master"].wait(300) == 0, cluster.describe()
     verify(PLAN, output)

@@ -50,9 +50,9 @@ def test_pending_requests_survive_a_killed_worker(
 ) -> None:
     env = environment(settings, 2)
     numbers = env.from_source(DataGeneratorSource(int, COUNT, RATE, splits=2), None, "numbers").uid("numbers")
-    asked = AsyncDataStream.unordered_wait(numbers.rebalance(), SlowService(), 60_000, capacity=200).uid("asks")
+    answers = AsyncDataStream.unordered_wait(numbers.rebalance(), SlowService(), 60_000, capacity=200).uid("asks")
     folder = tmp_path / "output"
-    asked.sink_to(FileSink.for_row_format(f"file://{folder}", str).build()).uid("end")
+    answers.sink_to(FileSink.for_row_format(f"file://{folder}", str).build()).uid("end")
     driver = submitted(executor, env, "asks").running(2)
     driver.wait_for(lambda: in_flight(driver) > 0, "a checkpoint with requests")
     driver.hurt(driver.kill_python_worker)

@@ -119,7 +119,7 @@ except PenstockError as error:
 """
 
 
-def begun(folder: Path, *arguments: str, **variables: str) -> tuple[subprocess.Popen[bytes], Path]:
+def started(folder: Path, *arguments: str, **variables: str) -> tuple[subprocess.Popen[bytes], Path]:
     log = folder / f"{arguments[0]}.log"
     environment = {**os.environ, "PYTHONPATH": str(RUNTIME), "PYTHONUNBUFFERED": "1", **variables}
     with log.open("wb") as out:
@@ -145,7 +145,7 @@ def address(process: subprocess.Popen[bytes], log: Path) -> tuple[int, Path]:
 
 @pytest.fixture
 def session(tmp_path: Path) -> Iterator[tuple[int, Path]]:
-    process, log = begun(tmp_path, "session", "--local", "-D", "rest.port=0")
+    process, log = started(tmp_path, "session", "--local", "-D", "rest.port=0")
     try:
         port, token = address(process, log)
         yield port, token
@@ -192,11 +192,11 @@ def test_a_program_runs_on_workers_that_register(tmp_path: Path) -> None:
     (tmp_path / "penstock.yaml").write_text(
         f"security.spark.secret-file: {secret}\njobmanager.rpc.port: 17977\nrest.port: 0\n"
     )
-    process, log = begun(tmp_path, "session", PENSTOCK_CONF_DIR=str(tmp_path))
+    process, log = started(tmp_path, "session", PENSTOCK_CONF_DIR=str(tmp_path))
     worker = None
     try:
         port, token = address(process, log)
-        worker, _ = begun(
+        worker, _ = started(
             tmp_path, "worker", "--master", "localhost:17977", "--slots", "2", PENSTOCK_CONF_DIR=str(tmp_path)
         )
         assert ran(tmp_path, port, token).splitlines() == ALL

@@ -119,16 +119,18 @@ class Driver:
     def failures(self) -> list[str]:
         return [f"{f.name}: {f.message}" for f in self.master.history.failures]
 
-    def wait_for(self, condition: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> float:
+    def wait_for(self, condition: Callable[[], bool], description: str, patience_s: float = PATIENCE_S) -> float:
         """Wait for a condition, and return the seconds."""
         began = time.monotonic()
         while not condition():
             if self.master.is_done:
                 raise AssertionError(
-                    f"the job ended as {self.master.history.status.value} before {what}: {self.describe()}"
+                    f"the job ended as {self.master.history.status.value} before {description}: {self.describe()}"
                 )
             if time.monotonic() - began > patience_s:
-                raise AssertionError(f"timeout after {patience_s:.0f} s of waiting for: {what}: {self.describe()}")
+                raise AssertionError(
+                    f"timeout after {patience_s:.0f} s of waiting for: {description}: {self.describe()}"
+                )
             time.sleep(0.02)
         return time.monotonic() - began
 

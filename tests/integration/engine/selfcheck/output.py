@@ -86,19 +86,19 @@ def _windows(plan: Plan, records: list[dict[str, int]], *, complete: bool) -> li
     wrong = []
     for record in records:
         first = record["start"] // STEP_MS
-        held = range(first, min(first + PER_WINDOW, plan.per_key))
-        if record["sum"] != sum(held) or record["count"] != len(held):
+        numbers = range(first, min(first + PER_WINDOW, plan.per_key))
+        if record["sum"] != sum(numbers) or record["count"] != len(numbers):
             wrong.append(record)
     return _differences("window", expected, seen) + _listed("window with a wrong sum", wrong)
 
 
-def _differences(what: str, expected: set[tuple[int, int]], seen: Counter[tuple[int, int]]) -> list[str]:
+def _differences(description: str, expected: set[tuple[int, int]], seen: Counter[tuple[int, int]]) -> list[str]:
     return (
-        _listed(f"lost {what}", sorted(expected - seen.keys()))
-        + _listed(f"unknown {what}", sorted(seen.keys() - expected))
-        + _listed(f"repeated {what}", sorted(item for item, times in seen.items() if times > 1))
+        _listed(f"lost {description}", sorted(expected - seen.keys()))
+        + _listed(f"unknown {description}", sorted(seen.keys() - expected))
+        + _listed(f"repeated {description}", sorted(item for item, times in seen.items() if times > 1))
     )
 
 
-def _listed(what: str, items: list[Any]) -> list[str]:
-    return [f"{len(items)} x {what}: {items[:_SHOWN]}"] if items else []
+def _listed(description: str, items: list[Any]) -> list[str]:
+    return [f"{len(items)} x {description}: {items[:_SHOWN]}"] if items else []

@@ -167,7 +167,7 @@ class Job:
         self.runner.kill()
         self._until(lambda: self.master.attempt > attempt and self.master.history.status is JobStatus.RUNNING)
 
-    def goes_on(self) -> None:
+    def await_progress(self) -> None:
         """Wait for more output, and check that all of it is exactly once."""
         before = len(read(f"{self.output}/numbers"))
         self._until(lambda: len(read(f"{self.output}/numbers")) > before)
@@ -199,7 +199,7 @@ def test_the_state_of_a_killed_process_comes_from_its_disk(jobs: Any) -> None:
         assert job.damage_storage(), "storage has no table to damage"
         job.killed()
         assert job.copies()
-    job.goes_on()
+    job.await_progress()
 
 
 def test_the_same_job_without_local_copies_needs_its_storage(jobs: Any) -> None:
@@ -222,7 +222,7 @@ def test_copies_that_were_modified_are_not_used(jobs: Any) -> None:
         if index % 3:
             path.write_bytes(bytes(size))
     job.killed()
-    job.goes_on()
+    job.await_progress()
 
 
 def test_a_rescale_uses_the_copies_on_the_disk(jobs: Any) -> None:
@@ -233,4 +233,4 @@ def test_a_rescale_uses_the_copies_on_the_disk(jobs: Any) -> None:
     assert operation.wait(PATIENCE_S)
     assert operation.failure is None, operation.failure
     job.checkpoints(1)
-    job.goes_on()
+    job.await_progress()

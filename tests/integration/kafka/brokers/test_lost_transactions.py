@@ -56,7 +56,7 @@ def raise_epoch(commits: Any, id: str, epoch: int) -> None:
     async def up() -> None:
         found = -1
         while found < epoch:
-            answer = await client._asked(id, request, "raised")
+            answer = await client._send_to_coordinator(id, request, "raised")
             assert answer.error_code == 0
             found = answer.producer_epoch
 

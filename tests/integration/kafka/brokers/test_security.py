@@ -122,9 +122,9 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_wrong_credentials_are_an_error_before_the_job_starts(guarded: KafkaServer, what: str) -> None:
-    wrong, named = WRONG[what]
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_credentials_are_an_error_before_the_job_starts(guarded: KafkaServer, case: str) -> None:
+    wrong, named = WRONG[case]
     properties = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.username": "penstock",
@@ -210,11 +210,11 @@ def test_a_missing_permission_to_commit_to_the_group_is_an_error_at_the_start(
     reader.snapshot(1)
     reader.notify_checkpoint_complete(1)
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         opened.read(ReadBounds())
         return "offsets were not committed to group 'not-mine'" in caplog.text
 
-    eventually(is_told, 20, "the warning")
+    eventually(is_reported, 20, "the warning")
     assert opened.committed == -1
     reader.close()
 

@@ -73,9 +73,9 @@ class Places:
 
     def committed(self) -> int:
         """Return the sum of the group's offsets, or 0 while the cluster cannot answer."""
-        asked = [TopicPartition(self._topics[0], number) for number in range(PARTITIONS)]
+        partitions = [TopicPartition(self._topics[0], number) for number in range(PARTITIONS)]
         try:
-            return sum(max(0, at.offset) for at in self._client.committed(asked, timeout=5))
+            return sum(max(0, at.offset) for at in self._client.committed(partitions, timeout=5))
         except KafkaException:
             return 0
 

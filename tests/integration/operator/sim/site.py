@@ -115,13 +115,13 @@ class Site:
         await self.cluster.merge(FLINKJOB, self.namespace, name, {"spec": spec})
 
     async def until(
-        self, reached: Callable[[], Awaitable[bool]], what: str, *, within: float = 240, poll: float = 0.2
+        self, reached: Callable[[], Awaitable[bool]], description: str, *, within: float = 240, poll: float = 0.2
     ) -> float:
         """Wait until a condition is true, and return the seconds."""
         started_at = time.monotonic()
         while not await reached():
             if time.monotonic() - started_at > within:
-                raise AssertionError(f"not within {within} s: {what}\n{await self.describe()}")
+                raise AssertionError(f"not within {within} s: {description}\n{await self.describe()}")
             await asyncio.sleep(poll)
         return time.monotonic() - started_at
 

@@ -186,9 +186,9 @@ class TestOrphans:
 
     def test_files_in_use_are_not_orphans(self) -> None:
         storage, _ = faulty_storage("dict://root")
-        held = storage.writer().write(b"held").path
+        used = storage.writer().write(b"held").path
         put_manifest(storage, 1, b"a")
-        assert find_orphans(storage, 1, lambda path: path == held) == []
+        assert find_orphans(storage, 1, lambda path: path == used) == []
 
     def test_a_manifest_deleted_after_the_listing_names_no_files(
         self, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -310,21 +310,21 @@ class TestPublish:
         with pytest.raises(StorageError, match="another manifest of the same leader"):
             leader.publish(manifest(1, trigger_timestamp=99))
 
-    @pytest.mark.parametrize("what", ["leader/1.base", "chk-1"])
+    @pytest.mark.parametrize("description", ["leader/1.base", "chk-1"])
     def test_an_answer_that_a_missing_object_exists_does_not_fence(
-        self, storage: CheckpointStorage, faulty: FaultyStore, what: str
+        self, storage: CheckpointStorage, faulty: FaultyStore, description: str
     ) -> None:
-        faulty.inject("put", Fault.EXISTS, match=what)
+        faulty.inject("put", Fault.EXISTS, match=description)
         with pytest.raises(StorageError, match="the store reports that it exists") as raised:
             lead(storage).publish(manifest(1))
         assert not isinstance(raised.value, Fenced)
 
-    @pytest.mark.parametrize("what", ["leader/1", "leader/1.base", "chk-1"])
+    @pytest.mark.parametrize("description", ["leader/1", "leader/1.base", "chk-1"])
     def test_a_truncated_read_of_the_manifest_is_not_mistaken_for_another_object(
-        self, storage: CheckpointStorage, faulty: FaultyStore, what: str
+        self, storage: CheckpointStorage, faulty: FaultyStore, description: str
     ) -> None:
-        faulty.inject("put", Fault.TIMEOUT_AFTER, match=what)
-        faulty.inject("get", Fault.TRUNCATED, match=what, times=2)
+        faulty.inject("put", Fault.TIMEOUT_AFTER, match=description)
+        faulty.inject("get", Fault.TRUNCATED, match=description, times=2)
         assert lead(storage).publish(manifest(1)) is PublishOutcome.COMPLETE
 
     def test_a_failed_second_check_leaves_the_checkpoint_in_doubt(

@@ -92,10 +92,10 @@ def test_the_other_processes_answer_if_one_hangs(folder: str, pid: int, monkeypa
 
 def test_an_invalid_request_ends_only_its_connection(folder: str, pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    for said in (b"", b"GET / HTTP/1.1\r\n\r\n", json.dumps({"seconds": "x"}).encode(), b"[" * 5000):
+    for request in (b"", b"GET / HTTP/1.1\r\n\r\n", json.dumps({"seconds": "x"}).encode(), b"[" * 5000):
         with socket.socket(socket.AF_UNIX) as stranger:
             stranger.connect(f"{pid}.stacks")
-            stranger.sendall(said)
+            stranger.sendall(request)
             stranger.shutdown(socket.SHUT_WR)
             with suppress(ConnectionResetError):  # the process has not read everything
                 assert stranger.recv(100) == b""

@@ -100,7 +100,7 @@ def test_an_accepted_value_is_read_back_unchanged(kind: str, value: Any, wanted:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "why"),
+    ("kind", "value", "reason"),
     [
         *((kind, value, "") for kind in NUMBERS for value in (True, np.True_, np.ma.masked)),
         *((kind, np.timedelta64(5, "ns"), "") for kind in NUMBERS),
@@ -132,6 +132,6 @@ def test_an_accepted_value_is_read_back_unchanged(kind: str, value: Any, wanted:
         ("inet", b"abcd", ""),
     ],
 )
-def test_a_value_that_would_change_is_refused(kind: str, value: Any, why: str) -> None:
-    with pytest.raises(Misfit, match=f"column 'c' is .*{why}"):
+def test_a_value_that_would_change_is_refused(kind: str, value: Any, reason: str) -> None:
+    with pytest.raises(Misfit, match=f"column 'c' is .*{reason}"):
         encoded(kind, value)

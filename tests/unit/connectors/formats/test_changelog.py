@@ -78,13 +78,13 @@ def test_an_error_names_the_reason_why_a_message_is_not_a_change(event: Any, rea
 
 
 def test_canal_messages_have_several_rows_of_strings() -> None:
-    told = {"database": "shop", "table": "products", "isDdl": False, "ts": 1}
+    message = {"database": "shop", "table": "products", "isDdl": False, "ts": 1}
     strings = {"id": "1", "name": "car", "weight": "3.5"}
     messages = [
-        told | {"type": "INSERT", "data": [strings, strings | {"id": "2", "weight": None}], "old": None},
-        told | {"type": "UPDATE", "data": [strings | {"name": "bus"}], "old": [{"name": "car"}]},
-        told | {"type": "DELETE", "data": [strings], "old": None},
-        told | {"type": "ALTER", "isDdl": True, "data": None, "sql": "alter table products …"},
+        message | {"type": "INSERT", "data": [strings, strings | {"id": "2", "weight": None}], "old": None},
+        message | {"type": "UPDATE", "data": [strings | {"name": "bus"}], "old": [{"name": "car"}]},
+        message | {"type": "DELETE", "data": [strings], "old": None},
+        message | {"type": "ALTER", "isDdl": True, "data": None, "sql": "alter table products …"},
     ]
     assert changes(CanalJsonFormat(FIELDS), *messages) == [
         "+I (1, 'car', 3.5)",
@@ -95,7 +95,7 @@ def test_canal_messages_have_several_rows_of_strings() -> None:
     ]
     for is_ddl in (False, True):
         with pytest.raises(MalformedBlock, match="type is 'TRUNCATE'"):
-            changes(CanalJsonFormat(FIELDS), told | {"type": "TRUNCATE", "isDdl": is_ddl})
+            changes(CanalJsonFormat(FIELDS), message | {"type": "TRUNCATE", "isDdl": is_ddl})
 
 
 class Price(TypedDict):
@@ -118,19 +118,19 @@ def test_decimals_that_are_json_numbers_keep_their_digits() -> None:
     ):
         [found] = format(fields, metadata={"at": "source.ts"}).decoder(b"")(message % image).rows().values
         assert tuple(found) == (*numbers, price, 3.5, {"a": [1.5]}, 1.25)
-        told = [found["weight"], found["price"]["tax"], found["more"]["a"][0], found["at"]]
-        assert [type(one) for one in told] == [float] * 4
+        floats = [found["weight"], found["price"]["tax"], found["more"]["a"][0], found["at"]]
+        assert [type(one) for one in floats] == [float] * 4
 
 
 def test_maxwell_messages_contain_the_old_values() -> None:
-    told = {"database": "shop", "table": "products", "ts": 1596684883, "xid": 7125, "commit": True}
+    message = {"database": "shop", "table": "products", "ts": 1596684883, "xid": 7125, "commit": True}
     messages = [
-        told | {"type": "bootstrap-start", "data": {}},
-        told | {"type": "bootstrap-insert", "data": row(1)},
-        told | {"type": "insert", "data": row(2)},
-        told | {"type": "update", "data": row(1, "car"), "old": {"name": "scooter"}},
-        told | {"type": "delete", "data": row(2)},
-        told | {"type": "table-alter", "sql": "…"},
+        message | {"type": "bootstrap-start", "data": {}},
+        message | {"type": "bootstrap-insert", "data": row(1)},
+        message | {"type": "insert", "data": row(2)},
+        message | {"type": "update", "data": row(1, "car"), "old": {"name": "scooter"}},
+        message | {"type": "delete", "data": row(2)},
+        message | {"type": "table-alter", "sql": "…"},
     ]
     assert [change[:5] for change in changes(MaxwellJsonFormat(FIELDS), *messages)] == [
         "+I (1",
@@ -140,7 +140,7 @@ def test_maxwell_messages_contain_the_old_values() -> None:
         "-D (2",
     ]
     with pytest.raises(MalformedBlock, match="does not have the old values"):
-        changes(MaxwellJsonFormat(FIELDS), told | {"type": "update", "data": row(1)})
+        changes(MaxwellJsonFormat(FIELDS), message | {"type": "update", "data": row(1)})
 
 
 def test_changes_of_other_tables_are_skipped_and_metadata_is_added() -> None:

@@ -206,15 +206,15 @@ def test_project_makes_only_the_columns_it_keeps(monkeypatch: pytest.MonkeyPatch
 
 @given(
     count=st.integers(1, 20),
-    asked=st.sets(st.sampled_from([0, 1, 2])),
+    requested=st.sets(st.sampled_from([0, 1, 2])),
     cuts=st.lists(st.tuples(st.booleans(), st.integers(0, 19), st.integers(0, 19)), max_size=3),
 )
 def test_columns_made_before_a_slice_match_its_records(
-    count: int, asked: set[int], cuts: list[tuple[bool, int, int]]
+    count: int, requested: set[int], cuts: list[tuple[bool, int, int]]
 ) -> None:
     records = events(count)
     batch = batch_of(records).with_timestamps(np.arange(count))
-    for index in asked:
+    for index in requested:
         batch.column_at(index)
     for is_slice, first, second in cuts:
         size = len(batch)

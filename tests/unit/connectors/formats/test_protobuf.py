@@ -41,8 +41,8 @@ def described(fields: dict[str, str], more: dict[str, str] | None = None, name: 
         kind.value.add(name=label, number=number)
     for message_name, of in (("Point", more or {"x": "int32", "y": "int32"}), (name, fields)):
         message = file.message_type.add(name=message_name)
-        for number, (field, said) in enumerate(of.items(), 1):
-            _add(message, field, number, said, message_name)
+        for number, (field, kind_of_field) in enumerate(of.items(), 1):
+            _add(message, field, number, kind_of_field, message_name)
     found = descriptor_pb2.FileDescriptorSet()
     for module in _LIBRARY:
         module.DESCRIPTOR.CopyToProto(found.file.add())
@@ -50,8 +50,8 @@ def described(fields: dict[str, str], more: dict[str, str] | None = None, name: 
     return found.SerializeToString()
 
 
-def _add(message: Any, name: str, number: int, said: str, within: str) -> None:
-    how, _, rest = said.rpartition(" ")
+def _add(message: Any, name: str, number: int, kind: str, within: str) -> None:
+    how, _, rest = kind.rpartition(" ")
     field = message.field.add(name=name, number=number, label=3 if how in ("repeated", "map") else 1)
     if how == "map":
         entry = message.nested_type.add(name=f"{name.capitalize()}Entry")

@@ -33,8 +33,8 @@ def message(records: list[tuple[str, str | None, bytes]], **extra: Any) -> bytes
 
 
 def aggregated(*records: tuple[str, str | None, bytes]) -> bytes:
-    told = message(list(records))
-    return MAGIC + told + hashlib.md5(told).digest()
+    content = message(list(records))
+    return MAGIC + content + hashlib.md5(content).digest()
 
 
 def _message_class() -> Any:
@@ -86,8 +86,8 @@ def test_disaggregated_records_keep_their_keys_hashes_and_data() -> None:
 
 def test_a_record_that_only_resembles_an_aggregate_is_a_plain_record() -> None:
     whole = aggregated(("a", None, b"1"), ("b", None, b"2"))
-    for begun in range(len(whole)):
-        assert deaggregated(whole[:begun]) is None
+    for length in range(len(whole)):
+        assert deaggregated(whole[:length]) is None
     for at in range(len(whole)):
         assert deaggregated(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :]) is None
     for wrong in (b"\x1a\x05\x08", b"\x1a\x02\x08\x00", b"\x0a\x01\xff", b"\x1a\x04\x08\x09\x1a\x00", b"\xff" * 12):
@@ -106,8 +106,8 @@ def test_a_reader_continues_in_the_middle_of_an_aggregate(service: Kinesis) -> N
     whole = ["first", *map(str, range(7)), "last"]
     for first in range(1, len(whole) + 1):
         one = reader_of(source, split)
-        begun = read_until(one, first, most=1)
-        assert begun == whole[:first]
+        already_read = read_until(one, first, most=1)
+        assert already_read == whole[:first]
         other = reader_of(source, split, one.position)
         one.close()
         assert read_until(other, len(whole) - first) == whole[first:]

@@ -44,12 +44,12 @@ class Service:
 
     def put_records(self, **request: Any) -> Any:
         refused = self._next() or ()
-        told = [
+        results = [
             {"ErrorCode": "ProvisionedThroughputExceededException"} if n in refused else {"SequenceNumber": str(n)}
             for n in range(len(request["Records"]))
         ]
         self.sent += [record["Data"] for n, record in enumerate(request["Records"]) if n not in refused]
-        return {"Records": told}
+        return {"Records": results}
 
     def get_shard_iterator(self, **request: Any) -> Any:
         self.iterators.append(request)
@@ -121,11 +121,11 @@ def test_requests_have_the_configured_sizes(using: Any) -> None:
 
 
 def read(service: Service, count: int, sequence: str = "") -> tuple[Shard, list[int]]:
-    told = {"stream": "s", "shard": "shard-0", "start_ms": TRIM_HORIZON, "hashes": ["0", str(2**128 - 1)]}
+    properties = {"stream": "s", "shard": "shard-0", "start_ms": TRIM_HORIZON, "hashes": ["0", str(2**128 - 1)]}
     shard = Shard(
         stream_of("s", "", None, 5.0),
         service,
-        told,
+        properties,
         Place(sequence, WHOLE, int(time.time() * 1000)),
         accepts_loss=False,
     )
@@ -196,19 +196,19 @@ def test_child_shards_wait_for_their_parents_and_deleted_shards_are_forgotten(us
         enumerator.on_split_ended(splits[shard], Place("7", WHOLE, read_to).position())
 
     assert found() == ["p", "orphan"]
-    begun = splits["p"].properties["since"]
-    assert abs(begun - time.time() * 1000) < 60_000
-    end("p", begun + 5)
+    since = splits["p"].properties["since"]
+    assert abs(since - time.time() * 1000) < 60_000
+    end("p", since + 5)
     again = source.create_enumerator()
     again.restore(json.loads(json.dumps(enumerator.snapshot())))
     enumerator = again
     assert found() == ["c1", "c2"]
-    assert splits["c1"].properties["since"] == begun + 5  # the child's records are newer than all of its parent's
-    end("c2", begun + 7)
+    assert splits["c1"].properties["since"] == since + 5  # the child's records are newer than all of its parent's
+    end("c2", since + 7)
     assert found() == []
-    end("c1", begun + 9)
+    end("c1", since + 9)
     assert found() == ["m"]
-    assert splits["m"].properties["since"] == begun + 9
+    assert splits["m"].properties["since"] == since + 9
     service.shards = [merged]
     assert found() == []
     assert enumerator.snapshot()["found"] == ["s/m"]

@@ -35,8 +35,8 @@ def opened(position: Place | None, on_lost: str = "fail", since: int | None = No
 
 
 def _split(source: KinesisSource) -> Split:
-    told = {"stream": "s", "shard": "shard-0", "start_ms": 0, "since": now(), "hashes": ["0", str(2**128 - 1)]}
-    return Split("s/shard-0", told)
+    properties = {"stream": "s", "shard": "shard-0", "start_ms": 0, "since": now(), "hashes": ["0", str(2**128 - 1)]}
+    return Split("s/shard-0", properties)
 
 
 @pytest.mark.parametrize("stands", [False, True])
@@ -47,9 +47,9 @@ def test_dropped_records_are_an_error(service: Kinesis, stands: bool) -> None:
     service.put(b"there", ago=2 * HOUR)
     service.drop()
     reader = opened(Place(last, WHOLE, now() - 30 * HOUR))
-    with pytest.raises(SourceError, match=r"no longer has \d+.*keeps records for 24 h.*may be lost") as told:
+    with pytest.raises(SourceError, match=r"no longer has \d+.*keeps records for 24 h.*may be lost") as caught:
         read_until(reader, 1)
-    assert "on_lost='continue'" in str(told.value)
+    assert "on_lost='continue'" in str(caught.value)
     reader.close()
 
 
@@ -93,8 +93,8 @@ def test_the_position_of_an_idle_reader_advances_with_the_time(service: Kinesis)
     last = service.put(b"read", ago=3 * HOUR)
     reader = opened(None)
     assert read_until(reader, 1) == ["read"]
-    begun = now()
-    read_until(reader, 1, until=lambda: reader.position["read_to"] >= begun)
+    started = now()
+    read_until(reader, 1, until=lambda: reader.position["read_to"] >= started)
     assert reader.position["after"] == last
     assert reader.moves_without_records
     reader.close()

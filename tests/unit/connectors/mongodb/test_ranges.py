@@ -50,8 +50,8 @@ class Found:
 def test_ranges_contain_every_id_once_with_any_estimated_count(parts: int, estimate: int) -> None:
     ids = list(range(100))
     ranges = [found for found, _ in find_ranges(Ids(ids, estimate), parts)]
-    held = [[value for value in ids if _is_in(found, value)] for found in ranges]
-    assert list(chain.from_iterable(held)) == ids
+    found_ids = [[value for value in ids if _is_in(found, value)] for found in ranges]
+    assert list(chain.from_iterable(found_ids)) == ids
     if estimate == 100:
         assert len(ranges) == min(parts, 100)
     assert len(ranges) <= 2 * parts * 7

@@ -26,12 +26,12 @@ class Told:
         self.bulks: list[list[str]] = []
         self.otherwise: list[Callable[[list[str]], Answer | None]] = []
         self.refuse: Callable[[str], dict[str, Any] | None] = lambda identity: None
-        told = self
+        service = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
-                status, answer = told.answer([orjson.loads(line) for line in body.splitlines()])
+                status, answer = service.answer([orjson.loads(line) for line in body.splitlines()])
                 content = answer if isinstance(answer, bytes) else orjson.dumps(answer)
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
@@ -146,7 +146,7 @@ def test_a_server_that_remains_busy_fails_the_job_with_its_message(server: Told)
 
 
 @pytest.mark.parametrize(
-    ("status", "content", "told"),
+    ("status", "content", "message"),
     [
         (200, b"<html>welcome</html>", "is not OpenSearch: '<html>"),
         (200, b'{"errors": false, "items": []}', "is not OpenSearch"),
@@ -156,9 +156,9 @@ def test_a_server_that_remains_busy_fails_the_job_with_its_message(server: Told)
         (302, b"", "answers 302"),
     ],
 )
-def test_foreign_servers_and_refusals_fail_at_once(server: Told, status: int, content: bytes, told: str) -> None:
+def test_foreign_servers_and_refusals_fail_at_once(server: Told, status: int, content: bytes, message: str) -> None:
     server.otherwise = [lambda ids: (status, content)]
-    with pytest.raises(SinkError, match=told) as error:
+    with pytest.raises(SinkError, match=message) as error:
         write(server, ("a", 1))
     assert error.value.remedy
     assert len(server.bulks) == 1
@@ -167,9 +167,11 @@ def test_foreign_servers_and_refusals_fail_at_once(server: Told, status: int, co
 def test_a_document_refused_by_the_mapping_is_named(server: Told) -> None:
     error = {"type": "mapper_parsing_exception", "reason": "failed", "caused_by": {"reason": "For input string"}}
     server.refuse = lambda identity: {"status": 400, "error": error} if identity == "b" else None
-    with pytest.raises(SinkError, match=r"document 'b' of index 'i' is rejected: .* failed: For input string") as told:
+    with pytest.raises(
+        SinkError, match=r"document 'b' of index 'i' is rejected: .* failed: For input string"
+    ) as caught:
         write(server, ("a", 1), ("b", 2))
-    assert "mapping" in told.value.remedy
+    assert "mapping" in caught.value.remedy
 
 
 def test_hosts_are_used_in_turn(server: Told) -> None:

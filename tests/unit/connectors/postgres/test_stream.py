@@ -41,14 +41,14 @@ def keepalive(lsn: int) -> bytes:
 
 
 def relation(columns: list[tuple[str, int]]) -> bytes:
-    told = b"".join(b"\1" + name.encode() + b"\0" + struct.pack("!Ii", oid, -1) for name, oid in columns)
-    return framed(b"R" + struct.pack("!I", 7) + b"public\0t\0d" + struct.pack("!H", len(columns)) + told)
+    described = b"".join(b"\1" + name.encode() + b"\0" + struct.pack("!Ii", oid, -1) for name, oid in columns)
+    return framed(b"R" + struct.pack("!I", 7) + b"public\0t\0d" + struct.pack("!H", len(columns)) + described)
 
 
 def values(*texts: str | None) -> bytes:
     """Return the values of a row. None stands for a value that the log omits."""
-    told = [b"u" if text is None else b"t" + struct.pack("!I", len(text.encode())) + text.encode() for text in texts]
-    return struct.pack("!H", len(told)) + b"".join(told)
+    encoded = [b"u" if text is None else b"t" + struct.pack("!I", len(text.encode())) + text.encode() for text in texts]
+    return struct.pack("!H", len(encoded)) + b"".join(encoded)
 
 
 def inserted(number: int) -> bytes:

@@ -34,7 +34,7 @@ class FakeBroker:
         self._prefetch = self._tag = self._acknowledged = self._turn = 0
         self._on_way: deque[tuple[int, Any, Any]] = deque()
         """Deliveries in transit, each with the step of its arrival."""
-        self._asked_behind = 0
+        self._tag_at_last_declare = 0
         """The last delivery tag in transit at the time of the last request."""
         self._on_message: Callable[..., None] | None = None
         self._lock = threading.RLock()
@@ -74,10 +74,10 @@ class FakeBroker:
         """Return the response before the deliveries in transit, but after those in transit at the last request."""
         with self._lock:
             self._on_way = deque(
-                (0 if method.delivery_tag <= self._asked_behind else until, method, properties)
+                (0 if method.delivery_tag <= self._tag_at_last_declare else until, method, properties)
                 for until, method, properties in self._on_way
             )
-            self._asked_behind = self._tag
+            self._tag_at_last_declare = self._tag
             found = (len(self._ready), self._consumers + self.others) if self.has_leader else (0, 0)
         return SimpleNamespace(method=SimpleNamespace(message_count=found[0], consumer_count=found[1]))
 

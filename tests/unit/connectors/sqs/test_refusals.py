@@ -49,7 +49,7 @@ class Service:
 
     def send_message_batch(self, **request: Any) -> Any:
         answer = self._next()
-        failed = {told["Id"] for told in answer.get("Failed", ())}
+        failed = {entry["Id"] for entry in answer.get("Failed", ())}
         taken = [entry for entry in request["Entries"] if entry["Id"] not in failed]
         self.sent += [entry["MessageBody"] for entry in taken]
         return {"Successful": [{"Id": entry["Id"]} for entry in taken], **answer}
@@ -104,7 +104,7 @@ def test_only_records_that_were_not_accepted_are_sent_again(using: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (refusal("AWS.SimpleQueueService.NonExistentQueue"), "it does not exist"),
         (refusal("AccessDeniedException"), "a right is missing"),
@@ -117,9 +117,9 @@ def test_only_records_that_were_not_accepted_are_sent_again(using: Any) -> None:
         ),
     ],
 )
-def test_a_permanent_error_fails_at_once(using: Any, answer: Any, told: str) -> None:
+def test_a_permanent_error_fails_at_once(using: Any, answer: Any, message: str) -> None:
     service = using(Service(answer))
-    with pytest.raises(SinkError, match=told):
+    with pytest.raises(SinkError, match=message):
         written("a")
     assert service.requests == 1
 
@@ -205,10 +205,10 @@ def test_an_id_is_known_from_its_first_message_until_some_time_after_its_deletio
             pending[checkpoint], since = since, []
         elif step == "d" and checkpoint:
             seen.acknowledged(checkpoint, now)
-            held = {*since}
+            stored = {*since}
             for ids in pending.values():
                 for id in ids:
-                    if id not in held:
+                    if id not in stored:
                         known[id] = now + 5.0
             pending = {}
         else:

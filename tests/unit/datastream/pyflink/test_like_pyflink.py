@@ -199,7 +199,7 @@ class TestAggregates:
         assert [(type(v), v) for v in _collected(numbers.sum())] == [(np.int64, 1), (np.int64, 3)]
 
     @pytest.mark.parametrize(
-        ("values", "field", "told"),
+        ("values", "field", "message"),
         [
             ([("a", 1), ("a", None)], 1, r"sum of the field 1 raised TypeError(.|\n)*\('a', None\)"),
             (
@@ -215,9 +215,9 @@ class TestAggregates:
         ],
     )
     def test_fields_that_cannot_be_aggregated_are_named(
-        self, env: StreamExecutionEnvironment, values: list[Any], field: Any, told: str
+        self, env: StreamExecutionEnvironment, values: list[Any], field: Any, message: str
     ) -> None:
-        with pytest.raises(RecordFormatError, match=told):
+        with pytest.raises(RecordFormatError, match=message):
             _collected(env.from_collection(values).key_by(lambda _: 0).sum(field))
 
     @pytest.mark.parametrize("cls", [Price, Named])
@@ -312,9 +312,9 @@ class TestMistakes:
     def test_a_returned_single_value_is_refused_with_the_remedy_to_yield_it(
         self, env: StreamExecutionEnvironment, function: Any
     ) -> None:
-        with pytest.raises(UserFunctionError, match="returned one value") as told:
+        with pytest.raises(UserFunctionError, match="returned one value") as caught:
             _collected(env.from_collection([1]).flat_map(function))
-        assert "yield the value" in str(told.value)
+        assert "yield the value" in str(caught.value)
 
     def test_a_failed_import_in_a_function_ends_the_job_immediately(self, env: StreamExecutionEnvironment) -> None:
         def late(value: int) -> int:
@@ -323,9 +323,9 @@ class TestMistakes:
             return int(no_such_module.change(value))
 
         env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1000, 60_000))
-        with pytest.raises(UserFunctionError, match="No module named 'no_such_module'") as told:
+        with pytest.raises(UserFunctionError, match="No module named 'no_such_module'") as caught:
             _collected(env.from_collection([1]).map(late))
-        assert "import no_such_module" in str(told.value)
+        assert "import no_such_module" in str(caught.value)
 
     def test_an_iteration_error_inside_a_function_is_reported_as_its_own(self, env: StreamExecutionEnvironment) -> None:
         with pytest.raises(UserFunctionError, match="raised TypeError: 'int' object is not iterable"):

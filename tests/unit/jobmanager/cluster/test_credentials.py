@@ -133,11 +133,11 @@ class TestSecrets:
         assert conf["spark.authenticate.secret"] != "mine"
         assert conf["spark.shuffle.manager.incremental"] == "penstock.SealedShuffleManager"
 
-    @pytest.mark.parametrize(("content", "why"), [("", "0 characters"), ("short\n", "5 characters")])
-    def test_a_secret_that_can_be_guessed_is_refused(self, tmp_path: Path, content: str, why: str) -> None:
+    @pytest.mark.parametrize(("content", "reason"), [("", "0 characters"), ("short\n", "5 characters")])
+    def test_a_secret_that_can_be_guessed_is_refused(self, tmp_path: Path, content: str, reason: str) -> None:
         path = tmp_path / "secret"
         path.write_text(content)
-        with pytest.raises(ClusterError, match=why) as refused:
+        with pytest.raises(ClusterError, match=reason) as refused:
             read_secret(str(path))
         assert str(path) in refused.value.message
         assert "random characters" in refused.value.remedy

@@ -53,7 +53,7 @@ def test_the_driver_command_equals_that_of_sparks_launcher(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("variables", "settings", "asked"),
+    ("variables", "settings", "has_launcher"),
     [
         ({}, {}, False),
         ({"SPARK_CONF_DIR": "/etc/spark"}, {}, True),
@@ -64,7 +64,12 @@ def test_the_driver_command_equals_that_of_sparks_launcher(tmp_path: Path) -> No
     ],
 )
 def test_sparks_launcher_runs_if_the_machine_configures_spark(
-    variables: dict[str, str], settings: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, asked: bool
+    variables: dict[str, str],
+    settings: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    *,
+    has_launcher: bool,
 ) -> None:
     for name in ("SPARK_CONF_DIR", "SPARK_HOME", "PYSPARK_SUBMIT_ARGS"):
         monkeypatch.delenv(name, raising=False)
@@ -74,7 +79,7 @@ def test_sparks_launcher_runs_if_the_machine_configures_spark(
     monkeypatch.setattr(driver, "driver_command", lambda *_: ["false"])
     arguments: Any = ("/java", {"spark.driver.memory": "1g"} | settings, {"PYSPARK_SUBMIT_ARGS": ""}, str(tmp_path))
     for python in ("", sys.executable):
-        if asked:
+        if has_launcher:
             assert driver.start_driver(*arguments, python=python) == "by Spark's launcher"
             continue
         with pytest.raises(driver.DriverNotStarted, match="code 1"):

@@ -62,7 +62,7 @@ class Driver:
     def executor_changes(self) -> tuple[list[Member], list[Member]]:
         return self.registry.compare_executors(self.there)
 
-    def remove_executor(self, executor_id: str, why: str) -> None:
+    def remove_executor(self, executor_id: str, reason: str) -> None:
         self.removed.append(executor_id)
 
 
@@ -100,10 +100,10 @@ class Visitor:
         assert isinstance(received, Start)
         return received.launch.executor_id
 
-    def send_message(self, what: Any) -> None:
-        self.connection.send(msgspec.msgpack.encode(what))
+    def send_message(self, message: Any) -> None:
+        self.connection.send(msgspec.msgpack.encode(message))
 
-    def is_told_to_end(self) -> bool:
+    def receives_end(self) -> bool:
         with contextlib.suppress(ConnectionError):
             while True:
                 self.connection.poll(5)
@@ -186,9 +186,9 @@ def test_an_executor_that_ended_and_that_the_driver_has_lost_is_replaced_once(do
     time.sleep(1.0)
     received = visitor.started()
     while (frame := visitor.connection.poll(0.1)) is not None:  # the same message may arrive twice
-        told_again = msgspec.msgpack.decode(frame, type=ToTaskManager)
-        assert isinstance(told_again, Start)
-        assert told_again.launch.executor_id == received
+        resent = msgspec.msgpack.decode(frame, type=ToTaskManager)
+        assert isinstance(resent, Start)
+        assert resent.launch.executor_id == received
     [member] = door.driver.registry.members()
     assert member.executor == received
     assert int(received) == int(first) + 1
@@ -227,7 +227,7 @@ def test_a_worker_that_reconnects_replaces_its_dead_connection(door: Door) -> No
     left = before.started()
     again = door.come()
     executor = again.started()
-    assert before.is_told_to_end()
+    assert before.receives_end()
     time.sleep(0.2)
     assert [member.executor for member in door.driver.registry.members()] == [executor]
     assert door.driver.removed == [left]
@@ -244,7 +244,7 @@ def test_a_worker_that_is_silent_for_too_long_is_lost(door: Door, monkeypatch: p
         assert time.monotonic() < deadline
         other.send_message(Beat())
         time.sleep(0.02)
-    assert silent.is_told_to_end()
+    assert silent.receives_end()
     assert [member.id for member in door.driver.registry.members()] == ["other"]
 
 
@@ -271,7 +271,7 @@ def test_a_client_without_the_key_is_refused(door: Door, secret: str, purpose: b
 def test_a_client_with_an_invalid_message_is_refused(door: Door, sent: Any) -> None:
     with contextlib.suppress(ConnectionError):
         connection = ControlConnection(door.server.address, SECRET, sent, purpose=PURPOSE, connect_s=5)
-        Visitor(connection).is_told_to_end()
+        Visitor(connection).receives_end()
     assert door.driver.registry.members() == []
     door.come().started()
 
@@ -301,7 +301,7 @@ def test_a_worker_that_sends_too_much_is_disconnected(door: Door, caplog: pytest
     visitor = door.come()
     with contextlib.suppress(ConnectionError):
         visitor.connection.send(b"x" * 100_000)
-    assert visitor.is_told_to_end()
+    assert visitor.receives_end()
 
 
 def test_a_port_in_use_is_named(door: Door) -> None:
@@ -314,13 +314,13 @@ def test_the_owner_is_notified_when_the_manager_stops_serving(
     door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    why = MemoryError("no more")
+    error = MemoryError("no more")
 
     def broken() -> None:
-        raise why
+        raise error
 
     monkeypatch.setattr(door.server, "_turn", broken)
-    wait_until(lambda: door.failures == [why])
+    wait_until(lambda: door.failures == [error])
 
 
 def test_the_owner_is_not_notified_when_it_closes_the_manager(door: Door) -> None:
@@ -333,7 +333,7 @@ def test_the_owner_is_not_notified_when_it_closes_the_manager(door: Door) -> Non
 def test_a_driver_that_fails_to_remove_an_executor_does_not_end_the_manager(
     door: Door, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refused(executor_id: str, why: str) -> None:
+    def refused(executor_id: str, reason: str) -> None:
         raise RuntimeError("Py4JNetworkError")
 
     monkeypatch.setattr(door.driver, "remove_executor", refused)
@@ -357,7 +357,7 @@ def test_an_error_while_serving_a_worker_does_not_end_the_manager(
     monkeypatch.setattr(Peer, "stalled_s", broken)
     [peer] = door.server._peers.values()
     door.server._stuck.add(peer)
-    assert visitor.is_told_to_end()
+    assert visitor.receives_end()
     door.come("other").started()
     assert door.server.failure is None
 

@@ -42,10 +42,10 @@ def test_silent_connections_do_not_block_probes(health: WorkerHealth) -> None:
     for one in silent[:10]:
         one.sendall(b"\x16\x03\x01 no http at all\r\n\r\n")
     assert ask(health, "/healthz") == 200
-    dripping, begun = silent[-1], time.monotonic()
+    dripping, started = silent[-1], time.monotonic()
     dripping.settimeout(PATIENCE_S * 5)
     dripping.sendall(b"GET /healthz HTTP/1.0\r\nX: ")
     assert dripping.recv(1) == b"", "it is hung up on"
-    assert time.monotonic() - begun < PATIENCE_S * 4
+    assert time.monotonic() - started < PATIENCE_S * 4
     for one in silent:
         one.close()

@@ -55,8 +55,8 @@ def graph() -> JobGraph:
     return JobGraphBuilder(env.get_program().transformations, name="numbers", parallelism=2, max_parallelism=8).build()
 
 
-def ended(told: str, slot: int = 1, at: int = 1) -> TaskEnd:
-    return TaskEnd.parse(f"{slot}\n{at}\nhost-7\n{told}")
+def ended(report: str, slot: int = 1, at: int = 1) -> TaskEnd:
+    return TaskEnd.parse(f"{slot}\n{at}\nhost-7\n{report}")
 
 
 def dump(
@@ -92,8 +92,8 @@ def test_the_report_starts_with_the_operator_and_the_users_line(graph: JobGraph,
     assert f"(at {__file__}:{line_of(shared)} in shared)" in failure.message
     first = failure.traceback.splitlines()[1:3]
     assert first == [f'  File "{__file__}", line {line_of(function.map)}, in map', f"    {_words(function)}"]
-    told = str(failure_of(crash))
-    assert told.rstrip().endswith("Segmentation fault")
+    report = str(failure_of(crash))
+    assert report.rstrip().endswith("Segmentation fault")
     assert failures.entry_of(crash, 5).host == "host-7"
 
 
@@ -194,10 +194,10 @@ def test_a_worker_without_a_stack_is_named_by_its_slot(graph: JobGraph) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "why"),
+    ("limit", "reason"),
     [(512 * 2**20, "its container has used all of its 512Mi"), (0, "the machine has run out of memory")],
 )
-def test_a_worker_killed_for_memory_reports_limit_and_remedy(graph: JobGraph, limit: int, why: str) -> None:
+def test_a_worker_killed_for_memory_reports_limit_and_remedy(graph: JobGraph, limit: int, reason: str) -> None:
     requests: list[str] = []
 
     def killed(host: str) -> MemoryKill:
@@ -209,7 +209,7 @@ def test_a_worker_killed_for_memory_reports_limit_and_remedy(graph: JobGraph, li
     assert requests == ["host-7"]
     assert "slot 1, level 1 on host-7, which ran 'doubles" in crash.message
     assert "signal 9, SIGKILL" in crash.message
-    assert why in crash.message
+    assert reason in crash.message
     assert "raise taskmanager.memory.process.size, or lower taskmanager.numberOfTaskSlots" in crash.remedy
 
 

@@ -65,13 +65,13 @@ def client(folder: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
 
 def test_damaged_archives_end_in_error_codes_or_in_pages(good: bytes, folder: Path, client: TestClient) -> None:
     document = msgspec.json.decode(good)
-    asked = pages(document)
+    paths = pages(document)
     for seed in range(MUTATIONS):
         chance = random.Random(seed)
         content = damaged(good, chance) if seed % 4 == 0 else msgspec.json.encode(with_damaged_value(document, chance))
         file = folder / f"archive{seed}-1.json.gz"
         file.write_bytes(gzip.compress(content, 1))
-        for page in ["/jobs/overview", *chance.sample(asked, 3)]:
+        for page in ["/jobs/overview", *chance.sample(paths, 3)]:
             answer = client.get(page)
             assert answer.status_code < 500, (seed, page, answer.text)
         file.unlink()

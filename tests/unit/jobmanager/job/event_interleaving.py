@@ -211,7 +211,7 @@ class EventInterleaving:
             self.push(1)
             self.step()
 
-    def until(self, holds: Callable[[], bool], what: str) -> None:
+    def until(self, holds: Callable[[], bool], description: str) -> None:
         for _ in range(MOST_STEPS):
             if holds():
                 return
@@ -219,7 +219,7 @@ class EventInterleaving:
         state = self.master._requests.state
         unanswered = [operation.kind for operation in self.operations if not operation.is_done]
         pytest.fail(
-            f"{self.log}: no {what} after {MOST_STEPS} steps; the job is {self.master.history.status.value}, {state}; "
+            f"{self.log}: no {description} after {MOST_STEPS} steps; the job is {self.master.history.status.value}, {state}; "
             f"not answered: {unanswered}; events: {[event.text for event in self.master.history.events][-12:]}"
         )
 
@@ -237,12 +237,12 @@ class EventInterleaving:
         self.operations.append(operation)
         self.master.request(operation)
 
-    def happen(self, what: str) -> None:
+    def happen(self, event: str) -> None:
         """Trigger one of `EVENTS`."""
-        self.log.append(what)
-        match what:
+        self.log.append(event)
+        match event:
             case "savepoint" | "stop" | "cancel" | "suspend":
-                self.ask(what)
+                self.ask(event)
             case "stop --drain":
                 self.ask("stop", drain=True)
             case "rescale":

@@ -32,16 +32,16 @@ def sessions() -> Iterator[list[Session]]:
         session.stop()
 
 
-def start(sessions: list[Session], folder: Path, asked: SubmitOptions) -> JobMaster:
+def start(sessions: list[Session], folder: Path, options: SubmitOptions) -> JobMaster:
     """Start a job and return its JobMaster, whether or not the job is accepted."""
-    session = Session(InProcess(), asked)
+    session = Session(InProcess(), options)
     sessions.append(session)
     found: list[JobMaster] = []
-    begun = threading.Event()
+    started = threading.Event()
 
     def on_started(master: JobMaster) -> None:
         found.append(master)
-        begun.set()
+        started.set()
 
     session.on_started = on_started
     env = environment(folder, **{"restart-strategy.type": "none"})
@@ -52,7 +52,7 @@ def start(sessions: list[Session], folder: Path, asked: SubmitOptions) -> JobMas
             env.execute_async("job")
 
     threading.Thread(target=run, daemon=True).start()
-    assert begun.wait(30)
+    assert started.wait(30)
     return found[0]
 
 
@@ -106,16 +106,16 @@ def test_storage_that_does_not_answer_is_not_a_release(
 ) -> None:
     savepoint = stopped(sessions, tmp_path)
     master = waiting(sessions, tmp_path)
-    asked = threading.Event()
+    requested = threading.Event()
 
     def silent() -> bool:
-        asked.set()
+        requested.set()
         raise StorageError("503 SlowDown")
 
     with monkeypatch.context() as patch:
         patch.setattr(master.checkpoints, "is_released", silent)
         release(master.checkpoints.storage, ReleaseRecord(savepoint))
-        assert asked.wait(10)
+        assert requested.wait(10)
         assert master.parts.steps.step == WAITING_FOR_RELEASE
     until(lambda: master.history.status is JobStatus.RUNNING, master)
 

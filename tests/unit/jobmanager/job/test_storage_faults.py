@@ -90,13 +90,13 @@ class Job:
 
 
 @pytest.mark.parametrize("fault", [Fault.TIMEOUT_AFTER, Fault.TIMEOUT_BEFORE, Fault.LATE, Fault.DENIED, Fault.EXISTS])
-@pytest.mark.parametrize("what", ["leader/1", "leader/2", "leader/1.base", "leader/2.base"])
+@pytest.mark.parametrize("description", ["leader/1", "leader/2", "leader/1.base", "leader/2.base"])
 def test_an_attempt_whose_leadership_claim_has_no_answer_is_followed_by_another(
-    tmp_path: Path, what: str, fault: Fault
+    tmp_path: Path, description: str, fault: Fault
 ) -> None:
     job = Job(tmp_path)
-    job.faulty.inject("put", fault, match=what)
-    job.faulty.inject("put", Fault.TIMEOUT_BEFORE, match=what, times=50)
+    job.faulty.inject("put", fault, match=description)
+    job.faulty.inject("put", Fault.TIMEOUT_BEFORE, match=description, times=50)
     assert job.run().history.status is JobStatus.FINISHED
     assert not any(failure.name == "Fenced" for failure in job.master.history.failures)
 

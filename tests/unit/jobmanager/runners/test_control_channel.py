@@ -105,13 +105,13 @@ class TestStrangers:
         self, channel: Channel, at: int, change: int, is_cut: bool
     ) -> None:
         with channel.unauthenticated_client() as unauthenticated_client:
-            said = bytearray(self.hello(channel, b"0" * HELLO_BYTES, {"attempt": ATTEMPT, "slot": 0, "level": 0}))
-            at %= len(said)
+            hello = bytearray(self.hello(channel, b"0" * HELLO_BYTES, {"attempt": ATTEMPT, "slot": 0, "level": 0}))
+            at %= len(hello)
             if is_cut:
-                del said[at:]
+                del hello[at:]
             else:
-                said[at] ^= change or 1
-            unauthenticated_client.sendall(said)
+                hello[at] ^= change or 1
+            unauthenticated_client.sendall(hello)
             unauthenticated_client.shutdown(socket.SHUT_WR)
             assert is_closed(unauthenticated_client)
         channel.check()
@@ -124,7 +124,7 @@ class TestStrangers:
         channel.check()
 
     def test_a_recorded_message_of_a_task_cannot_be_replayed(self, channel: Channel) -> None:
-        heard: list[bytes] = []
+        recorded: list[bytes] = []
         relay = socket.create_server(("127.0.0.1", 0))
 
         def pass_on() -> None:
@@ -134,7 +134,7 @@ class TestStrangers:
             near.settimeout(0.5)
             with contextlib.suppress(OSError):
                 while data := near.recv(65536):
-                    heard.append(data)
+                    recorded.append(data)
                     far.sendall(data)
                     near.sendall(far.recv(65536))
 
@@ -149,7 +149,7 @@ class TestStrangers:
         relay.close()
         assert channel.gone.get(timeout=5) == Hello(ATTEMPT, 1, 0)
         with channel.unauthenticated_client() as unauthenticated_client:
-            unauthenticated_client.sendall(b"".join(heard))
+            unauthenticated_client.sendall(b"".join(recorded))
             assert is_closed(unauthenticated_client)
         assert channel.server.connected(ATTEMPT) == 0
         channel.check()

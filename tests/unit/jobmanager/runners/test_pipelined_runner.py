@@ -34,21 +34,21 @@ def runner() -> Iterator[PipelinedRunner]:
     runner._server.close()
 
 
-def told(runner: PipelinedRunner, *items: LevelAck | Hello) -> list[LevelAck]:
+def acks_of(runner: PipelinedRunner, *items: LevelAck | Hello) -> list[LevelAck]:
     for item in items:
         runner._frames.put(item)
     return runner._wait_for_acks(ATTEMPT, unwatched)
 
 
 def test_a_failure_of_this_attempt_ends_the_wait(runner: PipelinedRunner) -> None:
-    (ack,) = told(runner, LevelAck(slot=0, level=0, attempt=4, epoch=-1, failure=FAILURE))
+    (ack,) = acks_of(runner, LevelAck(slot=0, level=0, attempt=4, epoch=-1, failure=FAILURE))
     assert cast("TaskFailure", ack.failure).message == "no database"
 
 
 def test_no_message_of_a_task_is_dropped_silently(runner: PipelinedRunner, caplog: pytest.LogCaptureFixture) -> None:
     answer = LevelAck(slot=0, level=0, attempt=4, epoch=2)
     with caplog.at_level(logging.INFO):
-        acks = told(
+        acks = acks_of(
             runner,
             LevelAck(slot=0, level=0, attempt=3, epoch=2),
             LevelAck(slot=0, level=0, attempt=-1, epoch=-1, failure=FAILURE),
@@ -68,10 +68,10 @@ def test_no_message_of_a_task_is_dropped_silently(runner: PipelinedRunner, caplo
 
 def test_a_lost_task_of_this_attempt_fails_the_epoch(runner: PipelinedRunner) -> None:
     with pytest.raises(EpochFailed, match="slot 0, level 0 has ended"):
-        told(runner, Hello(4, 0, 0))
+        acks_of(runner, Hello(4, 0, 0))
 
 
 def test_an_ended_control_channel_fails_the_epoch_by_name(runner: PipelinedRunner) -> None:
     runner._server.failure = MemoryError("no more")
     with pytest.raises(EpochFailed, match="control channel has ended: no more"):
-        told(runner)
+        acks_of(runner)

@@ -72,10 +72,10 @@ class KeepsOpaque(Passes):
 
 class KeepsConfiguredState(Passes):
     def __init__(self, declared: Any) -> None:
-        self.told = declared
+        self.declared = declared
 
     def open(self, ctx: Any) -> None:
-        self.type = self.told
+        self.type = self.declared
         self.kept = ctx.get_state(ValueStateDescriptor("kept", self.type))
 
 
@@ -113,7 +113,7 @@ class HearsOpaque(BroadcastProcessFunction):
         yield value
 
 
-def heard(stream: Any, descriptor: MapStateDescriptor) -> None:
+def broadcast_to(stream: Any, descriptor: MapStateDescriptor) -> None:
     stream.connect(stream.broadcast(descriptor)).process(HearsOpaque()).name("bad").print()
 
 
@@ -181,8 +181,13 @@ PROGRAMS = {
         "'left-buffer'",
         "dataclass",
     ),
-    "no encoding, broadcast keys": (lambda s: heard(s, OPAQUE_KEYS), "STATE_TYPE", "broadcast state 'rules'", "frozen"),
-    "no encoding, broadcast": (lambda s: heard(s, OPAQUE_VALUES), "STATE_TYPE", "'rules'", "dataclass"),
+    "no encoding, broadcast keys": (
+        lambda s: broadcast_to(s, OPAQUE_KEYS),
+        "STATE_TYPE",
+        "broadcast state 'rules'",
+        "frozen",
+    ),
+    "no encoding, broadcast": (lambda s: broadcast_to(s, OPAQUE_VALUES), "STATE_TYPE", "'rules'", "dataclass"),
     "a name used twice": (lambda s: keyed(s, RemembersTwice()), "STATE_NAME_CONFLICT", "'counts'", "another name"),
     "no encoding": (lambda s: keyed(s, KeepsOpaque()), "STATE_TYPE", "Opaque", "dataclass"),
     "no encoding, from __init__": (
@@ -232,8 +237,8 @@ def test_a_healthy_job_with_the_same_id_keeps_running(
 
 
 def test_penstock_check_reports_the_same_error(tmp_path: Path) -> None:
-    told = check(entry=f"{__name__}:main", args=[], parallelism=None, against=None, configuration={})
-    assert [problem["code"] for problem in told["problems"]] == ["STATE_TYPE"]
+    report = check(entry=f"{__name__}:main", args=[], parallelism=None, against=None, configuration={})
+    assert [problem["code"] for problem in report["problems"]] == ["STATE_TYPE"]
 
 
 def main() -> None:

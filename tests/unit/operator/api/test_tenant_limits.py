@@ -54,10 +54,10 @@ def test_other_hosts_are_refused(host: str) -> None:
 
 def test_classes_and_annotations_are_refused_unless_they_are_listed() -> None:
     rewrite = "nginx.ingress.kubernetes.io/rewrite-target"
-    asked = {"host": "a.jobs.example.com", "annotations": {rewrite: "/$2"}, "path": "/jobs/weather(/|$)(.*)"}
-    assert not fields(OPEN, ingress=asked)
+    requested = {"host": "a.jobs.example.com", "annotations": {rewrite: "/$2"}, "path": "/jobs/weather(/|$)(.*)"}
+    assert not fields(OPEN, ingress=requested)
     snippet = "nginx.ingress.kubernetes.io/configuration-snippet"
-    assert fields(OPEN, ingress={**asked, "annotations": {snippet: "x"}, "className": "internal"}) == [
+    assert fields(OPEN, ingress={**requested, "annotations": {snippet: "x"}, "className": "internal"}) == [
         "spec.ingress.className",
         f"spec.ingress.annotations.{snippet}",
     ]

@@ -154,12 +154,12 @@ def test_secrets_can_be_limited_to_the_namespaces_of_jobs(helm: Path) -> None:
 
 
 def test_the_operator_has_every_right_on_the_list(helm: Path) -> None:
-    held: dict[tuple[str, str], set[str]] = {}
+    granted: dict[tuple[str, str], set[str]] = {}
     for rule in rules_of_the_operator(rendered(helm)):
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
-                held.setdefault((group, resource), set()).update(rule["verbs"])
-    assert held == REQUIRED
+                granted.setdefault((group, resource), set()).update(rule["verbs"])
+    assert granted == REQUIRED
 
 
 def test_a_list_of_namespaces_grants_no_rights_elsewhere(helm: Path) -> None:

@@ -149,14 +149,14 @@ def test_one_request_without_an_answer_does_not_lose_the_lease() -> None:
     """A connection may be dead while a new one would be answered."""
     kube, times = cluster(), LeaseTimes(timedelta(seconds=3), timedelta(seconds=1), timedelta(seconds=0.1))
     one, real = Leadership("ns", "penstock-operator", "one", times), kube.get
-    asked = 0
+    requests = 0
 
-    async def first_hangs(*what: object) -> object:
-        nonlocal asked
-        asked += 1
-        if asked == 1:
+    async def first_hangs(*arguments: object) -> object:
+        nonlocal requests
+        requests += 1
+        if requests == 1:
             await asyncio.sleep(3600)
-        return await real(*what)  # type: ignore[arg-type]
+        return await real(*arguments)  # type: ignore[arg-type]
 
     async def play() -> None:
         assert await one.attempt(kube)
@@ -164,7 +164,7 @@ def test_one_request_without_an_answer_does_not_lose_the_lease() -> None:
         keeping = asyncio.create_task(one.keep(kube))
         await asyncio.sleep(2)
         assert one.holds()
-        assert asked > 2
+        assert requests > 2
         keeping.cancel()
 
     asyncio.run(play())

@@ -78,10 +78,10 @@ class Site:
             await asyncio.sleep(self.watches_linger)
         self.closed_first.append(controller.closed)
 
-    async def until(self, reached: Callable[[], bool], what: str) -> None:
+    async def until(self, reached: Callable[[], bool], description: str) -> None:
         end = asyncio.get_running_loop().time() + PATIENCE
         while not reached():
-            assert asyncio.get_running_loop().time() < end, f"not so in time: {what}; {self.api.writes[-5:]}"
+            assert asyncio.get_running_loop().time() < end, f"not so in time: {description}; {self.api.writes[-5:]}"
             await asyncio.sleep(0.05)
 
     def wrote(self, name: str) -> int:

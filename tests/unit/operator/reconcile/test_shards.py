@@ -141,7 +141,7 @@ class Shards(World):
         manifest: Manifest = (
             args[0] if isinstance(args[0], dict) else {"kind": args[0].name, "metadata": {"name": args[2]}}
         )
-        what = f"{verb} {manifest['kind']} {manifest['metadata']['name']} at {self.time:%H:%M:%S}"
+        change = f"{verb} {manifest['kind']} {manifest['metadata']['name']} at {self.time:%H:%M:%S}"
         job = self.cluster.one("FlinkJob", "weather")
         owner = ((job or {}).get("status") or {}).get("operator") or {}
         about_owner = manifest["kind"] == "FlinkJob" and verb == "replace"
@@ -150,9 +150,9 @@ class Shards(World):
             return  # refused
         if about_owner and (manifest["status"].get("operator") or {}) != owner:
             return  # the change of the manager changes nothing else
-        self.sides[shard.operator].changes.append(what)
+        self.sides[shard.operator].changes.append(change)
         if owner.get("name") != shard.operator or "takenFrom" in owner:
-            self.wrong.append(f"{shard.operator}: {what}, while the job is {owner}'s")
+            self.wrong.append(f"{shard.operator}: {change}, while the job is {owner}'s")
 
     async def operate(self, name: str = "weather", kind: str = "FlinkJob") -> None:
         for side in self.sides.values():

@@ -244,7 +244,7 @@ def test_a_list_corrects_only_older_entries() -> None:
     watched = WatchedObjects()
     for uid in ("vanished", "changed", "same"):
         watched.handle_event(POD, thing(uid=uid))
-    asked = watched.clock
+    listed_at = watched.clock
     watched.handle_event(POD, thing(uid="later", version=9))
     watched.handle_event(POD, thing(uid="gone-later", version=9))
     watched.handle_event(POD, thing(uid="gone-later", version=9), deleted=True)
@@ -255,7 +255,7 @@ def test_a_list_corrects_only_older_entries() -> None:
         thing(uid="gone-later"),
         thing(uid="missed", version=3),
     ]
-    assert watched.correct_copy(POD, None, asked, listed) == {("ns", "j")}
+    assert watched.correct_copy(POD, None, listed_at, listed) == {("ns", "j")}
     assert sorted(names(watched)) == [("changed", "5"), ("later", "9"), ("missed", "3"), ("same", "1")]
     assert watched.correct_copy(POD, "other-namespace", watched.clock, []) == set()
     assert watched.correct_copy(DEPLOYMENT, None, watched.clock, []) == set()

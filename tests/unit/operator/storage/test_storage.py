@@ -305,15 +305,15 @@ def test_the_number_of_clients_of_many_tenants_is_bounded() -> None:
 
 def test_an_evicted_client_answers_its_current_users_and_is_then_closed(stage: Stage) -> None:
     storages = PenstockStorages(own_identity=LOCAL)
-    held = storages(make_spec(), {})
-    asyncio.run(held.savepoints(stage.savepoints))
+    evicted = storages(make_spec(), {})
+    asyncio.run(evicted.savepoints(stage.savepoints))
     for tenant in range(OPEN):
         storages(make_spec(), {"AWS_ACCESS_KEY_ID": f"key-{tenant}"})
-    assert storages(make_spec(), {}) is not held
-    assert asyncio.run(held.savepoints(stage.savepoints)) == []
-    assert isinstance(held, PenstockStorage)
-    client = weakref.ref(held._stores)
-    del held
+    assert storages(make_spec(), {}) is not evicted
+    assert asyncio.run(evicted.savepoints(stage.savepoints)) == []
+    assert isinstance(evicted, PenstockStorage)
+    client = weakref.ref(evicted._stores)
+    del evicted
     gc.collect()
     assert client() is None
     storages.close()

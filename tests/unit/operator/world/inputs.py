@@ -47,7 +47,7 @@ class PodInputs:
             if any(self._absent(source) for source in _volumes(pod)):
                 return waiting_status("ContainerCreating", "", image)
             self._mounted[uid] = ""
-        absent = next((why for source in _environment(pod) if (why := self._absent(source))), "")
+        absent = next((reason for source in _environment(pod) if (reason := self._absent(source))), "")
         if not absent:
             return None
         waiting = waiting_status("CreateContainerConfigError", absent, image)

@@ -87,15 +87,15 @@ def test_silent_connections_are_closed(server: RestServer, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize(
-    "begun",
+    "beginning",
     [
         b"GET /healthz HTTP/1.1\r\nHost: x\r\nX-Slow: ",
         b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 50\r\n\r\n{",
     ],
 )
-def test_half_a_request_does_not_keep_a_connection_open(server: RestServer, begun: bytes) -> None:
+def test_half_a_request_does_not_keep_a_connection_open(server: RestServer, beginning: bytes) -> None:
     connection = connected(server)
-    connection.sendall(begun)
+    connection.sendall(beginning)
     assert b" 200 " not in answer(connection)
 
 

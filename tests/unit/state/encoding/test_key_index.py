@@ -59,12 +59,12 @@ def test_an_index_finds_the_same_keys_as_a_dictionary(data: st.DataObject) -> No
     index, rows = KeyIndex(), dict[Any, int]()
     for _ in range(4):
         keys = data.draw(st.lists(kind, min_size=1, max_size=40))
-        asked = packed(keys)
-        assert index.find(asked).tolist() == [rows.get(key, -1) for key in keys]
+        packed_keys = packed(keys)
+        assert index.find(packed_keys).tolist() == [rows.get(key, -1) for key in keys]
         new = [key for key in dict.fromkeys(keys) if key not in rows]
         if new:
             rows.update(zip(new, index.add(packed(new)).tolist(), strict=True))
-        assert index.find(asked).tolist() == [rows[key] for key in keys]
+        assert index.find(packed_keys).tolist() == [rows[key] for key in keys]
     assert index.keys().to_list() == list(rows)
 
 

@@ -25,8 +25,8 @@ from tests.unit.state.support import Backends, at, plain
 
 
 def record(*fields: Any, name: str = "Reading", **more: Any) -> str:
-    told = [{"name": field[0], "type": field[1], **(field[2] if len(field) > 2 else {})} for field in fields]
-    return json.dumps({"type": "record", "name": name, "fields": told, **more})
+    declared = [{"name": field[0], "type": field[1], **(field[2] if len(field) > 2 else {})} for field in fields]
+    return json.dumps({"type": "record", "name": name, "fields": declared, **more})
 
 
 def default(value: Any) -> dict[str, Any]:
@@ -170,7 +170,7 @@ def test_logical_types_are_restored_as_python_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "why"),
+    ("kind", "value", "reason"),
     [
         (Types.AVRO(V1), {"id": "a"}, "Avro schema: .*missing"),
         (Types.AVRO(V1), {"id": "a", "n": "1", "gone": False}, "Avro schema"),
@@ -192,9 +192,9 @@ def test_logical_types_are_restored_as_python_values() -> None:
         (message((1, "id", "string", "required")), None, "message weather.Reading"),
     ],
 )
-def test_a_value_that_does_not_fit_is_refused_when_it_is_stored(kind: Any, value: Any, why: str) -> None:
+def test_a_value_that_does_not_fit_is_refused_when_it_is_stored(kind: Any, value: Any, reason: str) -> None:
     codec = codec_for(kind, state="last", operator="op")
-    with pytest.raises(StateTypeError, match=f"state 'last' cannot be stored: it .*{why}"):
+    with pytest.raises(StateTypeError, match=f"state 'last' cannot be stored: it .*{reason}"):
         codec.encode(kind() if value is None else value)
 
 
@@ -206,7 +206,7 @@ INNER = {"type": "record", "name": "Inner", "fields": [{"name": "d", "type": DAT
 
 
 @pytest.mark.parametrize(
-    ("kind", "told", "expected"),
+    ("kind", "json_default", "expected"),
     [
         ("bytes", "\u00ff", b"\xff"),
         ({"type": "fixed", "name": "F", "size": 2}, "\u00ff\u0000", b"\xff\0"),
@@ -222,9 +222,9 @@ INNER = {"type": "record", "name": "Inner", "fields": [{"name": "d", "type": DAT
         (INNER, {}, {"d": datetime.date(1970, 1, 2)}),
     ],
 )
-def test_the_default_of_a_new_field_can_be_stored_again(kind: Any, told: Any, expected: Any) -> None:
+def test_the_default_of_a_new_field_can_be_stored_again(kind: Any, json_default: Any, expected: Any) -> None:
     old = codec_for(Types.AVRO(record(("a", "int"))), state="s")
-    new = codec_for(Types.AVRO(record(("a", "int"), ("b", kind, default(told)))), state="s")
+    new = codec_for(Types.AVRO(record(("a", "int"), ("b", kind, default(json_default)))), state="s")
     found = new.reader_of(old.schema).decode(old.encode({"a": 1}))
     assert found == {"a": 1, "b": expected}
     assert type(found["b"]) is type(expected)
@@ -261,7 +261,7 @@ ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "why"),
+    ("old", "new", "reason"),
     [
         ("int", "double", ""),
         ("double", "float", "the value was double and is float"),
@@ -311,16 +311,16 @@ ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
         ),
     ],
 )
-def test_avro_schemas_are_resolved_by_the_rules_of_avro(old: Any, new: Any, why: str) -> None:
+def test_avro_schemas_are_resolved_by_the_rules_of_avro(old: Any, new: Any, reason: str) -> None:
     old, new = (
         schema if isinstance(schema, dict) or schema.startswith("{") else json.dumps(schema) for schema in (old, new)
     )
     found = incompatibility(avro(old), avro(new))
-    assert re.search(why, found) if why else not found, found
+    assert re.search(reason, found) if reason else not found, found
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "why"),
+    ("old", "new", "reason"),
     [
         ([(1, "a", "int32")], [(1, "b", "int64"), (2, "c", "string")], ""),
         ([(1, "a", "int64")], [(1, "a", "int32")], "field 1 .'a'. of the value was int64 and is int32"),
@@ -338,9 +338,9 @@ def test_avro_schemas_are_resolved_by_the_rules_of_avro(old: Any, new: Any, why:
         ([(1, "a", "string")], [], ""),
     ],
 )
-def test_protobuf_messages_are_compared_by_their_numbers(old: Any, new: Any, why: str) -> None:
+def test_protobuf_messages_are_compared_by_their_numbers(old: Any, new: Any, reason: str) -> None:
     found = incompatibility(describe_message(message(*old).DESCRIPTOR), describe_message(message(*new).DESCRIPTOR))
-    assert re.search(why, found) if why else not found, found
+    assert re.search(reason, found) if reason else not found, found
 
 
 def test_removed_numbers_of_an_enumeration_are_reported() -> None:

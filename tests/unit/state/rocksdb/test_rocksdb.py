@@ -197,18 +197,18 @@ def unflushed(folder: Path, options: dict[str, Any], until: int) -> int:
     database = Database(str(folder), read_options(options))
     families = [database.family(f"state-{n}") for n in range(8)]
 
-    def held() -> int:
+    def unflushed_bytes() -> int:
         return sum(int(family.property_int_value("rocksdb.cur-size-all-mem-tables") or 0) for family in families)
 
     for row in range(64):
         for family in families:
             family[row.to_bytes(4, "big")] = bytes(64 * 1024)
     deadline = time.monotonic() + 10
-    while held() > until and time.monotonic() < deadline:
+    while unflushed_bytes() > until and time.monotonic() < deadline:
         time.sleep(0.02)
         families[0][b"again"] = b"1"  # writes trigger flushes
     assert all(family[(63).to_bytes(4, "big")] == bytes(64 * 1024) for family in families)
-    found = held()
+    found = unflushed_bytes()
     database.close()
     return found
 

@@ -124,8 +124,8 @@ def test_an_error_without_a_wrong_key_names_the_batch() -> None:
         def __hash__(self) -> int:
             raise RuntimeError("not today")
 
-    told = written(RowBatch([{"id": Uncertain(1)}], None))
-    assert "hashing the keys of a batch of 1 records raised RuntimeError: not today" in told
+    message = written(RowBatch([{"id": Uncertain(1)}], None))
+    assert "hashing the keys of a batch of 1 records raised RuntimeError: not today" in message
 
 
 def written(batch: Batch) -> str:

@@ -37,14 +37,14 @@ class TaskManager:
         root = self.storage.as_uri()
         self.files = StateFileWriter(Stores().for_url(root), root)
         self.reader = StateFileReader(Stores(), root)
-        self._made = 0
+        self._created = 0
 
     def local(self, attempt: int = 1, job: str = "job", task: str = "0-0") -> LocalStateFiles:
         return LocalStateFiles([str(self.disk)], job, attempt, task)
 
     def backend(self, groups: KeyGroupRange = ALL) -> RocksDBStateBackend:
-        self._made += 1
-        work_dir = self.disk / f"state-{self._made}"
+        self._created += 1
+        work_dir = self.disk / f"state-{self._created}"
         return RocksDBStateBackend(
             key_group_range=groups,
             max_parallelism=16,

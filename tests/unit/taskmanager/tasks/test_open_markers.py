@@ -100,13 +100,13 @@ class Task:
         """Return the lines that each row caused."""
         found = []
 
-        def told() -> Any:
+        def inputs() -> Any:
             for row in rows:
                 yield row
                 found.append(list(self.lines))
                 self.lines.clear()
 
-        for _ in self.stream.run(told()):
+        for _ in self.stream.run(inputs()):
             pass
         assert all(ack.failure is None for ack in self.control.acks)
         return found

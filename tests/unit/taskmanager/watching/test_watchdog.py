@@ -31,9 +31,9 @@ class Listener:
         self.waits_for: type = Whereabouts
         self.go_on = threading.Event()
 
-    def __call__(self, what: Whereabouts | TaskFailure) -> None:
-        self.reports.append(what)
-        if isinstance(what, self.waits_for):
+    def __call__(self, report: Whereabouts | TaskFailure) -> None:
+        self.reports.append(report)
+        if isinstance(report, self.waits_for):
             self.go_on.set()
 
     def users_function_that_waits(self) -> None:

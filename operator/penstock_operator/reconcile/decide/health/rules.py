@@ -103,8 +103,8 @@ def _counted(ctx: Context, running: Running, before: HealthStatus | None, rules:
 
 def _with_broken_rule(ctx: Context, spec: FlinkJobSpec, health: HealthStatus, rule: str) -> Context:
     rules, engine = spec.health, ctx.seen.engine
-    why = engine.exception or engine.checkpoints.failure or engine.error
-    cause = f": {why}" if why else ""
+    reason = engine.exception or engine.checkpoints.failure or engine.error
+    cause = f": {reason}" if reason else ""
     texts = {
         "RestartLoop": f"the engine has restarted the job {rules.restarts} times within {format_duration(rules.window)}{cause}. "
         "Check the job's exceptions. Correct the job, or the systems that it depends on",

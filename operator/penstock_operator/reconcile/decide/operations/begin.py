@@ -185,16 +185,16 @@ def _recover(ctx: Context, running: Running) -> Context | None:
     if gone:
         return _recover_missing(ctx, running)
     if stopped_without_request(ctx):
-        why = "an operation stopped the job, but its record was lost with the status; the job is started again"
-        return _recover_from_newest(ctx, running, why)
+        reason = "an operation stopped the job, but its record was lost with the status; the job is started again"
+        return _recover_from_newest(ctx, running, reason)
     if seen.engine.ending:
         if not end_overdue(ctx) or why_not_recovered(ctx, running) is not None:
             return None
-        why = f"the job has been {seen.engine.state} for {ctx.settings.ending_timeout} and does not end"
-        return _recover_from_newest(ctx, _counted(running), why)
+        reason = f"the job has been {seen.engine.state} for {ctx.settings.ending_timeout} and does not end"
+        return _recover_from_newest(ctx, _counted(running), reason)
     if restart_due(ctx) and ctx.status.health is not None:
-        why = f"health.restart, for {ctx.status.health.broken}: {ctx.status.health.message}"
-        return _recover_from_newest(with_pod_restart(ctx), running, why)
+        reason = f"health.restart, for {ctx.status.health.broken}: {ctx.status.health.message}"
+        return _recover_from_newest(with_pod_restart(ctx), running, reason)
     return None
 
 
@@ -216,8 +216,8 @@ def _recover_failed(ctx: Context, running: Running, since: datetime) -> Context 
     if ctx.now - since < ctx.settings.backoff(running.failures + 1):
         return None
     failure = ctx.seen.engine.exception or running.failure
-    why = f"the engine gave up the job: {failure}{'; ' + cause(ctx) if cause(ctx) else ''}"
-    return _recover_from_newest(ctx, _counted(running), why)
+    reason = f"the engine gave up the job: {failure}{'; ' + cause(ctx) if cause(ctx) else ''}"
+    return _recover_from_newest(ctx, _counted(running), reason)
 
 
 def _counted(running: Running) -> Running:

@@ -131,8 +131,8 @@ def _is_stopped_with_savepoint(ctx: Context) -> bool:
     return last.job_id == running.job_id and end.path == last.path
 
 
-def _without_savepoint(ctx: Context, why: str) -> Decision:
-    text = f"{why}; the deletion continues, and the checkpoints stay"
+def _without_savepoint(ctx: Context, reason: str) -> Decision:
+    text = f"{reason}; the deletion continues, and the checkpoints stay"
     return ctx.with_event("DeletedWithoutSavepoint", text, warning=True).advance("Teardown")
 
 
@@ -155,8 +155,8 @@ def dispose(ctx: Context) -> Decision:
     if not left:
         return _remove_finalizer(ctx)
     if ctx.past_deadline:
-        why = failure or ctx.op.message.removeprefix(DELETING).removeprefix(": ") or "it took too long"
-        ctx = ctx.with_event("StorageKept", f"{_folders(ctx, left)} could not be deleted: {why}", warning=True)
+        reason = failure or ctx.op.message.removeprefix(DELETING).removeprefix(": ") or "it took too long"
+        ctx = ctx.with_event("StorageKept", f"{_folders(ctx, left)} could not be deleted: {reason}", warning=True)
         return _remove_finalizer(ctx)
     if failure:
         untried = left[0].failures == 0

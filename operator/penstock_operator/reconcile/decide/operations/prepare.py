@@ -60,9 +60,9 @@ def prepare(ctx: Context) -> Decision:
     workers = requested_workers(ctx) or worker_count(spec, desired, running.parallelism)
     if before is None or beside is None:
         return ctx.advance(standby=None)
-    why = _why_not(ctx)
-    if why:
-        ctx = ctx.with_event("StandbyGivenUp", f"{why}. The upgrade continues without standby pods")
+    reason = _why_not(ctx)
+    if reason:
+        ctx = ctx.with_event("StandbyGivenUp", f"{reason}. The upgrade continues without standby pods")
         return ctx.advance(standby=None)
     if not _exists(ctx):
         return ctx.act(CreateStandby(before, beside, desired, workers), "starting the new pods beside the running ones")
@@ -192,12 +192,12 @@ def remove_superfluous_standby(ctx: Context) -> Decision | None:
         return None
     overdue = ctx.now - op.step_since >= PATIENCE
     if op.standby is not None and (ctx.reported_failure or overdue):
-        why = (
+        reason = (
             "the savepoint has failed again"
             if ctx.reported_failure
             else f"the job could not be stopped within {PATIENCE}"
         )
-        ctx = ctx.with_event("StandbyGivenUp", f"{why}. The upgrade continues without standby pods")
+        ctx = ctx.with_event("StandbyGivenUp", f"{reason}. The upgrade continues without standby pods")
         return ctx.with_op(standby=None).done()
     removal = _removal(ctx) if op.standby is None else None
     if removal is None or ctx.failed_action("ApplyPods") is not None:

@@ -94,7 +94,7 @@ def _restores_newer_state(op: Operation) -> bool:
     return op.kind == "Rollback" and op.restore is not None and op.restore.path != before
 
 
-def _rollback_blocked(ctx: Context, pod: CheckPod, why: str) -> Decision:
+def _rollback_blocked(ctx: Context, pod: CheckPod, reason: str) -> Decision:
     """Report that the old revision does not accept the committed state of the failed one, and wait.
 
     A return to earlier state would repeat output, so a user must decide.
@@ -109,7 +109,7 @@ def _rollback_blocked(ctx: Context, pod: CheckPod, why: str) -> Decision:
     )
     text = (
         f"the failed revision has completed checkpoints, so its output up to {start} is committed, but {op.target_revision} "
-        f"cannot be restored from that state: {why}. The job does not run, and no state is deleted. To repeat no output, edit the "
+        f"cannot be restored from that state: {reason}. The job does not run, and no state is deleted. To repeat no output, edit the "
         f"spec so that it accepts that state (or change job.restartNonce). To go back, {repeat}; the job then repeats its output "
         "since that point"
     )

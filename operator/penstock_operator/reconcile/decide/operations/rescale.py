@@ -46,8 +46,8 @@ def _give_up(ctx: Context) -> Decision:
     """End the rescale, because the job must be recovered first. A new rescale then changes it to the parallelism of
     the spec.
     """
-    why = f"the job is {ctx.seen.engine.state or 'without its master'}, so it cannot be rescaled"
-    return ctx.with_event("Abandoned", why).end("Abandoned", why).done()
+    reason = f"the job is {ctx.seen.engine.state or 'without its master'}, so it cannot be rescaled"
+    return ctx.with_event("Abandoned", reason).end("Abandoned", reason).done()
 
 
 def _short_of_slots(ctx: Context, target: int) -> Decision:

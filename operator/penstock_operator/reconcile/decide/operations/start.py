@@ -110,13 +110,13 @@ def _refused(ctx: Context, failure: ActionResult) -> Decision:
     Invalid objects stay invalid. A quota may still count pods that have just ended, and a policy or a name conflict
     may be fixed soon. So the other refusals only lead to a rollback after `refusal_patience`.
     """
-    op, why = ctx.op, explain(failure)
+    op, reason = ctx.op, explain(failure)
     lasting = failure.code == "InvalidObject" or (
         failure.code in REFUSALS and ctx.now - op.step_since >= ctx.settings.refusal_patience
     )
     if lasting and _can_roll_back(ctx) and op.fallback_revision != op.target_revision:
-        return _roll_back(ctx, why)
-    return ctx.wait(why, blocked=failure.code, after=ctx.settings.backoff_first)
+        return _roll_back(ctx, reason)
+    return ctx.wait(reason, blocked=failure.code, after=ctx.settings.backoff_first)
 
 
 def _stuck(ctx: Context) -> bool:
@@ -298,12 +298,12 @@ def watch(ctx: Context) -> Decision:
     mine = [p for p in ctx.seen.pods_of("master") if p.job_id == running.job_id]
     crash = next((p for p in mine if p.restarts >= ctx.settings.crash_restarts and not _is_up(p)), None)
     if crash is not None:
-        why = (
+        trouble = (
             str(crash.trouble)
             if crash.trouble
             else f"its container was restarted {crash.restarts} times{crash.last_end and f' (last: {crash.last_end})'}"
         )
-        return _unstable(ctx, _with_cause_first(ctx, f"the master ends repeatedly: {why}"))
+        return _unstable(ctx, _with_cause_first(ctx, f"the master ends repeatedly: {trouble}"))
     if suspended_overdue(ctx) and ctx.failed_action("RestartMaster") is None:
         return restart_master(ctx)
     if ctx.past_deadline:
@@ -335,11 +335,11 @@ def _is_up(master: Pod) -> bool:
     return master.ready or (master.storage_failed and master.running_since is not None)
 
 
-def _with_cause_first(ctx: Context, why: str) -> str:
+def _with_cause_first(ctx: Context, reason: str) -> str:
     """Return the reason with the termination of a container first. It causes the rest, and a long text is cut at its
     end.
     """
-    return f"{cause(ctx)}; {why}" if cause(ctx) else why
+    return f"{cause(ctx)}; {reason}" if cause(ctx) else reason
 
 
 def _checkpoints(ctx: Context, *, completed: bool) -> str:
@@ -377,16 +377,16 @@ def _stable(ctx: Context, running: Running) -> Decision:
     return ctx.with_status(running=stable, stable_revision=running.revision, rejected=kept, error=None).done()
 
 
-def _unstable(ctx: Context, why: str) -> Decision:
+def _unstable(ctx: Context, reason: str) -> Decision:
     """Roll back if possible. Otherwise report what a user must do, and continue to watch."""
     op = ctx.op
     if _can_roll_back(ctx):
-        return _roll_back(ctx, why)
+        return _roll_back(ctx, reason)
     if ctx.seen.engine.terminal:
-        ctx = ctx.failed(f"{op.kind}Failed", why).with_event(f"{op.kind}Failed", why, warning=True)
-        return ctx.end("Failed", why).done()
+        ctx = ctx.failed(f"{op.kind}Failed", reason).with_event(f"{op.kind}Failed", reason, warning=True)
+        return ctx.end("Failed", reason).done()
     remedy = "The operator does not change it and watches it. Correct the cause, or the spec"
-    return ctx.wait(f"{why}. {remedy}", blocked=f"{op.kind}Failed")
+    return ctx.wait(f"{reason}. {remedy}", blocked=f"{op.kind}Failed")
 
 
 def _can_roll_back(ctx: Context) -> bool:
@@ -408,15 +408,15 @@ def _has_never_started(ctx: Context) -> bool:
     return not any(p.started for p in ctx.seen.pods)
 
 
-def _roll_back(ctx: Context, why: str) -> Decision:
+def _roll_back(ctx: Context, problem: str) -> Decision:
     op = ctx.op
     rejected = None
     if ctx.spec is not None and ctx.desired_revision == op.target_revision:
-        rejected = ctx.rejection("NotStable", why)
-    ctx = ctx.failed("NotStable", why).end("Failed", why).with_status(rejected=rejected)
+        rejected = ctx.rejection("NotStable", problem)
+    ctx = ctx.failed("NotStable", problem).end("Failed", problem).with_status(rejected=rejected)
     source = op.fallback_restore.path if op.fallback_restore and op.fallback_restore.path else "empty state"
     where = f"{source}, or from a checkpoint that {op.target_revision} may have completed"
-    reason = f"{op.target_revision} failed ({why}); back to {op.fallback_revision} from {where}"
+    reason = f"{op.target_revision} failed ({problem}); back to {op.fallback_revision} from {where}"
     ctx = ctx.begin(
         "Rollback",
         reason,

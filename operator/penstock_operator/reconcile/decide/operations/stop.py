@@ -209,8 +209,8 @@ def seal(ctx: Context) -> Decision:
     return ctx.with_status(next_restore=sealed).advance(restore=sealed, take_newest=op.take_newest)
 
 
-def _torn(ctx: Context, restore: Restore, why: str) -> Decision:
-    message = f"{restore.path} is not complete: {why}"
+def _torn(ctx: Context, restore: Restore, reason: str) -> Decision:
+    message = f"{restore.path} is not complete: {reason}"
     if ctx.seen.engine.running:
         return ctx.advance("Stop", attempt=ctx.op.attempt, retry_at=ctx.now + ctx.settings.backoff_first, restore=None)
     remedy = (

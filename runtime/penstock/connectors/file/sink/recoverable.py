@@ -106,10 +106,10 @@ def open_marker(state: dict[str, Any]) -> dict[str, Any]:
     return {"kind": OPEN, **{key: state[key] for key in ("path", "temp", "upload") if key in state}}
 
 
-def lost(path: str, what: str) -> SinkError:
+def lost(path: str, problem: str) -> SinkError:
     """Return the error for a part whose records are lost."""
     return SinkError(
-        f"the unfinished part {path!r} cannot be restored: {what}",
+        f"the unfinished part {path!r} cannot be restored: {problem}",
         remedy="it was removed or overwritten outside the job, so its records since the last roll are lost. Restore a "
         "newer checkpoint, or restore without this sink's state and write the records again",
     )

@@ -134,9 +134,9 @@ class _Images:
         yield self._images.row(_object(after, "the updated row"), _AFTER, self.extra)
 
 
-def _object(value: Any, what: str) -> dict[str, Any]:
+def _object(value: Any, description: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise MalformedBlock(f"{what} is {value!r}, not an object")
+        raise MalformedBlock(f"{description} is {value!r}, not an object")
     return value
 
 

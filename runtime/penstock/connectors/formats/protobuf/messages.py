@@ -124,9 +124,9 @@ class ProtobufMessages(MessageFormat):
         index = _index(head, HEAD.size)[0]
         found = self._file(id_of(head)).names(index)
         if self._schema.name not in found:
-            what = " or ".join(sorted(found)) or "unknown"
+            message = " or ".join(sorted(found)) or "unknown"
             raise MalformedBlock(
-                f"it is message {list(index)} of its file, which is {what}; {self._schema.name} is {list(self._schema.index)}"
+                f"it is message {list(index)} of its file, which is {message}; {self._schema.name} is {list(self._schema.index)}"
             )
 
     def _file(self, id: int) -> FileMessage:

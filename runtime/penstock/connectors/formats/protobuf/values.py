@@ -24,7 +24,7 @@ class Reading:
 
     def __init__(self, *, rows: bool) -> None:
         self._rows = rows
-        self._made: dict[str, Read] = {}
+        self._readers: dict[str, Read] = {}
 
     def reader(self, descriptor: Any) -> Read:
         """Return the function from a message to its value. A message may contain messages of the same kind."""
@@ -35,17 +35,17 @@ class Reading:
             return lambda m: datetime.timedelta(seconds=m.seconds, microseconds=m.nanos / 1000)
         if name in WRAPPERS:
             return lambda m: m.value
-        if name in self._made:
-            return lambda m: self._made[name](m)
-        self._made[name] = lambda m: m  # a placeholder for recursive messages
+        if name in self._readers:
+            return lambda m: self._readers[name](m)
+        self._readers[name] = lambda m: m  # a placeholder for recursive messages
         parts = self.fields(descriptor)
         if self._rows:
             make = Row.maker([part for part, _ in parts])
             reads = [read for _, read in parts]
-            self._made[name] = lambda m: make([read(m) for read in reads])
+            self._readers[name] = lambda m: make([read(m) for read in reads])
         else:
-            self._made[name] = lambda m: {part: read(m) for part, read in parts}
-        return self._made[name]
+            self._readers[name] = lambda m: {part: read(m) for part, read in parts}
+        return self._readers[name]
 
     def fields(self, descriptor: Any) -> list[tuple[str, Read]]:
         """Return each field's name, and the function from a message to the field's value."""

@@ -70,39 +70,39 @@ class KafkaCommitter(Committer):
         """Return the error for a transaction whose commit was refused, or None if it was committed before."""
         if code == package("aiokafka.errors").TransactionalIdAuthorizationFailed.errno:
             error = package("aiokafka.errors").for_code(code)()
-            what = f"transaction {transaction.id!r} cannot be committed"
-            return explained(SinkError, what, error, self._properties)  # type: ignore[return-value]
+            problem = f"transaction {transaction.id!r} cannot be committed"
+            return explained(SinkError, problem, error, self._properties)  # type: ignore[return-value]
         became = outcome(transaction, self._client.describe(transaction.id))
         if became == "committed":
             return None
         began = datetime.fromtimestamp(transaction.began_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        what = f"transaction {transaction.id!r} (producer {transaction.producer_id}, epoch {transaction.epoch}), begun {began}"
+        problem = f"transaction {transaction.id!r} (producer {transaction.producer_id}, epoch {transaction.epoch}), begun {began}"
         count = f"{transaction.records} records"
         if became == "unknown":
             if self._accepts_unknown:
-                logger.warning("%s is no longer known to the cluster; it counts as committed, as configured", what)
+                logger.warning("%s is no longer known to the cluster; it counts as committed, as configured", problem)
                 return None
             return SinkError(
-                f"{what}, is no longer known to the cluster: it is unclear whether its {count} were written",
+                f"{problem}, is no longer known to the cluster: it is unclear whether its {count} were written",
                 remedy="ids are forgotten after transactional.id.expiration.ms (7 days). If this snapshot is that old, its records "
                 "were committed when it was taken, or never; look at the topic, then set "
                 "KafkaSinkBuilder.set_unknown_transactions('accept')",
             )
         if became == "timed out":
             return SinkError(
-                f"{what}, was aborted by the broker because it was open for longer than transaction.timeout.ms "
+                f"{problem}, was aborted by the broker because it was open for longer than transaction.timeout.ms "
                 f"({transaction.timeout_ms} ms): its {count} are lost, and the checkpoint that promised them is complete",
                 remedy="restore an older checkpoint or savepoint to write them again (readers see later records twice). "
                 "Raise transaction.timeout.ms above the longest time from a record to the commit after a recovery",
             )
         if became == "aborted":
             return SinkError(
-                f"{what}, was aborted by somebody else: its {count} are lost, and the checkpoint that promised them is complete",
+                f"{problem}, was aborted by somebody else: its {count} are lost, and the checkpoint that promised them is complete",
                 remedy="restore an older checkpoint or savepoint, so that they are made again; find out who aborts transactions "
                 f"(kafka-transactions.sh, another program with the prefix {self._owner.prefix!r})",
             )
         return SinkError(
-            f"{what}, cannot be committed: the broker answers {code} and calls it open",
+            f"{problem}, cannot be committed: the broker answers {code} and calls it open",
             remedy="the job tries again; see what the broker's log says",
         )
 

@@ -55,8 +55,8 @@ class CoordinatorClient:
     def end(self, id: str, producer_id: int, epoch: int, *, commit: bool) -> int:
         """Commit or abort a transaction. Return Kafka's error code, or 0 if it is done now or was done before."""
         request = package("aiokafka.protocol.transaction").EndTxnRequest(id, producer_id, epoch, commit)
-        what = f"transaction {id!r} cannot be {'committed' if commit else 'aborted'}"
-        return int(self._run(self._send_to_coordinator(id, request, what)).error_code)
+        problem = f"transaction {id!r} cannot be {'committed' if commit else 'aborted'}"
+        return int(self._run(self._send_to_coordinator(id, request, problem)).error_code)
 
     def end_all(self, transactions: Iterable[tuple[str, int, int]], *, commit: bool) -> list[int]:
         """Commit or abort many transactions concurrently. Return the codes in their order."""
@@ -132,7 +132,7 @@ class CoordinatorClient:
         found: dict[str, str] = await self._until(send, "transactions cannot be listed")
         return found
 
-    async def _send_to_coordinator(self, id: str, request: Any, what: str) -> Any:
+    async def _send_to_coordinator(self, id: str, request: Any, problem: str) -> Any:
         async def send() -> Any:
             node = self._nodes.get(id)
             client = await self._connected()
@@ -144,7 +144,7 @@ class CoordinatorClient:
         def forget() -> None:
             self._nodes.pop(id, None)
 
-        return await self._until(send, what, forget)
+        return await self._until(send, problem, forget)
 
     async def _send(self, node: int, request: Any) -> Any:
         return await (await self._connected()).send(node, request)
@@ -159,7 +159,7 @@ class CoordinatorClient:
         return list(await asyncio.gather(*map(one, requests)))
 
     async def _until(
-        self, send: Callable[[], Coroutine[Any, Any, Any]], what: str, forget: Callable[[], None] = lambda: None
+        self, send: Callable[[], Coroutine[Any, Any, Any]], problem: str, forget: Callable[[], None] = lambda: None
     ) -> Any:
         """Send the request until the answer is final. Retry temporary errors."""
         errors = package("aiokafka.errors")
@@ -176,11 +176,11 @@ class CoordinatorClient:
             except (TimeoutError, errors.KafkaError, OSError) as error:
                 reason = error
                 if not _may_pass(errors, error):
-                    raise explained(SinkError, what, error, self._properties) from error
+                    raise explained(SinkError, problem, error, self._properties) from error
             forget()
             if time.monotonic() > deadline:
                 raise explained(
-                    SinkError, f"{what} within {self._patience_s:.0f} s", reason, self._properties
+                    SinkError, f"{problem} within {self._patience_s:.0f} s", reason, self._properties
                 ) from reason
             self._check()
             await asyncio.sleep(pause)
@@ -216,8 +216,8 @@ class CoordinatorClient:
             threading.Thread(target=self._loop.run_forever, name="penstock-kafka", daemon=True).start()
         return asyncio.run_coroutine_threadsafe(question, self._loop).result()
 
-    def _refused(self, what: str, code: int) -> Exception:
-        return explained(SinkError, what, package("aiokafka.errors").for_code(code)(), self._properties)
+    def _refused(self, problem: str, code: int) -> Exception:
+        return explained(SinkError, problem, package("aiokafka.errors").for_code(code)(), self._properties)
 
     def close(self) -> None:
         loop, self._loop = self._loop, None

@@ -129,9 +129,9 @@ class KafkaSink(Sink):
                 self._check_timeout(admin, next(iter(metadata.brokers)))
                 self._check_coordinator()
         except kafka.KafkaException as error:
-            what = f"topic {topic!r} cannot be written" if topic else "nothing can be written"
+            problem = f"topic {topic!r} cannot be written" if topic else "nothing can be written"
             admin.poll(0.1)  # this call delivers the client's error reports
-            raise explained(SinkError, what, error, self.properties, complaints.last) from error
+            raise explained(SinkError, problem, error, self.properties, complaints.last) from error
 
     def _check_coordinator(self) -> None:
         """Check that the committing client can connect, and may see transactions of the prefix."""

@@ -89,7 +89,7 @@ class KafkaProducer:
         Raises:
             SinkError: the cluster does not answer, or denies access.
         """
-        what = f"no transaction can be begun under {self.id!r}"
+        problem = f"no transaction can be begun under {self.id!r}"
         try:
             self._producer.init_transactions(_INIT_S)
             deadline = time.monotonic() + _INIT_S
@@ -98,11 +98,11 @@ class KafkaProducer:
                 self._complaints.renew(self._producer, self._properties)
                 if time.monotonic() > deadline:
                     raise SinkError(
-                        f"{what}: the client tells no producer id", remedy="do not set statistics.interval.ms to 0"
+                        f"{problem}: the client tells no producer id", remedy="do not set statistics.interval.ms to 0"
                     )
             self._producer.begin_transaction()
         except self._kafka.KafkaException as error:
-            raise explained(SinkError, what, error, self._properties, self._complaints.last) from error
+            raise explained(SinkError, problem, error, self._properties, self._complaints.last) from error
         return self
 
     def send_all(
@@ -188,8 +188,8 @@ class KafkaProducer:
         if self._reports.failed is not None:
             raise self._not_written(*self._reports.failed)
         if self._complaints.is_shut_out:
-            what = "messages cannot be written"
-            raise explained(SinkError, what, PermissionError(self._complaints.refusal), self._properties)
+            problem = "messages cannot be written"
+            raise explained(SinkError, problem, PermissionError(self._complaints.refusal), self._properties)
 
     def flush(self) -> None:
         """Wait until all messages are delivered, for as long as the client retries (`message.timeout.ms`).
@@ -211,8 +211,8 @@ class KafkaProducer:
                 cause = cause.__cause__
             if cause is None:  # the client gives the details of an error only once
                 cause = self._kafka.KafkaException(self._kafka.KafkaError(self._kafka.KafkaError._FATAL, str(error)))
-            what = "the producer cannot go on" if self.id is None else f"transaction {self.id!r} cannot go on"
-            raise self._explained(what, cause) from error
+            problem = "the producer cannot go on" if self.id is None else f"transaction {self.id!r} cannot go on"
+            raise self._explained(problem, cause) from error
 
     def transaction(self) -> Transaction:
         """Return the written transaction, after `flush`."""
@@ -221,11 +221,11 @@ class KafkaProducer:
         return Transaction(self.id, *self._reports.identity, self.records, self._began_ms, self._timeout_ms)
 
     def _not_written(self, error: Any, topic: str, size: int) -> Exception:
-        what = f"a message of {size} bytes cannot be written to topic {topic!r}"
-        return self._explained(what, self._kafka.KafkaException(error))
+        problem = f"a message of {size} bytes cannot be written to topic {topic!r}"
+        return self._explained(problem, self._kafka.KafkaException(error))
 
-    def _explained(self, what: str, error: BaseException) -> Exception:
-        reason = explained(SinkError, what, error, self._properties, self._complaints.last)
+    def _explained(self, problem: str, error: BaseException) -> Exception:
+        reason = explained(SinkError, problem, error, self._properties, self._complaints.last)
         open_ms = int((time.monotonic() - self._began) * 1000)
         if self.id is None or not self.records or open_ms < self._timeout_ms:
             return reason

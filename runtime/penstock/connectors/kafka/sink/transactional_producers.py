@@ -27,7 +27,7 @@ class TransactionalProducers:
         self._properties = properties
         self._names = names
         self._free: list[int] = []
-        self._made = 0
+        self._created = 0
         self._index = -1
         self._used: dict[int, list[int]] = {}
         """Checkpoint -> the indexes of the ids whose transactions it commits."""
@@ -56,7 +56,7 @@ class TransactionalProducers:
             if self._free:
                 index = self._free.pop()
             else:
-                index, self._made = self._made, self._made + 1
+                index, self._created = self._created, self._created + 1
         producer = KafkaProducer(self._properties, self._names(index))
         try:
             return index, producer.prepare()

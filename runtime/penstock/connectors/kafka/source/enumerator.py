@@ -202,11 +202,13 @@ class KafkaEnumerator(SplitEnumerator):
         self._topics.update(present)
 
     def _recreated_error(self, name: str, topic_id: str) -> SourceError:
-        what = f"topic {name!r} was deleted and created again (its id was {self._topics[name]}, and is now {topic_id})"
+        problem = (
+            f"topic {name!r} was deleted and created again (its id was {self._topics[name]}, and is now {topic_id})"
+        )
         if self._restarts_recreated:
-            return SourceError(what, remedy="do nothing: the next attempt starts with the new topic")
+            return SourceError(problem, remedy="do nothing: the next attempt starts with the new topic")
         return SourceError(
-            f"{what}: the job's offsets belong to records that no longer exist",
+            f"{problem}: the job's offsets belong to records that no longer exist",
             remedy="start with the new topic: builder.set_recreated_topics('restart'), or start "
             "without the state of this source",
         )

@@ -76,8 +76,8 @@ class RowRangeReader(SplitReader):
                     continue
                 if isinstance(error, SourceError):
                     raise
-                what = f"rows of {self._table.name!r} cannot be read"
-                raise self._source.server.explained(SourceError, what, error) from error
+                problem = f"rows of {self._table.name!r} cannot be read"
+                raise self._source.server.explained(SourceError, problem, error) from error
         raise AssertionError("unreachable")
 
     def _read(self, most: int, most_bytes: int) -> RowBatch | None:

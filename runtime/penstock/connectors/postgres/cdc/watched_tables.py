@@ -85,9 +85,9 @@ class WatchedTables:
                 f"table {name!r} is not the table whose changes were read. It was dropped and created again"
             )
 
-    def _lost(self, what: str) -> SourceError:
+    def _lost(self, problem: str) -> SourceError:
         return SourceError(
-            f"{self._source.server.shown}: {what}. Changes from then on are lost",
+            f"{self._source.server.shown}: {problem}. Changes from then on are lost",
             remedy="remove the table from the source. Or restore its name and add it to the publication (alter publication … add table …). "
             "Then start without the state of this source, which reads all rows again",
         )

@@ -93,9 +93,9 @@ def sqlalchemy_url(url: str, user: str | None = None, password: str | None = Non
     return _with_credentials(f"{_SCHEMES[name]}://{host}:{port}{parts.path}{tail}", user, password)
 
 
-def _not_understood(why: object) -> InvalidJob:
+def _not_understood(reason: object) -> InvalidJob:
     return InvalidJob(
-        f"the JDBC URL cannot be parsed: {why}",
+        f"the JDBC URL cannot be parsed: {reason}",
         remedy="write 'jdbc:mysql://host:port/database', or an SQLAlchemy URL",
     )
 

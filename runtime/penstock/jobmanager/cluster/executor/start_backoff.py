@@ -31,17 +31,17 @@ class StartBackoff:
 
     _missed: int = 0
     _until: float = 0.0
-    _why: str = ""
+    _reason: str = ""
 
-    def record_failure(self, why: str, now: float) -> None:
+    def record_failure(self, reason: str, now: float) -> None:
         """Record an executor that could not be started, or ended before it registered with the driver. `now` is in seconds."""
         self._until = now + min(LONGEST_S, FIRST_S * 2.0 ** min(self._missed, 10))
         self._missed += 1
-        self._why = why
+        self._reason = reason
 
     def release(self) -> None:
         """Reset the back-off, because the driver has an executor."""
-        self._missed, self._until, self._why = 0, 0.0, ""
+        self._missed, self._until, self._reason = 0, 0.0, ""
 
     def may_start(self, now: float) -> bool:
         return now >= self._until
@@ -49,4 +49,4 @@ class StartBackoff:
     @property
     def reason(self) -> str:
         """Return why further starts are hopeless, or an empty string if they are not."""
-        return self._why if self._missed >= HOPELESS else ""
+        return self._reason if self._missed >= HOPELESS else ""

@@ -111,7 +111,7 @@ class MasterClusterProvider:
             config.host,
             self._settings.get(options.JOBMANAGER_PORT),
             cluster,
-            on_failure=lambda why: _end_process(f"the resource manager has ended ({why})"),
+            on_failure=lambda error: _end_process(f"the resource manager has ended ({error})"),
         )
         self._resources.start()
 
@@ -138,8 +138,8 @@ class MasterClusterProvider:
         def watch() -> None:
             code = cluster.wait_for_driver()
             if self.cluster is cluster:
-                why = f": {MemoryKill(kills.limit).why}" if kills.new() else ""
-                _end_process(f"Spark's driver has ended ({code}{why})")
+                reason = f": {MemoryKill(kills.limit).reason}" if kills.new() else ""
+                _end_process(f"Spark's driver has ended ({code}{reason})")
 
         threading.Thread(target=watch, name="driver-watch", daemon=True).start()
 
@@ -198,8 +198,8 @@ def _in_background(work: Callable[[], None]) -> Future[None]:
     return done
 
 
-def _end_process(why: str) -> None:
-    logger.critical("%s; this process ends too", why)
+def _end_process(reason: str) -> None:
+    logger.critical("%s; this process ends too", reason)
     logging.shutdown()
     os._exit(_LOST)
 

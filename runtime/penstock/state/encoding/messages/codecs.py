@@ -142,9 +142,9 @@ class ProtobufCodec(MessageCodec):
             raise self._misfit(value, str(error)) from None
         return content
 
-    def _misfit(self, value: Any, why: str) -> StateTypeError:
+    def _misfit(self, value: Any, reason: str) -> StateTypeError:
         name = self._message.DESCRIPTOR.full_name
-        return self.error(value, f"it is declared as the message {name}, and {why}", f"store messages of {name}")
+        return self.error(value, f"it is declared as the message {name}, and {reason}", f"store messages of {name}")
 
     def from_bytes(self, data: bytes) -> Any:
         return self._parse(data)

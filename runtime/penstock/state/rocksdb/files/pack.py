@@ -27,22 +27,22 @@ _TABLE = re.compile(r"[0-9]{6,20}\.sst")
 _decode = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
-def decode_pack(content: bytes, what: str) -> dict[str, bytes]:
+def decode_pack(content: bytes, description: str) -> dict[str, bytes]:
     """Decode a pack and check that Penstock could have written it: one MANIFEST, the CURRENT that names it, the binding's settings.
 
     Args:
-        what: name of the file, for errors.
+        description: name of the file, for errors.
 
     Raises:
         CorruptStateFile: the content is not a msgpack map from name to content.
         SnapshotTorn: it has a file that Penstock never packs.
     """
-    with decoding(what):
+    with decoding(description):
         small = _decode(content)
     for name in small:
         if name not in (CURRENT, CONFIG) and not _MANIFEST.fullmatch(name):
-            raise refused_name(name, what, "is no file of a RocksDB snapshot")
-    with decoding(what):
+            raise refused_name(name, description, "is no file of a RocksDB snapshot")
+    with decoding(description):
         manifest_of(small)
     return small
 
@@ -59,7 +59,7 @@ def manifest_of(small: dict[str, bytes]) -> bytes:
     return small[name]
 
 
-def checked_table_name(name: object, what: str) -> str:
+def checked_table_name(name: object, description: str) -> str:
     """Return the name of an SST file.
 
     Raises:
@@ -67,4 +67,4 @@ def checked_table_name(name: object, what: str) -> str:
     """
     if isinstance(name, str) and _TABLE.fullmatch(name):
         return name
-    raise refused_name(name, what, "is no file of a RocksDB snapshot")
+    raise refused_name(name, description, "is no file of a RocksDB snapshot")

@@ -67,9 +67,9 @@ class SinkOperator(Operator):
 
     def snapshot(self, checkpoint_id: int) -> OperatorSnapshot:
         assert self._writer is not None
-        what = f"a committable of {type(self._writer).__name__}"
+        description = f"a committable of {type(self._writer).__name__}"
         committables = [
-            one if isinstance(one, StagedCommittable) else json_able(one, what)
+            one if isinstance(one, StagedCommittable) else json_able(one, description)
             for one in self._writer.prepare_commit(checkpoint_id)
         ]
         items: list[Any] = self.context.operator_state.get_list_state(_STATE)

@@ -10,8 +10,8 @@ import fastavro
 
 
 def record(*fields: tuple[str, Any], name: str = "Reading", **more: Any) -> str:
-    said = [{"name": name, "type": kind} for name, kind in fields]
-    return json.dumps({"type": "record", "name": name, "fields": said, **more})
+    declared = [{"name": name, "type": kind} for name, kind in fields]
+    return json.dumps({"type": "record", "name": name, "fields": declared, **more})
 
 
 READING = record(("id", "string"), ("celsius", ["null", "double"]))

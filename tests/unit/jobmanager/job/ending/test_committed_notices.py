@@ -66,7 +66,7 @@ def job(folder: Path, *sinks: Sink) -> Any:
 def test_a_writer_is_notified_of_a_checkpoint_only_after_its_commit(tmp_path: Path) -> None:
     EVENTS.clear()
     run(job(tmp_path, Noting()))
-    notified = [checkpoint_id for what, checkpoint_id in EVENTS if what == "notified"]
+    notified = [checkpoint_id for event, checkpoint_id in EVENTS if event == "notified"]
     assert len(notified) >= 3
     assert notified == sorted(set(notified))
     for checkpoint_id in notified:

@@ -75,8 +75,8 @@ def job(folder: Path, notes: Path, *, count: int = 200, fails: int = 0, interval
     return started(env)
 
 
-def numbers(notes: Path, what: str) -> list[int]:
-    return [int(line.split()[1]) for line in notes.read_text().splitlines() if line.startswith(what)]
+def numbers(notes: Path, prefix: str) -> list[int]:
+    return [int(line.split()[1]) for line in notes.read_text().splitlines() if line.startswith(prefix)]
 
 
 def test_the_end_of_the_input_is_notified(tmp_path: Path) -> None:

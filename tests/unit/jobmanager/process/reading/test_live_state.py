@@ -38,7 +38,7 @@ class Job:
         self.loss: Exception | None = None
         self.change: Any = lambda: None
         self.sample = UNTYPED_KEYS.encode("ada")
-        self.asked: list[Any] = []
+        self.keys: list[Any] = []
 
     def check_leads(self) -> None:
         self.looked += 1
@@ -46,7 +46,7 @@ class Job:
             raise self.loss
 
     def look_up(self, uid: str, state: str, key: Any) -> Peeked:
-        self.asked.append(key)
+        self.keys.append(key)
         self.change()
         return Peeked(INFO, {"type": "any"}, [b"\x07"] if key == "ada" else [], sample=self.sample)
 
@@ -85,7 +85,7 @@ def test_a_superseded_manager_answers_nothing() -> None:
     job.loss = Fenced("another leads")
     with pytest.raises(Fenced):
         job.look()
-    assert job.asked == []
+    assert job.keys == []
 
 
 def test_a_manager_that_cannot_check_its_leadership_answers_nothing() -> None:
@@ -184,11 +184,11 @@ def test_waiting_requests_leave_rest_some_threads() -> None:
 def test_an_interpretation_that_cannot_be_looked_up_does_not_block_another(key: str, meaning: Any) -> None:
     job = Job()
 
-    def ask(uid: str, state: str, asked: Any) -> Peeked:
-        if meaning is not None and asked == meaning:
+    def ask(uid: str, state: str, key: Any) -> Peeked:
+        if meaning is not None and key == meaning:
             raise NotNow("another task hangs")
-        UNTYPED_KEYS.encode(asked)
-        return Peeked(INFO, {"type": "any"}, [b"\x07"] if asked == has else [], sample=job.sample)
+        UNTYPED_KEYS.encode(key)
+        return Peeked(INFO, {"type": "any"}, [b"\x07"] if key == has else [], sample=job.sample)
 
     job.runner.look_ups = SimpleNamespace(look_up=ask)
     has = key
@@ -203,7 +203,7 @@ def test_a_key_that_is_nested_too_deep_is_refused(depth: int) -> None:
     job = Job()
     with pytest.raises(BadRequest, match="more than 32 levels deep"):
         job.look("[" * depth + "]" * depth)
-    assert job.asked == []
+    assert job.keys == []
     assert job.look("[" * 32 + "]" * 32).entries == []
 
 
@@ -230,20 +230,20 @@ def test_a_key_is_interpreted_as_json_and_as_text() -> None:
     job = Job()
     assert job.look('"ada"').entries == [{"key": "ada", "value": 7}]
     assert job.look('["a", [1, 2]]').entries == []
-    assert ("a", (1, 2)) in job.asked
+    assert ("a", (1, 2)) in job.keys
 
 
 class Server:
     """A server that refuses some requests and then answers."""
 
     def __init__(self, refusals: int, code: str = NotNow.code) -> None:
-        self.refusals, self.code, self.asked = refusals, code, list[httpx.Request]()
+        self.refusals, self.code, self.requests = refusals, code, list[httpx.Request]()
 
     def __call__(self, request: httpx.Request) -> httpx.Response:
         if request.url.path == "/jobs/overview":
             return httpx.Response(200, json={"jobs": []})
-        self.asked.append(request)
-        if len(self.asked) <= self.refusals:
+        self.requests.append(request)
+        if len(self.requests) <= self.refusals:
             return httpx.Response(503, json={"errors": ["not now"]}, headers={"X-Penstock-Error": self.code})
         answer = {
             "checkpointId": 0,
@@ -270,12 +270,12 @@ def test_a_client_retries_until_it_receives_an_answer() -> None:
     server = Server(5)
     with server.client() as client:
         assert client.get("job", "newest", 5) == 7
-    assert len(server.asked) == 6
-    assert server.asked[0].url.params["consistency"] == "live"
+    assert len(server.requests) == 6
+    assert server.requests[0].url.params["consistency"] == "live"
 
 
 @pytest.mark.parametrize(("server", "patience"), [(Server(5), 0.0), (Server(5, "UNAVAILABLE"), 30.0)])
 def test_a_client_does_not_retry_without_time_or_after_a_permanent_error(server: Server, patience: float) -> None:
     with server.client(patience=patience) as client, pytest.raises(RequestFailed, match="not now"):
         client.get("job", "newest", 5)
-    assert len(server.asked) == 1
+    assert len(server.requests) == 1

@@ -33,12 +33,12 @@ PROGRAM = """
 import os, psutil
 from penstock.datastream import StreamExecutionEnvironment
 
-def told(value):
+def with_is_driver(value):
     return value, os.getpid() == PID
 
 PID = os.getpid()
 env = StreamExecutionEnvironment.get_execution_environment()
-counted = env.from_collection(range(6)).key_by(lambda value: value % 2).reduce(lambda a, b: a + b).map(told)
+counted = env.from_collection(range(6)).key_by(lambda value: value % 2).reduce(lambda a, b: a + b).map(with_is_driver)
 print(sorted(counted.execute_and_collect()), psutil.Process().children())
 """
 

@@ -29,15 +29,15 @@ def test_auto_selects_pipelined_except_for_dataframes(runner: str, *, dataframes
 
 
 def test_a_bounded_job_without_dataframes_may_be_pipelined(tmp_path: Path) -> None:
-    asked = []
+    choices = []
 
     class Asked(InProcess):
         def runner_for(self, slots: int, levels: int, settings: Any, *, dataframes: bool) -> InProcessRunner:
-            asked.append(settings.uses_pipelined(dataframes=dataframes))
+            choices.append(settings.uses_pipelined(dataframes=dataframes))
             return super().runner_for(slots, levels, settings, dataframes=dataframes)
 
     env = environment(tmp_path)
     env.from_collection([1, 2, 3]).add_sink(lambda value: None)
     with executing_on(Session(Asked())):
         env.execute("bounded")
-    assert asked == [True]
+    assert choices == [True]

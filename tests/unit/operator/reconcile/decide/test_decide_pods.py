@@ -178,15 +178,15 @@ def test_an_unstable_revision_is_rolled_back_and_recorded(seen: Observation, op:
 
 
 def test_the_message_of_a_rejected_revision_contains_the_failure_of_the_job() -> None:
-    why = "the Python worker of slot 0 was killed: its container has used all of its 512Mi of memory"
+    reason = "the Python worker of slot 0 was killed: its container has used all of its 512Mi of memory"
     seen = up(
-        engine=replace(engine("RESTARTING", exception=why), checkpoints=NONE_YET.checkpoints), storage=stored(None)
+        engine=replace(engine("RESTARTING", exception=reason), checkpoints=NONE_YET.checkpoints), storage=stored(None)
     )
     decision = watching(seen, deadline=ago(1))
     assert decision.status.rejected is not None
     assert "the job is RESTARTING, no checkpoint completed" in decision.status.rejected.message
-    assert why in decision.status.rejected.message
-    assert any(why in event.message for event in decision.events)
+    assert reason in decision.status.rejected.message
+    assert any(reason in event.message for event in decision.events)
 
 
 EVICTED = Trouble("Evicted", "the pod failed: the node was low on memory", "Kubernetes replaces it")
@@ -254,8 +254,8 @@ def test_the_job_is_scaled_first_when_the_parallelism_shrinks() -> None:
     spec = make_spec(job={"parallelism": 1})
     up_front = decide(in_step("Rescale", "AddWorkers", spec=spec, target_parallelism=1))
     assert (step(up_front), action(up_front)) == ("Rescale/Rescale", "")
-    asked = decide(in_step("Rescale", "Rescale", up(engine=engine(parallelism=2)), spec=spec, target_parallelism=1))
-    assert isinstance(asked.action, actions.Rescale)
+    decision = decide(in_step("Rescale", "Rescale", up(engine=engine(parallelism=2)), spec=spec, target_parallelism=1))
+    assert isinstance(decision.action, actions.Rescale)
     done = decide(in_step("Rescale", "Rescale", up(engine=engine(parallelism=1)), spec=spec, target_parallelism=1))
     assert step(done) == "Rescale/RemoveWorkers"
     status = {"running": make_running(parallelism=1)}
@@ -267,8 +267,8 @@ def test_the_job_is_scaled_first_when_the_parallelism_shrinks() -> None:
 @pytest.mark.parametrize("savepoint", [True, False])
 def test_deletion_takes_a_savepoint_only_on_request(savepoint: bool) -> None:
     spec = make_spec(deletion={"savepoint": savepoint})
-    begun = decide(make_context(spec, subject={"deleting": True}))
-    assert step(begun) == ("Delete/Stop" if savepoint else "Delete/Teardown")
+    decision = decide(make_context(spec, subject={"deleting": True}))
+    assert step(decision) == ("Delete/Stop" if savepoint else "Delete/Teardown")
 
 
 @pytest.mark.parametrize("name", ["Stop", "Seal", "Teardown"])
@@ -306,9 +306,9 @@ def test_deletion_of_a_job_that_does_not_run_starts_with_the_right_step(
     assert step(decision) == expected
     assert action(decision) == ("" if expected else "RemoveFinalizer")
     if expected == "Delete/Dispose":
-        begun = decide(replace(ctx, status=decision.status)).status.operation
-        assert begun is not None
-        assert begun.deadline == NOW + Settings().dispose_timeout
+        operation = decide(replace(ctx, status=decision.status)).status.operation
+        assert operation is not None
+        assert operation.deadline == NOW + Settings().dispose_timeout
 
 
 @pytest.mark.parametrize("spec", [None, make_spec()])
@@ -349,7 +349,7 @@ def test_storage_that_hangs_does_not_block_deletion() -> None:
 
 @pytest.mark.parametrize("running", [None, make_running()], ids=["suspended", "running"])
 @pytest.mark.parametrize(
-    ("said", "stored", "expected"),
+    ("deletion", "stored", "expected"),
     [
         (Deletion(storage="Delete"), {}, "DisposeJobStorage"),
         (Deletion(), {"storage": "Delete"}, "RemoveFinalizer"),
@@ -359,7 +359,7 @@ def test_storage_that_hangs_does_not_block_deletion() -> None:
     ids=["said", "said-otherwise", "not-said-but-stored", "not-said"],
 )
 def test_deletion_of_a_job_with_an_invalid_spec_ends(
-    running: Any, said: Deletion | None, stored: dict[str, str], expected: str
+    running: Any, deletion: Deletion | None, stored: dict[str, str], expected: str
 ) -> None:
     spec = make_spec(deletion=stored)
     waiting = (Superseded(job_id="b" * 32, revision=revision(spec)),)
@@ -368,7 +368,7 @@ def test_deletion_of_a_job_with_an_invalid_spec_ends(
         revisions=Revisions({"weather-0": {"image": 7}, revision(spec): spec.to_manifest(), "weather-1": {}})
     )
     ctx = make_context(seen=seen, subject={"deleting": True}, running=running, superseded=waiting, operation=op)
-    assert action(decide(replace(ctx, spec=None, deletion=said))) == expected
+    assert action(decide(replace(ctx, spec=None, deletion=deletion))) == expected
 
 
 def test_a_deployment_that_cannot_be_scaled_down_does_not_block_deletion() -> None:

@@ -107,19 +107,19 @@ def test_a_failed_removal_is_retried_soon_then_rarely_and_then_reported() -> Non
 @pytest.mark.parametrize("periodic", [{"interval": "60s"}, {"cron": "* * * * *"}])
 def test_a_due_schedule_becomes_one_snapshot(periodic: dict[str, Any]) -> None:
     spec, before = make_spec(snapshots={"periodic": periodic}), {"last_periodic_at": ago(60)}
-    asked = decide(make_context(spec, **before))  # type: ignore[arg-type]
-    assert isinstance(asked.action, actions.CreateSnapshot)
-    assert asked.action.name == "weather-periodic-20260101120000"
-    there = SnapshotObject(asked.action.name, "periodic", "savepoint", "Pending")
+    decision = decide(make_context(spec, **before))  # type: ignore[arg-type]
+    assert isinstance(decision.action, actions.CreateSnapshot)
+    assert decision.action.name == "weather-periodic-20260101120000"
+    there = SnapshotObject(decision.action.name, "periodic", "savepoint", "Pending")
     done = decide(make_context(spec, seen=up(snapshots=(there,)), **before))  # type: ignore[arg-type]
     assert (action(done), done.status.last_periodic_at) == ("", NOW)
 
 
 def test_a_nonce_becomes_one_snapshot() -> None:
     spec = make_spec(job={"savepointTriggerNonce": 4})
-    asked = decide(make_context(spec))
-    assert isinstance(asked.action, actions.CreateSnapshot)
-    there = SnapshotObject(asked.action.name, "nonce", "savepoint", "Pending")
+    decision = decide(make_context(spec))
+    assert isinstance(decision.action, actions.CreateSnapshot)
+    there = SnapshotObject(decision.action.name, "nonce", "savepoint", "Pending")
     done = decide(make_context(spec, seen=up(snapshots=(there,))))
     assert done.status.nonces.savepoint_trigger == 4
     assert action(decide(make_context(spec, seen=up(snapshots=(there,)), nonces=Nonces(savepoint_trigger=4)))) == ""

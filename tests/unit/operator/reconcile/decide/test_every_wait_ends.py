@@ -148,8 +148,8 @@ def left_by_an_edit(op: Operation) -> bool:
 def left_by_a_deadline(op: Operation) -> bool:
     subject = {"deleting": True, "deleting_since": op.started_at} if op.kind == "Delete" else {}
     seen = up(master=None, worker=None) if op.kind == "Delete" else up()
-    held = op.model_copy(update={"deadline": op.deadline or op.started_at})
-    ctx = make_context(operation=held, subject=subject, seen=seen)
+    with_deadline = op.model_copy(update={"deadline": op.deadline or op.started_at})
+    ctx = make_context(operation=with_deadline, subject=subject, seen=seen)
     ctx = replace(ctx, now=ctx.now + timedelta(days=1))
     decision = next_step(ctx)
     after = decision.status.operation

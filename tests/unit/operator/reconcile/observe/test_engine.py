@@ -12,10 +12,10 @@ from penstock_operator.reconcile.observe.scope import Scope
 
 
 def test_remedies_name_fields_of_the_flinkjob() -> None:
-    why = "the Python worker was killed\n  remedy: raise taskmanager.memory.process.size, or lower taskmanager.numberOfTaskSlots"
+    reason = "the Python worker was killed\n  remedy: raise taskmanager.memory.process.size, or lower taskmanager.numberOfTaskSlots"
 
     def answer(request: httpx.Request) -> httpx.Response:
-        return httpx.Response(200, json={"jid": "j", "state": "RESTARTING", "exception": why})
+        return httpx.Response(200, json={"jid": "j", "state": "RESTARTING", "exception": reason})
 
     client = HttpEngine(httpx.AsyncClient(transport=httpx.MockTransport(answer)), "http://rest:8081/", None)
     engine = asyncio.run(_query(client, "j", Scope()))

@@ -262,9 +262,9 @@ class FakeCluster:
         quota, kind = self.quotas.get(manifest["kind"]), manifest["kind"]
         if quota is not None and self._key(manifest) not in self.objects and len(self._kinds[kind]) >= quota:
             raise QuotaExceeded(f"{call}: exceeded quota: small, limited: count/{kind}={quota}", status=403)
-        why = self.invalid(verb, manifest)
-        if why is not None:
-            raise Invalid(why, status=422)
+        reason = self.invalid(verb, manifest)
+        if reason is not None:
+            raise Invalid(reason, status=422)
         return call
 
     def _admitted(self, manifest: Manifest) -> Manifest:

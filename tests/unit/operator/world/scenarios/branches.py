@@ -188,15 +188,15 @@ class _Trunk:
         _answer(self.writing, (True, self.processes.answers))
 
 
-def _outcome(play: Callable[[], Any], what: str) -> Answer:
+def _outcome(play: Callable[[], Any], description: str) -> Answer:
     try:
         return True, play()
     except BaseException as error:
-        return False, _story(what, error)
+        return False, _story(description, error)
 
 
-def _story(what: str, error: BaseException) -> str:
-    return f"{what}: {''.join(traceback.format_exception(error)[-4:])}"
+def _story(description: str, error: BaseException) -> str:
+    return f"{description}: {''.join(traceback.format_exception(error)[-4:])}"
 
 
 def _answer(writing: int, answer: Answer) -> NoReturn:

@@ -115,8 +115,8 @@ class Life:
         reported = event(self)
         self._note(f"{name}{f': {reported}' if reported else ''}")
 
-    def _note(self, what: str) -> None:
-        self.story.append(f"{self.world.time:%H:%M:%S} {what}")
+    def _note(self, event: str) -> None:
+        self.story.append(f"{self.world.time:%H:%M:%S} {event}")
 
     def _fault(self) -> None:
         """Let the operator die, or let a call fail, at one of its next calls."""
@@ -179,22 +179,22 @@ class Life:
 
     def pod_fault(self) -> str:
         world, role = self.world, self.rng.choice(["master", "worker"])
-        what = self.rng.choice(["crash", "kill", "container", "evict", "fail", "node"])
+        fault = self.rng.choice(["crash", "kill", "container", "evict", "fail", "node"])
         if not world.reachable(role):
-            return f"{what} {role}: there is none"
-        if what == "crash":
+            return f"{fault} {role}: there is none"
+        if fault == "crash":
             world.crash_master()
-        elif what == "kill":
+        elif fault == "kill":
             world.kill_pod(role)
-        elif what == "container":
+        elif fault == "container":
             world.kill_container(role)
-        elif what == "evict":
+        elif fault == "evict":
             world.evict(role)
-        elif what == "node":
+        elif fault == "node":
             world.lose_node(role)
         else:
             self._fail()
-        return f"{what} {role}"
+        return f"{fault} {role}"
 
     def _fail(self) -> None:
         job = self.world.leading(NAME)

@@ -61,31 +61,31 @@ class RandomJob:
             subtasks.append(backend)
         return subtasks
 
-    def write(self, key: int, what: str) -> None:
+    def write(self, key: int, operation: str) -> None:
         backend = next(backend for backend in self.subtasks if GROUPS[key] in backend.key_group_range)
         value, elements, entries = (backend.get_state(descriptor) for descriptor in (VALUE, LIST, MAP))
         self.written += 1
         text, map_key, model = f"{self.written} " * 20, self.random.choice(MAP_KEYS), self.model
         at(backend, key)
-        if what == "update":
+        if operation == "update":
             value.update(text)
             model.value[key] = text
-        elif what == "clear":
+        elif operation == "clear":
             value.clear()
             model.value.pop(key, None)
-        elif what == "add":
+        elif operation == "add":
             elements.add(text)
             model.list[key] = [*model.list.get(key, []), text]
-        elif what == "update list":
+        elif operation == "update list":
             elements.update([text, "second"])
             model.list[key] = [text, "second"]
-        elif what == "clear list":
+        elif operation == "clear list":
             elements.clear()
             model.list.pop(key, None)
-        elif what == "put":
+        elif operation == "put":
             entries.put(map_key, text)
             model.map[key] = {**model.map.get(key, {}), map_key: text}
-        elif what == "remove":
+        elif operation == "remove":
             entries.remove(map_key)
             model.map[key] = {k: v for k, v in model.map.get(key, {}).items() if k != map_key}
         else:
@@ -98,18 +98,18 @@ class RandomJob:
                 self.write(self.random.choice(KEYS), self.random.choice(WRITES))
             return
         ends = sorted(self.random.choices(range(MAX_PARALLELISM), k=2))
-        what = self.random.choice(WRITES)
+        operation = self.random.choice(WRITES)
         for key in KEYS:
             if ends[0] <= GROUPS[key] <= ends[1]:
-                self.write(key, what)
+                self.write(key, operation)
 
     def write_small_files(self) -> None:
         """Write files that mostly contain one row. RocksDB moves such files between levels without a change."""
         hot = self.random.sample(KEYS, self.random.choice([1, 1, 2]))
-        what = self.random.choice([["update"], ["update", "clear"], ["put", "remove"]])
+        operations = self.random.choice([["update"], ["update", "clear"], ["put", "remove"]])
         for _ in range(self.random.randint(2, 9)):
             for key in hot[: self.random.randint(1, 2)]:
-                self.write(key, self.random.choice(what))
+                self.write(key, self.random.choice(operations))
             for backend in self.subtasks:
                 backend._database.begin_flush()
 

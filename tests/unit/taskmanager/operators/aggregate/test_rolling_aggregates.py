@@ -147,9 +147,9 @@ def test_accumulators_return_unchanged_from_columns(aggregate: FieldAggregate, n
     for number in numbers:
         accumulators.append(aggregate.add({"t": number}, accumulators[-1]))
     shape = StatShape.of(aggregate, [column])
-    held = shape.columns(accumulators)
-    assert held is not None
-    assert repr(shape.accumulators(held)) == repr(accumulators)
+    columns = shape.columns(accumulators)
+    assert columns is not None
+    assert repr(shape.accumulators(columns)) == repr(accumulators)
     assert repr(shape.accumulators([np.array([fresh]) for fresh in shape.fresh])) == repr(accumulators[:1])
 
 

@@ -460,14 +460,14 @@ def test_the_last_position_of_a_split_is_reported_if_the_source_needs_it() -> No
 def test_a_position_that_moves_without_records_is_reported_only_after_a_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for moves, told in ((False, {}), (True, {"0": 3})):
+    for moves, expected in ((False, {}), (True, {"0": 3})):
         monkeypatch.setattr(Batches, "moves_without_records", moves)
         operator, _ = assigned(Splits([[[1], None, None, [2]]]), ManualClock(0))
         next(operator.read(FAR))
         assert operator.progress().positions == {"0": 1}
         for _ in range(2):
             next(operator.read(FAR), None)
-        assert operator.progress().positions == told
+        assert operator.progress().positions == expected
         assert operator.progress().positions == {}, "the position would count as input"
 
 

@@ -145,7 +145,7 @@ def test_pods_are_restarted_from_the_newest_checkpoint_if_configured() -> None:
         world.rest_down = False
         await world.until(lambda: running(world))
         assert operations(world) == ["Recover", "Deploy"]
-        (reason,) = [text for what, text in world.events() if what == "RecoverStarted"]
+        (reason,) = [text for description, text in world.events() if description == "RecoverStarted"]
         assert "health.restart" in reason
         assert "MasterSilent" in reason
         assert world.status()["running"]["restoredFrom"]["kind"] == "Checkpoint"

@@ -29,7 +29,7 @@ def masters(world: World) -> list[str]:
 
 
 def reported(world: World, reason: str) -> int:
-    return [what for what, _ in world.events()].count(reason)
+    return [event for event, _ in world.events()].count(reason)
 
 
 def test_a_fenced_master_ends_and_takes_over_again() -> None:

@@ -76,12 +76,12 @@ def test_remaining_state_is_named_in_event_and_condition(savepoint: bool) -> Non
     played(scenario, may_repeat=True)
 
 
-@pytest.mark.parametrize("said", [{"startFrom": "empty"}, {"upgradeMode": "stateless"}])
-def test_a_requested_empty_start_is_no_reason_for_a_warning(said: dict[str, str]) -> None:
+@pytest.mark.parametrize("options", [{"startFrom": "empty"}, {"upgradeMode": "stateless"}])
+def test_a_requested_empty_start_is_no_reason_for_a_warning(options: dict[str, str]) -> None:
     async def scenario(world: World) -> None:
         await left_behind(world)
         before = world.storage.listings
-        world.apply(job(**said))  # type: ignore[arg-type]
+        world.apply(job(**options))  # type: ignore[arg-type]
         await world.until(lambda: running(world))
         assert not reported(world, "StateLeft")
         assert world.storage.listings == before

@@ -106,10 +106,10 @@ def test_an_interrupted_check_is_repeated(found: CheckPod, before: dict[str, Any
     waited = op.model_dump(include={"blocked", "message", "attempt"})
     later = decide(in_step("Upgrade", "Check", up(check=found), retry_at=ago(1), **waited))
     assert later.action == actions.DeleteCheck("c")
-    anew = decide(in_step("Upgrade", "Check", up(), **waited))
-    assert action(anew) == "RunCheck"
-    assert anew.status.operation is not None
-    assert (anew.status.operation.blocked, anew.status.operation.message) == (op.blocked, op.message)
+    repeated = decide(in_step("Upgrade", "Check", up(), **waited))
+    assert action(repeated) == "RunCheck"
+    assert repeated.status.operation is not None
+    assert (repeated.status.operation.blocked, repeated.status.operation.message) == (op.blocked, op.message)
 
 
 @pytest.mark.parametrize(
