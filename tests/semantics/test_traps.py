@@ -140,7 +140,7 @@ TRAPS: dict[int, tuple[str, list[str]]] = {
     19: (
         "a commit may be repeated, and survives a crash between its steps",
         [
-            "unit/connectors/file/test_files_on_s3.py::test_nothing_is_visible_before_the_commit_which_is_repeatable",
+            "unit/connectors/file/test_files_on_s3.py::test_files_are_invisible_before_the_commit_and_the_commit_is_repeatable",
             "unit/connectors/file/test_file_sink.py::test_a_commit_that_crashed_between_link_and_unlink_is_completed",
             "unit/connectors/test_transactional_sinks.py::test_transactional_files_are_exactly_once",
         ],
@@ -197,5 +197,5 @@ def test_each_promise_has_its_tests(number: int) -> None:
         assert name in functions_of(TESTS / module), f"{promise}: {module} has no {name}"
 
 
-def test_there_are_25() -> None:
+def test_the_list_has_25_traps() -> None:
     assert sorted(TRAPS) == list(range(1, 26))

@@ -138,7 +138,7 @@ def test_several_clusters_run_at_the_same_time(control: Cluster) -> None:
     assert control.is_up()
 
 
-def test_nothing_is_left_after_down() -> None:
+def test_down_removes_all_processes_and_files() -> None:
     cluster = Cluster("control-test-3", level="control")
     with cluster:
         pids = cluster.pids()

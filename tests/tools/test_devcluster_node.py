@@ -151,7 +151,7 @@ def test_images_outlive_down_and_pods_do_not(busybox_archive: Path) -> None:
             running.kubectl("rollout", "status", "deployment/web", "--timeout=120s")
 
 
-def test_nothing_is_left_after_down(busybox_archive: Path) -> None:
+def test_down_removes_all_processes_and_files(busybox_archive: Path) -> None:
     with own_cluster() as name:
         before = Machine.seen(name)
         with Cluster(name) as running:
@@ -168,7 +168,7 @@ def test_nothing_is_left_after_down(busybox_archive: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", [0.3, 1.5, 4.0])
-def test_nothing_is_left_after_an_up_that_was_killed(seconds: float) -> None:
+def test_down_removes_the_leftovers_of_a_killed_up(seconds: float) -> None:
     with own_cluster() as name:
         before = Machine.seen(name)
         up = subprocess.Popen(

@@ -36,7 +36,7 @@ def test_the_name_in_error_messages_is_the_name_of_the_distribution() -> None:
     assert PROJECT["project"]["name"] == DISTRIBUTION
 
 
-def test_every_package_of_the_engine_is_a_default_dependency_and_none_is_the_clients() -> None:
+def test_packages_of_the_engine_are_default_dependencies_and_not_dependencies_of_the_client() -> None:
     names = [re.split("[<>=]", need)[0] for need in PROJECT["project"]["dependencies"]]
     assert sorted([*ENGINE, *PROJECT["tool"]["penstock"]["client"]]) == sorted(names)
     assert PROJECT["project"]["optional-dependencies"]["runtime"] == []

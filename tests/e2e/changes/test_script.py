@@ -151,7 +151,7 @@ def test_a_program_on_s3_continues_from_the_state_of_the_script(stack: Stack, wo
     assert counts(records, "question") == list(range(1, len(counts(records, "question")) + 1)), "each count once"
 
 
-def test_a_script_with_an_error_is_refused_and_the_job_runs_on(stack: Stack, wordcount: float) -> None:
+def test_a_script_with_an_error_is_refused_and_the_job_keeps_running(stack: Stack, wordcount: float) -> None:
     before = (stack.get("fj", NAME) or {})["status"]["running"]["jobId"]
     wrong = manifest()
     wrong["spec"]["job"]["script"] = "import no_such_module\n"

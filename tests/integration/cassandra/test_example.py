@@ -48,6 +48,6 @@ def test_totals_follow_the_files_of_readings(cassandra: CassandraServer, tmp_pat
     assert [line.split(":")[0] for line in shown.splitlines()] == ["north", "east", "south", "west"]
 
 
-def test_the_manifest_starts_the_job_that_is_there() -> None:
+def test_the_manifest_starts_the_job_of_the_example() -> None:
     spec = yaml.safe_load((EXAMPLE / "flinkjob.yaml").read_text())["spec"]
     assert (EXAMPLE / spec["job"]["entry"]).exists()

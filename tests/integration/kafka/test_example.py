@@ -56,6 +56,6 @@ def alerts_of(readings: list[dict[str, Any]]) -> list[tuple[str, int]]:
     return sorted(found)
 
 
-def test_the_manifest_starts_the_job_that_is_there() -> None:
+def test_the_manifest_starts_the_job_of_the_example() -> None:
     spec = yaml.safe_load((EXAMPLE / "flinkjob.yaml").read_text())["spec"]
     assert (EXAMPLE / spec["job"]["entry"]).exists()

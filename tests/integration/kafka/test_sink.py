@@ -57,7 +57,7 @@ def test_a_dead_writers_transaction_is_committed_once_although_the_commit_is_rep
     assert numbers(kafka, name) == [1]
 
 
-def test_ids_are_reused_after_their_commit_and_a_late_commit_changes_nothing_else(kafka: KafkaServer) -> None:
+def test_ids_are_reused_after_their_commit_and_a_late_commit_has_no_effect_on_others(kafka: KafkaServer) -> None:
     name = topic(kafka)
     built = sink(kafka.bootstrap_servers, name).build()
     writes, commits = writer(built), committer(built)
@@ -235,7 +235,7 @@ def test_many_transactions_are_committed_over_one_client(kafka: KafkaServer, mon
         each.close()
 
 
-def test_a_transaction_that_timed_out_says_what_is_lost_and_what_to_do(tmp_path: Path) -> None:
+def test_the_error_for_a_timed_out_transaction_contains_the_loss_and_the_remedy(tmp_path: Path) -> None:
     properties = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "500"}
     with KafkaServer(tmp_path, properties=properties) as kafka:
         name = topic(kafka)
@@ -275,7 +275,7 @@ def test_a_transaction_that_the_cluster_has_forgotten_is_an_error_or_accepted(ka
 def test_every_transaction_version_commits_aborts_and_fences_alike(tmp_path: Path, version: int) -> None:
     with KafkaServer(tmp_path, transaction_version=version) as kafka:
         test_a_dead_writers_transaction_is_committed_once_although_the_commit_is_repeated(kafka)
-        test_ids_are_reused_after_their_commit_and_a_late_commit_changes_nothing_else(kafka)
+        test_ids_are_reused_after_their_commit_and_a_late_commit_has_no_effect_on_others(kafka)
         test_open_transactions_of_wider_attempts_are_aborted_and_their_writers_fenced(kafka)
         test_the_error_for_an_aborted_transaction_says_that_another_client_aborted_it(kafka)
 
@@ -328,7 +328,7 @@ def test_more_messages_than_the_queue_holds_wait_and_are_not_lost(kafka: KafkaSe
     assert values == [*range(5_000), *range(5_000)]
 
 
-def test_a_message_that_is_too_large_is_an_error_that_says_how_large(kafka: KafkaServer) -> None:
+def test_the_error_for_a_message_that_is_too_large_contains_its_size(kafka: KafkaServer) -> None:
     name = new_name("small")
     kafka.create_topic(name, 1, max_message_bytes="2000")
     for value in ("x" * 3_000, "x" * 2_000_000):
@@ -388,7 +388,7 @@ def test_messages_of_megabytes_are_written_in_transactions_if_the_topic_allows_t
     writes.close()
 
 
-def test_a_topic_deleted_beneath_the_sink_fails_the_job_and_says_so(kafka: KafkaServer, tmp_path: Path) -> None:
+def test_a_deleted_topic_fails_the_job_and_the_error_names_it(kafka: KafkaServer, tmp_path: Path) -> None:
     reads, writes = topic(kafka, 1, "in"), topic(kafka, 1, "out")
     env = environment(tmp_path, **{"restart-strategy.type": "none"})
     built = sink(kafka.bootstrap_servers, writes).set_property("topic.metadata.propagation.max.ms", 2_000).build()
@@ -405,7 +405,7 @@ def test_a_topic_deleted_beneath_the_sink_fails_the_job_and_says_so(kafka: Kafka
     assert "make the topic" in str(master.error)
 
 
-def test_a_selector_that_gives_no_topic_names_the_record(kafka: KafkaServer) -> None:
+def test_the_error_for_a_selector_that_returns_no_topic_names_the_record(kafka: KafkaServer) -> None:
     writes = writer(plain(kafka, strings().set_topic_selector(lambda value: "")).build())
     with pytest.raises(RecordFormatError, match="gives '' for lonely"):
         writes.write(["lonely"], None, 0)

@@ -48,6 +48,6 @@ def test_means_of_all_complete_windows_are_written(kinesis: KinesisServer, tmp_p
         assert found[window]["celsius"] == pytest.approx(sum(values) / len(values), abs=0.001)
 
 
-def test_the_manifest_starts_the_job_that_is_there() -> None:
+def test_the_manifest_starts_the_job_of_the_example() -> None:
     spec = yaml.safe_load((EXAMPLE / "flinkjob.yaml").read_text())["spec"]
     assert (EXAMPLE / spec["job"]["entry"]).exists()

@@ -50,7 +50,7 @@ def test_the_days_are_written_to_the_table(kind: str, tmp_path: Path) -> None:
         assert math.isclose(row["mean"], mean, abs_tol=1e-9)
 
 
-def test_the_manifest_names_what_the_image_has() -> None:
+def test_the_manifest_uses_only_files_of_the_image() -> None:
     folder = EXAMPLES / "weather_lake"
     spec = yaml.safe_load((folder / "flinkjob.yaml").read_text())["spec"]
     image = (folder / "Dockerfile").read_text()

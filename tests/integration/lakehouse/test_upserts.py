@@ -466,7 +466,7 @@ def test_an_iceberg_table_whose_partitions_change(tmp_path: Path, name: str, tra
     }
 
 
-def test_rows_are_deleted_whose_other_columns_are_required(lake: Lake) -> None:
+def test_rows_with_required_columns_are_deleted_by_their_key(lake: Lake) -> None:
     fields = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("key", pa.string(), nullable=False)])
     lake.make(fields)
     sink = lake.sink(fields, key=["id"], deletes=True)

@@ -37,6 +37,6 @@ def test_orders_are_summed_by_country(mongodb: MongoServer, tmp_path: Path) -> N
     assert found == expected
 
 
-def test_the_manifest_starts_the_job_that_is_there() -> None:
+def test_the_manifest_starts_the_job_of_the_example() -> None:
     spec = yaml.safe_load((EXAMPLE / "flinkjob.yaml").read_text())["spec"]
     assert (EXAMPLE / spec["job"]["entry"]).exists()

@@ -59,7 +59,7 @@ def read(source: MongoSource) -> list[Any]:
 
 
 @pytest.mark.parametrize("splits", [1, 3, 100])
-def test_every_document_is_read_once_from_any_position_whatever_its_id_is(
+def test_documents_with_any_type_of_id_are_read_once_from_any_position(
     mongodb: MongoServer, collection: Any, splits: int
 ) -> None:
     collection.insert_many([{"_id": value, "n": n} for n, value in enumerate(IDS)])

@@ -43,6 +43,6 @@ def test_visits_are_counted_with_their_titles(
     assert (pages["p20"]["title"], pages["p20"]["section"]) == ("p20", "unknown")
 
 
-def test_the_manifest_starts_the_job_that_is_there() -> None:
+def test_the_manifest_starts_the_job_of_the_example() -> None:
     spec = yaml.safe_load((EXAMPLE / "flinkjob.yaml").read_text())["spec"]
     assert (EXAMPLE / spec["job"]["entry"]).exists()

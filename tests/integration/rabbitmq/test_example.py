@@ -42,6 +42,6 @@ def test_orders_are_counted_once_each(rabbitmq: RabbitMQServer, tmp_path: Path) 
     assert len({(total["customer"], total["orders"]) for total in found}) == 500
 
 
-def test_the_manifest_starts_the_job_that_is_there() -> None:
+def test_the_manifest_starts_the_job_of_the_example() -> None:
     spec = yaml.safe_load((EXAMPLE / "flinkjob.yaml").read_text())["spec"]
     assert (EXAMPLE / spec["job"]["entry"]).exists()

@@ -46,7 +46,7 @@ JSON_SCHEMA = json.dumps({"type": "object", "properties": {"id": {"type": "strin
 # --- Avro -----------------------------------------------------------------------------------------------------
 
 
-def test_avro_is_registered_once_and_comes_back(registry_server: RegistryServer) -> None:
+def test_an_avro_schema_is_registered_once_and_its_records_are_read_unchanged(registry_server: RegistryServer) -> None:
     of, value = subject(), {"id": "a", "n": 1}
     for _ in range(2):
         writes = pickle.loads(pickle.dumps(writes_avro(of, FIRST, registry_server.url)))

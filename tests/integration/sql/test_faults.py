@@ -447,7 +447,7 @@ def test_a_row_that_is_too_large_with_its_backslashes_is_an_error(tmp_path: Path
             done(rows, committer, 1)
 
 
-def test_zero_stays_zero_where_the_server_counts(mariadb: MariaDbServer) -> None:
+def test_zero_is_stored_as_zero_in_auto_increment_columns(mariadb: MariaDbServer) -> None:
     table = Table(mariadb.url, "id bigint auto_increment primary key, `key` varchar(20)")
     for checkpoint, key in enumerate(("a", "b"), 1):
         rows, committer = ends(table.sink(key=["id"]), table.name)
@@ -456,7 +456,7 @@ def test_zero_stays_zero_where_the_server_counts(mariadb: MariaDbServer) -> None
     assert table.rows() == [(0, "b")]
 
 
-def test_bytes_and_names_are_unchanged_whatever_the_server_uses_for_quotes(tmp_path: Path) -> None:
+def test_bytes_and_names_are_unchanged_with_any_quotes_of_the_server(tmp_path: Path) -> None:
     with MariaDbServer(tmp_path, sql_mode="ANSI_QUOTES,NO_BACKSLASH_ESCAPES,PIPES_AS_CONCAT") as server:
         table = Table(server.url, 'id bigint primary key, "key" blob, "a%%b" text')
         sink = table.sink({"id": int, "key": bytes, "a%b": str}, key=["id"])

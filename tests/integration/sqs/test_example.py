@@ -42,6 +42,6 @@ def test_each_failed_payment_is_counted_once(sqs: SqsServer, tmp_path: Path) -> 
         assert numbers == sorted(numbers)
 
 
-def test_the_manifest_starts_the_job_that_is_there() -> None:
+def test_the_manifest_starts_the_job_of_the_example() -> None:
     spec = yaml.safe_load((EXAMPLE / "flinkjob.yaml").read_text())["spec"]
     assert (EXAMPLE / spec["job"]["entry"]).exists()

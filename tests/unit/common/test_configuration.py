@@ -152,7 +152,7 @@ class TestConfiguration:
         with pytest.raises(InvalidJob, match="s is set to 'text', which is not an integer"):
             configuration.get_integer("s", 0)
 
-    def test_it_is_a_collection(self) -> None:
+    def test_a_configuration_is_a_collection(self) -> None:
         configuration = Configuration.from_dict({"a": 1, "b": "x"})
         assert (configuration.key_set(), configuration.contains_key("a")) == ({"a", "b"}, True)
         assert (configuration.remove_config("a"), configuration.remove_config("a")) == (True, False)

@@ -52,7 +52,7 @@ class TestRestartStrategies:
         assert restart_strategy_of(configuration, checkpointing=True) == RestartStrategies.exponential_delay_restart()
 
     @pytest.mark.parametrize("name", ["none", "off", "disable"])
-    def test_none_has_flinks_other_names(self, name: str) -> None:
+    def test_the_restart_strategy_none_has_all_names_of_flink(self, name: str) -> None:
         configuration = Configuration.from_dict({"restart-strategy.type": name})
         assert restart_strategy_of(configuration, checkpointing=True) == RestartStrategies.no_restart()
 

@@ -198,7 +198,7 @@ def test_only_the_servers_own_host_names_are_answered(
     assert httpx.get(f"{named.url}/healthz", headers={"Host": host}).status_code == 200
 
 
-def test_with_a_token_any_host_name_is_answered_unless_some_are_configured(
+def test_a_server_with_a_token_accepts_any_host_name_unless_host_names_are_configured(
     gateway: FakeGateway, token_file: Path
 ) -> None:
     headers = {"Host": "job-rest.jobs.svc:8081", **bearer("s3cret")}

@@ -129,7 +129,7 @@ def test_damaged_and_foreign_snapshots_are_refused(backends: Backends) -> None:
         list(read_state([handle], "value", backends.storage))
 
 
-def test_handles_for_a_range_are_those_that_overlap_it() -> None:
+def test_only_handles_that_overlap_the_range_are_returned() -> None:
     handles = [{"key_groups": [0, 4]}, {"key_groups": [5, 9]}, {"key_groups": [10, 15]}]
     assert handles_for_range(handles, KeyGroupRange(4, 9)) == handles[:2]
     assert handles_for_range(handles, KeyGroupRange(16, 20)) == []

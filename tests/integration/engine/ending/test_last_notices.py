@@ -112,7 +112,7 @@ SLOW_HANG = pytest.param("hang", marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("does", ["linger", "die", SLOW_HANG])
-def test_a_notification_of_the_last_snapshot_reaches_all_tasks_whatever_they_do(
+def test_all_tasks_receive_the_last_notification_in_any_state(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path, does: str
 ) -> None:
     """Finish the input. A task that takes longer than the cancellation timeout is no failure."""
@@ -127,7 +127,7 @@ def test_a_notification_of_the_last_snapshot_reaches_all_tasks_whatever_they_do(
 
 
 @pytest.mark.parametrize("does", ["", "die", SLOW_HANG])
-def test_a_stop_notifies_all_tasks_and_succeeds_whatever_they_do(
+def test_a_stop_notifies_all_tasks_in_any_state(
     executor: EmbeddedExecutor, settings: dict[str, str], tmp_path: Path, does: str
 ) -> None:
     master = job(executor, settings, tmp_path, does, stops=True, task_cancellation_timeout="1 s")

@@ -147,7 +147,7 @@ def test_a_producer_whose_id_was_forgotten_while_it_idled_is_an_error_and_not_a_
     again.close()
 
 
-def test_a_transaction_that_times_out_while_it_is_written_says_how_long_it_was_open(hasty: KafkaServer) -> None:
+def test_the_error_for_a_transaction_timeout_contains_how_long_it_was_open(hasty: KafkaServer) -> None:
     built = sink(hasty.bootstrap_servers, topic(hasty)).set_property("transaction.timeout.ms", 1_000).build()
     writes, commits = writer(built), committer(built)
     writes.write([{"n": 1}], None, 0)

@@ -221,7 +221,7 @@ class TestOrphans:
 class TestAfterAZombieWasReplaced:
     """A replaced leader. Its successor has subsumed its leftovers, so it logs nothing."""
 
-    def test_it_searches_leftovers_without_a_log_message(self, caplog: pytest.LogCaptureFixture) -> None:
+    def test_the_cleaner_searches_leftovers_without_a_log_message(self, caplog: pytest.LogCaptureFixture) -> None:
         storage, _ = faulty_storage("dict://root")
         recovery = take_over(storage)
         recovery.begin()

@@ -235,7 +235,7 @@ class TestCommits:
         bench.settle()
         assert bench.files() == [], "no checkpoint refers to the late files"
 
-    def test_the_message_says_which_late_acknowledgement_is_missing(self, tmp_path: Path) -> None:
+    def test_the_message_names_the_missing_acknowledgement(self, tmp_path: Path) -> None:
         bench = bench_with(tmp_path, job(2), tolerable_failures=9, timeout_ms=5000)
         bench.trigger()
         bench.now += 5000

@@ -133,7 +133,7 @@ class TestFilesNeededAfterTheEnd:
         only(bench.settle(), SavepointCompleted)
         bench.coordinator.on_committed(bench.recovery.base.first_checkpoint_id)
 
-    def test_none_are_needed_when_all_checkpoints_are_deleted(self, bench: Bench) -> None:
+    def test_no_committable_is_needed_when_all_checkpoints_are_deleted(self, bench: Bench) -> None:
         bench.coordinator.on_committed(bench.complete(committables=["p1"]).checkpoint_id)
         bench.answer(bench.trigger(), committables=["p2"])
         report = bench.coordinator.shutdown("CANCELED")

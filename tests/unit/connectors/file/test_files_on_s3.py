@@ -70,7 +70,7 @@ def row_sink(s3: S3, policy: RollingPolicy | None = None) -> FileSink:
     return FileSink.for_row_format(s3[0], TEXT).with_rolling_policy(policy or RollingPolicy()).build()
 
 
-def test_nothing_is_visible_before_the_commit_which_is_repeatable(s3: S3) -> None:
+def test_files_are_invisible_before_the_commit_and_the_commit_is_repeatable(s3: S3) -> None:
     sink = row_sink(s3)
     writer = sink.create_writer(writer_context(object_store_options=s3[1]), [])
     committer = sink.create_committer(s3[1], job_id="job", uid="sink")

@@ -49,7 +49,7 @@ class Lowest(random.Random):
         return a
 
 
-def test_none_ends_the_job_with_its_first_failure() -> None:
+def test_the_restart_strategy_none_ends_the_job_at_its_first_failure() -> None:
     assert NoRestart().on_failure(0) is None
     assert NoRestart().describe() == "none"
 
@@ -167,7 +167,7 @@ class TestStrategyOfAJob:
         assert isinstance(self.of(execution__checkpointing__interval="0"), NoRestart)
 
     @pytest.mark.parametrize("name", ["none", "off", "disable", "NONE"])
-    def test_none_also_applies_with_checkpoints(self, name: str) -> None:
+    def test_the_restart_strategy_none_also_applies_with_checkpoints(self, name: str) -> None:
         found = self.of(execution__checkpointing__interval="10 s", restart_strategy__type=name)
         assert isinstance(found, NoRestart)
 

@@ -152,7 +152,7 @@ def test_a_live_rescale_of_such_a_job_changes_one_number_that_a_restarted_master
     played(scenario)
 
 
-def test_such_a_job_gets_its_own_configuration_with_its_next_start() -> None:
+def test_a_job_of_an_earlier_operator_gets_its_own_configuration_with_its_next_start() -> None:
     async def scenario(world: World) -> None:
         await deployed(world)
         made_by_the_version_before(world)

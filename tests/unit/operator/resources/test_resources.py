@@ -362,7 +362,7 @@ def test_a_pod_monitor_has_the_token_of_its_job() -> None:
     assert "PodMonitor" not in kinds
 
 
-def test_standby_pods_are_those_that_run_afterwards_and_replace_none_before() -> None:
+def test_standby_pods_equal_the_later_pods_and_replace_none_early() -> None:
     spec = make_spec()
     warm = replace(incarnation(spec), warm=True, service_suffix="-2")
     for build in (lambda i: master_deployment(OWNER, i, LOST), lambda i: worker_deployment(OWNER, i, 2, LOST)):

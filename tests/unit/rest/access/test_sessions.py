@@ -57,9 +57,7 @@ def test_scripts_cannot_read_the_cookie(guarded: AsgiClient) -> None:
 
 
 @pytest.mark.parametrize("csrf", [None, "", "0" * 64])
-def test_a_change_needs_the_csrf_token_that_only_a_page_of_this_site_knows(
-    guarded: AsgiClient, csrf: str | None
-) -> None:
+def test_a_change_needs_the_csrf_token_of_a_page_of_this_site(guarded: AsgiClient, csrf: str | None) -> None:
     headers = logged_in(guarded, "s3cret")
     del headers["X-Penstock-CSRF"]
     if csrf is not None:

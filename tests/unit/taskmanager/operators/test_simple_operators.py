@@ -245,7 +245,7 @@ def test_project_keeps_the_kind_of_a_row() -> None:
     assert OperatorRun(ProjectOperator([1])).push(row).values == [Row.of_kind(RowKind.DELETE, b=2)]
 
 
-def test_project_of_columns_stays_columns() -> None:
+def test_project_of_columns_returns_columns() -> None:
     batch = ColumnBatch(pa.RecordBatch.from_pydict({"a": [1, 2], "b": ["x", "y"]}), np.array([5, 6]), rows_as_tuples)
     run = OperatorRun(ProjectOperator([1])).push_batch(batch)
     assert isinstance(run.output.batches[0], ColumnBatch)

@@ -164,7 +164,7 @@ def session_of(child: subprocess.Popen[bytes]) -> list[str]:
     return [line for line in found.stdout.splitlines() if "Z" not in line.split()[1]]
 
 
-def test_it_registers_when_the_master_listens_and_starts_its_executor() -> None:
+def test_the_worker_registers_when_the_master_listens_and_starts_its_executor() -> None:
     port = free_port()
     manager = TaskManager(port)
     time.sleep(0.1)
@@ -252,7 +252,7 @@ def test_executors_that_can_never_start_end_the_process() -> None:
     master.close()
 
 
-def test_it_pauses_before_it_registers_again_with_a_master_for_which_no_executor_ran(
+def test_the_worker_pauses_before_it_registers_again_if_no_executor_has_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(worker_process, "POLL_S", 0.5)
@@ -317,7 +317,7 @@ def test_a_peer_without_the_secret_is_not_accepted_as_master(caplog: pytest.LogC
     other.close()
 
 
-def test_it_is_ready_while_its_executor_runs_and_alive_while_it_waits() -> None:
+def test_the_worker_is_ready_while_its_executor_runs_and_alive_while_it_waits() -> None:
     master = Master()
     manager = TaskManager(master.port)
     wait_until(lambda: bool(manager.executors.children))
@@ -337,7 +337,7 @@ def test_a_stuck_loop_is_not_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not worker.is_alive
 
 
-def test_it_forwards_the_metrics_of_its_executors_jvm_from_the_socket_in_its_folder(tmp_path: Path) -> None:
+def test_the_worker_forwards_the_metrics_of_its_executors_jvm(tmp_path: Path) -> None:
     speaks = f"""cd {tmp_path}; exec {sys.executable} -c '
 import socket
 server = socket.socket(socket.AF_UNIX)

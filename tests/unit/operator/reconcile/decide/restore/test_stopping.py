@@ -209,7 +209,7 @@ TORN = chk(checkpoint_id=10, torn="files are missing", older="chk-8")
     ],
 )
 @pytest.mark.parametrize("named", [False, True])
-def test_no_start_goes_behind_the_committed_end_unless_a_person_names_the_path(
+def test_a_start_before_the_committed_end_requires_an_explicit_path(
     pinned: Restore | None, own: bool, seen: Any, expected: Any, named: bool
 ) -> None:
     found = origin(pinned, named=named, own=own, running=make_running(), storage=stored(seen))

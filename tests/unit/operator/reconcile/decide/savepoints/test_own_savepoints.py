@@ -152,7 +152,7 @@ def test_a_savepoint_that_completes_while_the_job_keeps_running_is_recorded() ->
     played(scenario)
 
 
-def test_a_deletion_that_timed_out_searches_once_more() -> None:
+def test_a_deletion_that_timed_out_searches_again() -> None:
     async def scenario(world: World) -> None:
         world.images["job:1"] = Image(savepoints=False)
         await deployed(world, spec(deletion={"savepoint": True, "timeout": "40s"}))
