@@ -125,8 +125,8 @@ test-all: $(STAMP) ## run all tests that need no Kubernetes with pods, with the 
 test-e2e: $(STAMP) ## test on a real one-node Kubernetes (root, Linux): cluster, images, chart, self-verifying jobs; ONLY="not long"
 	@$(PYTEST) -s --durations=12 -m "e2e$(if $(ONLY), and ($(ONLY)))" tests/e2e
 
-images: $(STAMP) ## build the images penstock/base and penstock/operator with docker, podman or buildah; BUILDER=podman, REGISTRY=registry.example.com/penstock
-	@$(BIN)/python -m tools.images release $(if $(BUILDER),--builder $(BUILDER)) $(if $(REGISTRY),--registry $(REGISTRY))
+images: $(STAMP) ## build the images penstock/base and penstock/operator with docker, podman or buildah; BUILDER=podman, REGISTRY=…, PLATFORMS=linux/amd64,linux/arm64
+	@$(BIN)/python -m tools.images release $(if $(BUILDER),--builder $(BUILDER)) $(if $(REGISTRY),--registry $(REGISTRY)) $(if $(PLATFORMS),--platforms $(PLATFORMS))
 
 test-cluster: $(STAMP) ## test the development cluster and the images (root, Linux)
 	@$(PYTEST) -m e2e tests/tools

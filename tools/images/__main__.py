@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tools.errors import ToolError
 from tools.images import build, context
+from tools.images.platforms import parse_platforms
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -46,7 +47,7 @@ def _build(options: argparse.Namespace) -> None:
 
 
 def _release(options: argparse.Namespace) -> None:
-    for name in build.build_release(options.builder, options.registry):
+    for name in build.build_release(options.builder, options.registry, parse_platforms(options.platforms)):
         print(name)
 
 
@@ -76,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
         "--builder", default="", choices=["", "docker", "podman", "buildah"], help="default: the first that works"
     )
     release.add_argument("--registry", default=build.REGISTRY, help="first part of the names (default: %(default)s)")
+    release.add_argument(
+        "--platforms", default="", help="build for these, such as linux/amd64,linux/arm64 (default: this machine's)"
+    )
     release.set_defaults(run=_release)
 
     only = verbs.add_parser("context", help="make a build context for another builder; print its directory")

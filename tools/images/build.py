@@ -17,6 +17,7 @@ from tools.devcluster.preflight import apt_install
 from tools.errors import BuildFailed, ToolError
 from tools.gobuild import file_lock
 from tools.images import context, rootfs
+from tools.images.platforms import Platform, check_builder, command, is_native
 from tools.images.wheels import REPOSITORY
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ DEBIAN = "docker.io/library/debian:bookworm-slim"
 
 UNITS = {"B": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9}
 
+_BUILDAH = {"BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"}
 PACKAGES = {"buildah": "buildah", "mmdebstrap": "mmdebstrap"}
 
 
@@ -61,27 +63,36 @@ def build_job(directory: Path, *, tag: str, base_image: str = BASE) -> str:
     return tag
 
 
-def build_release(builder: str = "", registry: str = REGISTRY) -> list[str]:
+def build_release(builder: str = "", registry: str = REGISTRY, platforms: tuple[Platform, ...] = ()) -> list[str]:
     """Build the base and the operator's image with the names of a release, and return the names.
 
     Args:
         builder: docker, podman or buildah. Default: the first one that works here. buildah is installed if necessary.
         registry: the first part of the names. The default gives the names that the chart uses.
+        platforms: the platforms of each image. Default: an ordinary image for this machine.
 
     Raises:
-        ToolError: the builder does not work, or the build fails.
+        ToolError: the builder does not work, or not for these platforms, or the build fails.
     """
     used = builder or _working_builder()
+    if platforms:
+        _require(used)
+        check_builder(used, platforms, registry)
     version = _project_version()
     names = []
     for image in ("base", "operator"):
         name = f"{registry}/{image}:{version}"
-        if used == "buildah":
+        if used == "buildah" and not platforms:
             _build(image, name, None)
         else:
-            arguments = {"BASE_IMAGE": DEBIAN, "VERSION": version, "REVISION": _revision()}
+            base = debian() if used == "buildah" and is_native(platforms) else DEBIAN
+            arguments = {"BASE_IMAGE": base, "VERSION": version, "REVISION": _revision()}
             options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
-            _run([used, "build", "--tag", name, *options, str(context.make(image))])
+            if platforms:
+                made = str(context.make(image, tuple(found.machine for found in platforms)))
+                _run(command(used, name, platforms, options, made), name)
+            else:
+                _run([used, "build", "--tag", name, *options, str(context.make(image))], name)
         names.append(name)
     return names
 
@@ -93,13 +104,21 @@ def _working_builder() -> str:
     return "podman" if shutil.which("podman") else "buildah"
 
 
-def _run(command: list[str]) -> None:
-    if shutil.which(command[0]) is None:
+def _run(arguments: list[str], name: str) -> None:
+    """Run a builder, with its output on the terminal."""
+    _require(arguments[0])
+    environment = {**os.environ, **_BUILDAH} if arguments[0] == "buildah" else None
+    if subprocess.run(arguments, env=environment, check=False).returncode:
+        raise BuildFailed(f"{arguments[0]} cannot build {name}", remedy="read the output of the builder above")
+
+
+def _require(builder: str) -> None:
+    if builder == "buildah":
+        _install_missing()
+    if shutil.which(builder) is None:
         raise ToolError(
-            f"{command[0]} is not installed", remedy="install it, or choose another builder: docker, podman, buildah"
+            f"{builder} is not installed", remedy="install it, or choose another builder: docker, podman, buildah"
         )
-    if subprocess.run(command, check=False).returncode:
-        raise BuildFailed(f"{command[0]} cannot build {command[3]}", remedy="read the output of the builder above")
 
 
 def tag(name: str, other: str) -> str:
@@ -183,7 +202,7 @@ def _buildah(*arguments: str, check: bool = True) -> str:
     """Run buildah and return its output."""
     done = subprocess.run(
         ["buildah", *arguments],
-        env={**os.environ, "BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "overlay"},
+        env={**os.environ, **_BUILDAH},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT if check else subprocess.DEVNULL,
         text=True,

@@ -39,9 +39,12 @@ ARCHIVE = (
 """The files that make the archive of Spark's classes. Only a change of one of them makes a new archive."""
 
 
-def make(image: str) -> Path:
-    """Make the context of ``base`` or ``operator``, and return its directory."""
-    collected = wheels.collect(*EXTRAS[image], client=image in WITHOUT_ENGINE)
+def make(image: str, machines: tuple[str, ...] = ()) -> Path:
+    """Make the context of ``base`` or ``operator``, and return its directory.
+
+    The context has wheels for this machine, and for each of ``machines`` (``x86_64``, ``aarch64``).
+    """
+    collected = wheels.collect(*EXTRAS[image], client=image in WITHOUT_ENGINE, machines=machines)
     context = REPOSITORY / "build" / "images" / image
     shutil.rmtree(context, ignore_errors=True)
     (context / "wheels").mkdir(parents=True)

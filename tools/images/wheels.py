@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import platform
 import re
 import shutil
 import sys
@@ -42,14 +43,17 @@ def requirements(*extras: str, client: bool = False) -> list[str]:
     return [line for line in wanted if not line.startswith(tuple(NOT_IN_IMAGES))]
 
 
-def collect(*extras: str, client: bool = False) -> Path:
+def collect(*extras: str, client: bool = False, machines: tuple[str, ...] = ()) -> Path:
     """Return a directory with the wheels of ``penstock-streaming[extras]`` except Penstock's, and with ``requirements.txt``.
+
+    ``machines`` adds the wheels with compiled code for other architectures. pip chooses one of a package's wheels in the image.
 
     Raises ``BuildFailed`` with pip's output if a wheel cannot be collected.
     """
     lock = locked(REPOSITORY / "requirements.lock")
     wanted = requirements(*extras, client=client)
-    parts = [PYTHON, BUILD_LOCK.read_text(), *wanted, *lock.values()]
+    others = sorted(set(machines) - {platform.machine()})
+    parts = [PYTHON, BUILD_LOCK.read_text(), *wanted, *lock.values(), *others]
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
     directory = cache_root() / "wheels" / key
     with file_lock(directory.with_suffix(".lock")):
@@ -60,7 +64,9 @@ def collect(*extras: str, client: bool = False) -> Path:
                 needed.write_text("".join(lock[name] for name in _resolved(Path(scratch), lock, wanted)))
                 checked = ["--require-hashes", "--no-deps", "--no-build-isolation"]
                 _pip("wheel", *checked, "--wheel-dir", str(wheels), "--requirement", str(needed), path=_build_tools())
-                pinned = sorted(map(_pin, wheels.glob("*.whl")))
+                for machine in others:
+                    _collect_for(machine, wheels, lock)
+                pinned = _pins(wheels)
                 tools = Path(scratch) / "pip.lock"
                 tools.write_text(locked(BUILD_LOCK)["pip"])
                 _pip("download", "--require-hashes", "--no-deps", "--dest", str(wheels), "--requirement", str(tools))
@@ -123,10 +129,28 @@ def _build_tools() -> Path:
     return directory
 
 
-def _pin(wheel: Path) -> str:
-    """Return the requirement with the hash of the wheel. The lock has no hash of a wheel that was built here, only of its source."""
-    name, version = wheel.name.split("-")[:2]
-    return f"{name}=={version} --hash=sha256:{hashlib.sha256(wheel.read_bytes()).hexdigest()}"
+_GLIBC = range(17, 37)
+"""Minor versions of glibc 2 whose wheels run on Debian 12."""
+
+
+def _collect_for(machine: str, wheels: Path, lock: dict[str, str]) -> None:
+    """Add wheels for another architecture, for the packages whose wheel has compiled code."""
+    compiled = {_normal(wheel.name.split("-")[0]) for wheel in wheels.glob("*.whl") if "-any." not in wheel.name}
+    needed = wheels.parent / f"{machine}.lock"
+    needed.write_text("".join(lock[name] for name in sorted(compiled)))
+    fits = [part for minor in _GLIBC for part in ("--platform", f"manylinux_2_{minor}_{machine}")]
+    fits += ["--platform", f"manylinux2014_{machine}", "--python-version", PYTHON, "--implementation", "cp"]
+    fits += ["--abi", f"cp{PYTHON.replace('.', '')}", "--abi", "abi3", "--abi", "none", "--only-binary", ":all:"]
+    _pip("download", "--require-hashes", "--no-deps", *fits, "--dest", str(wheels), "--requirement", str(needed))
+
+
+def _pins(wheels: Path) -> list[str]:
+    """Return each requirement with the hashes of its wheels. The lock has no hash of a wheel that was built here, only of its source."""
+    found: dict[str, list[str]] = {}
+    for wheel in sorted(wheels.glob("*.whl")):
+        name, version = wheel.name.split("-")[:2]
+        found.setdefault(f"{name}=={version}", []).append(hashlib.sha256(wheel.read_bytes()).hexdigest())
+    return [" ".join([pin, *(f"--hash=sha256:{one}" for one in hashes)]) for pin, hashes in sorted(found.items())]
 
 
 def _pip(*arguments: str, path: Path | None = None) -> None:
