@@ -19,7 +19,7 @@ MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 >
 # Bytecode files are written even if the environment forbids it: each process would compile all modules again (4 s of CPU time).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-python test-lives test-spark test-browser test-kafka test-postgres test-mariadb test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster images lint format types imports prose check lock clean crds docs cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-python test-lives test-spark test-browser test-kafka test-postgres test-mariadb test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster images lint format types imports prose check lock clean crds docs quickstart cluster-up cluster-down cluster-status cluster-load
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -172,6 +172,8 @@ lock: ## update requirements.lock, and the hashes of the tools in tools/*.in
 	@$(LOCK) tools/go.in -o tools/go.lock
 	@$(LOCK) tools/uv.in -o tools/uv.lock
 
+quickstart: $(STAMP) ## start the development cluster with an S3 server, the operator and the Secret of its storage (root, Linux)
+	@sh tools/quickstart.sh
 cluster-up: $(STAMP) ## start the development cluster
 	@$(BIN)/python -m tools.devcluster up
 cluster-down: $(STAMP)

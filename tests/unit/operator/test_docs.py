@@ -75,6 +75,22 @@ def commands(page: Path) -> list[list[str]]:
     return [shlex.split(line, comments=True) for line in lines]
 
 
+def test_make_quickstart_runs_the_commands_of_the_quickstart() -> None:
+    _, *script = re.split(r"^PATH=.*$", (ROOT / "tools/quickstart.sh").read_text(), maxsplit=1, flags=re.MULTILINE)
+    page = re.sub(
+        r"make cluster-load IMAGE=\"?", "python -m tools.devcluster load ", (MANUAL / "quickstart.md").read_text()
+    )
+    page = page.replace("make cluster-up", "python -m tools.devcluster up").replace(
+        "helm install", "helm upgrade --install"
+    )
+    lines = [line.removesuffix(" --dry-run=client -o yaml | kubectl apply -f -") for line in script[0].splitlines()]
+    commands = [line for line in lines if line and not line.startswith("echo")]
+    assert len(commands) == 8
+    assert not [
+        line for line in commands if line not in page and not line.startswith("python -m tools.devcluster load")
+    ]
+
+
 @pytest.mark.parametrize("page", sorted(MANUAL.glob("*.md")), ids=lambda p: p.name)
 def test_commands_name_existing_files_and_targets(page: Path) -> None:
     """Files and charts exist, make knows the targets, the modules exist, and `--set` names values of the chart."""
