@@ -190,7 +190,7 @@ def test_a_missing_last_record_is_an_error(kinesis: KinesisServer) -> None:
 
 def _read(reader: Any, count: int) -> list[Any]:
     found: list[Any] = []
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while len(found) < count and time.monotonic() < until:
         batch = reader.read(ReadBounds())
         found += [] if batch is None else batch.rows().values
