@@ -11,7 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
 
-collect_ignore = ["runtime/penstock/cli/project"]  # tests/unit/cli/test_init.py runs the tests of this project
+collect_ignore = [
+    "runtime/penstock/cli/examples",
+    "runtime/penstock/cli/project",
+]  # tests/unit/cli runs the tests in these
 
 
 @pytest.hookimpl(wrapper=True)

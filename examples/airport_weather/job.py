@@ -1,4 +1,4 @@
-"""Weather at three airports: daily statistics, and an alert if the temperature rises for six hours.
+"""Compute daily weather at three airports, and alert if the temperature rises for six hours.
 
 The readings are real (`data/`, one file per station). They come in Fahrenheit, and the results are in Celsius. Event time
 is the hour of the reading. Each file has a separate watermark, so no station's state waits for another station.

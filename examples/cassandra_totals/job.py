@@ -1,4 +1,4 @@
-"""Add up the rain of each station and day, from files of readings into a table of Cassandra.
+"""Add up the rain of each station and day, from files to a table of Cassandra.
 
 A line of a file is `{"station": "north", "day": "2013-07-01", "millimetres": 3}`. The job also reads files that arrive later.
 Rows wait in the checkpoint (the write-ahead log) and become visible when it is complete. A row that is sent twice never

@@ -1,4 +1,4 @@
-"""Find sensors that stay too hot: readings from one Kafka topic, alerts into another topic, each exactly once.
+"""Find sensors that stay too hot, from one Kafka topic to another, exactly once.
 
 A reading is `{"sensor": "s1", "time": 1700000000000, "celsius": 21.5}`. The job emits an alert when three readings of a sensor
 in a row are above the limit. Invalid messages go to a separate topic, with their partition and offset.

@@ -1,4 +1,4 @@
-"""Write minutes of sensors to an Iceberg table: readings from Kafka, one row for each sensor and minute, each exactly once.
+"""Write readings from Kafka to an Iceberg table, one row for each sensor and minute, exactly once.
 
 A reading is `{"sensor": "s1", "time": 1700000000000, "celsius": 21.5}`. A checkpoint is a commit of the table. A reader
 therefore sees each minute once with all of its readings, also if the job restarts, is rescaled or is upgraded.

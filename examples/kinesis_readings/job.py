@@ -1,4 +1,4 @@
-"""Compute the mean for each sensor and ten seconds, from readings of a Kinesis stream into another stream.
+"""Compute the mean of each sensor in windows of ten seconds, from one Kinesis stream to another.
 
 A reading is `{"sensor": "s1", "time": 1764000000000, "celsius": 21.5}`, and `time` is its event time. The partition key of a mean
 is its sensor, so that the means of a sensor keep their order.

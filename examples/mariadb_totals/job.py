@@ -1,4 +1,4 @@
-"""Add up the orders of each customer: a table of MariaDB or MySQL -> totals in keyed state -> another table, exactly once.
+"""Add up the orders of each customer, from a table of MariaDB or MySQL to another, exactly once.
 
 The job reads orders in the order of their ids. It reads an order some seconds after its insertion (`settle`), so that it
 does not miss orders that are committed late. It counts each order once, however often it restarts.

@@ -1,4 +1,4 @@
-"""Add up orders by country: orders of a MongoDB collection, the countries of their customers from a second one, totals into a third.
+"""Add up the orders of a MongoDB collection by the country of the customer.
 
 An order is `{"_id": ObjectId(…), "customer": "c1", "cents": 1250}`, a customer `{"_id": "c1", "country": "NL"}`. The job ends when
 it has read all orders that existed at its start. It can run again: new totals replace the old ones.

@@ -1,4 +1,4 @@
-"""Add up the orders of each customer from the changes of a table: changes -> totals in keyed state -> another table, exactly once.
+"""Add up the orders of each customer from the changes of a Postgres table, exactly once.
 
 A changed order is subtracted in its old form and added in its new form. A deleted order is subtracted. At every commit the
 totals therefore equal a past result of `select customer, count(*), sum(cents) from orders group by customer`, however

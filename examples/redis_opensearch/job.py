@@ -1,4 +1,4 @@
-"""Count the visits of pages from a stream of Redis, with titles from Redis, into documents of OpenSearch.
+"""Count the visits of pages, from a stream of Redis to documents of OpenSearch.
 
 An entry's field `value` is `{"page": "p7", "seconds": 12}`, and `page:p7` is a hash with `title` and `section`. The id of a
 page's document is the page. OpenSearch therefore has one document per page with its last count, also after a failure. Readers

@@ -1,6 +1,6 @@
-"""Count the failed payments of an SQS queue, and send an alert to a FIFO queue for each customer's third and later failure.
+"""Count the failed payments of an SQS queue, and send alerts to a FIFO queue.
 
-A payment is `{"customer": "c1", "cents": 1250, "ok": false}`. The job drops a repeated payment by the id that SQS gives it. The
+A payment is `{"customer": "c1", "cents": 1250, "ok": false}`. A customer's third failure and each later one cause an alert. The job drops a repeated payment by the id that SQS gives it. The
 message group of an alert is its customer, so that a customer's alerts keep their order. SQS drops repeated alerts by their
 deduplication ids.
 

@@ -1,6 +1,6 @@
-"""Write daily weather at three airports to a table of the lake: Delta Lake, or Iceberg with a catalog in SQLite.
+"""Write daily weather at three airports to a table of Delta Lake or Iceberg.
 
-The readings are those of `examples/airport_weather`. A row has a day's mean, its extremes and its number of readings. The
+The readings are those of `examples/airport_weather`, which must be in the folder beside this one. A row has a day's mean, its extremes and its number of readings. The
 table is partitioned by station. A checkpoint is a commit of the table. A reader therefore sees each day once, however often the job
 restarts.
 

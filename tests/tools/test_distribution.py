@@ -26,7 +26,7 @@ def test_no_text_installs_the_other_project_that_is_called_penstock() -> None:
     found = []
     for name in listed.stdout.splitlines():
         path = REPOSITORY / name
-        if path.suffix in {".md", ".py", ".yaml", ".toml", ".sh", ".txt", ""}:
+        if path.is_file() and path.suffix in {".md", ".py", ".yaml", ".toml", ".sh", ".txt", ""}:
             lines = path.read_text(errors="replace").splitlines()
             found += [f"{name}: {line}" for line in lines if wrong.search(line)]
     assert found == []

@@ -14,7 +14,6 @@ from penstock.cli.commands import (
     doctor,
     fetch,
     history,
-    init,
     jobs,
     logs,
     roles,
@@ -25,6 +24,7 @@ from penstock.cli.commands import (
     top,
     validate,
 )
+from penstock.cli.commands.projects import examples, init
 from penstock.cli.connection import with_tls_options
 from penstock.cli.errors import show_error
 from penstock.common.errors import PenstockError
@@ -73,6 +73,7 @@ def options(
 
 
 app.command("init")(init.init)
+app.command("examples")(examples.examples)
 app.command("run", context_settings=_OPTIONS_FIRST)(run.run)
 app.command("dev", context_settings=_OPTIONS_FIRST)(dev.dev)
 app.command("list")(with_tls_options(jobs.list_jobs))

@@ -16,7 +16,7 @@ import yaml
 from packaging.requirements import Requirement
 
 from penstock import __version__
-from penstock.cli.commands.init import FILES, PLACEHOLDER
+from penstock.cli.commands.projects.init import FILES, PLACEHOLDER
 from penstock_operator.api.crds import MAX_NAME
 
 if TYPE_CHECKING:

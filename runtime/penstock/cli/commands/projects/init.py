@@ -39,7 +39,7 @@ def init(
     folder = folder.expanduser()
     name = folder.resolve().name
     _check_name(name, folder)
-    _check_folder(folder)
+    check_folder(folder)
     try:
         for source, target in FILES.items():
             text = resources.files("penstock.cli").joinpath("project", source).read_text(encoding="utf-8")
@@ -72,7 +72,7 @@ def _check_name(name: str, folder: Path) -> None:
     )
 
 
-def _check_folder(folder: Path) -> None:
+def check_folder(folder: Path) -> None:
     """Refuse a folder in which a file could be overwritten."""
     if not folder.exists():
         return

@@ -1,0 +1,1 @@
+"""Commands that create a project: a new one, or a copy of an example."""
