@@ -90,6 +90,7 @@ def build_release(builder: str = "", registry: str = REGISTRY, platforms: tuple[
             options = [part for key, value in arguments.items() for part in ("--build-arg", f"{key}={value}")]
             if platforms:
                 made = str(context.make(image, tuple(found.machine for found in platforms)))
+                _forget(used, name)
                 _run(command(used, name, platforms, options, made), name)
             else:
                 _run([used, "build", "--tag", name, *options, str(context.make(image))], name)
@@ -110,6 +111,15 @@ def _run(arguments: list[str], name: str) -> None:
     environment = {**os.environ, **_BUILDAH} if arguments[0] == "buildah" else None
     if subprocess.run(arguments, env=environment, check=False).returncode:
         raise BuildFailed(f"{arguments[0]} cannot build {name}", remedy="read the output of the builder above")
+
+
+def _forget(builder: str, name: str) -> None:
+    """Remove an image or a list of this name. podman and buildah would add to a list, and refuse an image as a list."""
+    if builder != "docker":
+        for arguments in (["manifest", "rm", name], ["rmi", name]):
+            subprocess.run(
+                [builder, *arguments], env={**os.environ, **_BUILDAH}, capture_output=True, check=False
+            )  # fails if the name does not exist
 
 
 def _require(builder: str) -> None:

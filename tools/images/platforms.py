@@ -103,7 +103,8 @@ def command(builder: str, name: str, platforms: tuple[Platform, ...], options: l
     wanted = ["--platform", ",".join(found.name for found in platforms)]
     if builder == "docker":
         return ["docker", "buildx", "build", "--push", "--tag", name, *wanted, *options, directory]
-    return [builder, "build", "--manifest", name, *wanted, *options, directory]
+    cached = ["--layers"] if builder == "buildah" else []  # podman always caches
+    return [builder, "build", "--manifest", name, *wanted, *cached, *options, directory]
 
 
 def is_native(platforms: tuple[Platform, ...]) -> bool:

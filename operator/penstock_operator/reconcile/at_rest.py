@@ -15,7 +15,8 @@ this is still true would be expensive. So a pass starts with the copy that the w
     FlinkSnapshots that are not final                       fresh       they take savepoints and delete them; few at a time
     Services, ConfigMap, Secret and others, every           fresh       they are not watched
       ten minutes
-    the job's master, checkpoint storage                    fresh       they have no copy
+    the job's master, checkpoint storage,                   fresh       they have no copy
+      the ConfigMap in job.source
 
 So a stale copy can only *delay* an action. It never starts an action a second time, and never stops one. Two things
 limit the delay. Every pass reads from the job's master, and fresh lists correct the copy. FlinkJobs and
