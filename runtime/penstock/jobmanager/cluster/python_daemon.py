@@ -246,6 +246,21 @@ def forget(name: str) -> None:
     os.environ.pop(name, None)
 
 
+def without_traceback(worker: Callable[..., int]) -> Callable[..., int]:
+    """Return PySpark's `worker` as a function that ends silently if the JVM has already closed the task's socket.
+
+    The JVM closes it at the end of a job. PySpark then prints a traceback, which the console shows as output of the program.
+    """
+
+    def serve(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except (BrokenPipeError, ConnectionResetError):
+            return 1
+
+    return serve
+
+
 def main(arguments: list[str]) -> None:
     forget(SPARK_SECRET)  # the executor reads it from the same environment, but functions of a job must not see it
     without_zips()
@@ -265,6 +280,7 @@ def main(arguments: list[str]) -> None:
     os.environ.pop("SPARK_BUFFER_SIZE", None)
     daemon = importlib.import_module("pyspark.daemon")
     vars(daemon)["gc"] = _NoCollection
+    vars(daemon)["worker"] = without_traceback(daemon.worker)
     daemon.manager()
 
 

@@ -5,6 +5,8 @@ A Python process replaces the JVM, and starts daemons as Spark does.
 
 from __future__ import annotations
 
+import errno
+import gc
 import os
 import shutil
 import subprocess
@@ -16,8 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pyspark.daemon
 import pytest
 
+from penstock.jobmanager.cluster import python_daemon
 from penstock.jobmanager.cluster.python_daemon import LONGEST_PATH, WARM, environment_for, start_with_warm_daemon
 
 JVM = """
@@ -168,3 +172,32 @@ def test_the_clusters_secret_is_in_no_environment_of_a_function() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert "PATH" in done.stdout, done.stderr
     assert "hunter22" not in done.stdout
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError, ConnectionResetError])
+def test_a_worker_whose_task_the_jvm_has_closed_ends_without_a_traceback(error: type[OSError]) -> None:
+    def flush(*_: object) -> int:
+        raise error
+
+    assert python_daemon.without_traceback(flush)("socket", True) == 1
+    assert python_daemon.without_traceback(lambda *arguments: len(arguments))("socket", True) == 2
+
+
+def test_an_error_of_a_worker_remains_an_error() -> None:
+    def broken(*_: object) -> int:
+        raise OSError(errno.EIO, "broken")
+
+    with pytest.raises(OSError, match="broken"):
+        python_daemon.without_traceback(broken)()
+
+
+def test_the_daemon_forks_workers_without_that_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker = pyspark.daemon.worker
+    monkeypatch.setitem(vars(pyspark.daemon), "gc", gc)
+    monkeypatch.setitem(vars(pyspark.daemon), "worker", worker)
+    monkeypatch.setattr(pyspark.daemon, "manager", lambda: None)
+    monkeypatch.setattr(python_daemon, "_preload", lambda: None)
+    monkeypatch.delenv(python_daemon.WARM, raising=False)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    python_daemon.main([])
+    assert pyspark.daemon.worker is not worker
