@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from penstock.common.watermark_strategy import WatermarkStrategy
+from penstock.datastream import DataStream
 from penstock.datastream.connectors.iceberg import IcebergSink
 from penstock.datastream.connectors.kafka import KafkaOffsetsInitializer, KafkaSource
 from penstock.datastream.formats.json import JsonLinesFormat
@@ -59,18 +60,22 @@ def catalog_of(folder: str, uri_file: str) -> dict[str, str]:
     return {"name": "lake", "type": "sql", "uri": f"sqlite:///{path}/catalog.db", "warehouse": path.as_uri()}
 
 
+def minutes_of(readings: DataStream[Reading]) -> DataStream[dict[str, Any]]:
+    """Build the part of the job between source and sink: readings -> by sensor -> minutes."""
+    by_minute = readings.key_by("sensor").window(TumblingEventTimeWindows.of(timedelta(minutes=1)))
+    totals = FieldAggregate.of(FieldAggregate.mean("celsius"), FieldAggregate.max("celsius"), FieldAggregate.count())
+    return by_minute.aggregate(totals, Minute()).uid("minutes")
+
+
 def build(env: StreamExecutionEnvironment, servers: str, catalog: dict[str, str]) -> None:
-    """Build the job: readings -> by sensor -> minutes -> the table."""
+    """Build the job: the topic -> minutes -> the table."""
     source = KafkaSource.builder().set_bootstrap_servers(servers).set_topics("readings").set_group_id("kafka-lake")
     source = source.set_starting_offsets(KafkaOffsetsInitializer.earliest()).set_on_error("side-output", REJECTED)
     source = source.set_value_only_deserializer(JsonLinesFormat(Reading))
     by_time = WatermarkStrategy.for_bounded_out_of_orderness(timedelta(seconds=5)).with_timestamp_assigner("time")
     readings = env.from_source(source.build(), by_time.with_idleness(timedelta(seconds=5)), "readings").uid("readings")
     readings.get_side_output(REJECTED).print().uid("rejected")  # with partition and offset, into the log
-    by_minute = readings.key_by("sensor").window(TumblingEventTimeWindows.of(timedelta(minutes=1)))
-    totals = FieldAggregate.of(FieldAggregate.mean("celsius"), FieldAggregate.max("celsius"), FieldAggregate.count())
-    minutes = by_minute.aggregate(totals, Minute()).uid("minutes")
-    minutes.sink_to(IcebergSink(catalog, TABLE, FIELDS, create=True)).name("the lake").uid("lake")
+    minutes_of(readings).sink_to(IcebergSink(catalog, TABLE, FIELDS, create=True)).name("the lake").uid("lake")
 
 
 def main() -> None:
