@@ -43,7 +43,9 @@ class PenstockGroup(TyperGroup):
             raise typer.Exit(1) from None
         except BrokenPipeError:
             raise typer.Exit(0) from None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as interrupt:
+            if str(interrupt):
+                typer.echo(str(interrupt), err=True)
             raise typer.Exit(130) from None
 
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.program.extras import explain_missing_packages
+from penstock.common.program.uncaught import shorten_messages
 
 if TYPE_CHECKING:
     from penstock.datastream.async_data_stream import AsyncDataStream
@@ -259,6 +260,7 @@ __all__ = [
     "WindowedStream",
 ]
 
+shorten_messages()
 explain_missing_packages()
 
 

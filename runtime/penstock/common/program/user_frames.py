@@ -69,6 +69,13 @@ def user_traceback(error: BaseException) -> str:
     return "".join(trace.format())
 
 
+def program_traceback(error: BaseException) -> str:
+    """Return the traceback as Python prints it, without the engine's frames and without its causes, which the message contains."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_engine(frame.filename)]
+    head = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
+    return "".join([*head, *traceback.format_exception_only(error)])
+
+
 def _first(filenames: list[str]) -> int:
     """Return the position of the first frame of the user's code, or else of the first frame outside the engine."""
     for is_wanted in (is_user, lambda filename: not is_engine(filename)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, TextIO, cast
 
 from penstock.common.logs.log_format import MARK, PRINTED, FindPlace, Place, record_format
@@ -17,7 +18,7 @@ from penstock.common.logs.redaction import Redaction
 from penstock.graph.operator import Operator
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from penstock.common.logs.log_settings import LogSettings
 
@@ -63,11 +64,15 @@ class PlacedStream:
     """A standard stream whose lines begin with the operator and the subtask that printed them.
 
     It writes whole lines, because workers share the stream. `flush` writes an incomplete one.
+
+    Args:
+        head: function that returns the beginning of each line. Its argument is the operator and the subtask, or empty if they are not
+            known.
     """
 
-    def __init__(self, to: TextIO, name: str) -> None:
+    def __init__(self, to: TextIO, head: Callable[[str], str]) -> None:
         self._to = to
-        self._name = name
+        self._head = head
         self._rest = ""
         self._is_line_start = True
 
@@ -89,7 +94,7 @@ class PlacedStream:
 
     def _put(self, text: str) -> None:
         place = place_on_stack()
-        head = PRINTED.format(self._name, f"{place.operator} #{place.subtask}" if place else "")
+        head = self._head(f"{place.operator} #{place.subtask}" if place else "")
         first = head if self._is_line_start else ""
         body = text.removesuffix("\n")
         self._is_line_start = body != text
@@ -109,7 +114,7 @@ def place_prints() -> None:
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         if stream is None or isinstance(stream, PlacedStream):
             continue
-        setattr(sys, f"std{name}", cast("TextIO", PlacedStream(stream, name)))
+        setattr(sys, f"std{name}", cast("TextIO", PlacedStream(stream, partial(PRINTED.format, name))))
 
 
 def configure_task_log(settings: LogSettings, redaction: Redaction, default: Place) -> None:

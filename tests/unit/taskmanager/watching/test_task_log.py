@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TextIO, cast
 
@@ -97,7 +98,7 @@ def test_a_record_outside_of_operators_has_no_place() -> None:
 
 def test_prints_leave_the_worker_as_whole_lines_with_a_mark() -> None:
     written = io.StringIO()
-    stream = PlacedStream(written, "out")
+    stream = PlacedStream(written, partial(PRINTED.format, "out"))
     mark = PRINTED.format("out", "")
     print("a", 1, end="", file=cast("TextIO", stream))
     assert written.getvalue() == ""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TextIO
 from penstock.common.errors import PenstockError
 
 if TYPE_CHECKING:
+    from penstock.common.logs.log_format import FindPlace
     from penstock.common.logs.redaction import Redaction
 
 _TEXT = re.compile(r"\S+ \S+ ([A-Z]+) (\S+?)(?: \[.*?: (.*?), attempt \d+\]|(?: \[[^\]]*\])?): (.*)", re.DOTALL)
@@ -36,7 +37,7 @@ class Console:
     def print(self, place: str, text: str, *, to_stderr: bool = False) -> None:
         """Write one printed line. `place` is the operator and the subtask, or empty if they are not known."""
         stream = sys.stderr if to_stderr else sys.stdout
-        _write(stream, f"{_coloured(stream, f'[{place}]', _PLACE)} {text}" if place else text)
+        _write(stream, head(stream, place) + text)
 
     def log(self, line: str) -> None:
         """Write one line of a log. Records of the engine below WARNING are left out, with their further lines."""
@@ -47,21 +48,33 @@ class Console:
 
 
 class ConsoleHandler(logging.Handler):
-    """Warnings and errors of the JobManager on stderr. The log file also has the tracebacks of the job's failures."""
+    """Warnings and errors of the JobManager on stderr. The log file also has the tracebacks of the job's failures.
 
-    def __init__(self, redaction: Redaction) -> None:
+    If functions run in this process, `find_place` finds the operator whose code logs a record. Such a record has the name of its logger.
+    """
+
+    def __init__(self, redaction: Redaction, find_place: FindPlace | None = None) -> None:
         super().__init__(logging.WARNING)
         self._redaction = redaction
+        self._find_place = find_place
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            text = f"{_coloured(sys.stderr, record.levelname, _COLOURS.get(record.levelname, '0'))} {record.getMessage().partition(_TRACE)[0]}"
+            text = f"{_coloured(sys.stderr, record.levelname, _COLOURS.get(record.levelname, '0'))} "
+            if self._find_place is not None and self._find_place() is not None:
+                text += f"{record.name}: "
+            text += record.getMessage().partition(_TRACE)[0]
             error = record.exc_info[1] if record.exc_info else None
             if error is not None and not isinstance(error, PenstockError):
                 text += "\n" + logging.Formatter().formatException(record.exc_info)  # type: ignore[arg-type]  # not None
             _write(sys.stderr, self._redaction.clean(text) + "\n")
         except Exception:
             self.handleError(record)
+
+
+def head(stream: TextIO, place: str) -> str:
+    """Return the beginning of a line of the operator and subtask, or an empty text if they are not known."""
+    return f"{_coloured(stream, f'[{place}]', _PLACE)} " if place else ""
 
 
 def _short(line: str) -> str:
@@ -74,8 +87,7 @@ def _short(line: str) -> str:
     if found is None:
         return line
     level, logger, place, message = found.groups()
-    head = f"{_coloured(sys.stderr, f'[{place}]', _PLACE)} " if place else ""
-    return f"{head}{_coloured(sys.stderr, level, _COLOURS.get(level, '0'))} {logger}: {message}"
+    return f"{head(sys.stderr, place)}{_coloured(sys.stderr, level, _COLOURS.get(level, '0'))} {logger}: {message}"
 
 
 def _coloured(stream: TextIO, text: str, colour: str) -> str:

@@ -35,7 +35,7 @@ from penstock.graph.program import Program
 from penstock.jobmanager.cluster.logs.files import LogFiles, LogSource
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.settings import JobSettings
-from penstock.jobmanager.process.session.process_log import program_log
+from penstock.jobmanager.process.session.process_log import program_console, program_log
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from penstock.jobmanager.runners.runner import Runner
@@ -185,6 +185,8 @@ class EmbeddedExecutor:
         self.provider = LocalClusterProvider()
         self.session = Session(self.provider, submit)
         self._logging = ExitStack()
+        self._shows_output = False
+        """Whether the output of functions in this process has their operators."""
         self._serving: Future[RestServer | None] | None = None
         self.provider.beside = self._server
         atexit.register(self.stop)
@@ -214,6 +216,9 @@ class EmbeddedExecutor:
 
     def _serve(self, program: Program) -> None:
         conf = Configuration(program.configuration)
+        if conf.get(options.RUNNER) == options.IN_PROCESS and not self._shows_output:
+            self._shows_output = True
+            self._logging.enter_context(program_console(conf))
         if conf.get(options.RUNNER) == options.IN_PROCESS and options.REST_PORT.key not in program.configuration:
             return  # the job ended before a user could open the dashboard
         if self._serving is None:

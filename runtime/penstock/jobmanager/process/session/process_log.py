@@ -12,8 +12,10 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TextIO
+from types import FrameType
+from typing import TextIO, cast
 
 from penstock.common.config import options
 from penstock.common.configuration import Configuration
@@ -21,10 +23,10 @@ from penstock.common.logs.log_file import LogFile, LogFileHandler
 from penstock.common.logs.log_format import record_format
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
-from penstock.jobmanager.cluster.executor.console import ConsoleHandler
+from penstock.jobmanager.cluster.executor.console import ConsoleHandler, head
 from penstock.jobmanager.cluster.logs.files import LogFiles
 from penstock.jobmanager.process.log_lines import log_here
-from penstock.taskmanager.watching.task_log import place_on_stack
+from penstock.taskmanager.watching.task_log import PlacedStream, place_on_stack
 
 
 @contextmanager
@@ -66,6 +68,39 @@ def program_log(settings: Configuration) -> Iterator[LogFiles]:
         finally:
             for added in handlers:
                 root.removeHandler(added)
+
+
+@contextmanager
+def program_console(settings: Configuration) -> Iterator[None]:
+    """Show the output of functions that run in this process during the block as the output of workers is shown."""
+    root, handler = logging.getLogger(), ConsoleHandler(Redaction.of(settings.to_dict()), place_on_stack)
+    if not root.handlers:
+        root.addHandler(handler)
+    before = sys.stdout, sys.stderr
+    placed = [cast("TextIO", PlacedStream(stream, partial(_head, stream))) for stream in before]
+    sys.stdout, sys.stderr = placed
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        for stream in placed:
+            stream.flush()
+        if (sys.stdout, sys.stderr) == tuple(placed):
+            sys.stdout, sys.stderr = before
+
+
+def _head(stream: TextIO, place: str) -> str:
+    return "" if _is_debugging() else head(stream, place)
+
+
+def _is_debugging() -> bool:
+    """Return whether a debugger of the standard library writes the line."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "bdb":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _in_files(settings: Configuration) -> list[str]:

@@ -72,6 +72,10 @@ class ClusterProvider(Protocol):
     def stop(self) -> None: ...
 
 
+CANCEL_S = 10.0
+"""Time in seconds for a job to end after Ctrl-C."""
+
+
 @dataclass
 class SubmitOptions:
     """Options of the command line for a start."""
@@ -184,8 +188,10 @@ class Session:
         try:
             master.wait()
         except KeyboardInterrupt:
-            master.request(Operation("cancel")).wait(10)
-            raise
+            is_canceled = master.request(Operation("cancel")).wait(CANCEL_S)
+            told = "is canceled" if is_canceled else f"has not ended within {CANCEL_S:.0f} s. Its process ends"
+            # A subclass would end the process with code 1, not 130.
+            raise KeyboardInterrupt(f"interrupted: job {program.name!r} ({master.job_id}) {told}") from None
         raise_if_failed(master)
         return result_of(master)
 
