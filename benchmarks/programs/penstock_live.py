@@ -121,7 +121,7 @@ def main() -> None:
     arguments.add_argument("--keys", type=int, default=1000)
     arguments.add_argument("--runner", default="auto")
     arguments.add_argument("--slots", type=int, default=2)
-    arguments.add_argument("--worker-slots", type=int, default=0, help="slots of each worker; 0: the default")
+    arguments.add_argument("--worker-slots", type=int, default=0, help="slots of each worker; 0 means the default")
     arguments.add_argument("--local-cluster", default="processes")
     arguments.add_argument("--warm-up", type=float, default=10)
     arguments.add_argument("--seconds", type=float, default=20)

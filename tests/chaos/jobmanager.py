@@ -1,6 +1,6 @@
 """A separate JobManager process with the soak's job; `python -m tests.chaos.jobmanager JSON`.
 
-Exit code 0: finished; 3: replaced by another JobManager; 4: canceled; 1: failed. stderr has its errors. SIGUSR1 makes
+The exit code is 0 (finished), 3 (replaced by another JobManager), 4 (canceled) or 1 (failed). stderr has its errors. SIGUSR1 makes
 it print the stacks of its threads.
 """
 

@@ -67,11 +67,11 @@ class Soak:
         folder: for logs and temporary files; it is kept if something failed.
         s3: a running server; `proxy` is in front of it.
         once: do every kind once, and then end.
-        wanted: end after this many faults; None: after the time.
-        kinds: names of the kinds to do; None: all except those in `without`.
+        wanted: end after this many faults; None means after the time.
+        kinds: names of the kinds to do; None means all except those in `without`.
         checkpoint_timeout_s: after two consecutive checkpoints over this time, the job takes a function for hung. If an attempt takes
             as long to start on a busy machine, the job never leaves its restarts.
-        kafka: running brokers that are source and sink; None: files.
+        kafka: running brokers that are source and sink; None means files.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ from tests.hooks.act import Act
 
 
 class Numbers(Source):
-    """Numbers, some hundred a second, `count` in each split; 0: without end."""
+    """Numbers, some hundred a second, `count` in each split; 0 means without end."""
 
     def __init__(self, act: Act, count: int = 0) -> None:
         self.act = act

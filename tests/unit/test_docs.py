@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,3 +87,45 @@ def test_versions_md_lists_exactly_the_names_that_cause_a_deprecation_warning() 
     rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| [\d.]+ \| ([\d.]+) \|$", page, re.MULTILINE)
     assert len(re.findall(r"^ +warn_deprecated\(", code, re.MULTILINE)) == len(calls) > 0
     assert sorted((name, replacement, removed) for _, name, _, replacement, removed in calls) == sorted(rows)
+
+
+def parameters(node: ast.AST) -> set[str]:
+    """Return the parameters of a function, or of a class's constructor and fields."""
+    if isinstance(node, ast.ClassDef):
+        fields = {
+            one.target.id for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        }
+        makers = (one for one in node.body if isinstance(one, ast.FunctionDef) and one.name in ("__init__", "__new__"))
+        return fields.union(*map(parameters, makers))
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    return {one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg)}
+
+
+def unknown_arguments(source: str) -> Iterator[str]:
+    """Yield the names in "Args" sections that are no longer parameters."""
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        section = re.search(r"^Args:\n(.*?)(?=^\S|\n\n|\Z)", ast.get_docstring(node) or "", re.MULTILINE | re.DOTALL)
+        known = parameters(node)
+        if section is None or (isinstance(node, ast.ClassDef) and not known):  # the constructor is that of a base class
+            continue
+        for names in re.findall(r"^ {4}(\w+(?:, \w+)*): ", section[1], re.MULTILINE):
+            yield from (f"{node.name}: {name}" for name in names.split(", ") if name not in known)
+
+
+def test_an_argument_that_is_no_longer_a_parameter_is_found() -> None:
+    source = (
+        'def f(new: int) -> None:\n    """Do.\n\n    Args:\n        old: a number.\n        new: a number.\n    """\n'
+    )
+    assert list(unknown_arguments(source)) == ["f: old"]
+
+
+@pytest.mark.parametrize("package", ["runtime", "operator", "tools", "tests", "benchmarks"])
+def test_docstrings_name_existing_parameters(package: str) -> None:
+    found = {
+        str(path.relative_to(ROOT)): names
+        for path in (ROOT / package).rglob("*.py")
+        if (names := list(unknown_arguments(path.read_text())))
+    }
+    assert found == {}

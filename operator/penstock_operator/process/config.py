@@ -34,7 +34,7 @@ class Config:
     """All settings of the operator."""
 
     namespaces: tuple[str, ...] = ()
-    """PENSTOCK_WATCH_NAMESPACES: names of the watched namespaces, separated by commas. Empty: all namespaces."""
+    """PENSTOCK_WATCH_NAMESPACES: names of the watched namespaces, separated by commas. Empty means all namespaces."""
     operator_namespace: str = "default"
     """PENSTOCK_OPERATOR_NAMESPACE: namespace of the Lease."""
     app: str = "penstock-operator"
@@ -42,7 +42,7 @@ class Config:
     lease: str = "penstock-operator"
     """PENSTOCK_LEASE: name of the Lease."""
     selector: Selector = field(default_factory=Selector)
-    """PENSTOCK_SELECTOR: label selector of the FlinkJobs that this operator manages. Empty: all. Other operators may
+    """PENSTOCK_SELECTOR: label selector of the FlinkJobs that this operator manages. Empty means all. Other operators may
     manage the rest.
     """
     elect: bool = True

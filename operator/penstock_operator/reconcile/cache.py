@@ -99,7 +99,7 @@ class Cache:
     tls: MasterTls | None = None
     """The CA of the master's certificate."""
     tls_of: str = ""
-    """Name of the Secret with the CA. Empty: the CA must be read again."""
+    """Name of the Secret with the CA. Empty means that the CA must be read again."""
     silent_since: datetime | None = None
     """Time when the master stopped responding."""
     newest: Newest | None = None

@@ -60,7 +60,7 @@ class Deployment:
     warm: bool = False
     """Whether the master's pods were started ahead of time."""
     starts_from: Restore | None = None
-    """The restore point in the arguments of the master. None: the arguments have none."""
+    """The restore point in the arguments of the master. None means that the arguments have none."""
     service_suffix: str = ""
     """Suffix of the master's Service that the workers connect to (`Incarnation.service_suffix`)."""
     rest_tls: str = ""
@@ -79,7 +79,7 @@ class Terminated:
     pod: str
     role: str
     container: str
-    """Name of the container. Empty: the whole pod."""
+    """Name of the container. Empty means the whole pod."""
     trouble: Trouble
     """Cause and remedy."""
     at: datetime | None
@@ -113,7 +113,7 @@ class Pod:
     storage_failed: bool = False
     """Whether its main container last ended because checkpoint storage failed. This says nothing about the program."""
     running_since: datetime | None = None
-    """The last start of its main container. None: the container does not run."""
+    """The last start of its main container. None means that the container does not run."""
     terminations: tuple[Terminated, ...] = ()
     """Terminations in the pod, even if the container runs again."""
 
@@ -197,9 +197,9 @@ class Storage:
     deleted.
     """
     left: Left | None = None
-    """State that other FlinkJobs of this name have left. None: not read."""
+    """State that other FlinkJobs of this name have left. None means that it was not read."""
     beginning: Beginning | None = None
-    """The records of the start of the running incarnation. None: not read."""
+    """The records of the start of the running incarnation. None means that it was not read."""
 
     def verdict(self, path: str) -> Verdict | None:
         """Return the verdict on `path`, or None if it was not requested or storage did not respond."""

@@ -52,7 +52,7 @@ class Shard:
     """The FlinkJobs that one operator manages."""
 
     operator: str = ""
-    """Namespace and name of the operator's Lease, separated by a slash. Empty: no other operator exists."""
+    """Namespace and name of the operator's Lease, separated by a slash. Empty means that no other operator exists."""
     selector: Selector = field(default_factory=Selector)
 
     def selects(self, labels: Mapping[str, str]) -> bool:

@@ -44,7 +44,7 @@ class OperatorIdentity:
     namespace: str = "penstock-system"
     app: str = "penstock-operator"
     monitors: Monitors | None = None
-    """Settings of the PodMonitors. None: the operator creates no PodMonitors, because the cluster may not have this
+    """Settings of the PodMonitors. None means that the operator creates no PodMonitors, because the cluster may not have this
     kind.
     """
 

@@ -122,7 +122,7 @@ class PenstockStorage:
     pool: Bulkheads
     guard: Fence = no_fence
     limits: OwnIdentity | None = None
-    """Limits for access with the operator's identity and to its local file system. None: no limits."""
+    """Limits for access with the operator's identity and to its local file system. None means no limits."""
     tenant: str = ""
     """Namespace of the job."""
     _stores: Any = None

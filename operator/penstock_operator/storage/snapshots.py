@@ -45,7 +45,7 @@ class Beginning:
     path: str | None = None
     """The snapshot that the arguments of the first master name. None if it started empty, or if no master has started."""
     released: str | None = None
-    """The snapshot that the record `release` names for a master on standby. Empty: none. None: the record is absent."""
+    """The snapshot that the record `release` names for a master on standby. Empty means none. None means that the record is absent."""
     completed: bool = False
     """Whether a checkpoint was completed, even if its files no longer exist."""
     ended: bool = False

@@ -101,7 +101,7 @@ class CheckpointCompleted:
 class CheckpointAborted:
     """An abandoned checkpoint. Notify the subtasks (`notify_checkpoint_aborted`): the next snapshot must have the content of this one.
 
-    `checkpoint_id` 0: the attempt ended before the `requests` were served, so no subtask needs a notification.
+    `checkpoint_id` is 0 if the attempt ended before the `requests` were served, so no subtask needs a notification.
     """
 
     checkpoint_id: int

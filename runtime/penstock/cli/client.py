@@ -33,9 +33,9 @@ class RestClient:
     Args:
         url: `http://HOST:PORT` or `https://HOST:PORT`. Without a scheme, it is https if `tls` is given, else http. The client never
             changes the scheme of a URL.
-        token: bearer token. None: the token of this user's `python job.py`, if it serves the URL (`common.local_token`).
+        token: bearer token. None means the token of this user's `python job.py`, if it serves the URL (`common.local_token`).
         timeout: seconds for each request.
-        tls: CAs and client certificate (`connection.client_tls`). None: the system's CAs.
+        tls: CAs and client certificate (`connection.client_tls`). None means the system's CAs.
         server_name: name that the certificate must have, if it is not the host of the URL.
         transport: transport, for tests.
 
@@ -108,8 +108,8 @@ class RestClient:
         """Return whole lines from a position on (negative: from the end), and the position after them.
 
         Args:
-            task_manager: id of the TaskManager. None: the JobManager.
-            what: `log` or `stdout`.
+            task_manager: id of the TaskManager. None means the JobManager.
+            file: `log` or `stdout`.
         """
         path = "/jobmanager" if task_manager is None else f"/taskmanagers/{_part(task_manager)}"
         response = self._send("GET", f"{path}/{file}", params={"from": str(start)})

@@ -125,7 +125,7 @@ def connect(master: str, token_file: Path | None) -> RestClient:
 def client_tls(
     ca_file: str | os.PathLike[str] | None, client_certificate: str | os.PathLike[str] | None = None
 ) -> ssl.SSLContext | None:
-    """Return the TLS settings of a client, which verifies certificate and host name. None: the default settings with the system's CAs.
+    """Return the TLS settings of a client, which verifies certificate and host name. None means the default settings with the system's CAs.
 
     Args:
         ca_file: PEM file. Only its CAs are trusted.

@@ -188,7 +188,7 @@ def dashboard(
     name: Name,
     namespace: Namespace = None,
     context: Context = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0: any free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Local port; 0 means any free port.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the dashboard in a browser.")] = True,
 ) -> None:
     """Open the job's dashboard until Ctrl-C. Prints the token for the login."""

@@ -43,7 +43,7 @@ class RemoteExecutor:
     Args:
         url: URL of its JobManager's REST API.
         token: bearer token, if the JobManager requires one.
-        ca_file: PEM file with the CAs of an https URL. None: the system's.
+        ca_file: PEM file with the CAs of an https URL. None means the system's.
         client_certificate: PEM file with a client certificate and its key.
     """
 

@@ -91,7 +91,7 @@ class CheckpointConfig:
         return self.get_tolerable_checkpoint_failure_number() == 0
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
-        """Set whether a failed checkpoint fails the job. True: the first one triggers a failover. False: none does."""
+        """Set whether a failed checkpoint fails the job. True means that the first one triggers a failover. False means that none does."""
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:

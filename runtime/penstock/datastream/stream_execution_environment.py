@@ -173,7 +173,7 @@ class StreamExecutionEnvironment(SourceMethods):
         """Set the maximum time that a record waits in a buffer, at every exchange of the pipelined runner.
 
         Args:
-            timeout_millis: time in ms. 0: send each record immediately. -1: send a buffer when it is full or the epoch ends.
+            timeout_millis: time in ms. 0 means to send each record immediately. -1 means to send a buffer when it is full or the epoch ends.
         """
         timeout = as_millis(timeout_millis, "buffer timeout")
         if timeout < -1:

@@ -83,9 +83,9 @@ class OperatorContext:
     """`file:line` at which the user's program created the operator. Error messages name it."""
     is_restored: bool = False
     restored_meaning: dict[str, Any] = field(default_factory=dict)
-    """Meaning of the restored state for the operator that wrote it (`penstock.graph.state_meaning`); empty: unchanged."""
+    """Meaning of the restored state for the operator that wrote it (`penstock.graph.state_meaning`); empty means unchanged."""
     print_line: Callable[[str], None] | None = None
-    """Receives the lines of print sinks; None: they go to the process's stdout."""
+    """Receives the lines of print sinks; None means that they go to the process's stdout."""
     accumulators: dict[str, Accumulator] = field(default_factory=dict)
     """Accumulators of this operator's functions, by name."""
     results: Callable[[str, list[Any]], None] | None = None

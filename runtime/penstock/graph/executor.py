@@ -64,7 +64,7 @@ _current: ContextVar[Executor | None] = ContextVar("penstock.executor", default=
 
 
 def set_executor(executor: Executor | None) -> Token[Executor | None]:
-    """Set the executor for programs of this context; None: the embedded one. `reset_executor` undoes it."""
+    """Set the executor for programs of this context; None means the embedded one. `reset_executor` undoes it."""
     return _current.set(executor)
 
 

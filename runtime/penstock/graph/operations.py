@@ -53,7 +53,7 @@ class Operation:
 
     @property
     def key_selectors(self) -> tuple[KeySelector | None, ...]:
-        """One key selector per input, None for an input without a key (the broadcast side). Empty: no keyed state."""
+        """One key selector per input, None for an input without a key (the broadcast side). Empty means no keyed state."""
         return ()
 
     @property
@@ -77,7 +77,7 @@ class InBatchMode(Operation):
 
     Args:
         inner: the other operation. It has a key, or a broadcast input.
-        element_types: types of the values of each input; None: any builtin type.
+        element_types: types of the values of each input; None means any builtin type.
     """
 
     inner: Operation
@@ -105,7 +105,7 @@ def plain(operation: Operation) -> Operation:
 
 @dataclass(frozen=True)
 class Source(Operation):
-    """Records from outside. The strategy is applied to each split separately; None: no event time."""
+    """Records from outside. The strategy is applied to each split separately; None means no event time."""
 
     source: SourceConnector
     strategy: WatermarkStrategy | None = None
@@ -207,7 +207,7 @@ class AsyncWait(OneFunction):
     Args:
         timeout_ms: timeout of all attempts of one value together.
         declared: type of the results, None if none was declared.
-        element_type: type of the inputs, which are in checkpoints while they wait for an answer; None: any builtin
+        element_type: type of the inputs, which are in checkpoints while they wait for an answer; None means any builtin
             type.
     """
 
@@ -276,7 +276,7 @@ class Rolling(Operation):
 
 @dataclass(frozen=True)
 class Reduce(Rolling):
-    """Each record combined with the key's value so far. `element_type`: type of the records; None: any builtin type."""
+    """Each record combined with the key's value so far. `element_type`: type of the records; None means any builtin type."""
 
     function: Any
     element_type: TypeInformation | None = None
@@ -378,7 +378,7 @@ class IntervalJoin(TwoInputs):
     """Pairs with `left time + lower_ms <= right time <= left time + upper_ms`.
 
     Args:
-        element_types: types of the values of both inputs, for the state; None: any builtin type.
+        element_types: types of the values of both inputs, for the state; None means any builtin type.
         late_tags: side outputs of values behind the watermark. Without one they are dropped and counted.
     """
 

@@ -139,7 +139,7 @@ class Operator:
         return None if timers is None else timers.next_processing_time()
 
     def next_wake(self) -> int | None:
-        """Return the time (ms) at which `advance_processing_time` next has work; None: not without input."""
+        """Return the time (ms) at which `advance_processing_time` next has work; None means that it needs input first."""
         return self.next_processing_time()
 
     def current_watermark(self) -> int:

@@ -81,7 +81,7 @@ class Transformation:
     side_types: dict[str, Any] = field(default_factory=dict)
     uid: str | None = None
     parallelism: int | None = None
-    """Parallelism of the operator; None: the environment's default."""
+    """Parallelism of the operator; None means the environment's default."""
     max_parallelism: int | None = None
     chaining: str = "always"
     """`always`; `head`: start a new chain here; `never`: chain with neither the previous nor the next operator."""

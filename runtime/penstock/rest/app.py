@@ -66,10 +66,10 @@ def create_app(
     """Return the application for a gateway. If a token is given, every path except the probes and the page requires it.
 
     Args:
-        hosts: host names that requests may use. None: any.
+        hosts: host names that requests may use. None means any.
         reader: token that permits only reading.
         closing: event that is set when the server stops. It ends endless responses.
-        programs: receiver of programs in a session cluster. None: programs are not accepted.
+        programs: receiver of programs in a session cluster. None means that programs are not accepted.
     """
     access = Access(token, reader)
     app = FastAPI(

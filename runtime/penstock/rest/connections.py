@@ -48,7 +48,7 @@ class Connections:
     """Open connections of one listener, oldest first.
 
     Args:
-        most: maximum number of open connections.
+        limit: maximum number of open connections.
         silent_s: maximum time in seconds without data.
     """
 

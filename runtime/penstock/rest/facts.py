@@ -153,7 +153,7 @@ class Rescale:
 class JobStart:
     """Start of an attempt, or its failure. Times in ms. `steps`: descriptions, each with its start time.
 
-    `restored_from`: directory of a checkpoint or savepoint, empty: no state. `failure`: empty if the attempt runs.
+    `restored_from`: directory of a checkpoint or savepoint, empty means no state. `failure`: empty if the attempt runs.
     """
 
     began: int
@@ -203,9 +203,9 @@ class MetricHistory:
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """Split of a source. `owner`: subtask that reads it, -1: none. `position`: text in the source's format. `lag`: records or bytes that
+    """Split of a source. `owner`: subtask that reads it, -1 means none. `position`: text in the source's format. `lag`: records or bytes that
     are
-    not read, None: unknown.
+    not read, None means unknown.
     """
 
     id: str
@@ -220,7 +220,7 @@ class SplitFacts:
 class SourceFacts:
     """Source of a job. `splits`: some of its splits. `split_count`: number of splits that are not read to their end. `lag`: records or
     bytes
-    that are not read, None: unknown.
+    that are not read, None means unknown.
     """
 
     uid: str

@@ -89,7 +89,7 @@ class ClusterGateway(Protocol):
         """Sample the threads of a TaskManager's Python workers, or of the JobManager's process for None.
 
         Args:
-            seconds: duration of the sampling and of the call. 0: one sample.
+            seconds: duration of the sampling and of the call. 0 means one sample.
             of: a job, one of its vertices or a subtask. Default: everything.
 
         Raises:

@@ -38,7 +38,7 @@ class JobInsight(Protocol):
         """Return the entries of one key, or the first entries, in the newest checkpoint.
 
         Args:
-            uid: uid of the operator. None: the only operator with such a state.
+            uid: uid of the operator. None means the only operator with such a state.
             key: key as JSON or as text.
 
         Raises:

@@ -45,8 +45,8 @@ class RestServer:
             token is set and no names are given, any name is allowed, because a page of another site has no token.
         reader_token_file: file with a token that permits only reading.
         programs: receiver of programs in a session cluster.
-        connections: limits of its connections. None: the default limits.
-        tls: certificate and key. None: the server uses plain HTTP.
+        connections: limits of its connections. None means the default limits.
+        tls: certificate and key. None means that the server uses plain HTTP.
 
     Raises:
         ClusterError: the token file cannot be read.

@@ -45,8 +45,8 @@ class Access:
     """Tokens and their roles.
 
     Args:
-        admin: token that permits everything. None: no token is required.
-        reader: token that permits only reading. None: there is no such token.
+        admin: token that permits everything. None means that no token is required.
+        reader: token that permits only reading. None means that there is no such token.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ class TlsFiles:
     Args:
         certificate: the server's certificate, then its intermediate ones.
         key: its private key.
-        ca: CAs that sign client certificates. None: clients need no certificate.
+        ca: CAs that sign client certificates. None means that clients need no certificate.
     """
 
     certificate: str

@@ -37,7 +37,7 @@ def create_backend(
     Args:
         kind: `hashmap` or `rocksdb`.
         key_group_range: key groups that the subtask owns.
-        work_dir: a separate directory of this backend for local files (rocksdb); empty: a temporary one.
+        work_dir: a separate directory of this backend for local files (rocksdb); empty means a temporary one.
         options: options of the backend; see `docs/state.md`.
         key_type: type of the keys. It is needed if they are dataclasses, NamedTuples or Enums.
         metrics: metric group of the operator.

@@ -14,7 +14,7 @@ class NoKey:
     """The current key outside of a keyed call. Every access to keyed state looks up the key, and this object raises an error.
 
     Args:
-        why: a sentence about the place of the call, and its remedy.
+        reason: a sentence about the place of the call, and its remedy.
     """
 
     __slots__ = ("_reason", "_remedy")

@@ -88,7 +88,7 @@ def read_state(
 
     Args:
         handles: handles of all subtasks of the operator. For a few key groups, `handles_for_range` selects them.
-        within: only decode the keys of these key groups; None: all.
+        within: only decode the keys of these key groups; None means all.
         named: whether records stored by position (NamedTuples, array-like structs) become dicts. Otherwise they are
             lists.
 

@@ -232,7 +232,7 @@ class LevelTask:
                 subtask.metrics.blocked_ms += seconds * 1e3
 
     def next_read_at(self) -> int | None:
-        """Return the time (ms) of the next useful read after an empty one. 0: unknown. None: only after a command."""
+        """Return the time (ms) of the next useful read after an empty one. 0 means unknown. None means only after a command."""
         return self._earliest(
             source.next_read_at
             for subtask in self._subtasks

@@ -34,12 +34,12 @@ class SubtaskRestore(msgspec.Struct):
     keyed: list[dict[str, Any]] = []
     operator: list[dict[str, Any]] = []
     meaning: dict[str, Any] = {}
-    """Meaning of the state for the operator that wrote it (`penstock.graph.state_meaning`); empty: not in the snapshot."""
+    """Meaning of the state for the operator that wrote it (`penstock.graph.state_meaning`); empty means not in the snapshot."""
 
 
 class RestoreCommand(msgspec.Struct):
     root: str
-    """URL of the folder that the file paths of the handles are relative to; empty: start without state."""
+    """URL of the folder that the file paths of the handles are relative to; empty means to start without state."""
     subtasks: dict[str, SubtaskRestore] = {}
     """State by uid, for the subtask of this slot."""
     is_foreign: bool = False
@@ -68,11 +68,11 @@ class EpochCommand(msgspec.Struct):
     """Uids of sources whose subtasks end when they have no split left. A source that never ends is not in the list, even if its
     enumerator finds no more splits. A subtask of such a source is idle without splits."""
     max_ms: int = 100
-    """How long sources read before they end the epoch. 0: they do not read, and the epoch is only a barrier."""
+    """How long sources read before they end the epoch. 0 means that they do not read, and the epoch is only a barrier."""
     max_records: int = 0
-    """Maximum records per source subtask; 0: no limit."""
+    """Maximum records per source subtask; 0 means no limit."""
     max_bytes: int = 0
-    """Approximate maximum bytes of records in memory per source subtask; 0: no limit."""
+    """Approximate maximum bytes of records in memory per source subtask; 0 means no limit."""
     snapshot: SnapshotCommand | None = None
     completed: list[int] = []
     aborted: list[int] = []
@@ -83,7 +83,7 @@ class EpochCommand(msgspec.Struct):
     finish: bool = False
     """All sources are done: flush and finish the operators (after the final watermark)."""
     aligns: bool = True
-    """Pipelined runner: rows behind the barrier wait until all barriers have arrived. False: they are processed (at least once)."""
+    """Pipelined runner: rows behind the barrier wait until all barriers have arrived. False means that they are processed (at least once)."""
     terminate: bool = False
     """Pipelined runner: the tasks end after this epoch."""
     only_notifies: bool = False
@@ -105,7 +105,7 @@ class SourceProgress(msgspec.Struct, gc=False):
     exhausted: bool = False
     """All splits of this subtask were read to the end."""
     watermark: int | None = None
-    """Watermark of the subtask in ms. None: idle, or nothing left."""
+    """Watermark of the subtask in ms. None means idle, or nothing left."""
     next_record_at: int | None = None
 
 

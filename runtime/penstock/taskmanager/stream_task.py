@@ -67,7 +67,7 @@ class StreamTask:
         control: connection to the JobManager.
         buffer_timeout_s: approximate maximum time that a partly filled buffer waits, or 25% more after a late flush. Later rows
             join the buffer. Each buffer costs some tenths of a millisecond in every process on its way.
-        arriving: source of a deeper level's rows; None: the rows contain ticks (tests).
+        arriving: source of a deeper level's rows; None means that the rows contain ticks (tests).
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class StreamTask:
         self._control.send(encode_ack(ack))
 
     def _pause(self) -> float | None:
-        """Return how many seconds to wait for a command if there is nothing to read. None: until a command arrives.
+        """Return how many seconds to wait for a command if there is nothing to read. None means until a command arrives.
 
         The wait ends when the next record is due, if this time is known. It is not shorter than the time until a buffer may leave,
         because earlier records would only wait in the buffer.

@@ -24,13 +24,13 @@ class TaskEnvironment:
     backend_options: dict[str, Any] = field(default_factory=dict)
     work_dir: str = ""
     local_folders: list[str] = field(default_factory=list)
-    """Folders for copies of state files, the slot's folder first. Empty: no copies are kept."""
+    """Folders for copies of state files, the slot's folder first. Empty means that no copies are kept."""
     metric_scopes: ScopeFormats | None = None
     object_store_options: dict[str, Any] = field(default_factory=dict)
     merged_file_bytes: int = 0
-    """Maximum bytes of an object that combines small state files; 0: files are not combined."""
+    """Maximum bytes of an object that combines small state files; 0 means that files are not combined."""
     latency_interval_ms: int = 0
-    """Time between two latency markers of a source; 0: no markers."""
+    """Time between two latency markers of a source; 0 means no markers."""
     latency_granularity: str = "operator"
     print_line: Callable[[str], None] | None = None
     results: Callable[[str, list[Any]], None] | None = None

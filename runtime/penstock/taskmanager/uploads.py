@@ -31,7 +31,7 @@ class SnapshotUploads:
 
     Args:
         files: writes the task's files, or None if there is no storage.
-        largest: maximum bytes of an object with several files; 0: files are not combined.
+        largest: maximum bytes of an object with several files; 0 means that files are not combined.
     """
 
     def __init__(self, executor: Executor, files: StateFileWriter | None, largest: int) -> None:

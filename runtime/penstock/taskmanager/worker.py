@@ -66,7 +66,7 @@ class TaskSettings(msgspec.Struct):
     backend_options: dict[str, Any] = {}
     object_store_options: dict[str, Any] = {}
     merged_file_bytes: int = 0
-    """Maximum bytes of an object that combines small state files; 0: files are not combined."""
+    """Maximum bytes of an object that combines small state files; 0 means that files are not combined."""
     control_address: str = ""
     """host:port of the JobManager's control server; empty for the batched runner."""
     report_address: str = ""
@@ -80,20 +80,20 @@ class TaskSettings(msgspec.Struct):
     from_local: bool = False
     """Keep copies of state files on the local disk, and restore from them."""
     work_dir: str = ""
-    """Folder of local state files if the backend's option is not set; empty: the process's temporary folder."""
+    """Folder of local state files if the backend's option is not set; empty means the process's temporary folder."""
     metric_scopes: ScopeFormats | None = None
-    """Beginnings of the identifiers of metrics; None: the defaults."""
+    """Beginnings of the identifiers of metrics; None means the defaults."""
     latency_interval_ms: int = 0
     latency_granularity: str = "operator"
     """See `taskmanager.watching.latency`."""
     python_path: list[str] = []
     """Search path of the program's modules."""
     working_folder: str = ""
-    """Folder with links to the program's archives, in which functions work; empty: no archives."""
+    """Folder with links to the program's archives, in which functions work; empty means no archives."""
     task_managers: list[str] = []
     """Id of the TaskManager of every slot."""
     collect_lines: bool = True
-    """Print sinks send their lines to the JobManager; False: they write to this process's stdout."""
+    """Print sinks send their lines to the JobManager; False means that they write to this process's stdout."""
     log: LogSettings = LogSettings()
     secrets: list[str] = []
     """Secret values in the job's configuration, which the log must not contain."""

@@ -150,7 +150,7 @@ class JobHarness:
 
         Args:
             values: records, or `CRASH`.
-            timestamp: event time of the values (ms). None: no event time, unless the source's strategy assigns one.
+            timestamp: event time of the values (ms). None means no event time, unless the source's strategy assigns one.
         """
         self._check_split(source, split)
         for value in values:
@@ -160,7 +160,7 @@ class JobHarness:
                 self._journal.append(Entry(source, split, Kind.RECORD, encode(value), timestamp))
 
     def advance_watermark(self, source: str, timestamp: int, *, split: int | None = None) -> None:
-        """Move event time of a source to `timestamp` (ms): no earlier record follows. `split` None: in all its splits."""
+        """Move event time of a source to `timestamp` (ms): no earlier record follows. Without `split`, this applies to all its splits."""
         self._check_split(source, split)
         self._journal.append(Entry(source, split, Kind.WATERMARK, timestamp=timestamp))
 
@@ -295,7 +295,7 @@ class JobHarness:
 
         Args:
             program_builder: declares sources, streams and outputs on the harness that it receives.
-            allow_non_restored: uids whose state may be dropped; True: all uids.
+            allow_non_restored: uids whose state may be dropped; True means all uids.
 
         Raises:
             RestoreRefused: the snapshot does not fit the program.

@@ -123,7 +123,7 @@ class OperatorHarness:
         Args:
             timestamp: event time (ms) of all records, or a list with the event time of each.
             input_index: 1 for the second input of a two-input operator.
-            subtask: target of the records. None: by key, or in turn without keys. The broadcast input of a keyed operator goes to
+            subtask: target of the records. None means that the key selects it, or all in turn if there are no keys. The broadcast input of a keyed operator goes to
                 all subtasks.
         """
         stamps = [timestamp] * len(values) if isinstance(timestamp, int) else timestamp

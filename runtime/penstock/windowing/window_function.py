@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class WindowFunctionSpec:
     """The window function of a program. The static methods create it. `state_type` is the type of the window's state
-    (None: any builtin type).
+    (None means any builtin type).
 
     Window functions are function objects or plain callables: `(key, context, elements)` for process, or `(key, window,
     elements)` for apply. On a stream without a key they have no key argument.

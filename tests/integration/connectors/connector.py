@@ -47,7 +47,7 @@ class Connector:
     name: ClassVar[str]
     """The name in the ids of the tests."""
     server: ClassVar[str] = ""
-    """Module of the server in `tools.servers`. Empty: the system has no server."""
+    """Module of the server in `tools.servers`. Empty means that the system has no server."""
     fixture: ClassVar[str] = ""
     """Fixture of the shared server, if its name is not that of the module."""
     marker: ClassVar[str] = ""
@@ -67,9 +67,9 @@ class Connector:
     is_quick: ClassVar[bool] = True
     """Whether `make test` includes tests without a kill. Tests of a system with a server are in the target of that system."""
     refused: ClassVar[str] = ""
-    """Part of the error for a record that the sink must refuse. Empty: the sink accepts every record."""
+    """Part of the error for a record that the sink must refuse. Empty means the sink accepts every record."""
     undecodable: ClassVar[str] = ""
-    """Part of the error for the input of `feed_poison`. Empty: the source accepts all input."""
+    """Part of the error for the input of `feed_poison`. Empty means the source accepts all input."""
     renews_credentials: ClassVar[bool] = False
     """Whether the connector reads its credentials again. `renew_credentials` then replaces them."""
 

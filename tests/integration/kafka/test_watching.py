@@ -39,7 +39,7 @@ def gauges(master: Any, name: str) -> dict[str, float]:
 
 
 def lag(master: Any) -> int | None:
-    """Return the lag of the whole source, as the dashboard shows it. None: no lag was reported yet."""
+    """Return the lag of the whole source, as the dashboard shows it. None means that no lag was reported yet."""
     coordinator = master.parts.sources.get("in")
     found: int | None = None if coordinator is None else coordinator.describe(1).lag
     return found

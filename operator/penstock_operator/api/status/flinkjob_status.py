@@ -176,7 +176,7 @@ def unreadable(raw: object, status: FlinkJobStatus | None = None) -> dict[str, A
     overwrite them.
 
     Args:
-        status: the parsed status. None: parse `raw`.
+        status: the parsed status. None means to parse `raw`.
 
     >>> unreadable({"phase": 7, "operation": {"kind": "Upgrade"}})
     {'operation': {'kind': 'Upgrade'}}

@@ -32,7 +32,7 @@ class Running(Api):
     service_suffix: str = ""
     """Suffix of the name of the Service through which the workers find the master. Two incarnations that run at the same time have different suffixes."""
     rest_tls: str = ""
-    """Secret with the certificate of its REST API. Empty: the REST API serves plain HTTP."""
+    """Secret with the certificate of its REST API. Empty means that the REST API serves plain HTTP."""
     stable: bool = False
     """Whether it has been RUNNING and has completed a checkpoint."""
     had_checkpoint: bool = False
@@ -68,7 +68,7 @@ class Termination(Api):
     role: str
     """master or worker."""
     container: str = ""
-    """Name of the container. Empty: the whole pod."""
+    """Name of the container. Empty means the whole pod."""
     reason: str
     """OOMKilled, ContainerFailed, Evicted, …"""
     exit_code: int | None = None
@@ -95,7 +95,7 @@ class EndSeries(Api):
     role: str
     """master or worker."""
     container: str = ""
-    """Name of the container. Empty: the whole pod."""
+    """Name of the container. Empty means the whole pod."""
     reason: str
     """OOMKilled, ContainerFailed, Evicted, …"""
     count: int

@@ -102,7 +102,7 @@ class ReleaseIncarnation:
 
     job_id: str
     path: str
-    """Location of a savepoint or checkpoint. Empty: empty state."""
+    """Location of a savepoint or checkpoint. Empty means empty state."""
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class CreateSnapshot:
     trigger: Literal["nonce", "periodic", "upgrade"]
     kind: Literal["savepoint", "checkpoint"]
     path: str | None = None
-    """Location of an existing savepoint. None: the FlinkSnapshot takes a new one."""
+    """Location of an existing savepoint. None means that the FlinkSnapshot takes a new one."""
     revision: str | None = None
     """The revision that made that savepoint."""
 

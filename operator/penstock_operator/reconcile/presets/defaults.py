@@ -160,7 +160,7 @@ def recorded(
 
     Args:
         before: the status that the decision used.
-        revision: the revision of the current spec. None: the spec is not valid.
+        revision: the revision of the current spec. None means that the spec is not valid.
         used: the defaults of that revision.
     """
     known = _known(before)

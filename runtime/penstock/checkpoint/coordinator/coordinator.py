@@ -365,7 +365,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
 
     @property
     def latest(self) -> Manifest | None:
-        """Return the newest complete checkpoint, from which this job would be restored; None: it would restart from the
+        """Return the newest complete checkpoint, from which this job would be restored; None means that it would restart from the
         same snapshot as this attempt.
         """
         with self._lock:

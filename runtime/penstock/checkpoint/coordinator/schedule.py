@@ -13,7 +13,7 @@ class Schedule:
     """The schedule of checkpoints. The interval is between two triggers, the pause between the end of a checkpoint and the next trigger.
 
     A checkpoint is late if another one is in progress or the pause is not over. It then starts as soon as possible, and
-    the interval starts there, so that checkpoints do not pile up. `interval_ms` None: no periodic checkpoints.
+    the interval starts there, so that checkpoints do not pile up. If `interval_ms` is None, there are no periodic checkpoints.
 
     >>> schedule = Schedule(interval_ms=1000, min_pause_ms=300, last_trigger=0)
     >>> schedule.due_at()
@@ -41,7 +41,7 @@ class Schedule:
     """Number of consecutive failures."""
 
     def due_at(self) -> int | None:
-        """Return when the next periodic checkpoint is due; None: never."""
+        """Return when the next periodic checkpoint is due; None means never."""
         if self.is_urgent:
             return self.last_trigger
         if self.interval_ms is None:

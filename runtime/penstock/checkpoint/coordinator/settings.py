@@ -11,7 +11,7 @@ TerminalState = Literal["FINISHED", "CANCELED", "FAILED", "SUSPENDED"]
 
 @dataclass(frozen=True)
 class CheckpointSettings:
-    """The checkpoint settings. `interval_ms` None: no periodic checkpoints.
+    """The checkpoint settings. If `interval_ms` is None, there are no periodic checkpoints.
 
     `tolerable_failures` is the number of consecutive failures that do not fail the job over.
 

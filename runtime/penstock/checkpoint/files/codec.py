@@ -42,7 +42,7 @@ class _Keyed(msgspec.Struct):
 class NamedFile:
     """A file that a handle names. `checksum`: `crc32:` and 8 hex digits, empty if the handle has none.
 
-    `offset`: start of the file in the object at `path`; None: the file is the whole object.
+    `offset`: start of the file in the object at `path`; None means that the file is the whole object.
     """
 
     path: str

@@ -227,7 +227,7 @@ class Leadership:
         """List the claims once, to check that this leader is still the newest.
 
         Args:
-            storage: the same folder with other timeouts; None: the job's storage.
+            storage: the same folder with other timeouts; None means the job's storage.
 
         Raises:
             Fenced: a higher claim exists.

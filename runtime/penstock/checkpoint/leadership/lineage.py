@@ -25,8 +25,8 @@ class ManifestId:
 class Base:
     """The starting point of leader `epoch`.
 
-    `checkpoint`: a checkpoint of this job. `path`: the URL of a savepoint, or of another job's checkpoint. Both None:
-    an empty start. `first_checkpoint_id`: the lowest number that this leader may use. `token`: the last executed
+    `checkpoint`: a checkpoint of this job. `path`: the URL of a savepoint, or of another job's checkpoint. If both are None,
+    the job starts empty. `first_checkpoint_id`: the lowest number that this leader may use. `token`: the last executed
     request to start from a named path. Each request is executed once (`recovery`).
     """
 

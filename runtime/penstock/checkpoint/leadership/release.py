@@ -26,7 +26,7 @@ class ReleaseRecord(msgspec.Struct, frozen=True):
     """Content of `<root>/<job-id>/release`."""
 
     restore: str
-    """Path of a savepoint or checkpoint; empty: the job starts with empty state."""
+    """Path of a savepoint or checkpoint; empty means that the job starts with empty state."""
 
 
 def release(storage: CheckpointStorage, record: ReleaseRecord) -> None:
@@ -52,7 +52,7 @@ def release(storage: CheckpointStorage, record: ReleaseRecord) -> None:
 
 
 def read_release(storage: CheckpointStorage) -> ReleaseRecord | None:
-    """Return the start of the job; None: the job must wait.
+    """Return the start of the job; None means that the job must wait.
 
     Raises:
         SnapshotTorn: the record cannot be read.

@@ -115,7 +115,7 @@ class OperatorContents:
         return {"total": sum(sizes), "largest": max(sizes, default=0)}
 
     def group_of(self, name: str, key: Any) -> int | None:
-        """Return the key group of a key in keyed state; None: the state is not keyed, or its keys have another type."""
+        """Return the key group of a key in keyed state; None means that the state is not keyed, or its keys have another type."""
         if name not in self._keyed:
             return None
         try:

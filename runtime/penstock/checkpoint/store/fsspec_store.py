@@ -56,7 +56,7 @@ class FsspecStore:
         self.options = dict(options or {})
         self.request_timeout = float(self.options.pop("request_timeout", REQUEST_TIMEOUT))
         self.read_limit: int | None = self.options.pop("read_limit", None)
-        """Maximum bytes of one object that `get` reads; None: no limit."""
+        """Maximum bytes of one object that `get` reads; None means no limit."""
         self.options.pop("fsync", None)
         self.conditional_puts = scheme in _CONDITIONAL_DRIVERS
         self._lock = threading.Lock()

@@ -78,7 +78,7 @@ def show(
 def serve(
     folder: Folder,
     host: Annotated[str, typer.Option(help="Address on which the server listens.")] = "localhost",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the server; 0: any free port.")] = 8082,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the server; 0 means any free port.")] = 8082,
     define: Definitions = None,
 ) -> None:
     """Serve REST and the dashboard for the jobs of the folder, until Ctrl-C. New archives appear automatically."""

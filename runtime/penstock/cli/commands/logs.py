@@ -103,7 +103,7 @@ class Tail:
 
 
 def operators_of(line: str) -> set[str] | None:
-    """Return name and uid of the operator whose code logged the line, if its format contains them. None: no record begins here.
+    """Return name and uid of the operator whose code logged the line, if its format contains them. None means that no record begins here.
 
     >>> operators_of("2026-01-31 12:00:00,123 INFO my.module [orders: Totals #3, attempt 2]: done")
     {'Totals'}

@@ -107,7 +107,7 @@ def task_manager_memory(conf: Configuration, slots: int | None = None) -> TaskMa
     """Return the memory of a TaskManager.
 
     Args:
-        slots: number of slots; None: as configured.
+        slots: number of slots; None means the configured number.
 
     >>> memory = task_manager_memory(Configuration({"taskmanager.memory.process.size": "2gb"}))
     >>> memory.heap // MIB, memory.python_per_slot // MIB

@@ -81,7 +81,7 @@ def check_key(key: str) -> None:
 
 @lru_cache(maxsize=1024)
 def meant_key(key: str) -> str | None:
-    """Return the known key that a misspelt key almost equals. None: the key is known, or not similar to any.
+    """Return the known key that a misspelt key almost equals. None means that the key is known, or not similar to any.
 
     >>> meant_key("execution.checkpointing.intervall"), meant_key("execution.checkpointing.interval"), meant_key("my.setting")
     ('execution.checkpointing.interval', None, None)

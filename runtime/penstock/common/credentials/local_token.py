@@ -31,7 +31,7 @@ class LocalToken:
     """A token in a file.
 
     Args:
-        value: the token. Empty: a new one.
+        value: the token. Empty means a new one.
 
     Raises:
         ClusterError: the folder of the file belongs to another user.

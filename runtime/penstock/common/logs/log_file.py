@@ -35,7 +35,7 @@ class LogFile:
     A full file is renamed to `PATH.1`, the former `PATH.1` to `PATH.2`, and so on. Then a new file starts.
 
     Args:
-        most: maximum bytes of a file.
+        max_bytes: maximum bytes of a file.
         files: number of kept files, including the current one.
     """
 

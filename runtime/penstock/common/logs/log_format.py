@@ -46,7 +46,7 @@ FindPlace = Callable[[], "Place | None"]
 
 
 def nowhere() -> Place | None:
-    """Return None: the process runs no code of a job."""
+    """Return None, because the process runs no code of a job."""
     return None
 
 

@@ -58,7 +58,7 @@ def import_extra(name: str, extra: str, needed_by: str) -> Any:
 
 
 def missing_package(error: BaseException) -> PenstockError | None:
-    """Return an error that names the package that Penstock lacks and the command that installs it. None: the error has another cause.
+    """Return an error that names the package that Penstock lacks and the command that installs it. None means that the error has another cause.
 
     A failed import in the user's own modules has another cause.
     """

@@ -83,7 +83,7 @@ def installed(path: Path, packages: Path | None) -> Path:
     """Return a folder with the packages of a requirements file. pip installs them once, and later programs use the same folder.
 
     Args:
-        packages: a folder with all packages; None: pip downloads them.
+        packages: a folder with all packages; None means that pip downloads them.
 
     Raises:
         InvalidJob: pip cannot install them. The error has the end of pip's output.

@@ -73,7 +73,7 @@ def sample(seconds: float = 0.0, hertz: int = HERTZ, find_place: FindPlace = now
     """Return the stacks of all threads except those that only sample, the most frequent first.
 
     Args:
-        seconds: sampling time, at most `LONGEST_S`; 0: one sample.
+        seconds: sampling time, at most `LONGEST_S`; 0 means one sample.
         hertz: samples per second, at most `MAX_HERTZ`.
 
     >>> [seen] = [s for s in sample() if s.stack.thread == "MainThread"]

@@ -53,7 +53,7 @@ class AwsTarget:
         shown: how errors name the target: "queue 'orders'".
         extra: the extra of the package that installs botocore.
         region: the AWS region; the environment's region if empty.
-        endpoint: the URL of the service; None: Amazon's endpoint of the region.
+        endpoint: the URL of the service; None means Amazon's endpoint of the region.
         missing: parts of the error codes by which the service reports that the target does not exist.
         rights: the permissions that the job needs.
         patience_s: how many seconds calls are retried while the service is unreachable or overloaded.

@@ -29,7 +29,7 @@ class LookupOptions(TypedDict, total=False):
     """Keyword arguments of the lookups of all services."""
 
     ttl: TimeLike
-    """How long results are cached, also the result that nothing exists; 0: no cache. Default: 60 s."""
+    """How long results are cached, also the result that nothing exists; 0 means no cache. Default: 60 s."""
     most_kept: int
     """Maximum number of cached results per subtask. The oldest are evicted first. Default: 100,000."""
     connections: int
@@ -40,7 +40,7 @@ class Lookup(AsyncFunction):
     """Base class of the lookups of all services. A subclass's `open` calls `_prepare`.
 
     Args:
-        key: a value of the stream -> its key; None: no lookup.
+        key: a value of the stream -> its key; None means no lookup.
         join: a value and the lookup result -> the list of output records.
     """
 

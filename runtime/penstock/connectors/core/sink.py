@@ -207,7 +207,7 @@ class Sink(ABC):
         """Check, before the job starts, that this sink can keep its guarantee with the job's checkpoints.
 
         Args:
-            interval_ms: the checkpoint interval; 0: no checkpoints.
+            interval_ms: the checkpoint interval; 0 means no checkpoints.
             bounded: whether all input ends. The job then ends with a last checkpoint.
 
         Raises:

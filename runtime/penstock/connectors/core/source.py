@@ -83,7 +83,7 @@ class SplitEnumerator(ABC):
     """An enumerator that finds splits. It runs in the JobManager, on one thread."""
 
     discovery_interval_ms: int | None = None
-    """Interval in ms at which `discover` is called while the job runs; None: once."""
+    """Interval in ms at which `discover` is called while the job runs; None means once."""
     parallelism: int = 1
     """Number of subtasks that will read. The JobMaster sets it before the first `discover`, so that a source that can be cut
     anywhere (a range of numbers) makes as many splits. A rescale does not change existing splits."""
@@ -363,7 +363,7 @@ class Source(ABC):
         """Check, before the job starts, that this source works without checkpoints if the job has none.
 
         Args:
-            interval_ms: the checkpoint interval; 0: no checkpoints.
+            interval_ms: the checkpoint interval; 0 means no checkpoints.
 
         Raises:
             InvalidJob: the source needs checkpoints.

@@ -50,7 +50,7 @@ class JsonLinesFormat(StreamFormat):
     r"""A format that reads JSON lines.
 
     Args:
-        fields: the record type (see `formats.shape`), or None: any JSON values in their Python types.
+        fields: the record type (see `formats.shape`), or None for any JSON values in their Python types.
         record: another form for the same fields: "tuple" (the fastest), "dict" or "row".
         on_error: "fail" or "side-output" (to `error_tag`).
     >>> decode = JsonLinesFormat({"id": str, "celsius": float | None}, record="tuple").decoder(b"")

@@ -31,7 +31,7 @@ class RegistryJsonMessages(MessageFormat):
     Args:
         fields: the record type, as in `JsonLinesFormat`.
         record: another form for the same fields.
-        registry: its URL, or a `SchemaRegistry`; a message whose id is not the id of a JSON schema is refused. None: ids are
+        registry: its URL, or a `SchemaRegistry`; a message whose id is not the id of a JSON schema is refused. None means that ids are
             not checked.
     """
 

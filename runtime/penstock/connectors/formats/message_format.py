@@ -35,8 +35,8 @@ class RecordBatches:
     """A maker of batches from decoded objects.
 
     Args:
-        shape: the shape of the records; None: they have no columns.
-        to_rows: makes a record of a decoded object; None: the decoded objects are the records.
+        shape: the shape of the records; None means that they have no columns.
+        to_rows: makes a record of a decoded object; None means that the decoded objects are the records.
         getters: functions that read the fields of a decoded object; dicts need none.
         size: bytes of a decoded object, if Python cannot measure it.
     """

@@ -46,7 +46,7 @@ class MalformedBlock(ValueError):
 
 
 class Block(NamedTuple):
-    """Whole records, the last one with or without its line end. `line` is the number of the first, from 1; None: unknown."""
+    """Whole records, the last one with or without its line end. `line` is the number of the first, from 1; None means unknown."""
 
     offset: int
     line: int | None

@@ -56,7 +56,7 @@ class HttpPollSource(Source):
         url: the URL. "{cursor}" in it is replaced by the cursor.
         format: the format of the response's lines, or of the objects in `records`. It must not have a side output for malformed records.
         interval: time between two requests.
-        records: path to the list of records in a JSON response ("data.items"; "" is the response itself). None: each line is a record.
+        records: path to the list of records in a JSON response ("data.items"; "" is the response itself). None means that each line is a record.
         cursor: a record -> its cursor, a JSON value. The next request reads the records after it.
         start: cursor of the first request.
         headers: headers of every request.

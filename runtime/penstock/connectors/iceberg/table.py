@@ -97,7 +97,7 @@ def open_table(
 
 
 def close_catalog(catalog: Any) -> None:
-    """Close the connections of a catalog, if it has any. None: the catalog was never opened."""
+    """Close the connections of a catalog, if it has any. None means that the catalog was never opened."""
     engine = getattr(catalog, "engine", None)
     if engine is not None:
         engine.dispose()

@@ -35,7 +35,7 @@ class Place(NamedTuple):
         """Return the place of a reader from the position in a checkpoint.
 
         Args:
-            position: the position in a checkpoint. None: nothing of the shard was read.
+            position: the position in a checkpoint. None means that nothing of the shard was read.
             since: the time in ms from which the job wants records.
         """
         if position is None:

@@ -123,7 +123,7 @@ class TableCommitter(Committer):
         """Commit one checkpoint of an app, unless the table already has it.
 
         Args:
-            highest: the app has not committed any checkpoint after this one. None: it may have.
+            highest: the app has not committed any checkpoint after this one. None means that it may have.
         """
         files = _files_of(pieces)
         rows = [piece for piece in pieces if "files" not in piece]

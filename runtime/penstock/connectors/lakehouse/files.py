@@ -59,7 +59,7 @@ class TableWriter(SinkWriter):
 
     Args:
         app: the writer's name in the table's log.
-        shape: the shape of records that do not come as columns. None: all records come as columns.
+        shape: the shape of records that do not come as columns. None means that all records come as columns.
         prefix: the prefix of file names.
     """
 

@@ -37,7 +37,7 @@ class LakehouseSource(Source):
 
     Args:
         name: how errors name the table.
-        version: the version to read. None: the newest at the start.
+        version: the version to read. None means the newest at the start.
     """
 
     in_order = True

@@ -121,7 +121,7 @@ class QueueClient(Background, Generic[M]):
         self._confirmed: deque[int] = deque()
         """Checkpoints whose acknowledgements the server has received."""
         self._left: int | None = None
-        """The number of messages in the queue by the last query. None: unknown."""
+        """The number of messages in the queue by the last query. None means unknown."""
 
     def take(self, most: int, most_bytes: int) -> list[M]:
         """Return received messages. See `Inbox.take`."""

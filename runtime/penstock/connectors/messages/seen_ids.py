@@ -18,7 +18,7 @@ class IdGroup:
     checkpoint_id: int
     ids: list[bytes]
     forget_at: float | None = None
-    """Time in s, by the clock that the queue's rule uses. None: the messages are not acknowledged yet."""
+    """Time in s, by the clock that the queue's rule uses. None means that the messages are not acknowledged yet."""
 
 
 class SeenIds(ABC):

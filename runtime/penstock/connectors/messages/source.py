@@ -19,8 +19,8 @@ class MessageSource(Source):
     """A source of messages.
 
     Args:
-        schema: the decoder of the messages' values: a `DeserializationSchema`, or a format of lines. None: records are whole messages.
-        error_tag: the id of the side output for malformed messages. None: a malformed message fails the job.
+        schema: the decoder of the messages' values: a `DeserializationSchema`, or a format of lines. None means that records are whole messages.
+        error_tag: the id of the side output for malformed messages. None means that a malformed message fails the job.
     """
 
     bounded = False

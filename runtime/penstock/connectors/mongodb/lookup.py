@@ -22,7 +22,7 @@ class MongoLookup(Lookup):
 
     Args:
         url: MongoDB's URL; see the package.
-        key: a value of the stream -> the key, in MongoDB's type (`ObjectId` where the field has it). None: no lookup.
+        key: a value of the stream -> the key, in MongoDB's type (`ObjectId` where the field has it). None means no lookup.
         join: a function from a value and its documents to a list of results. The documents are dicts (see `MongoSource`) in no particular
             order.
         field: the field that contains the keys. An index on it makes lookups fast.

@@ -60,7 +60,7 @@ def encodable(given: Mapping[str, Any], record: Any, *, frame: int) -> Any:
     """Return pika's properties.
 
     Args:
-        frame: the maximum bytes of a frame. 0: RabbitMQ's default.
+        frame: the maximum bytes of a frame. 0 means RabbitMQ's default.
 
     Raises:
         RecordFormatError: RabbitMQ does not support such a property.

@@ -20,7 +20,7 @@ class SeenIds(seen_ids.SeenIds):
     """The ids of messages that may be redelivered. Times are those of the monotonic clock.
 
     Args:
-        position: a former value of `position`. "": none.
+        position: a former value of `position`. "" means none.
         kept_s: how long an id is kept after its acknowledgement, in seconds.
 
     >>> seen = SeenIds("", 10.0)

@@ -29,9 +29,8 @@ class RMQSource(QueueSource):
     Args:
         connection_config: the connection to the broker.
         queue_name: the name of an existing queue.
-        use_correlation_id: exactly once, by ids that the producer sets. One subtask reads, as the only consumer. If False: at least once,
-            and
-            all subtasks read.
+        use_correlation_id: exactly once, by ids that the producer sets. One subtask reads, as the only consumer. If
+            False, the source reads at least once, and all subtasks read.
         deserialization_schema: the decoder of bodies: a schema, or a format of lines such as `JsonLinesFormat`, which decodes batches
             into columns.
         create_queue: declare the queue as a durable one if it does not exist.

@@ -22,7 +22,7 @@ class RedisLookup(Lookup):
 
     Args:
         url: the URL for redis-py; see the package.
-        key: a value of the stream -> the key, as text. None: no lookup.
+        key: a value of the stream -> the key, as text. None means no lookup.
         join: a function from a value and its lookup result (None if the key does not exist) to a list of results.
         fields: the fields of hashes, which become dicts; "*" means all. Without `fields`, keys hold strings.
         binary: values are bytes instead of text. Field names are always text.

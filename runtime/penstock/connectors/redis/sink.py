@@ -25,7 +25,7 @@ class RedisSink(Sink):
         url: the URL for redis-py; see the package.
         mapper: a record -> its command, `("SET", key, value)`, a list of commands, or None. Commands must be idempotent: increments are
             refused.
-        ttl: the time after which written keys expire. 0: never.
+        ttl: the time after which written keys expire. 0 means never.
         batch_size: the number of commands after which they are sent.
         batch_time: how long commands wait at most before they are sent. Every checkpoint sends them too.
         patience: how long a server may be lost, loading or full before the job fails over.

@@ -37,7 +37,7 @@ class RedisStreamSource(MessageSource):
         url: the URL for redis-py; see the package.
         streams: the key of a stream, or several keys. Each stream is a split.
         schema: the decoder of the bytes in `field`: a schema, or a format of lines such as `JsonLinesFormat`, which decodes batches into
-            columns. None: records are `RedisEntry`s.
+            columns. None means that records are `RedisEntry`s.
         field: the field of an entry that holds the record.
         start: "earliest", "latest", or the id of an entry after which to start.
         bounded: stop at the entries that exist when the job starts.
@@ -210,7 +210,7 @@ class StreamSourceReader(SourceReader):
 class StreamReader(MessageReader):
     """The reader of one stream.
 
-    Its position has the id of the last read entry and that entry's number among all entries ever added (-1: unknown). `marks` has some
+    Its position has the id of the last read entry and that entry's number among all entries ever added (-1 means unknown). `marks` has some
     earlier entries. They show whether the stream has lost entries or is a different stream."""
 
     def __init__(self, source: RedisStreamSource, stream: TailedStream, place: Place) -> None:

@@ -37,7 +37,7 @@ class RedisStreamSink(Sink):
         stream: the key of the stream, or a function: a record -> the key of its stream.
         entry: a record -> the fields of its entry, or a `SerializationSchema`, whose bytes become the field "value".
         guarantee: EXACTLY_ONCE, or AT_LEAST_ONCE.
-        max_length: the approximate number of entries to which streams are trimmed. 0: never.
+        max_length: the approximate number of entries to which streams are trimmed. 0 means never.
         batch_size: the number of entries per step.
         batch_time: with AT_LEAST_ONCE, how long an entry waits at most for others.
         patience: how long a server may be lost, loading or full before the job fails over.

@@ -29,7 +29,7 @@ _MOST_MARKS = 16
 
 
 class Place(NamedTuple):
-    """A place after an entry: the entry's id, and its number among all entries ever added to the stream (None: unknown)."""
+    """A place after an entry: the entry's id, and its number among all entries ever added to the stream (None means unknown)."""
 
     id: str
     number: int | None

@@ -37,8 +37,8 @@ class DataGeneratorSource(Source):
 
     Args:
         function: index -> record. It must return the same record for the same index, or a replay differs.
-        count: the number of records; None: unbounded.
-        records_per_second: the rate of all splits together; None: as fast as the job reads.
+        count: the number of records; None means unbounded.
+        records_per_second: the rate of all splits together; None means as fast as the job reads.
         splits: how many splits share the indexes; one per subtask by default. A bounded generator gives each split a range.
             An unbounded one gives each of n splits every n-th index.
 

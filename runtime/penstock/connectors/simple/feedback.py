@@ -47,7 +47,7 @@ class Loop:
 
     id: str
     type_info: Any = None
-    """Type of the rows; None: builtin values."""
+    """Type of the rows; None means builtin values."""
     is_closed: bool = False
 
     def codec(self) -> Codec:

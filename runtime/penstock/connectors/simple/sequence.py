@@ -25,7 +25,7 @@ def ranges(start: int, end: int, parts: int) -> list[tuple[int, int]]:
 
 
 class RangeEnumerator(SplitEnumerator):
-    """An enumerator of the indexes from `start` to `end` (excluded) in `parts` splits; None: one split per subtask."""
+    """An enumerator of the indexes from `start` to `end` (excluded) in `parts` splits; None means one split per subtask."""
 
     def __init__(self, start: int, end: int, parts: int | None) -> None:
         self._start = start

@@ -23,7 +23,7 @@ class SocketTextSource(SourceFunction):
     """A source function that connects to a host and port and emits the texts between delimiters.
 
     Args:
-        max_retry: how often the source reconnects after a failed connection or after the server has closed it; -1: no limit.
+        max_retry: how often the source reconnects after a failed connection or after the server has closed it; -1 means no limit.
             It waits half a second before each retry.
 
     Raises:

@@ -18,7 +18,7 @@ class SeenIds(seen_ids.SeenIds):
     """The ids of messages that may be redelivered. Times are in s since the epoch, because they are part of the position.
 
     Args:
-        position: a former value of `position`. "": none.
+        position: a former value of `position`. "" means none.
         kept_s: how long an id is kept after its message was deleted, in seconds.
         retention_s: how long the queue keeps messages, in seconds.
         now: the time in s since the epoch.

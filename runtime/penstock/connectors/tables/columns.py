@@ -45,7 +45,7 @@ def check_columns(
     """Check that the job's fields fit the table.
 
     Args:
-        fits: the type of a field and the type of its column -> whether the column can store all values. None: the job only reads.
+        fits: the type of a field and the type of its column -> whether the column can store all values. None means that the job only reads.
 
     Raises:
         InvalidJob: some do not. The error names all of them.

@@ -142,7 +142,7 @@ class TableSource(Source):
 class KeyRangeEnumerator(OneTimeEnumerator):
     """Enumerator of the ranges of the key.
 
-    A range has two ends: `after` (None: from the first row) and `up_to` (None: without end).
+    A range has two ends: `after` (None means from the first row) and `up_to` (None means without end).
     """
 
     def __init__(self, source: TableSource) -> None:

@@ -392,7 +392,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
-        """Group the whole stream into windows of `size` records. A new window starts every `slide` records (0: every `size`)."""
+        """Group the whole stream into windows of `size` records. A new window starts every `slide` records (0 means every `size`)."""
         return self.window_all(count_windows(size, slide))
 
     def cache(self) -> CachedDataStream[T]:

@@ -244,7 +244,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream[T, K]:
-        """Group the records of each key into windows of `size` records. A new window starts every `slide` records (0: every `size`)."""
+        """Group the records of each key into windows of `size` records. A new window starts every `slide` records (0 means every `size`)."""
         return self.window(count_windows(size, slide))
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:

@@ -31,7 +31,7 @@ class SourceMethods:
         """Return the stream of a source of `penstock.connectors`.
 
         Args:
-            watermark_strategy: strategy that is applied to each split of the source separately. None: no event time.
+            watermark_strategy: strategy that is applied to each split of the source separately. None means no event time.
             type_info: type of the records. Default: the type that the source declares.
         """
         from penstock.connectors.core.source import Source as SourceBase
@@ -103,7 +103,7 @@ class SourceMethods:
         Each line is read at most once, because a socket cannot be read again after a failure.
 
         Args:
-            max_retry: number of reconnects when the server is unreachable or closes the connection. -1: no limit. The job runs on
+            max_retry: number of reconnects when the server is unreachable or closes the connection. -1 means no limit. The job runs on
                 while the source reconnects.
         """
         from penstock.connectors.simple.socket import SocketTextSource

@@ -94,7 +94,7 @@ class StreamEnds(RecordedStream):
         """Run the job and return the records of the stream.
 
         Args:
-            limit: number of records to wait for. Return them as a list. None: return an iterator over all records, which must be closed.
+            limit: number of records to wait for. Return them as a list. None means to return an iterator over all records, which must be closed.
 
         Returns:
             A `CloseableIterator`, or a list if a limit is given.

@@ -314,7 +314,7 @@ class AllWindowedStream(_Windows[T]):
 
 
 def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
-    """Return an assigner for windows of `size` records. A new window starts every `slide` records (0: every `size`)."""
+    """Return an assigner for windows of `size` records. A new window starts every `slide` records (0 means every `size`)."""
     from penstock.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
     for name, number in (("size", size), ("slide", slide)):

@@ -57,10 +57,10 @@ class LocalCluster:
     """Cluster of processes. Start it with `start()`, add slots with `ensure_slots`, and stop it with `stop()`.
 
     Args:
-        slots_per_worker: number of slots of every TaskManager. None: each new TaskManager gets the number of missing slots.
-        config: settings of the Spark side. None: the defaults.
+        slots_per_worker: number of slots of every TaskManager. None means that each new TaskManager gets the number of missing slots.
+        config: settings of the Spark side. None means the defaults.
         restart_workers: whether an executor that died is restarted.
-        heap_mb: function from a number of slots to the heap of an executor. None: the heap of the config.
+        heap_mb: function from a number of slots to the heap of an executor. None means the heap of the config.
     """
 
     def __init__(

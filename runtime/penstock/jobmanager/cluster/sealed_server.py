@@ -124,7 +124,7 @@ class SealedServer(ABC):
 
     Args:
         host: address at which peers reach this process.
-        port: port. 0: any free port.
+        port: port. 0 means any free port.
         key: key that peers must have.
         purpose: use of the key in this server.
         most: maximum size of a frame of an authenticated peer, in bytes.

@@ -182,7 +182,7 @@ class SparkCluster:
         )
 
     def readings(self) -> str:
-        """Return the metrics of the driver's JVM, for `JvmReadings.parse`. Empty: it does not run."""
+        """Return the metrics of the driver's JVM, for `JvmReadings.parse`. Empty means that it does not run."""
         return "" if self.context is None else str(self._readings.text())
 
     def launch(self) -> Launch:

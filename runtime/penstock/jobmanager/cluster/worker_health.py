@@ -40,7 +40,7 @@ class WorkerHealth:
     """Server of health checks, which runs until the process ends.
 
     Args:
-        port: port on all addresses. 0: any free port.
+        port: port on all addresses. 0 means any free port.
         is_alive: function that returns whether the worker's loop runs.
         is_ready: function that returns whether the worker is registered with a master.
     """

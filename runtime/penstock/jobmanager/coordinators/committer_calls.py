@@ -55,7 +55,7 @@ class CommitterCalls:
     """Crew of committers with one thread.
 
     Args:
-        limit_s: time limit of a call, in seconds. 0: no limit.
+        limit_s: time limit of a call, in seconds. 0 means no limit.
     """
 
     def __init__(self, limit_s: float) -> None:

@@ -32,7 +32,7 @@ class EnumeratorCalls:
 
     Args:
         name: name of the source, for messages, as is `location`.
-        limit_s: time limit of a call, in seconds. 0: no limit.
+        limit_s: time limit of a call, in seconds. 0 means no limit.
     """
 
     def __init__(self, name: str, location: str, limit_s: float) -> None:
@@ -50,7 +50,7 @@ class EnumeratorCalls:
 
         Args:
             step: description of the call, for messages.
-            limit_s: time limit in seconds. None: the limit of all calls.
+            limit_s: time limit in seconds. None means the limit of all calls.
 
         Raises:
             UserFunctionError: the enumerator raised an exception.

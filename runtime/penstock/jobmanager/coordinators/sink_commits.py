@@ -35,7 +35,7 @@ class SinkCommits:
 
     Args:
         object_store_options: fsspec options from the job's settings.
-        limit_s: time limit of a call of a committer, in seconds. 0: no limit.
+        limit_s: time limit of a call of a committer, in seconds. 0 means no limit.
     """
 
     def __init__(self, job_id: str, object_store_options: dict[str, Any], limit_s: float = 0.0) -> None:

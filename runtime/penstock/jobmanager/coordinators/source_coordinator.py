@@ -57,7 +57,7 @@ class SourceCoordinator:
     """Coordinator of one source. The JobMaster's thread calls it.
 
     Args:
-        call_limit_s: time limit of a call of the enumerator, in seconds. 0: no limit.
+        call_limit_s: time limit of a call of the enumerator, in seconds. 0 means no limit.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class SourceCoordinator:
         """Schedule all unfinished splits for assignment, from the given positions.
 
         Args:
-            restored: state from the manifest. None: start from the beginning.
+            restored: state from the manifest. None means to start from the beginning.
             restored_root: URL to which the paths in the manifest are relative.
         """
         self._root = context.storage.url if context is not None else ""
@@ -347,7 +347,7 @@ class SourceCoordinator:
         """Close the enumerator. If it hangs, abandon it.
 
         Args:
-            limit_s: time limit for closing it, in seconds. None: the limit of all its calls.
+            limit_s: time limit for closing it, in seconds. None means the limit of all its calls.
         """
         self._close_enumerator(limit_s)
         self._call.close()

@@ -50,7 +50,7 @@ class MemoryKill:
     """Out-of-memory kill of processes of a container."""
 
     limit: int
-    """Memory limit of the container in bytes. 0: no limit is set, so the machine had no more memory."""
+    """Memory limit of the container in bytes. 0 means that no limit is set, so the machine had no more memory."""
 
     @property
     def reason(self) -> str:

@@ -88,7 +88,7 @@ class ExponentialDelay:
     Defaults are Flink's (1 s, 1 min, factor 1.5, reset after 1 h, jitter 10 %).
 
     Args:
-        attempts: number of restarts without a quiet time between them. None: no limit.
+        attempts: number of restarts without a quiet time between them. None means no limit.
     """
 
     initial_ms: int = 1_000

@@ -51,7 +51,7 @@ class ArchiveGateway:
         self._shown: dict[str, str] = {}
         """Name of the archive that is shown, by job id."""
         self._read: dict[str, str] = {}
-        """Job ids by the name of the archive. Empty: the archive cannot be read."""
+        """Job ids by the name of the archive. Empty means that the archive cannot be read."""
         self._large: dict[str, None] = {}
         """Names of archives that are read after all small ones, in order."""
         self._sizes: dict[str, int] = {}

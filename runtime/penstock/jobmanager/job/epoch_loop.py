@@ -305,7 +305,7 @@ class EpochLoop:
         ]
 
     def _max_records(self) -> int:
-        """Return the maximum number of records of a source subtask until the next barrier. 0: no limit."""
+        """Return the maximum number of records of a source subtask until the next barrier. 0 means no limit."""
         return 0 if self._runner.streaming and not self._budget.is_bound else self._budget.records
 
     def _read_ms(self) -> int:

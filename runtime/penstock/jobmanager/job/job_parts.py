@@ -103,7 +103,7 @@ class JobMasterOptions:
     allow_non_restored: bool | list[str] = False
     parallelism: int | None = None
     slot_timeout_s: float | None = None
-    """Timeout for slots in seconds. None: from the settings."""
+    """Timeout for slots in seconds. None means the timeout in the settings."""
     stabilization_s: float = 3.0
     """Time in seconds that the adaptive scheduler waits for lost slots before it continues with fewer."""
     sink: ResultSink = field(default_factory=ResultSink)

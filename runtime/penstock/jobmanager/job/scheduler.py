@@ -62,7 +62,7 @@ class JobScheduler:
         """Parallelism of the current attempt."""
         self.wanted = self.parallelism
         self._limit: int | None = None
-        """Adaptive scheduler: number of slots that the attempt has, if it is less than it needs. None: it has all slots."""
+        """Adaptive scheduler: number of slots that the attempt has, if it is less than it needs. None means that it has all slots."""
         self.graph: JobGraph = self._build_graph(self.wanted, validates_connectors=True)
         check_declared_states(self.graph)
 
@@ -75,7 +75,7 @@ class JobScheduler:
 
         Args:
             pause: function that waits for a number of seconds and handles requests during the wait.
-            tell: function that adds a line to the job's events.
+            report: function that adds a line to the job's events.
 
         Raises:
             NotEnoughSlots: the slots were not available in time.
@@ -119,7 +119,7 @@ class JobScheduler:
         return graph
 
     def can_grow_to(self, runner: Runner) -> int | None:
-        """Return the parallelism nearest to the wanted one that the available slots allow (adaptive scheduler). None: it would not grow."""
+        """Return the parallelism nearest to the wanted one that the available slots allow (adaptive scheduler). None means that it would not grow."""
         if self._limit is None:
             return None
         available = runner.available_slots()
@@ -157,7 +157,7 @@ class JobScheduler:
 
         Args:
             wanted: parallelism of operators that set none.
-            available: maximum number of slots of an operator. None: no limit.
+            available: maximum number of slots of an operator. None means no limit.
             validates_connectors: whether to validate sources and sinks. Only the start does so. Afterwards, a system that does not
                 respond must neither delay the job's thread nor refuse a rescale. The connectors retry by themselves.
 

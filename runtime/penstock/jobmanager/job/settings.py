@@ -43,7 +43,7 @@ class JobSettings:
     backend: str
     backend_options: dict[str, Any]
     managed_memory: int | None
-    """Memory of the state backend in a slot, in bytes. None: no limit."""
+    """Memory of the state backend in a slot, in bytes. None means no limit."""
     scheduler: str
     runner: str
     """`batched`, `pipelined` or `auto`."""
@@ -54,7 +54,7 @@ class JobSettings:
     """Time in seconds. Infinite: only full buffers are sent."""
     object_store_options: dict[str, Any] = field(default_factory=dict)
     merged_file_bytes: int = 0
-    """Maximum size in bytes of an object that merges small state files. 0: files are not merged."""
+    """Maximum size in bytes of an object that merges small state files. 0 means that files are not merged."""
     allow_dropped: list[str] = field(default_factory=list)
     ignore_unclaimed: bool = False
     recovery_path: str = ""

@@ -40,7 +40,7 @@ class StartSteps:
     """Steps of one job's start. Its JobMaster's thread uses it. Any thread may read `step`.
 
     Args:
-        told: function that is called with each step that a task reports as slow.
+        on_step: function that is called with each step that a task reports as slow.
         timeout_s: time limit in seconds of a first epoch in which no task reports a step.
     """
 
@@ -48,7 +48,7 @@ class StartSteps:
         self, on_step: Callable[[str], None], timeout_s: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.step = ""
-        """Description of the step. Empty: the job runs or is over."""
+        """Description of the step. Empty means that the job runs or is over."""
         self.restores = ""
         """Directory of the snapshot that the attempt restores."""
         self._taken: list[tuple[str, int]] = []

@@ -10,7 +10,7 @@ from penstock.jobmanager.cluster.credentials import read_secret
 
 
 def executor_memory_mb(settings: Configuration, slots: int | None = None) -> int:
-    """Return the heap of an executor with that many slots, in MB. None: the configured number of slots."""
+    """Return the heap of an executor with that many slots, in MB. None means the configured number of slots."""
     return jvm_heap(task_manager_memory(settings, slots).heap) // MIB
 
 

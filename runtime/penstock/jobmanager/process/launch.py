@@ -144,7 +144,7 @@ def run_master(
     parallelism: int | None,
     configuration: Mapping[str, str],
 ) -> int:
-    """Run as the JobManager of one job until it ends. Return the exit code (0: finished or cancelled)."""
+    """Run as the JobManager of one job until it ends. Return the exit code (0 means finished or cancelled)."""
     settings = Configuration({**load_configuration().to_dict(), **configuration})
     spark_secret(settings)  # fail now, and not when the first job needs the cluster
     submit = SubmitOptions(

@@ -52,7 +52,7 @@ def starts_entry(line: str) -> bool:
 
 
 def started_entry(line: str, labels: Mapping[str, str]) -> LogEntry | None:
-    """Return the record that begins with this line, without its continuation lines. None: no record begins here."""
+    """Return the record that begins with this line, without its continuation lines. None means that no record begins here."""
     if line.startswith("{"):
         return _of_json(line, labels)
     if (found := _TEXT.fullmatch(line)) is not None:

@@ -161,7 +161,7 @@ def resource_of(settings: Mapping[str, str]) -> Resource:
 
 
 def exporter_settings(settings: Mapping[str, str], path: str) -> tuple[str | None, float]:
-    """Return the endpoint (None: from the environment) and the timeout in seconds."""
+    """Return the endpoint (None means from the environment) and the timeout in seconds."""
     protocol = settings.get("exporter.protocol", "http").lower()
     if protocol not in ("http", "http/protobuf"):
         raise InvalidJob(

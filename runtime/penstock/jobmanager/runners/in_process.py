@@ -39,7 +39,7 @@ class InProcessRunner:
 
     Args:
         slots: number of slots to offer.
-        clock: clock. None: the system clock.
+        clock: clock. None means the system clock.
     """
 
     name = "in-process"

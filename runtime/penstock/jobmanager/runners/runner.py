@@ -47,7 +47,7 @@ class Runner(Protocol):
     on_wait: Callable[[], None] | None
     """Callback, in another thread, when a task waits for the next epoch, or has failed between two epochs."""
     look_ups: LiveLookUps | None
-    """Lookups of single keys in tasks. None: tasks cannot respond between two epochs."""
+    """Lookups of single keys in tasks. None means that tasks cannot respond between two epochs."""
     task_settings: dict[str, Any]
     """Fields of `TaskSettings` that this runner sets."""
 

@@ -90,7 +90,7 @@ class SparkRunner:
         """Whether the last epoch has succeeded, so that functions must be closed."""
         self.on_wait: Callable[[], None] | None = None
         self.more_slots: Callable[[int], object] | None = None
-        """Function that starts workers of a local cluster. None: workers are started elsewhere."""
+        """Function that starts workers of a local cluster. None means that workers are started elsewhere."""
         self._attempt: Attempt | None = None
         self._placement: list[Slot] = []
         self._task_managers: list[str] = []

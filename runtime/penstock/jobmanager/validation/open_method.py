@@ -225,7 +225,7 @@ def _static(owner: Any, name: str) -> Any:
 
 
 def _argument(call: Any) -> ast.expr | None:
-    """Return the only argument of a call. None: it has other arguments."""
+    """Return the only argument of a call. None means that it has other arguments."""
     given: list[ast.expr] = [*call.args, *(keyword.value for keyword in call.keywords)]
     return given[0] if len(given) == 1 else None
 

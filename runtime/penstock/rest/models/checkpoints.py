@@ -129,7 +129,7 @@ class Externalization(Shape):
 
 
 class CheckpointConfig(Shape):
-    """`GET /jobs/:id/checkpoints/config`. `interval` 0: no periodic checkpoints.
+    """`GET /jobs/:id/checkpoints/config`. If `interval` is 0, there are no periodic checkpoints.
 
     `mode`: `exactly_once` or `at_least_once`, as configured. A job in batch mode is always `exactly_once`. Fields with a default
     are the same for every job: only one checkpoint is in progress at a time, regardless of the configuration.

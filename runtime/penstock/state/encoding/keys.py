@@ -155,7 +155,7 @@ class KeyCodec:
     """The codec of the keys of one operator, or of one map state.
 
     Args:
-        key_type: type information, an annotation, or None: any builtin key.
+        key_type: type information, an annotation, or None for any builtin key.
         name: name of the keys in error messages.
 
     >>> codec = KeyCodec(None, "keys")

@@ -162,7 +162,7 @@ class _AdaptingCodec(TypedCodec):
 
 
 def _classes(annotation: Any) -> frozenset[type] | None:
-    """Return the possible classes of a value; None: not known."""
+    """Return the possible classes of a value; None means not known."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         parts = [_classes(part) for part in get_args(annotation)]

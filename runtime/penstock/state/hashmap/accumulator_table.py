@@ -76,7 +76,7 @@ class AccumulatorTable(ValueTable):
     # --- objects and columns --------------------------------------------------------------------------------------
 
     def columns(self, shape: AccumulatorShape, count: int) -> AccumulatorColumns | None:
-        """Return the accumulators of the namespace None as columns, valid until a use of objects. None: they remain objects for now.
+        """Return the accumulators of the namespace None as columns, valid until a use of objects. None means that they remain objects for now.
 
         Args:
             count: number of keys of the request.
@@ -155,7 +155,7 @@ class AccumulatorTable(ValueTable):
             self._gaps.add(None)
 
     def _places(self, keys: Collection[Any]) -> Places | None:
-        """Return the places of these keys in the columns. None: the accumulators are objects, or were converted to objects now."""
+        """Return the places of these keys in the columns. None means that the accumulators are objects, or were converted to objects now."""
         if self._columns is None:
             return None
         places = self._columns.find(keys if isinstance(keys, PackedKeys) else PackedKeys.of_list(list(keys)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ListTable(CellTable):
-    """Table of lists. A mark is the position of the first new element; 0: the whole list is new.
+    """Table of lists. A mark is the position of the first new element; 0 means that the whole list is new.
 
     The first mark of an interval remains, so `mark_root` only sets missing marks.
     """
@@ -67,7 +67,7 @@ class ListTable(CellTable):
 
 
 class MapTable(CellTable):
-    """Table of maps. A mark is the set of changed map keys; None: the map was cleared, and all its entries are new."""
+    """Table of maps. A mark is the set of changed map keys; None means that the map was cleared, and all its entries are new."""
 
     layout = "map"
 

@@ -101,7 +101,7 @@ def apply_block(
     """Apply the changes of a block to a table of these key groups.
 
     Args:
-        codec: codec of the stored values; None: the table's codec.
+        codec: codec of the stored values; None means the table's codec.
 
     Raises:
         CorruptStateFile: the block does not have valid rows.

@@ -63,7 +63,7 @@ class StateFile:
     entries: int = 0
     checkpoint_id: int = 0
     level: int | None = None
-    """Number of merges of a log; None: it cannot be merged, because its keys are not in memory."""
+    """Number of merges of a log; None means that it cannot be merged, because its keys are not in memory."""
     changes: Any = field(default=None, compare=False, repr=False)
     """Changes in a log by table, for a merge."""
 
@@ -122,8 +122,8 @@ class Plan:
     If `full` is set, it has all state. Otherwise it has a log of the changes and of the last `merge` logs, which it
     replaces.
 
-    - `level`: rank of the log; None: it is too large for any merge.
-    - `slice_entries`: entries of the round to write (-1: all remaining ones).
+    - `level`: rank of the log; None means that it is too large for any merge.
+    - `slice_entries`: entries of the round to write (-1 means all remaining ones).
     - `start_round`: record the keys.
     """
 
@@ -138,7 +138,7 @@ def plan(chain: Chain | None, changed: int, total: int) -> Plan:
     """Decide what a snapshot writes.
 
     Args:
-        chain: the confirmed files; None: no base exists.
+        chain: the confirmed files; None means that no base exists.
         changed: number of entries changed since the confirmed checkpoint.
         total: number of entries.
     """

@@ -57,7 +57,7 @@ class Typed(NamedTuple):
 
 
 def typed_key(keys: KeyCodec, key: Any) -> Typed | None:
-    """Return a builtin key in its declared type; None: no key of the state can equal it."""
+    """Return a builtin key in its declared type; None means that no key of the state can equal it."""
     try:
         encoded = keys.encode(key)
         typed = keys.decode(encoded)
@@ -75,8 +75,8 @@ def bounded(
     """Return the encoded live items of a key and their encoded map keys. Stop visiting and encoding at the bounds.
 
     Args:
-        encode_key: encodes map keys; None: the items are not entries of a map.
-        lives: checks the expiry; None: no item expires.
+        encode_key: encodes map keys; None means that the items are not entries of a map.
+        is_visible: checks the expiry; None means that no item expires.
 
     Raises:
         NotPeekable: the result is larger than a task may return.

@@ -79,10 +79,10 @@ class RocksDBStateBackend:
 
     Args:
         key_group_range: key groups that this subtask owns.
-        work_dir: separate directory of this backend, removed by `close`; empty: a temporary one.
+        work_dir: separate directory of this backend, removed by `close`; empty means a temporary one.
         options: `state.backend.rocksdb.*`, see `options.DEFAULTS`; others are ignored.
         key_type: type of the keys. It is needed if they are structures.
-        metrics: group of the metrics that the options turn on (`metrics`); None: no metrics.
+        metrics: group of the metrics that the options turn on (`metrics`); None means no metrics.
     """
 
     def __init__(

@@ -280,10 +280,10 @@ class RocksDBRawTable:
             refuse_unwritten(self._family, error)
 
     def mapping(self, namespace: Any = None) -> None:
-        """Return None: the values are in RocksDB, not in a dictionary."""
+        """Return None, because the values are in RocksDB, not in a dictionary."""
 
     def columns(self, shape: AccumulatorShape, count: int) -> None:
-        """Return None: the backend has no columns."""
+        """Return None, because the backend has no columns."""
 
     def touch(self, keys: Iterable[Any], namespace: Any = None) -> None:
         """Do nothing, because `put` has written the value."""

@@ -108,7 +108,7 @@ def report_state(group: MetricGroup, state: str, chosen: frozenset[str], family:
     """Register the gauges of one state.
 
     Args:
-        family: returns the column family; None: it is not open.
+        family: returns the column family; None means that it is not open.
     """
     own = group.add_group("column_family", state) if AS_VARIABLE in chosen else group.add_group(state)
     own = own.add_group("rocksdb")
@@ -122,7 +122,7 @@ def report_database(group: MetricGroup, chosen: frozenset[str], statistics: Call
     """Register the gauges of the tickers.
 
     Args:
-        statistics: returns RocksDB's text; empty: no database is open.
+        statistics: returns RocksDB's text; empty means that no database is open.
     """
     counts = _Counts(statistics)
     for name in sorted(chosen & TICKERS.keys()):

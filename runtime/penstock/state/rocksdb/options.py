@@ -16,7 +16,7 @@ MEMORY = "memory.of-slot"
 Users do not set this option. It follows from the memory of the slot.
 """
 WRITES = "writes"
-"""Bytes of unflushed writes of all states and databases together; 0: no bound."""
+"""Bytes of unflushed writes of all states and databases together; 0 means no bound."""
 _MIN_MEMORY = 1 << 20
 DEFAULTS: dict[str, Any] = {
     "block.cache-size": "64mb",

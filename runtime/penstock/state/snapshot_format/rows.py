@@ -60,7 +60,7 @@ class Rows:
     """Columns of one operation. All have one entry per row, except that `map_keys` and `values` are flat if `counts` is
     set.
 
-    `namespaces` None: all rows are in the namespace None.
+    If `namespaces` is None, all rows are in the namespace None.
     """
 
     op: int
@@ -107,7 +107,7 @@ class Rows:
         )
 
     def offsets(self) -> list[int] | None:
-        """Return the start of each row's part of the flat columns, and the end; None: one entry per row."""
+        """Return the start of each row's part of the flat columns, and the end; None means one entry per row."""
         if self._offsets is None and self.counts is not None:
             self._offsets = [0, *accumulate(self.counts)]
         return self._offsets

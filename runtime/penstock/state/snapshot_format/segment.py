@@ -54,11 +54,11 @@ class StateInfo(msgspec.Struct, frozen=True):
     ttl: bool = False
     map_key_schema: dict[str, Any] | None = None
     ttl_ms: int | None = None
-    """The time-to-live that the stored expiry times include; None: an older version did not record it."""
+    """The time-to-live that the stored expiry times include; None means that an older version did not record it."""
 
 
 class Block(msgspec.Struct, array_like=True, frozen=True):
-    """A block. `columns`: code and size in bytes of keys, namespaces, positions, counts, map keys, values; size 0: none.
+    """A block. `columns`: code and size in bytes of keys, namespaces, positions, counts, map keys, values; size 0 means none.
 
     `state`: position of the state in the index.
     """

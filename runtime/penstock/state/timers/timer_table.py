@@ -63,7 +63,7 @@ class TimerTable(Table):
         self._slots: dict[int, list[int]] = {}
         self._heap: list[int] = []
         self._earliest: list[int] | None = None
-        """Sorted timestamps of the first slot; None: they were not needed yet, or an earlier slot exists."""
+        """Sorted timestamps of the first slot; None means that they were not needed yet, or an earlier slot exists."""
         self._stale = 0
         """Number of timestamps in slots whose timers are gone."""
         self.firing: set[int] = set()

@@ -82,7 +82,7 @@ class CleanupStrategies:
         return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
 
     def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
-        """Return the strategy. The default is five entries for each access; None: no clean-up between accesses."""
+        """Return the strategy. The default is five entries for each access; None means no clean-up between accesses."""
         strategy = self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP)
         if strategy is None and self._is_cleanup_in_background:
             return self.IncrementalCleanupStrategy(5, False)

@@ -65,7 +65,7 @@ class Watchdog(Unwatched):
     """The watchdog of the tasks of one process. Only one task works at a time. Create it in the thread that runs the tasks.
 
     Args:
-        tell: receives the reports, in the watchdog's thread.
+        report: receives the reports, in the watchdog's thread.
         limits: seconds per step. A step without a limit, or with limit 0, may take any time.
     """
 

@@ -1,6 +1,6 @@
 """A separate JobManager process with the self-verifying job; `python -m tests.integration.engine.selfcheck.main JSON`.
 
-Exit code 0: finished; 3: replaced by another JobManager; 1: failed. stderr has its errors. SIGUSR1 makes it print
+The exit code is 0 (finished), 3 (replaced by another JobManager) or 1 (failed). stderr has its errors. SIGUSR1 makes it print
 the stacks of its threads.
 """
 

@@ -16,7 +16,7 @@ from penstock.common.config.option import (
 CHECKPOINT_INTERVAL = duration_option(
     "execution.checkpointing.interval",
     None,
-    "Time between the starts of two checkpoints. Not set or 0: no checkpoints.",
+    "Time between the starts of two checkpoints. Not set or 0 means no checkpoints.",
 )
 CHECKPOINT_MODE = choice_option(
     "execution.checkpointing.mode",

@@ -57,7 +57,7 @@ EXECUTOR_MEMORY_MB = int_option(
 WORKER_HEALTH_PORT = int_option(
     "penstock.worker.health-port",
     -1,
-    "Port at which a worker answers /healthz (its event loop runs) and /readyz (it is registered with a master). -1: "
+    "Port at which a worker answers /healthz (its event loop runs) and /readyz (it is registered with a master). -1 means "
     "no port. Not set: the port in the environment variable PENSTOCK_WORKER_HEALTH_PORT, if it is set.",
     minimum=-1,
 )

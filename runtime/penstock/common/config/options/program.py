@@ -31,7 +31,7 @@ MAX_PARALLELISM = int_option(
 AUTO_WATERMARK_INTERVAL = duration_option(
     "pipeline.auto-watermark-interval",
     timedelta(milliseconds=200),
-    "Interval between periodic watermarks. 0: none, except the final watermark of bounded input.",
+    "Interval between periodic watermarks. 0 means none, except the final watermark of bounded input.",
 )
 OPERATOR_CHAINING = flag_option(
     "pipeline.operator-chaining.enabled",
@@ -75,7 +75,7 @@ RUNTIME_MODE = choice_option(
 BUFFER_TIMEOUT = duration_option(
     "execution.buffer-timeout.interval",
     timedelta(milliseconds=25),
-    "Pipelined runner: about how long, at most, an exchange buffers a record before it sends the record. 0: no "
+    "Pipelined runner: about how long, at most, an exchange buffers a record before it sends the record. 0 means no "
     "buffering. A longer interval needs less CPU time. For the batched runner see penstock.epoch.target.",
     "execution.buffer-timeout",
 )

@@ -43,10 +43,10 @@ FIRST_EPOCH_TIMEOUT = duration_option(
 ENUMERATOR_TIMEOUT = duration_option(
     "penstock.source.enumerator-timeout",
     timedelta(minutes=10),
-    "How long one call of a source's enumerator may take, for example a listing of files or partitions. 0: no limit.",
+    "How long one call of a source's enumerator may take, for example a listing of files or partitions. 0 means no limit.",
 )
 COMMIT_TIMEOUT = duration_option(
     "penstock.sink.commit-timeout",
     timedelta(minutes=10),
-    "How long one call of a sink's committer may take, for example the commit of one checkpoint. 0: no limit.",
+    "How long one call of a sink's committer may take, for example the commit of one checkpoint. 0 means no limit.",
 )

@@ -16,7 +16,7 @@ class FileCommitter(Committer):
     """A committer that commits and aborts parts in parallel. Every call may be repeated.
 
     Args:
-        owner: the owner whose pieces may be removed; None: remove none.
+        owner: the owner whose pieces may be removed; None means to remove none.
     """
 
     def __init__(self, store: RecoverableStore, base_path: str, owner: str | None) -> None:

@@ -110,7 +110,7 @@ def in_progress_of(owner: str, below: int | None = None) -> Callable[[str], bool
     """Return a function that recognizes the in-progress files of an owner, including files of a resumed part.
 
     Args:
-        below: only parts that attempts before this one opened; None: of any attempt.
+        below: only parts that attempts before this one opened; None means parts of any attempt.
     """
     return _older(rf"\..+-\d+-\d+-{owner}([0-9a-f]{{6}})[0-9a-f]{{6}}.*\.inprogress\.[0-9a-f]{{8}}(\.resumed)?", below)
 

@@ -24,11 +24,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class BlockCutter:
-    """Gives the blocks of a split, one after the other.
-
-    Args:
-        offset, line: where to start: the position of an earlier reader.
-    """
+    """Reader of the blocks of a split. `begin` sets the position, and `offset` and `line` hold it."""
 
     def __init__(self, source: ByteSource, part: FileRange, format: StreamFormat, *, compressed: bool) -> None:
         self._source = source
@@ -45,7 +41,7 @@ class BlockCutter:
         self.header = b""
 
     def begin(self, position: Any) -> None:
-        """Go to a position, or to the first record: behind the mark of UTF-8, the header, the record of the range before."""
+        """Go to a position, or to the first record: after the UTF-8 byte order mark, the header and the previous range's record."""
         first = self._head() if self._format.header_lines or (self._start == 0 and position is None) else 0
         if position is not None:
             self.offset, self.line = position

@@ -58,9 +58,9 @@ class FileEnumerator(SplitEnumerator):
 
     Args:
         paths: files, directories (read recursively) or glob patterns.
-        interval_ms: interval in ms between two listings; None: list once.
-        split_size: approximate bytes of a range for files of a splittable format; None: one split per file.
-        now_ms: a monotonic clock; None: the process's.
+        interval_ms: interval in ms between two listings; None means to list once.
+        split_size: approximate bytes of a range for files of a splittable format; None means one split per file.
+        now_ms: a monotonic clock; None means the process's.
     """
 
     forgets_finished = True

@@ -14,7 +14,7 @@ class LazyReader(SplitReader):
 
     Args:
         files: the open files of the subtask. It calls `release` when there are too many.
-        position: the position to continue at; None: the beginning.
+        position: the position to continue at; None means the beginning.
     """
 
     def __init__(self, files: OpenFiles, position: Any) -> None:

@@ -25,7 +25,7 @@ class AvroFormat(BulkFormat):
     """A format that reads container files as dicts, or as Rows.
 
     Args:
-        schema: the reader's schema; None: the schema in each file.
+        schema: the reader's schema; None means the schema in each file.
         record: "dict", or "row", which needs a schema.
     """
 

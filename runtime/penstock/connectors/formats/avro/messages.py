@@ -41,7 +41,7 @@ class AvroMessages(MessageFormat):
     Args:
         schema: the reader's schema.
         rows: whether records are Rows instead of dicts.
-        registry: the registry with the writers' schemas, whose ids are in the messages; None: messages are written with `schema`.
+        registry: the registry with the writers' schemas, whose ids are in the messages; None means that messages are written with `schema`.
     """
 
     def __init__(self, schema: AvroSchema, *, rows: bool = False, registry: SchemaRegistry | None = None) -> None:
@@ -157,7 +157,7 @@ class AvroMessageWriter(SerializationSchema):
 
     Args:
         schema: the writer's schema. Records are dicts, Rows, or objects with its fields.
-        registry: the registry whose schema id starts each message; None: a message contains only the record.
+        registry: the registry whose schema id starts each message; None means that a message contains only the record.
         subject: the subject of the schema in the registry.
     """
 

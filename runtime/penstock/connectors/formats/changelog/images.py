@@ -34,7 +34,7 @@ class RowImages:
         shape: the shape of the fields.
         names: the fields of the Rows: those of the shape, then additional ones.
         lax: whether numbers and booleans may be strings.
-        time_unit: unit of times that are numbers, "ms" or "us"; "": such times are refused.
+        time_unit: unit of times that are numbers, "ms" or "us"; "" means that such times are refused.
     """
 
     def __init__(self, shape: RecordShape, names: Sequence[str], *, lax: bool, time_unit: str) -> None:

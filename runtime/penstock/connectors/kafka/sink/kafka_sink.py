@@ -61,7 +61,7 @@ class KafkaSink(Sink):
         return KafkaSinkBuilder()
 
     def get_transformer(self) -> None:
-        """Return None: the sink does not transform the stream before it writes (PyFlink's name)."""
+        """Return None, because the sink does not transform the stream before it writes (PyFlink's name)."""
 
     @property
     def _is_exact(self) -> bool:

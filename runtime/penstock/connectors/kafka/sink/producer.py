@@ -60,7 +60,7 @@ class KafkaProducer:
     """A producer that writes messages and checks that all are delivered.
 
     Args:
-        transactional_id: the id of its transactions; None: it writes without a transaction.
+        transactional_id: the id of its transactions; None means that it writes without a transaction.
     """
 
     def __init__(self, properties: Properties, transactional_id: str | None = None) -> None:
@@ -118,7 +118,7 @@ class KafkaProducer:
         also does not support partitions and timestamps.
 
         Args:
-            timestamps: in ms; 0 or None: the present time.
+            timestamps: in ms; 0 or None means the present time.
 
         Raises:
             SinkError: a message was refused.

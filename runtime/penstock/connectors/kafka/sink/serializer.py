@@ -134,7 +134,7 @@ class KafkaRecordSerializationSchemaBuilder:
         return self
 
     def set_partitioner(self, partitioner: Callable[[Any], int | None]) -> KafkaRecordSerializationSchemaBuilder:
-        """Set a function that returns the partition of a record; None: the key determines it."""
+        """Set a function that returns the partition of a record; None means that the key determines it."""
         self._partitioner = partitioner
         return self
 

@@ -23,7 +23,7 @@ class ConsumerRecord(NamedTuple):
     partition: int
     offset: int
     timestamp: int | None
-    """Time in ms. None: the message has no time."""
+    """Time in ms. None means that the message has no time."""
     key: bytes | None
     value: bytes | None
     headers: list[tuple[str, bytes | None]]
@@ -54,7 +54,7 @@ class KafkaRecordDeserializationSchema(ABC):
         """Return the record, or None to drop the message. Any exception marks the message as malformed."""
 
     def get_produced_type(self) -> TypeInformation | None:
-        """Return the type of the records. None: unknown."""
+        """Return the type of the records. None means unknown."""
         return None
 
     @staticmethod

@@ -48,7 +48,7 @@ class KafkaEnumerator(SplitEnumerator):
     Args:
         starting, stopping: the offsets where partitions begin and, if the source is bounded, end.
         isolation_level: the isolation level of the readers, which affects the meaning of `latest`.
-        interval_ms: the interval between two discoveries in ms. None: discover once.
+        interval_ms: the interval between two discoveries in ms. None means to discover once.
         ends: read only partitions of the first discovery.
         restarts_recreated: read a recreated topic from its beginning, and stop reading a deleted topic of a pattern.
     """

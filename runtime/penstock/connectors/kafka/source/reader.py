@@ -56,7 +56,7 @@ class _Inbox:
         self.waiting = 0
         self.waiting_bytes = 0
         self.ended_at = -1
-        """The last known end of the partition. -1: unknown."""
+        """The last known end of the partition. -1 means unknown."""
         self.is_paused = False
 
     def put(self, run: list[Any]) -> None:
@@ -351,7 +351,7 @@ class PartitionReader(MessageReader):
 
     @property
     def committed(self) -> int:
-        """Return the offset that was committed to the group last. -1: none yet."""
+        """Return the offset that was committed to the group last. -1 means none yet."""
         return self._consumer.committed.get((self._topic, self._partition), -1)
 
     def lag(self) -> int | None:

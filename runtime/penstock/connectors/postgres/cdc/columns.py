@@ -53,7 +53,7 @@ class TableValues:
 
     Args:
         columns: the columns of the values, in their order.
-        shape: the fields of the records; None: all columns, as Rows.
+        shape: the fields of the records; None means all columns, as Rows.
         follows: whether columns may be added or removed. Otherwise such a change is an error.
 
     Raises:

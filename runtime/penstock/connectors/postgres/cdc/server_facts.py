@@ -104,7 +104,7 @@ def check_slot(slot: Slot | None, source: CdcSettings, position: int | None) -> 
     """Check that the slot still has the log that the job needs.
 
     Args:
-        position: start of the log that the job needs; None: the job starts for the first time.
+        position: start of the log that the job needs; None means that the job starts for the first time.
 
     Raises:
         SourceError: the slot no longer has it. The error says what is lost.

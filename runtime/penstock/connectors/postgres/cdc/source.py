@@ -32,7 +32,7 @@ class PostgresCdcSource(CdcSettings, Source):
     """Source of the rows and changes of tables. `builder()` creates it.
 
     Args:
-        tables: shapes by table; None: all columns.
+        tables: shapes by table; None means all columns.
         choices: see the builder's methods. The default is the first of `CHOICES`.
     """
 

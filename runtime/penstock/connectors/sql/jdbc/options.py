@@ -113,7 +113,7 @@ class JdbcExecutionOptions:
             return self
 
         def with_batch_interval_ms(self, interval_ms: int) -> Self:
-            """Set the maximum age of a batch. 0: only a full batch or a checkpoint writes the records."""
+            """Set the maximum age of a batch. 0 means that only a full batch or a checkpoint writes the records."""
             self._interval_ms = interval_ms
             return self
 

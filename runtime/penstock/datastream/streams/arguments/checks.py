@@ -56,7 +56,7 @@ def checked_function(
     Args:
         classes: function classes that the operation accepts.
         operation: name of the method that the user called, for the message.
-        arguments: number of positional arguments that a plain callable must accept. None: plain callables are not accepted.
+        arguments: number of positional arguments that a plain callable must accept. None means that plain callables are not accepted.
         methods: names of methods. An object that has all of them is accepted too.
 
     Raises:

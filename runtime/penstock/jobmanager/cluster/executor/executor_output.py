@@ -81,7 +81,7 @@ class ExecutorOutput:
         self.stdout = LogFile(os.path.join(folder, f"{name}.out"), *bounds)
         self._redaction = redaction
         self.console: Console | None = None
-        """Console that also shows what functions print and log. None: the output is only in the files."""
+        """Console that also shows what functions print and log. None means that the output is only in the files."""
 
     @property
     def files(self) -> LogFiles:

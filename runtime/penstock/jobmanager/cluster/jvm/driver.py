@@ -92,8 +92,8 @@ def start_driver(
         settings: Spark's settings. This function uses those of the driver's JVM.
         environment: variables in addition to this process's. It must contain `PYSPARK_SUBMIT_ARGS`.
         folder: directory that only this user can read.
-        python: interpreter of a daemon that starts together with the JVM (`python_daemon`). Empty: the JVM runs no tasks.
-        on_output: function that receives the output of the JVM and its child processes as a stream when it starts. None: they use this
+        python: interpreter of a daemon that starts together with the JVM (`python_daemon`). Empty means that the JVM runs no tasks.
+        on_output: function that receives the output of the JVM and its child processes as a stream when it starts. None means that they use this
             process's output.
 
     Raises:

@@ -46,7 +46,7 @@ class PendingRequests(Generic[_Q, _A]):
             post: function that sends to the TaskManager. It returns False if the TaskManager is disconnected.
             question: function that creates the request with this number.
             more_s: time that the response itself takes, in seconds.
-            patience_s: additional time to wait, in seconds. None: `PATIENCE_S`.
+            patience_s: additional time to wait, in seconds. None means `PATIENCE_S`.
 
         Raises:
             Unavailable: the TaskManager does not respond.

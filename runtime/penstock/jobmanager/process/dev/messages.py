@@ -89,7 +89,7 @@ class Line:
             pass
 
     def take(self) -> list[Any] | None:
-        """Wait for data, and return the complete messages. None: the other process has ended."""
+        """Wait for data, and return the complete messages. None means that the other process has ended."""
         try:
             data = self.socket.recv(65536)
         except OSError:

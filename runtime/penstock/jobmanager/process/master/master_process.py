@@ -54,11 +54,12 @@ def run_master_process(
 ) -> int:
     """Serve REST, run the program, and keep running as the settings require. Return the exit code.
 
-    0: the job finished or was cancelled. 74: checkpoint storage failed. 75: another master has taken over. 1: any other end.
+    Exit code 0 means that the job finished or was cancelled, 74 that checkpoint storage failed, and 75 that another master
+    has taken over. Code 1 is any other end.
 
     Args:
         program: function that runs the user's program. Its jobs go to the session.
-        told: event that is set when the process must stop. SIGTERM sets it too.
+        stop_requested: event that is set when the process must stop. SIGTERM sets it too.
         begin: function that is called first, after the log files are set up.
     """
     collect_rarely()

@@ -54,7 +54,7 @@ def run_session_cluster(
     """Accept programs until the process must stop. Return the exit code, 0.
 
     Args:
-        told: event that is set when the process must stop. SIGTERM and SIGINT set it too.
+        stop_requested: event that is set when the process must stop. SIGTERM and SIGINT set it too.
 
     Raises:
         ClusterError: REST is disabled, or its port is in use.

@@ -14,7 +14,7 @@ from penstock.jobmanager.job.job_master import JobMaster
 from penstock.rest import facts
 
 AskReadings = Callable[[str | None], str]
-"""Function that returns the metrics of a TaskManager's JVM, or of the JobManager's for None. Empty: no JVM, or no response."""
+"""Function that returns the metrics of a TaskManager's JVM, or of the JobManager's for None. Empty means no JVM, or no response."""
 FRESH_S = 1.0
 """Time in seconds for which metrics are shared between requests."""
 _AT_ONCE = 64

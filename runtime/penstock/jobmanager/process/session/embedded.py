@@ -61,7 +61,7 @@ class LocalClusterProvider:
         self._starting = threading.Lock()
         """Lock for the start: a session may receive several programs at once, and a process can have only one SparkContext."""
         self.least_workers = 0
-        """Minimum number of TaskManagers in separate processes. 0: none is required."""
+        """Minimum number of TaskManagers in separate processes. 0 means that none is required."""
         self.beside: Callable[[], object] = str
         """Function that waits for components that start in parallel with the cluster. Jobs begin after it. It may raise an exception."""
         self._state_folders: set[str] = set()
@@ -176,7 +176,7 @@ class EmbeddedExecutor:
     """Default executor. The cluster and the REST server start with the first job and stop with the process.
 
     Args:
-        token: token of the REST API. Empty: a new one.
+        token: token of the REST API. Empty means a new one.
     """
 
     def __init__(self, submit: SubmitOptions | None = None, token: str = "") -> None:

@@ -87,9 +87,9 @@ class WorkerProcess:
         start: function that starts an executor with the address at which others reach it.
         ended: function that is called when all of the executor has ended.
         linger_s: time in seconds for an executor to end before it is killed.
-        kills: counter of out-of-memory kills in this container. None: create one.
+        kills: counter of out-of-memory kills in this container. None means to create one.
         logs: logs that the master may request.
-        stacks: directory in which Python workers report their stacks. Empty: no reports.
+        stacks: directory in which Python workers report their stacks. Empty means no reports.
     """
 
     def __init__(
@@ -266,7 +266,7 @@ class WorkerProcess:
             master.send(msgspec.msgpack.encode(StacksAnswer(message.request, within(found, MAX_STACK_BYTES))))
 
     def _code(self) -> int | None:
-        """Return the exit code of an executor that should run but has ended. None: it runs, or no executor should run."""
+        """Return the exit code of an executor that should run but has ended. None means that it runs, or no executor should run."""
         if self._launch is None:
             return None
         return NOT_STARTED if self._child is None else self._child.poll()

@@ -147,7 +147,7 @@ class FrozenDatabase:
         return self._tail.version.copy()
 
     def _later(self) -> list[Edit] | None:
-        """Return the changes since the last check; None: they are not known."""
+        """Return the changes since the last check; None means that they are not known."""
         if self._tail.current() == self._manifest:
             try:
                 return self._tail.read(self._manifest)

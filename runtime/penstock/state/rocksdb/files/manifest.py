@@ -75,11 +75,11 @@ class Table:
 
     @property
     def epoch(self) -> int:
-        """Order of files of level 0; 0: not recorded."""
+        """Order of files of level 0; 0 means not recorded."""
         return next((_varint(data, 0)[0] for tag, data in self.fields if tag == _EPOCH), 0)
 
     def renumbered(self, number: int, epoch: int) -> Table:
-        """Return the file with another number and epoch. `epoch` 0: it remains unrecorded."""
+        """Return the file with another number and epoch. If `epoch` is 0, it remains unrecorded."""
         fields = tuple((tag, _encoded(epoch) if tag == _EPOCH else data) for tag, data in self.fields)
         return replace(self, number=number, fields=fields)
 
@@ -119,7 +119,7 @@ class Edit:
     next_file: int | None = None
     last_sequence: int | None = None
     remaining: int | None = None
-    """Number of following records of its group; None: it belongs to no group."""
+    """Number of following records of its group; None means that it belongs to no group."""
 
     @property
     def is_flush(self) -> bool:

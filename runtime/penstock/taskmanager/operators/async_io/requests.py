@@ -258,7 +258,7 @@ class RequestLoop:
     def _checked(self, results: Any) -> list[Any]:
         if results is None:
             raise RecordFormatError(
-                "The result of AsyncFunction cannot be none: async_invoke or timeout returned None, not a list of results",
+                "The result of AsyncFunction cannot be none; async_invoke or timeout returned None, not a list of results",
                 remedy="return [] for no result",
             )
         if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):

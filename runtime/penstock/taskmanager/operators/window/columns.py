@@ -172,7 +172,7 @@ def group_columns(
     """Return the records by slice and key, or None if their types must become Python objects.
 
     Args:
-        times: event times in ms; None: all records belong to `now`.
+        times: event times in ms; None means that all records belong to `now`.
     """
     inputs = number_columns(batch, aggregate)
     column = batch.find(key_field)
