@@ -11,6 +11,8 @@ prints the message and ends with code 1. A traceback appears only for a defect o
 
 from __future__ import annotations
 
+from functools import partial
+
 
 class ToolError(Exception):
     """A problem that the developer must fix. ``code`` is stable, so that scripts can match it."""
@@ -21,6 +23,10 @@ class ToolError(Exception):
         super().__init__(f"{problem}\n  remedy: {remedy}")
         self.problem = problem
         self.remedy = remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the error with its remedy, so that a process pool can return it."""
+        return partial(type(self), remedy=self.remedy), (self.problem,)
 
 
 class BuildFailed(ToolError):

@@ -62,7 +62,7 @@ def example_reading(index: int) -> Reading:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=600, help="number of readings (default: 600); 0: without end")
+    parser.add_argument("--count", type=int, default=600, help="number of readings (default: 600); 0 means without end")
     arguments, _ = parser.parse_known_args()  # the remaining arguments are Penstock's
     env = Environment.get_execution_environment()
     source = DataGeneratorSource(example_reading, arguments.count or None, 300 if not arguments.count else None)

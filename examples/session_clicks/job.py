@@ -79,7 +79,7 @@ def example_click(index: int) -> Click:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=120, help="number of clicks (default: 120); 0: without end")
+    parser.add_argument("--count", type=int, default=120, help="number of clicks (default: 120); 0 means without end")
     arguments, _ = parser.parse_known_args()  # the remaining arguments are Penstock's
     env = Environment.get_execution_environment()
     source = DataGeneratorSource(example_click, arguments.count or None, None if arguments.count else 10, splits=1)

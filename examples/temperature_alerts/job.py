@@ -90,7 +90,7 @@ def example_reading(index: int) -> Reading:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100, help="number of readings (default: 100); 0: without end")
+    parser.add_argument("--count", type=int, default=100, help="number of readings (default: 100); 0 means without end")
     arguments, _ = parser.parse_known_args()  # the remaining arguments are Penstock's
     env = Environment.get_execution_environment()
     source = DataGeneratorSource(example_reading, arguments.count or None, None if arguments.count else 10, splits=1)

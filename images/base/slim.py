@@ -43,7 +43,7 @@ def write_byte_code(directory: Path, strip: str = "") -> None:
     modification times. The compiler runs in a new process, because other live objects and the hash seed affect the output.
     """
     mode = ["--invalidation-mode", "unchecked-hash"]
-    # a module that this Python cannot compile cannot be imported either, so this is no reason to fail
+    # a module that this Python cannot compile cannot be imported either, so this is not a reason to fail
     subprocess.run(
         [sys.executable, "-m", "compileall", "-qq", "-f", "-j", "1", *mode, "-s", strip, str(directory)],
         env={**os.environ, "PYTHONHASHSEED": "0"},

@@ -255,6 +255,14 @@ def test_a_misspelt_path_is_refused(repository: Path) -> None:
     assert main(["c"], repository) == 2
 
 
+def test_a_file_that_is_not_python_is_named(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree, "_MANY", 2)
+    (repository / "a/broken.py").write_text("def f(:\n")
+    with pytest.raises(ToolError, match=r"broken\.py is not Python") as caught:
+        tree.check(repository, ["a/broken.py", "a/one.md"])
+    assert caught.value.remedy.startswith("fix it")
+
+
 def test_only_files_that_changed_are_read_again(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tree, "_MANY", 2)
     monkeypatch.setattr(tree, "_WORKERS", 1)

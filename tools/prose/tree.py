@@ -71,7 +71,7 @@ def _check(root: Path, name: str) -> list[Finding]:
     try:
         return _rules().findings(name, read(name, (root / name).read_text()))
     except SyntaxError as error:
-        raise ToolError(f"{name} is no Python: {error}", remedy="fix it; `make lint` shows more") from error
+        raise ToolError(f"{name} is not Python: {error}", remedy="fix it; `make lint` shows more") from error
 
 
 def check(root: Path, names: Sequence[str]) -> list[Finding]:

@@ -100,7 +100,7 @@ def _problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     kind = str(manifest.get("kind"))
     model = KINDS.get(kind)
     if model is None:
-        yield Problem("kind", f"{kind!r} is no kind of {GROUP}", f"Use one of {', '.join(KINDS)}.")
+        yield Problem("kind", f"{kind!r} is not a kind of {GROUP}", f"Use one of {', '.join(KINDS)}.")
         return
     if manifest["apiVersion"] != API_VERSION:
         yield Problem("apiVersion", f"{manifest['apiVersion']} does not exist", f"Write {API_VERSION}.")

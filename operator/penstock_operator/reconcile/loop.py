@@ -51,7 +51,7 @@ class Loop(ABC):
         """Take steps until nothing is left to do.
 
         Returns:
-            the time until the next pass. None if the object needs no more passes, whatever happens to other objects.
+            the time until the next pass. None if only a change of the object itself requires another pass.
         """
         for _ in range(STEPS_PER_PASS):
             try:
@@ -68,7 +68,7 @@ class Loop(ABC):
         """Read everything in the next pass, because an object that is only read periodically has changed."""
 
     def is_echo(self, version: str) -> bool:
-        """Return whether the loop itself wrote this resourceVersion of the object last."""
+        """Return whether this loop's last write of the object has this resourceVersion."""
         return False
 
     @abstractmethod

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.records.batch import Batch
 
 _UNFIT = (ValueError, TypeError, OverflowError, NotImplementedError)
-"""Errors of pyarrow for values that have no column. Its own classes are subclasses: `ArrowNotImplementedError` is a `NotImplementedError`."""
+"""Errors of pyarrow for values that it cannot convert to a column. They include subclasses: `ArrowNotImplementedError` is a `NotImplementedError`."""
 
 
 def rows_as_dicts(columns: pa.RecordBatch) -> list[Any]:
@@ -109,7 +109,7 @@ class ColumnsOf:
     refused, and a column holds values of one Python type. A column that has only None gets the last type of its field.
 
     Args:
-        keeps_records: the columns are only read, so a column may lack a part that it cannot hold: the zone of a `time`.
+        keeps_records: the columns are only read, and the records stay. A column may then lack the zone of a `time`, which it cannot hold.
     """
 
     def __init__(self, *, keeps_records: bool = False) -> None:
@@ -193,7 +193,7 @@ class ColumnsOf:
         return self._record_batch(arrays)
 
     def _column(self, values: Sequence[Any], known: Any = None) -> tuple[pa.Array, Any]:
-        """Return the column of the values and their kind, as `column_and_kind`."""
+        """Return the column of the values and their kind, like `column_and_kind`."""
         array, kind = column_and_kind(values, known)
         if kind is time and not self._keeps_records and any(value is not None and value.tzinfo for value in values):
             raise TypeError("a time with a zone has no column, because Arrow would drop the zone")

@@ -9,7 +9,7 @@ processes slow down gets small batches for a moment only.
 A batch of more than some hundred records takes at most `GOOD_S`. A larger batch does not reduce the cost per record. It
 raises the cost if the records no longer fit into a core's cache between operators, and all later work waits for it.
 
-A fixed cost per batch, such as a request to an object store, is no reason for small batches. They would make a source
+A fixed cost per batch, such as a request to an object store, is not a reason for small batches. They would make a source
 ever slower. Two batches with different numbers of records separate the fixed cost from the cost per record. So if all
 batches have one record, `Pace` tries two records.
 

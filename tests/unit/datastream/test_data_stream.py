@@ -169,7 +169,7 @@ class TestTypes:
         from penstock.common.errors import RecordFormatError
 
         stream = numbers.map(lambda v: (v, v, v), output_type=Types.ROW([Types.LONG()]))
-        with pytest.raises(RecordFormatError, match=r"\(1, 1, 1\) is no value of the declared type"):
+        with pytest.raises(RecordFormatError, match=r"\(1, 1, 1\) is not a value of the declared type"):
             run(stream, 1)
 
 

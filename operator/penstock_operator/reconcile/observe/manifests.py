@@ -190,7 +190,7 @@ def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
     fail. The report is in the log. If the log is not available, the termination message is used. The kubelet copies
     the end of the log to it after an error.
 
-    Two results are no verdict:
+    Two results are not a verdict:
 
     - Exit code 0 with a log without a report. The user's module ended the process before the check was done.
     - A container that Kubernetes stopped early.

@@ -80,7 +80,7 @@ def preset(texts: Mapping[str, str]) -> Preset:
         try:
             given = yaml.safe_load(text)
         except yaml.YAMLError as error:
-            return Preset(None, Problem(where, f"{KEY} is no YAML: {' '.join(str(error).split())}", "Correct it."))
+            return Preset(None, Problem(where, f"{KEY} is not YAML: {' '.join(str(error).split())}", "Correct it."))
         given = {} if given is None else given
         problem = next(_problems(given, where), None)
         if problem is not None:
@@ -91,7 +91,7 @@ def preset(texts: Mapping[str, str]) -> Preset:
 
 def _problems(given: object, where: str) -> Iterator[Problem]:
     if not isinstance(given, dict):
-        yield Problem(where, f"{KEY} is no object", "Write a part of a FlinkJob's spec.")
+        yield Problem(where, f"{KEY} is not an object", "Write a part of a FlinkJob's spec.")
         return
     for key, value in given.items():
         parts = _ALLOWED.get(key)

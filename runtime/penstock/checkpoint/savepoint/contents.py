@@ -58,7 +58,7 @@ class OperatorContents:
         options: options of the object store.
 
     Raises:
-        SnapshotNotFound, SnapshotTorn: as `resolve`.
+        SnapshotNotFound, SnapshotTorn: see `resolve`.
         StateNotFound: the snapshot has no state of an operator with that uid. The error names the operators that have
             state.
         StateFormatUnsupported: another version wrote it.

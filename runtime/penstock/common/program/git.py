@@ -1,7 +1,7 @@
 """Fetch of one commit from a git server.
 
 The module sends the two requests that a job needs. One finds the commit of a branch or tag, and the other fetches the
-files of a commit without its history. Both use version 2 of git's protocol over HTTP. The module is no complete git
+files of a commit without its history. Both use version 2 of git's protocol over HTTP. The module is not a complete git
 client: it runs no hooks, follows no redirects, and writes no submodules or links. It connects only to the server in the
 URL. All answers are bounded.
 

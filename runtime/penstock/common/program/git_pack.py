@@ -92,7 +92,7 @@ class Pack:
         data = self._data
         count = int.from_bytes(data[8:12])
         if data[:4] != b"PACK" or int.from_bytes(data[4:8]) not in (2, 3) or count > MAX_OBJECTS:
-            raise ValueError(f"it is no pack of at most {MAX_OBJECTS} objects")
+            raise ValueError(f"it is not a pack of at most {MAX_OBJECTS} objects")
         if hashlib.sha1(memoryview(data)[:-_CHECKSUM], usedforsecurity=False).digest() != data[-_CHECKSUM:]:
             raise ValueError("its checksum is wrong")
         at, waiting = _HEADER, []

@@ -189,7 +189,7 @@ class SchemaRegistry:
         """Return the reference by which another schema uses this one. Register the schema if necessary.
 
         Raises:
-            SinkError: as `register`.
+            SinkError: see `register`.
         """
         if self.registers:
             self.register(subject, schema)
@@ -218,7 +218,7 @@ class SchemaRegistry:
         """Check that the schema could be registered now, or exists if it must. Write nothing.
 
         Raises:
-            SinkError: as `register`.
+            SinkError: see `register`.
         """
         if not self.registers:
             self.look_up(subject, schema)

@@ -1,10 +1,10 @@
 """Iceberg: tables of a catalog as sink and source, without Spark and without a JVM (extra `penstock-streaming[iceberg]`).
 
-**Guarantees.** `IcebergSink` adds the rows of each checkpoint to the table in one snapshot, exactly once. If the sink has a key, the rows replace
-the
-table's rows of the same key. The snapshot's summary names the sink and the checkpoint. The same commit sets a property of the table,
-which remains when snapshots expire. The committer reads both before it retries a commit (`lakehouse.commits`). `IcebergSource` reads
-one snapshot, or follows the snapshots that append. Its positions are in the job's checkpoints.
+**Guarantees.** `IcebergSink` adds the rows of each checkpoint to the table in one snapshot, exactly once. If the sink
+has a key, the rows replace the table's rows of the same key. The snapshot's summary names the sink and the checkpoint.
+The same commit sets a property of the table, which remains when snapshots expire. The committer reads both before it
+retries a commit (`lakehouse.commits`). `IcebergSource` reads one snapshot, or follows the snapshots that append. Its
+positions are in the job's checkpoints.
 
 **Options.** A catalog is a dict of the properties that `pyiceberg.catalog.load_catalog` takes:
 `{"name": "lake", "type": "sql", "uri": …, "warehouse": …}`. A key that ends in `.file` (`"uri.file"`, `"credential.file"`) names a file
@@ -14,7 +14,7 @@ with the value. The file is read each time the catalog is opened. The job's obje
 `SourceError`
 or `InvalidJob`.
 
-**Sizing.** The sizes are those of Delta Lake (`connectors.delta`). Each checkpoint creates a snapshot: expire snapshots, and compact
-small
-files, as for any table that is streamed into. The removal of orphan files cleans up files of failed subtasks.
+**Sizing.** The sizes are those of Delta Lake (`connectors.delta`). Each checkpoint creates a snapshot: expire
+snapshots, and compact small files, as for any table that is streamed into. The removal of orphan files cleans up files
+of failed subtasks.
 """

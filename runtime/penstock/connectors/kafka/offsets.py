@@ -163,7 +163,7 @@ class ClusterView:
         """Return the state of those topics that exist.
 
         Raises:
-            SourceError: as `topics`, and also for a topic that this user must not see.
+            SourceError: see `topics`. The same applies to a topic that this user must not see.
         """
         kafka = package("confluent_kafka")
         found = {}
@@ -249,7 +249,7 @@ class ClusterView:
         """Return the offsets that the group has committed. Partitions without one are left out.
 
         Raises:
-            SourceError: as `topics`.
+            SourceError: see `topics`.
         """
         group = self._properties.get("group.id", "")
 

@@ -23,7 +23,7 @@ _PASSING_KINDS = (
     "node_not_connected_exception",
     "node_disconnected_exception",
 )
-"""Errors that can end without the job's action: disk space is freed, shards return, a queue empties."""
+"""Errors that may disappear without a change to the job: a full disk, missing shards, a full queue."""
 _REMEDIES = (
     (
         ("mapper_parsing_exception", "document_parsing_exception", "strict_dynamic_mapping_exception"),

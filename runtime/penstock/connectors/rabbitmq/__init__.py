@@ -16,7 +16,7 @@ prefetch count bounds the messages between two checkpoints, and the messages tha
 **Errors.** These are errors before the job starts, each with its remedy: an unreachable broker, a wrong password, a missing vhost, queue,
 exchange or right. At run time, the connector reconnects for half a minute. A deleted queue fails the job at once.
 
-**Sizing.** Each subtask has one connection, with a thread that answers heartbeats. An id takes 16 bytes in a checkpoint. The checkpoint
-has
-the ids of messages read since the last one, and of messages acknowledged within `keep_ids`.
+**Sizing.** Each subtask has one connection, with a thread that answers heartbeats. An id takes 16 bytes in a
+checkpoint. The checkpoint has the ids of messages read since the last one, and of messages acknowledged within
+`keep_ids`.
 """

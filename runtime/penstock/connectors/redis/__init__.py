@@ -10,9 +10,9 @@
     RedisLookup                      looks up strings or hashes by key, to enrich a stream. It caches answers for a time
     RedisSink                        sends idempotent commands (SET, HSET, ZADD, DEL, …) in order: the last one wins
 
-Accepted data is as durable as the server's settings make it. If a server with `appendfsync everysec` crashes, it loses up to one second
-of
-entries and notes, and the job does not write them again. The source raises an error if the server has lost entries that the job has read.
+Accepted data is as durable as the server's settings make it. If a server with `appendfsync everysec` crashes, it loses
+up to one second of entries and notes, and the job does not write them again. The source raises an error if the server
+has lost entries that the job has read.
 
 **Options.** `url` is a URL for redis-py ("redis://user@host:6379/0", "rediss://…?ssl_ca_certs=…"). `password_file` names a file with the
 password. The file is read at every connection.

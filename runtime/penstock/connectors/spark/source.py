@@ -1,10 +1,9 @@
 """`from_spark`: the rows of a DataFrame as the splits of a source.
 
-A micro-batch is staged and then assigned, with one split per file. The source requests the next batch when the whole batch was read. So
-batches enter in order, and a slow job slows the query down. A checkpoint has the unfinished splits with their files and positions. It
-also
-has the query's log at the last assigned batch. After a failure, the rows of that batch come from its files in the same order. The query
-creates every later batch again from the same offsets.
+A micro-batch is staged and then assigned, with one split per file. The source requests the next batch when the whole
+batch was read. So batches enter in order, and a slow job slows the query down. A checkpoint has the unfinished splits
+with their files and positions. It also has the query's log at the last assigned batch. After a failure, the rows of
+that batch come from its files in the same order. The query creates every later batch again from the same offsets.
 """
 
 from __future__ import annotations

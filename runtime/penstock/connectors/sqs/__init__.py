@@ -13,9 +13,9 @@ the record. Then each message is delivered once within SQS's five minutes.
 **Options.** The queue's URL also determines the region or the endpoint. Credentials are found as by every AWS client: in variables, a web
 identity (IRSA) or the machine's role.
 
-**Errors.** A missing queue, wrong keys and a missing right are errors before the job starts, each with its remedy. The connector retries
-an
-unavailable or overloaded service for `patience`. A record that cannot become a message fails the job, and the error names it.
+**Errors.** A missing queue, wrong keys and a missing right are errors before the job starts, each with its remedy. The
+connector retries an unavailable or overloaded service for `patience`. A record that cannot become a message fails the
+job, and the error names it.
 
 **Sizing.** Each subtask has eight threads, each of which receives ten messages at once. SQS allows at most 120,000 messages of a queue in
 flight (20,000 of a FIFO queue). `most_under_way` bounds the messages between two checkpoints. An id takes 16 bytes in a checkpoint.

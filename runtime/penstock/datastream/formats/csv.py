@@ -344,5 +344,5 @@ def with_separators(row_type: RowTypeInfo, dialect: CsvDialect) -> CsvDialect:
 def _row_type(type_info: Any) -> RowTypeInfo:
     found = to_type_info(type_info)
     if not isinstance(found, RowTypeInfo):
-        raise InvalidJob(f"{type_info!r} is no row type", remedy="give Types.ROW_NAMED(names, types)")
+        raise InvalidJob(f"{type_info!r} is not a row type", remedy="give Types.ROW_NAMED(names, types)")
     return found

@@ -85,7 +85,7 @@ class JsonRowDeserializationSchema(RowMessages):
         def type_info(self, type_info: Any) -> JsonRowDeserializationSchema.Builder:
             found = to_type_info(type_info)
             if not isinstance(found, RowTypeInfo):
-                raise InvalidJob(f"{type_info!r} is no row type", remedy="give Types.ROW_NAMED(names, types)")
+                raise InvalidJob(f"{type_info!r} is not a row type", remedy="give Types.ROW_NAMED(names, types)")
             self._type_info = found
             return self
 
@@ -175,7 +175,7 @@ class JsonRowSerializationSchema(SerializationSchema):
         def with_type_info(self, type_info: Any) -> JsonRowSerializationSchema.Builder:
             found = to_type_info(type_info)
             if not isinstance(found, RowTypeInfo):
-                raise InvalidJob(f"{type_info!r} is no row type", remedy="give Types.ROW_NAMED(names, types)")
+                raise InvalidJob(f"{type_info!r} is not a row type", remedy="give Types.ROW_NAMED(names, types)")
             self._type_info = found
             return self
 

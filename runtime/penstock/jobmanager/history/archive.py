@@ -88,9 +88,8 @@ class Plots(msgspec.Struct):
 
 
 class JobArchive(msgspec.Struct):
-    """Archive of a job. `checkpoints` and `details` have REST's shapes, and `details` has checkpoint ids as keys. `metrics` contains the
-    last
-    hour by vertex, with the job's own metrics under the empty name.
+    """Archive of a job. `checkpoints` and `details` have REST's shapes, and `details` has checkpoint ids as keys.
+    `metrics` contains the last hour by vertex, with the job's own metrics under the empty name.
     """
 
     job: facts.Job

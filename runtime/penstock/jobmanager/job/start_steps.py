@@ -3,10 +3,9 @@
 A start is a sequence of steps: slots, the claim and the restore plan of the checkpoints, pending commits, and the tasks. Every task loads
 the job, restores state and opens functions. Then the first epoch runs to its end.
 
-Each step has its own limit. The scheduler limits the wait for slots, the retries limit storage, and the watchdog limits the steps of a task. One case
-is
-left: a task that never starts, or that reports nothing. For this case, the first epoch has a limit. Its clock pauses while a task
-reports a step.
+Each step has its own limit. The scheduler limits the wait for slots, the retries limit storage, and the watchdog limits
+the steps of a task. One case is left: a task that never starts, or that reports nothing. For this case, the first epoch
+has a limit. Its clock pauses while a task reports a step.
 """
 
 from __future__ import annotations

@@ -33,9 +33,8 @@ class Attempt:
     graph: JobGraph | None = None
     """Graph for the names of operators in messages about a worker that cannot report them any more."""
     closing_s: float = 10.0
-    """Time in seconds for its tasks to close all their functions at the end. Levels and operators close one after the other. The task
-    itself
-    detects a single function that is too slow (`taskmanager.watching.watchdog`).
+    """Time in seconds for its tasks to close all their functions at the end. Levels and operators close one after the
+    other. The task itself detects a single function that is too slow (`taskmanager.watching.watchdog`).
     """
 
 

@@ -57,7 +57,7 @@ class AnyCodec(Codec):
             inside = "" if error.value is value else f" (inside a {type_name(type(value))})"
             raise self.error(
                 error.value,
-                f"{kind}{inside} is no builtin type{error.reason and ', ' + error.reason}",
+                f"{kind}{inside} is not a builtin type{error.reason and ', ' + error.reason}",
                 _REMEDY.format(state=self.state, type=type(error.value).__name__),
             ) from None
         except UnicodeEncodeError as error:

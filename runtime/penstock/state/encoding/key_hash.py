@@ -72,7 +72,7 @@ def _str(key: str) -> int:
         return crc32(key.encode(), STR_SEED)
     except UnicodeEncodeError:
         raise StateTypeError(
-            f"the key {key!r} is no valid text: it holds half of a surrogate pair",
+            f"the key {key!r} is not valid text: it holds half of a surrogate pair",
             remedy="decode the input with errors='replace', or use bytes as the key",
         ) from None
 

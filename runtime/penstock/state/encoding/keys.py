@@ -187,7 +187,7 @@ class KeyCodec:
             return _encode(canonical(key))
         except UnicodeEncodeError:
             raise StateTypeError(
-                f"one of the {self.name} is no valid text: {key!r} holds half of a surrogate pair",
+                f"one of the {self.name} is not valid text: {key!r} holds half of a surrogate pair",
                 remedy="decode the input with errors='replace', or use bytes",
                 operator=self.operator,
             ) from None
@@ -214,7 +214,7 @@ class KeyCodec:
         """Return column code and content. Plain keys are stored unchanged, the others in canonical form.
 
         Raises:
-            StateTypeError: as `encode`.
+            StateTypeError: see `encode`.
         """
         kinds = set(map(type, keys))
         if float in kinds and any(key != key for key in keys):

@@ -297,7 +297,7 @@ def read_segment(content: bytes, within: KeyGroupRange, file: FileRef | str) -> 
     """
     data = memoryview(content)
     if len(data) < _HEAD.size + _TAIL.size or _HEAD.unpack_from(data)[0] != MAGIC:
-        raise StateFormatUnsupported(f"{file} is no state segment")
+        raise StateFormatUnsupported(f"{file} is not a state segment")
     version = _HEAD.unpack_from(data)[1]
     if version != VERSION:
         raise StateFormatUnsupported(

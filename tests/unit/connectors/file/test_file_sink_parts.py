@@ -72,7 +72,7 @@ def test_buckets_are_directories(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bucket", ["../up", "/abs", "a//b", ".hidden", "a/.b", 5, "a/"])
 def test_a_bucket_outside_the_base_path_is_refused(tmp_path: Path, bucket: Any) -> None:
     sink = FileSink.for_row_format(str(tmp_path), TEXT).with_bucket_assigner(lambda value: bucket).build()
-    with pytest.raises(UserFunctionError, match="is no bucket"):
+    with pytest.raises(UserFunctionError, match="is not a bucket"):
         sink.create_writer(writer_context(), []).write([1], None, 0)
 
 

@@ -64,7 +64,7 @@ def test_correct_manifests_have_no_problem_and_name_their_secrets() -> None:
         ("s3://bucket/savepoints", "bucket/savepoints", 16, "spec.storage.savepoints"),
         ("    execution.checkpointing.interval: 10s", "    rest.port: 1", 13, "The port is always 8081"),
         ("v1beta1", "v1", 1, "apiVersion: penstock.dev/v1 does not exist. Write penstock.dev/v1beta1."),
-        ("kind: FlinkJob", "kind: FlinkJobs", 2, "'FlinkJobs' is no kind of penstock.dev"),
+        ("kind: FlinkJob", "kind: FlinkJobs", 2, "'FlinkJobs' is not a kind of penstock.dev"),
         ("name: weather\n", f"name: {'w' * 46}\n", 4, "has 46 characters"),
         ("  image: weather:1\n", "", 5, "spec.image: Field required"),
         ("    entry: job.py", "   entry: job.py", 9, "Correct the syntax"),

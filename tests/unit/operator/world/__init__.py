@@ -1,8 +1,8 @@
 """A simulated Kubernetes, engine and store in memory, on one clock, that can die or fail at any call.
 
 `World` combines them. It runs the pods of Deployments, and the jobs in the pods of masters, which read, take
-checkpoints and
-commit. A sink detects every record that is lost or repeated. The operator's loops run on the world unchanged.
+checkpoints and commit. A sink detects every record that is lost or repeated. The operator's loops run on the
+world unchanged.
 """
 
 from tests.unit.operator.world.faults import Fault, Killed

@@ -214,7 +214,7 @@ class Plain:
 @pytest.mark.parametrize(
     ("type_info", "value", "says"),
     [
-        (None, Acc(), "Acc is no builtin type"),
+        (None, Acc(), "Acc is not a builtin type"),
         (None, [Pair(1)], r"Pair \(inside a list\)"),
         (None, Colour.RED, "Colour"),
         (None, object(), "object"),

@@ -18,7 +18,7 @@ name, and FlinkSnapshots outlive their FlinkJob.
                                                        `committed_end.origin` uses the newest, or is blocked if it is torn
     latest-of-name      has no state of the name       empty
 
-Without a setting, a new FlinkJob starts empty. The name alone is no reason to restore state that may belong to
+Without a setting, a new FlinkJob starts empty. The name alone is not a reason to restore state that may belong to
 another program. An empty start can be reverted, because the earlier state remains and the warning names it. A start
 from the wrong state commits output that cannot be reverted.
 

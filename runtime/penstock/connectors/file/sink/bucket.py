@@ -158,7 +158,7 @@ def one_or_each(buckets: list[str], values: list[Any]) -> str | list[str]:
     Each bucket must be a path below the base path without parts that readers skip.
 
     Raises:
-        UserFunctionError: a bucket is no such path.
+        UserFunctionError: a bucket is not such a path.
     """
     try:
         different = set(buckets)
@@ -172,7 +172,7 @@ def one_or_each(buckets: list[str], values: list[Any]) -> str | list[str]:
 def _no_bucket(buckets: list[Any], values: list[Any]) -> UserFunctionError:
     bucket, value = next((b, v) for b, v in zip(buckets, values, strict=True) if not _is_bucket(b))
     return UserFunctionError(
-        f"{bucket!r} is no bucket; the assigner gave it for {value!r}",
+        f"{bucket!r} is not a bucket; the assigner returned it for {value!r}",
         remedy="return a relative path without empty parts and without parts that begin with '.'",
     )
 

@@ -34,7 +34,7 @@ class OutputFileConfig:
     def __post_init__(self) -> None:
         if "/" in self.part_prefix + self.part_suffix or self.part_prefix.startswith(".") or not self.part_prefix:
             raise InvalidJob(
-                f"{self.part_prefix!r} and {self.part_suffix!r} are no prefix and suffix of file names",
+                f"{self.part_prefix!r} and {self.part_suffix!r} are not a prefix and a suffix of file names",
                 remedy="a prefix does not begin with a dot; neither holds a '/'",
             )
 

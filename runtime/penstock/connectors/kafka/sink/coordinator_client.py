@@ -104,7 +104,7 @@ class CoordinatorClient:
         """Return the ids with this prefix, with the state of each.
 
         Raises:
-            SinkError: as `fence`, or the brokers are older than 3.0.
+            SinkError: see `fence`; also if the brokers are older than 3.0.
         """
         requests = package("penstock.connectors.kafka.sink.transaction_requests")
         return self._run(self._listed(requests.ListTransactionsRequest, prefix))

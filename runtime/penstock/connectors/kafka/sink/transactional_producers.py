@@ -1,4 +1,4 @@
-"""The producers of a subtask's transactions: the one that writes, and the next.
+"""The producers of a subtask's transactions: the current one and the next one.
 
 Every transaction has a separate producer with a new epoch for its id (`transaction`). A new producer needs several requests to
 the broker. So a thread prepares the next one while the present one writes.

@@ -5,12 +5,11 @@ checkpoint restarts at the same `latest`. A partition may be discovered later, b
 pattern.
 The job reads such a partition from its beginning, because all its records were written after the job's start.
 
-A topic has an id in addition to its name. A recreated topic has the same name, but other records at the offsets of a checkpoint. If the
-job continued there, it would lose some records and repeat others. So a recreated topic is an error, unless the source is configured to
-start again (`KafkaSourceBuilder.set_recreated_topics`). Then the attempt ends, because its tasks read at the old offsets. The next
-attempt
-drops the splits of the old topic before it assigns any. Bounded sources check their topics periodically, too, because the client silently
-retries a deleted topic forever.
+A topic has an id in addition to its name. A recreated topic has the same name, but other records at the offsets of a
+checkpoint. If the job continued there, it would lose some records and repeat others. So a recreated topic is an error,
+unless the source is configured to start again (`KafkaSourceBuilder.set_recreated_topics`). Then the attempt ends,
+because its tasks read at the old offsets. The next attempt drops the splits of the old topic before it assigns any.
+Bounded sources check their topics periodically, too, because the client silently retries a deleted topic forever.
 
 Unavailable brokers do not end a running attempt. Its readers wait for them, and so does the next discovery.
 """

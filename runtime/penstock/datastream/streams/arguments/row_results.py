@@ -105,6 +105,6 @@ class RowResults(Function):
             return self._declared.convert(result)
         except (TypeError, ValueError, AttributeError) as error:
             raise RecordFormatError(
-                f"{result!r} is no value of the declared type {self._declared!r}: {error}",
+                f"{result!r} is not a value of the declared type {self._declared!r}: {error}",
                 remedy="return the fields and types that output_type declares, or change output_type",
             ) from None

@@ -33,7 +33,7 @@ def is_below(path: str, folder: str) -> bool:
 
 
 class WatchedFiles:
-    """Files whose changes `changed` returns. A file that an editor replaces may be missing for a moment, which is no change."""
+    """Files whose changes `changed` returns. A file that an editor replaces may be missing for a moment, which is not a change."""
 
     def __init__(self, paths: Iterable[str]) -> None:
         self._seen: dict[str, tuple[int, int, int]] = {}

@@ -1,9 +1,9 @@
 """State that tasks hold now, by key: the live part of queryable state, for REST.
 
-A response belongs to the running attempt, and this JobManager must lead. The job must be RUNNING before the request and after the response,
-otherwise there is no response. A shared check of the storage, at most every few seconds, shows whether another JobManager has taken over.
-No
-lookup waits for another lookup. If storage or tasks do not respond, lookups use at most `MAX_LOOK_UPS` of REST's threads.
+A response belongs to the running attempt, and this JobManager must lead. The job must be RUNNING before the request and
+after the response, otherwise there is no response. A shared check of the storage, at most every few seconds, shows
+whether another JobManager has taken over. No lookup waits for another lookup. If storage or tasks do not respond,
+lookups use at most `MAX_LOOK_UPS` of REST's threads.
 """
 
 from __future__ import annotations

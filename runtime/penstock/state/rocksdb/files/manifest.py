@@ -310,7 +310,7 @@ def _decode(payload: bytes) -> Edit:
     except IndexError:
         raise ManifestUnreadable("an edit is cut off") from None
     except UnicodeDecodeError:
-        raise ManifestUnreadable("the name of a column family is no UTF-8") from None
+        raise ManifestUnreadable("the name of a column family is not UTF-8") from None
     return edit
 
 

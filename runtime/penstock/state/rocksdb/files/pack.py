@@ -41,7 +41,7 @@ def decode_pack(content: bytes, description: str) -> dict[str, bytes]:
         small = _decode(content)
     for name in small:
         if name not in (CURRENT, CONFIG) and not _MANIFEST.fullmatch(name):
-            raise refused_name(name, description, "is no file of a RocksDB snapshot")
+            raise refused_name(name, description, "is not a file of a RocksDB snapshot")
     with decoding(description):
         manifest_of(small)
     return small
@@ -55,7 +55,7 @@ def manifest_of(small: dict[str, bytes]) -> bytes:
     """
     name = small[CURRENT].decode().removesuffix("\n")
     if not _MANIFEST.fullmatch(name):
-        raise ValueError(f"CURRENT names {name[:100]!r}, which is no MANIFEST")
+        raise ValueError(f"CURRENT names {name[:100]!r}, which is not a MANIFEST")
     return small[name]
 
 
@@ -67,4 +67,4 @@ def checked_table_name(name: object, description: str) -> str:
     """
     if isinstance(name, str) and _TABLE.fullmatch(name):
         return name
-    raise refused_name(name, description, "is no file of a RocksDB snapshot")
+    raise refused_name(name, description, "is not a file of a RocksDB snapshot")

@@ -84,7 +84,7 @@ def test_a_changed_default_waits_for_the_next_start() -> None:
         assert setting(world, "a") == 1
         world.edit(job={"parallelism": 3})
         await world.until(lambda: running(world, parallelism=3))
-        assert world.status()["jobId"] == job_id, "a rescale is no start"
+        assert world.status()["jobId"] == job_id, "a rescale is not a start"
         world.edit(job={"restartNonce": 1})
         await world.until(lambda: running(world) and world.status()["jobId"] != job_id)
         assert setting(world, "a") == 2
@@ -195,8 +195,8 @@ def test_jobs_older_than_the_defaults_are_not_restarted() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "spec is no YAML"),
-        ("[]", "spec is no object"),
+        ("{", "spec is not YAML"),
+        ("[]", "spec is not an object"),
         ("{image: 'x'}", "image: this field cannot be preset"),
         ("{worker: {slots: 2}}", "worker.slots: this field cannot be preset"),
         ("{configuration: [1]}", "configuration: it must be an object"),
