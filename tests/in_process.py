@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.configuration import Configuration
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question
 from penstock.common.stacks.sampling import Place, Sample, filter_samples, sample
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -17,6 +18,7 @@ from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import TASK_MANAGER, InProcessRunner
+from penstock.taskmanager.watching.edge_taps import peek
 from penstock.taskmanager.watching.places import place_of
 
 PATIENCE_S = 60.0
@@ -27,6 +29,7 @@ class OneRunner:
 
     def __init__(self, runner: InProcessRunner) -> None:
         self.runner = runner
+        self.runners = [runner]
         self.stopped = False
 
     def runner_for(self, slots: int, levels: int, settings: Any, *, dataframes: bool) -> InProcessRunner:
@@ -41,6 +44,9 @@ class OneRunner:
 
     def stacks(self, task_manager: str, question: Question, of: Place) -> list[Sample]:
         return filter_samples(sample(question.seconds, question.hertz, lambda frames: place_of(frames, [])), of)
+
+    def records(self, task_manager: str, question: EdgeQuestion) -> list[EdgeRecord]:
+        return peek(question, lambda: [task for runner in self.runners for task in runner.tasks()])
 
     def readings(self, task_manager: str | None) -> str:
         return ""
@@ -57,7 +63,8 @@ class InProcess(OneRunner):
         self.slots = slots
 
     def runner_for(self, slots: int, levels: int, settings: Any, *, dataframes: bool) -> InProcessRunner:
-        return InProcessRunner(self.slots)
+        self.runners.append(InProcessRunner(self.slots))
+        return self.runners[-1]
 
 
 def environment(folder: Path, **settings: str) -> StreamExecutionEnvironment:

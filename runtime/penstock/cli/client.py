@@ -136,6 +136,19 @@ class RestClient:
             return response.text
         raise self._refusal(response, self._json(response, "GET", path))
 
+    def edges(self, job_id: str) -> models.EdgeList:
+        """Return the edges of the job graph."""
+        return self._get(f"/jobs/{_part(job_id)}/edges", models.EdgeList)
+
+    def edge_records(self, job_id: str, edge: str, *, limit: int = 10, seconds: float = 3.0) -> models.EdgeRecords:
+        """Wait up to `seconds` seconds for records on an edge, and return the last ones."""
+        path = f"/jobs/{_part(job_id)}/edges/records"
+        params = {"edge": edge, "limit": str(limit), "seconds": str(seconds)}
+        response = self._send("GET", path, params=params, timeout=seconds + self._timeout)
+        if response.is_success:
+            return models.EdgeRecords.model_validate(self._json(response, "GET", path))
+        raise self._refusal(response, self._json(response, "GET", path))
+
     def states(self, job_id: str) -> models.JobStates:
         """Return the states in the newest checkpoint."""
         return self._get(f"/jobs/{_part(job_id)}/state", models.JobStates)

@@ -37,7 +37,7 @@ from penstock.common.job_status import GLOBALLY_TERMINAL
 FORWARD_S = 30.0
 MAX_LINES = 20
 _FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+)")
-_OF_A_JOB = ("info", "top", "checkpoints", "checkpoint", "flamegraph")
+_OF_A_JOB = ("info", "top", "checkpoints", "checkpoint", "flamegraph", "peek")
 """Commands of `penstock` that have a JOB argument."""
 _OF_ITS_CLUSTER = ("logs", "stacks", "cluster")
 

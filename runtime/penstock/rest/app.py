@@ -27,6 +27,7 @@ from penstock.rest.routes.actions import action_routes
 from penstock.rest.routes.checkpoints import checkpoint_routes
 from penstock.rest.routes.cluster import cluster_routes, disposal_routes, job_manager_routes, task_manager_routes
 from penstock.rest.routes.dashboard import dashboard_routes, state_routes
+from penstock.rest.routes.edges import edge_routes
 from penstock.rest.routes.jobs import job_routes
 from penstock.rest.routes.live import live_routes
 from penstock.rest.routes.logs import log_routes
@@ -94,6 +95,7 @@ def create_app(
         action_routes,
         vertex_routes,
         stack_routes,
+        edge_routes,
         disposal_routes,
         dashboard_routes,
         state_routes,

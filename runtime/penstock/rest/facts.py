@@ -109,6 +109,22 @@ class Vertex:
 
 
 @dataclass(frozen=True)
+class Edge:
+    """Edge from an operator to the next one, in the same vertex if it `is_chained`. `vertex_id`: vertex of the operator that emits.
+
+    `side_tag`: the side output that it carries, None for the main output.
+    """
+
+    uid: str
+    source: str
+    side_tag: str | None
+    target_uid: str
+    target: str
+    vertex_id: str
+    is_chained: bool
+
+
+@dataclass(frozen=True)
 class Progress:
     """Progress of the job. `records`: number of records that sources have read since the start of the attempt.
 

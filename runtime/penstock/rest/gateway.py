@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.common.logs.log_file import LogPart
+    from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
     from penstock.common.stacks.sampling import Place, Sample
     from penstock.metrics.store import MetricStore
     from penstock.rest import facts, models
@@ -91,6 +92,15 @@ class ClusterGateway(Protocol):
         Args:
             seconds: duration of the sampling and of the call. 0 means one sample.
             of: a job, one of its vertices or a subtask. Default: everything.
+
+        Raises:
+            NotFound: the TaskManager does not exist.
+            Unavailable: it does not respond.
+        """
+        ...
+
+    def edge_records(self, task_manager: str, question: EdgeQuestion) -> Sequence[EdgeRecord]:
+        """Wait for records on an edge of the job graph in the tasks of a TaskManager, and return the last ones.
 
         Raises:
             NotFound: the TaskManager does not exist.

@@ -26,6 +26,10 @@ class JobInsight(Protocol):
 
     def connectors(self, job_id: str) -> facts.Connectors: ...
 
+    def edges(self, job_id: str) -> Sequence[facts.Edge]:
+        """Return all edges between operators, also those inside of vertices."""
+        ...
+
     def states(self, job_id: str) -> Sequence[facts.StateName]:
         """Return the states in the newest checkpoint.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from functools import partial
 
@@ -13,6 +14,7 @@ from penstock.taskmanager.exchange.writer import ExchangeWriter
 logger = logging.getLogger(__name__)
 
 Consumer = Callable[[Batch], None]
+_observing = threading.Lock()
 
 
 class ChainedOutput:
@@ -38,6 +40,21 @@ class ChainedOutput:
             self._main.append(consumer)
         else:
             self._sides.setdefault(side_tag, []).append(consumer)
+
+    def attach(self, side_tag: str | None, observer: Consumer) -> None:
+        """Let an observer see each batch before the other consumers. Any thread may call it. The side output must have a consumer."""
+        with _observing:  # a new list, because the task's thread may iterate over the former one
+            if side_tag is None:
+                self._main = [observer, *self._main]
+            elif side_tag in self._sides:
+                self._sides[side_tag] = [observer, *self._sides[side_tag]]
+
+    def detach(self, side_tag: str | None, observer: Consumer) -> None:
+        with _observing:
+            if side_tag is None:
+                self._main = [consumer for consumer in self._main if consumer is not observer]
+            elif side_tag in self._sides:
+                self._sides[side_tag] = [consumer for consumer in self._sides[side_tag] if consumer is not observer]
 
     def emit(self, batch: Batch) -> None:
         size = len(batch)

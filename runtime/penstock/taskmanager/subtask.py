@@ -385,6 +385,10 @@ class Subtask:
             self._operators[index].write_state()
         return {self._contexts[index].uid: backend for index, backend in self._backends.items()}
 
+    def output_of(self, uid: str) -> ChainedOutput | None:
+        """Return the output of an operator of this subtask."""
+        return next((output for index, output in self._outputs.items() if self.graph.operators[index].uid == uid), None)
+
     def backend_of(self, uid: str) -> KeyedStateBackend | None:
         """Return an operator's state backend, without values that the operator has not written yet."""
         return next((backend for index, backend in self._backends.items() if self._contexts[index].uid == uid), None)

@@ -73,6 +73,27 @@ def test_a_flame_graph_has_the_users_line_and_a_bar_fills_the_width(page: Page, 
     accessible(page)
 
 
+def test_the_last_records_on_an_edge_are_shown_on_request(page: Page, site: Site) -> None:
+    open_page(page, site, "graph")
+    page.locator(".node", has_text="Totals by customer").click()
+    edges = page.get_by_label("Edge", exact=True)
+    edges.select_option(label="Only real ones → Totals by customer")
+    page.get_by_role("button", name="Show", exact=True).click()
+    rows = page.get_by_label("Last records on Only real ones → Totals by customer", exact=True).locator("tbody tr")
+    expect(rows).to_have_count(20, timeout=30_000)
+    cells = rows.last.locator("td").all_inner_texts()
+    assert re.fullmatch(r"#\d", cells[1])
+    assert re.fullmatch(r"20\d\d-.*Z", cells[2])
+    assert re.fullmatch(r"'customer-\d+'", cells[3])
+    assert re.fullmatch(r"\('customer-\d+', \d+, \d{13}\)", cells[4])
+    page.screenshot(path=SHOTS / f"records-{colours(page)}.png", full_page=True)
+    accessible(page)
+    edges.select_option(label="Totals by customer → Round totals")
+    page.get_by_role("button", name="Show", exact=True).click()
+    chained = page.get_by_label("Last records on Totals by customer → Round totals", exact=True).locator("tbody tr")
+    expect(chained).to_have_count(20, timeout=30_000)
+
+
 def test_the_stacks_of_a_taskmanager_are_shown_on_request(page: Page, site: Site) -> None:
     page.goto(f"{site.url}/#/taskmanagers/{site.session.cluster.task_managers()[0].id}")
     page.get_by_role("button", name="Show the stacks").click()

@@ -1,4 +1,4 @@
-"""`penstock stacks` and `penstock flamegraph`."""
+"""`penstock stacks`, `penstock flamegraph` and `penstock peek`."""
 
 from __future__ import annotations
 
@@ -32,3 +32,26 @@ def test_an_ambiguous_vertex_is_refused(terminal: Terminal) -> None:
     assert "the command needs one vertex" in found.err
     assert "--vertex: Source: readings" in found.err
     assert "has no vertex 'Sort'" in terminal("flamegraph", JOB_ID, "--vertex", "Sort").err
+
+
+def test_peek_shows_records_with_their_subtask_event_time_and_key(terminal: Terminal) -> None:
+    older, newer = terminal("peek", JOB_ID[:6], "Map -> Window", "-n", "5").lines
+    assert "  #1  key 'a'  {'a': 1}" in older
+    assert "  #0  event time " in newer
+    assert newer.endswith("  {'a': 2}")
+
+
+def test_peek_without_an_edge_lists_the_edges(terminal: Terminal) -> None:
+    assert terminal("peek", JOB_ID).lines == [
+        "readings → Map  (in one vertex)",
+        "Map → Window",
+        "Map [invalid] → Sink: bad",
+        "Window → Sink: files  (in one vertex)",
+    ]
+
+
+def test_peek_lists_the_edges_if_the_name_is_wrong(terminal: Terminal) -> None:
+    found = terminal("peek", JOB_ID, "Sort → Window")
+    assert found.code == 1
+    assert "the job has no edge 'Sort → Window'" in found.err
+    assert "remedy: its edges are: readings → Map; Map → Window;" in found.err

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob, SnapshotNotFound
 from penstock.common.logs.log_file import LogPart
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.sampling import Place, Sample, Stack, filter_samples, sample
 from penstock.metrics.reading import TaskManagerScope
 from penstock.metrics.store import MetricStore, SubtaskReport
@@ -201,6 +202,14 @@ class FakeInsight:
         source = facts.SourceFacts("src", "readings", 1, splits=[facts.SplitFacts("0", 0, "17", 100)])
         return facts.Connectors([source], [facts.SinkFacts("out", "Sink: files")])
 
+    def edges(self, job_id: str) -> Sequence[facts.Edge]:
+        return [
+            facts.Edge("src", "readings", None, "map", "Map", "0", True),
+            facts.Edge("map", "Map", None, "win", "Window", "0", False),
+            facts.Edge("map", "Map", "invalid", "bad", "Sink: bad", "0", False),
+            facts.Edge("win", "Window", None, "out", "Sink: files", "1", True),
+        ]
+
     def states(self, job_id: str) -> Sequence[facts.StateName]:
         return [facts.StateName("win", "Window", "total", "keyed value", 500)]
 
@@ -232,6 +241,11 @@ class FakeGateway:
             Sample(Stack(Place(JOB_ID, "0", 0), "MainThread", False, ("app.main:1", "app.wait:9")), 12),
             Sample(Stack(Place(JOB_ID, "0", 1), "MainThread", True, ("app.main:1", "app.parse:7")), 8),
             Sample(Stack(Place(JOB_ID, "1", 0), "MainThread", True, ("app.count:3",)), 5),
+        ]
+        self.questions: list[EdgeQuestion] = []
+        self.on_edges = [
+            EdgeRecord(START + 20, 0, "{'a': 2}", timestamp=START),
+            EdgeRecord(START + 10, 1, "{'a': 1}", key="'a'"),
         ]
         self.savepoint_directory: str | None = None
         self.savepoint_failure = ""
@@ -291,6 +305,11 @@ class FakeGateway:
             return sample(seconds, hertz)
         self._check_task_manager(task_manager)
         return filter_samples(self.seen, of)
+
+    def edge_records(self, task_manager: str, question: EdgeQuestion) -> Sequence[EdgeRecord]:
+        self._check_task_manager(task_manager)
+        self.questions.append(question)
+        return [record for record in self.on_edges if f"tm-{record.subtask}" == task_manager]
 
     def measurements(self) -> facts.Measurements:
         return self.measured

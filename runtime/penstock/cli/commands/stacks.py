@@ -1,4 +1,4 @@
-"""`penstock stacks` and `penstock flamegraph` show the threads of a running job."""
+"""`penstock stacks` and `penstock flamegraph` show the threads of a running job, and `penstock peek` its records."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
+from penstock.cli.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect
 from penstock.cli.errors import RequestFailed
+from penstock.cli.output import local_time
+from penstock.common.stacks.edge_records import LONGEST_WAIT_S, MAX_RECORDS
 from penstock.common.stacks.sampling import HERTZ, LONGEST_S, MAX_HERTZ
 
 JOB_MANAGER = "jobmanager"
@@ -89,3 +91,42 @@ def flame_graph(
         return
     output.write_text(text, encoding="utf-8")
     typer.echo(f"{len(text.splitlines())} stacks were written to {output}", err=True)
+
+
+def peek(
+    job: Job,
+    edge: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[EDGE]",
+            help="SOURCE → TARGET (or with ->), with the names or uids of two operators. SOURCE alone if it has one output. "
+            "Default: list the edges.",
+        ),
+    ] = None,
+    count: Annotated[
+        int, typer.Option("-n", "--count", min=1, max=MAX_RECORDS, help="Number of records to show.")
+    ] = 10,
+    seconds: Annotated[
+        float, typer.Option("-s", "--seconds", min=0.1, max=LONGEST_WAIT_S, help="How long to wait for the records.")
+    ] = 3.0,
+    master: Master = DEFAULT_MASTER,
+    token_file: TokenFile = None,
+) -> None:
+    """Show the last records on an edge of a running job, also inside of a vertex. Without EDGE, list the edges.
+
+    Each line has the time at which the record was emitted, the subtask, the event time, the key, and the record.
+    """
+    client = connect(master, token_file)
+    job_id = client.find_job(job).jid
+    if edge is None:
+        for found in client.edges(job_id).edges:
+            typer.echo(f"{found.name}{'  (in one vertex)' if found.chained else ''}")
+        return
+    seen = client.edge_records(job_id, edge, limit=count, seconds=seconds)
+    if not seen.records:
+        typer.echo(f"{seen.edge}: no record within {seconds:g} s", err=True)
+    for record in seen.records:
+        words = [local_time(record.seen_at), f"#{record.subtask}"]
+        words += [] if record.timestamp is None else [f"event time {local_time(record.timestamp)}"]
+        words += [] if record.key is None else [f"key {record.key}"]
+        typer.echo(f"{'  '.join(words)}  {record.value}")

@@ -15,6 +15,7 @@ from functools import partial
 import msgspec
 
 from penstock.common.errors import ClusterError
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question
 from penstock.common.stacks.sampling import Place, Sample
 from penstock.jobmanager.cluster.executor.executor_process import Launch
@@ -26,12 +27,14 @@ from penstock.jobmanager.cluster.members.registration import (
     PURPOSE,
     AskLog,
     AskReadings,
+    AskRecords,
     AskStacks,
     Beat,
     FromTaskManager,
     Killed,
     LogAnswer,
     ReadingsAnswer,
+    RecordsAnswer,
     Register,
     Running,
     StacksAnswer,
@@ -83,6 +86,7 @@ class ResourceManager(SealedServer):
         """Time without a message in seconds, by TaskManager."""
         self._logs: PendingRequests[AskLog, LogAnswer] = PendingRequests()
         self._stacks: PendingRequests[AskStacks, StacksAnswer] = PendingRequests()
+        self._records: PendingRequests[AskRecords, RecordsAnswer] = PendingRequests()
         self._readings: PendingRequests[AskReadings, ReadingsAnswer] = PendingRequests()
         self._launches: dict[str, Launch] = {}
         """Last launch that each TaskManager received."""
@@ -146,6 +150,9 @@ class ResourceManager(SealedServer):
         if isinstance(message, StacksAnswer):
             self._stacks.answered(message.request, message)
             return
+        if isinstance(message, RecordsAnswer):
+            self._records.answered(message.request, message)
+            return
         if isinstance(message, ReadingsAnswer):
             self._readings.answered(message.request, message)
             return
@@ -195,6 +202,15 @@ class ResourceManager(SealedServer):
         """
         post = partial(self._post_to, task_manager)
         return self._stacks.ask(post, lambda number: AskStacks(number, question, of), question.seconds).samples
+
+    def records(self, task_manager: str, question: EdgeQuestion) -> list[EdgeRecord]:
+        """Return the last records on an edge. Wait while the TaskManager waits for them.
+
+        Raises:
+            Unavailable: the TaskManager does not respond.
+        """
+        post = partial(self._post_to, task_manager)
+        return self._records.ask(post, lambda number: AskRecords(number, question), question.seconds).records
 
     def readings(self, task_manager: str) -> str:
         """Return the metrics that a TaskManager's executor reports.

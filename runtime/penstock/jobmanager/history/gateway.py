@@ -10,6 +10,7 @@ from typing import NoReturn
 
 from penstock.common.errors import StorageError
 from penstock.common.logs.log_file import LogPart
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.sampling import Place, Sample
 from penstock.jobmanager.history.archive import (
     Archives,
@@ -190,6 +191,13 @@ class ArchiveGateway:
         return facts.Measurements()
 
     def stacks(self, task_manager: str | None, seconds: float, hertz: int, of: Place) -> list[Sample]:
+        return []
+
+    def edge_records(self, task_manager: str, question: EdgeQuestion) -> list[EdgeRecord]:
+        return []
+
+    def edges(self, job_id: str) -> list[facts.Edge]:
+        self._find(job_id)
         return []
 
     def shut_down(self) -> NoReturn:

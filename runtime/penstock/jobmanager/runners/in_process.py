@@ -17,6 +17,7 @@ from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.runners.live_look_ups import LiveLookUps
 from penstock.jobmanager.runners.runner import Attempt, Watch, unwatched
 from penstock.taskmanager.exchange.rows import ACK, COMMAND
+from penstock.taskmanager.level import LevelTask
 from penstock.taskmanager.protocol import (
     EpochCommand,
     LevelAck,
@@ -137,6 +138,10 @@ class InProcessRunner:
     def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:
         """Return nothing, because tasks in this process are not watched."""
         return {}
+
+    def tasks(self) -> list[LevelTask]:
+        """Return the tasks that exist now. Any thread may call it."""
+        return [task for slot in list(self._slots.values()) for task in list(slot.levels.values())]
 
     def subtasks(self) -> Iterator[Subtask]:
         """Yield the subtasks that hold state now."""

@@ -116,7 +116,16 @@ from penstock.rest.models.operations import (
     TriggerResponse,
 )
 from penstock.rest.models.programs import ProgramAccepted, ProgramFailure, ProgramOutcome, ProgramResults
-from penstock.rest.models.stacks import FlameGraph, FlameNode, ThreadDump, ThreadInfo
+from penstock.rest.models.stacks import (
+    Edge,
+    EdgeList,
+    EdgeRecord,
+    EdgeRecords,
+    FlameGraph,
+    FlameNode,
+    ThreadDump,
+    ThreadInfo,
+)
 
 __all__ = [
     "TRIGGER_ID_PATTERN",
@@ -139,6 +148,10 @@ __all__ = [
     "ConfigurationEntry",
     "DashboardConfiguration",
     "DisposalRequest",
+    "Edge",
+    "EdgeList",
+    "EdgeRecord",
+    "EdgeRecords",
     "EnvironmentInfo",
     "ExceptionEntry",
     "ExceptionHistory",

@@ -12,6 +12,7 @@ from penstock.common.stacks.sampling import Place
 from penstock.taskmanager.level import LevelTask
 from penstock.taskmanager.local_state.folders import LOCAL_DIR, stacks_folder
 from penstock.taskmanager.subtask import Subtask
+from penstock.taskmanager.watching.edge_taps import peek
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ _is_listening = False
 
 
 def serve_stacks(tasks: Callable[[], Iterable[LevelTask]]) -> None:
-    """Let the TaskManager request the stacks of this process from now on. Later calls do nothing.
+    """Let the TaskManager request the stacks and the records of this process from now on. Later calls do nothing.
 
     Args:
         tasks: returns the tasks that are in this process at the moment. Another thread calls it.
@@ -30,7 +31,9 @@ def serve_stacks(tasks: Callable[[], Iterable[LevelTask]]) -> None:
         return
     _is_listening = True
     try:
-        listen(stacks_folder(local_dir), lambda frames: place_of(frames, tasks()))
+        listen(
+            stacks_folder(local_dir), lambda frames: place_of(frames, tasks()), lambda question: peek(question, tasks)
+        )
     except OSError as error:
         logger.warning("stacks of this process are not available: %s", error)
 

@@ -1,9 +1,9 @@
-"""REST shows the Python workers of a running job: stacks by subtask, and a flame graph that names the user's line."""
+"""REST shows the Python workers of a running job: stacks by subtask, a flame graph with the user's line, and records on edges."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
@@ -56,5 +56,36 @@ def test_a_subtask_is_shown_at_the_users_line(executor: EmbeddedExecutor, settin
                 assert set().union(*of_stages) <= heads
             else:  # one process has all levels of its slot
                 assert of_stages[-1] <= heads
+    finally:
+        server.stop()
+
+
+def test_the_last_records_on_an_edge_come_from_the_workers(
+    executor: EmbeddedExecutor, settings: dict[str, str]
+) -> None:
+    env = environment(settings, 2)
+    numbers = env.from_source(DataGeneratorSource(int, None, 1_000.0), None, "numbers")
+    numbers.key_by(lambda value: value % 64).map(lambda value: -value).name("negated").filter(lambda _: False).print()
+    with executing_on(executor):
+        env.execute_async("peeked")
+    master = executor.session.dispatcher.jobs()[-1]
+    until(lambda: master.history.status is JobStatus.RUNNING and bool(master.metrics.usage_by_slot()), master)
+    server = executor.session.serve(Configuration({"rest.port": "0"}))
+    assert server is not None
+    edges = f"/jobs/{master.job_id}/edges"
+    try:
+        with httpx.Client(base_url=server.url, timeout=60) as read:
+
+            def peek(name: str, seconds: float = 20) -> list[dict[str, Any]]:
+                answer = read.get(f"{edges}/records", params={"edge": name, "limit": 6, "seconds": seconds})
+                return list(answer.json()["records"])
+
+            names = [edge["name"] for edge in read.get(edges).json()["edges"]]
+            assert names[0] == "numbers → negated"
+            sent, chained = peek(names[0]), peek(names[1])
+            assert len(sent) == len(chained) == 6
+            assert all(record["key"] == str(int(record["value"]) % 64) for record in sent)
+            assert all(int(record["value"]) < 0 for record in chained)
+            assert peek(names[-1], 0.5) == []
     finally:
         server.stop()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question
 from penstock.common.stacks.sampling import Place, Sample
 from penstock.jobmanager.cluster.executor.executor_process import Launch
@@ -101,6 +102,20 @@ class StacksAnswer(msgspec.Struct, frozen=True, tag=True):
     samples: list[Sample] = []
 
 
+class AskRecords(msgspec.Struct, frozen=True, tag=True):
+    """Request to a TaskManager: wait for records on an edge."""
+
+    request: int
+    question: EdgeQuestion
+
+
+class RecordsAnswer(msgspec.Struct, frozen=True, tag=True):
+    """Response to `AskRecords`: the last records on the edge."""
+
+    request: int
+    records: list[EdgeRecord] = []
+
+
 class AskReadings(msgspec.Struct, frozen=True, tag=True):
     """Request to a TaskManager: return the metrics of its executor's JVM."""
 
@@ -114,5 +129,5 @@ class ReadingsAnswer(msgspec.Struct, frozen=True, tag=True):
     text: str = ""
 
 
-FromTaskManager = Beat | Ended | Killed | LogAnswer | StacksAnswer | ReadingsAnswer
-ToTaskManager = Start | Running | AskLog | AskStacks | AskReadings
+FromTaskManager = Beat | Ended | Killed | LogAnswer | StacksAnswer | RecordsAnswer | ReadingsAnswer
+ToTaskManager = Start | Running | AskLog | AskStacks | AskRecords | AskReadings

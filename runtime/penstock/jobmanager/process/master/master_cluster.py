@@ -15,6 +15,7 @@ from penstock.common.config.memory import MIB, job_manager_memory, jvm_heap
 from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob
 from penstock.common.program.import_path import import_path
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question
 from penstock.common.stacks.sampling import Place, Sample
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
@@ -151,6 +152,9 @@ class MasterClusterProvider:
 
     def stacks(self, task_manager: str, question: Question, of: Place) -> list[Sample]:
         return [] if self._resources is None else self._resources.stacks(task_manager, question, of)
+
+    def records(self, task_manager: str, question: EdgeQuestion) -> list[EdgeRecord]:
+        return [] if self._resources is None else self._resources.records(task_manager, question)
 
     def readings(self, task_manager: str | None) -> str:
         if task_manager is None:

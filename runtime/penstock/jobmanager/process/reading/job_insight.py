@@ -80,6 +80,28 @@ class JobInsights:
             committing=job.parts.commits.committing,
         )
 
+    def edges(self, job_id: str) -> list[facts.Edge]:
+        graph = self._find(job_id).graph
+        found = []
+        for node in graph.operators:
+            vertex = str(graph.stage_of(node.index).id)
+            for edge in node.outputs:
+                spec = None if edge.exchange is None else graph.exchanges[edge.exchange]
+                targets = [edge.target] if spec is None else [target.operator for target in spec.targets]
+                found += [
+                    facts.Edge(
+                        node.uid,
+                        node.name,
+                        edge.side_tag,
+                        graph.operators[target].uid,
+                        graph.operators[target].name,
+                        vertex,
+                        spec is None,
+                    )
+                    for target in targets
+                ]
+        return found
+
     # --- state ------------------------------------------------------------------------------------------------
 
     def states(self, job_id: str) -> list[facts.StateName]:

@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from penstock.common.config import options
 from penstock.common.config.memory import (
@@ -29,7 +30,8 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
-from penstock.common.stacks.listener import Question, sample_processes
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
+from penstock.common.stacks.listener import Question, records_of_processes, sample_processes
 from penstock.common.stacks.sampling import Place, Sample, filter_samples, sample
 from penstock.graph.program import Program
 from penstock.jobmanager.cluster.logs.files import LogFiles, LogSource
@@ -37,9 +39,11 @@ from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.session.process_log import program_console, program_log
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
+from penstock.jobmanager.runners.in_process import TASK_MANAGER as IN_PROCESS
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from penstock.jobmanager.runners.runner import Runner
 from penstock.taskmanager.local_state.folders import local_folders, stacks_folder, sweep_state
+from penstock.taskmanager.watching.edge_taps import peek
 from penstock.taskmanager.watching.places import place_of
 
 if TYPE_CHECKING:
@@ -64,13 +68,16 @@ class LocalClusterProvider:
         """Minimum number of TaskManagers in separate processes. 0 means that none is required."""
         self.beside: Callable[[], object] = str
         """Function that waits for components that start in parallel with the cluster. Jobs begin after it. It may raise an exception."""
+        self._in_process: WeakSet[InProcessRunner] = WeakSet()
         self._state_folders: set[str] = set()
         """State directories that settings name. Others are inside the cluster's directory."""
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Runner:
         if settings.runner == options.IN_PROCESS:
             self.beside()
-            return InProcessRunner()
+            local = InProcessRunner()
+            self._in_process.add(local)
+            return local
         pipelined = settings.uses_pipelined(dataframes=dataframes)
         from penstock.jobmanager.runners.pipelined_runner import create_runner
 
@@ -145,6 +152,11 @@ class LocalClusterProvider:
         if self.cluster is None:  # the tasks are threads of this process
             return filter_samples(sample(question.seconds, question.hertz, lambda frames: place_of(frames, [])), of)
         return filter_samples(sample_processes(stacks_folder(self.cluster.local_dir(task_manager)), question), of)
+
+    def records(self, task_manager: str, question: EdgeQuestion) -> list[EdgeRecord]:
+        if self.cluster is None or task_manager == IN_PROCESS:
+            return peek(question, lambda: [task for runner in list(self._in_process) for task in runner.tasks()])
+        return records_of_processes(stacks_folder(self.cluster.local_dir(task_manager)), question)
 
     def readings(self, task_manager: str | None) -> str:
         if self.cluster is None:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from penstock.checkpoint.savepoint.savepoints import dispose
 from penstock.common.config.memory import effective, task_manager_memory
 from penstock.common.configuration import Configuration
@@ -14,6 +16,7 @@ from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.common.logs.log_file import LogPart
 from penstock.common.logs.redaction import Redaction, secrets_in
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question
 from penstock.common.stacks.sampling import Place, Sample, filter_samples, sample
 from penstock.jobmanager.cluster.logs.files import ClusterLogs, LogFiles
@@ -31,6 +34,7 @@ from penstock.rest.errors import Conflict, NotFound
 from penstock.taskmanager.hardware import Hardware
 
 AskStacks = Callable[[str, Question, Place], "list[Sample]"]
+AskRecords = Callable[[str, EdgeQuestion], "list[EdgeRecord]"]
 
 
 def no_stacks(task_manager: str, question: Question, of: Place) -> list[Sample]:
@@ -46,6 +50,7 @@ class DispatcherGateway:
         shut_down: function that stops the process's cluster. It is called in a separate thread.
         logs: function that returns the logs of this process and of the TaskManagers.
         stacks: function that samples the Python workers of a TaskManager.
+        records: function that waits for records on an edge in the Python workers of a TaskManager.
         readings: function that returns the metrics of a JVM.
     """
 
@@ -57,6 +62,7 @@ class DispatcherGateway:
         shut_down: Callable[[], None],
         logs: ClusterLogs | None = None,
         stacks: AskStacks = no_stacks,
+        records: AskRecords = lambda task_manager, question: [],
         readings: AskReadings = lambda task_manager: "",
     ) -> None:
         self._dispatcher = dispatcher
@@ -67,6 +73,7 @@ class DispatcherGateway:
         self._shut_down = shut_down
         self._insight = JobInsights(self._job, self._clean)
         self._stacks = stacks
+        self._records = records
         self._measurements = Measurements(readings, task_managers, dispatcher.jobs)
         self._logs = logs or ClusterLogs(LogFiles())
         self._redaction = Redaction.of(self._configuration)
@@ -132,6 +139,16 @@ class DispatcherGateway:
         if task_manager != IN_PROCESS:
             self._check_task_manager(task_manager)
         return self._stacks(task_manager, Question(seconds, hertz), of)
+
+    def edge_records(self, task_manager: str, question: EdgeQuestion) -> list[EdgeRecord]:
+        if task_manager != IN_PROCESS:
+            self._check_task_manager(task_manager)
+        return [
+            msgspec.structs.replace(
+                record, text=self._clean(record.text), key=None if record.key is None else self._clean(record.key)
+            )
+            for record in self._records(task_manager, question)
+        ]
 
     def measurements(self) -> facts.Measurements:
         return self._measurements.take()

@@ -22,6 +22,7 @@ from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.common.program.archives import working_folder
 from penstock.common.program.import_path import import_path
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question
 from penstock.common.stacks.sampling import Place, Sample
 from penstock.common.system.open_files import raise_limit
@@ -63,6 +64,10 @@ class ClusterProvider(Protocol):
 
     def stacks(self, task_manager: str, question: Question, of: Place) -> list[Sample]:
         """Sample the threads of a TaskManager's Python workers, and wait for the samples. Any thread may call it."""
+        ...
+
+    def records(self, task_manager: str, question: EdgeQuestion) -> list[EdgeRecord]:
+        """Wait for records on an edge in a TaskManager's Python workers, and return the last ones. Any thread may call it."""
         ...
 
     def readings(self, task_manager: str | None) -> str:
@@ -274,6 +279,7 @@ class Session:
             self.stop,
             logs,
             cluster.stacks,
+            cluster.records,
             cluster.readings,
         )
 

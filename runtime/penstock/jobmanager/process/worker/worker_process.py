@@ -21,7 +21,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from penstock.common.stacks.listener import sample_processes, within
+from penstock.common.stacks import edge_records
+from penstock.common.stacks.listener import records_of_processes, sample_processes, within
 from penstock.common.stacks.sampling import filter_samples
 from penstock.common.system.open_files import raise_limit
 from penstock.jobmanager.cluster.executor.executor_process import Launch, kill_session
@@ -35,11 +36,13 @@ from penstock.jobmanager.cluster.members.registration import (
     PURPOSE,
     AskLog,
     AskReadings,
+    AskRecords,
     AskStacks,
     Beat,
     Ended,
     Killed,
     ReadingsAnswer,
+    RecordsAnswer,
     Register,
     StacksAnswer,
     Start,
@@ -244,6 +247,8 @@ class WorkerProcess:
             master.send(msgspec.msgpack.encode(answer_of(self._logs, message)))
         elif isinstance(message, AskStacks):
             threading.Thread(target=self._sample_stacks, args=(master, message), name="stacks", daemon=True).start()
+        elif isinstance(message, AskRecords):
+            threading.Thread(target=self._find_records, args=(master, message), name="records", daemon=True).start()
         elif isinstance(message, AskReadings):
             pid = 0 if self._child is None else self._child.pid
             threading.Thread(target=_read, args=(master, message, pid), name="readings", daemon=True).start()
@@ -264,6 +269,12 @@ class WorkerProcess:
         found = filter_samples(sample_processes(self._stacks, message.question), message.of) if self._stacks else []
         with suppress(OSError):  # the master is lost
             master.send(msgspec.msgpack.encode(StacksAnswer(message.request, within(found, MAX_STACK_BYTES))))
+
+    def _find_records(self, master: ControlConnection, message: AskRecords) -> None:
+        found = records_of_processes(self._stacks, message.question) if self._stacks else []
+        found = edge_records.within(found, MAX_STACK_BYTES)
+        with suppress(OSError):  # the master is lost
+            master.send(msgspec.msgpack.encode(RecordsAnswer(message.request, found)))
 
     def _code(self) -> int | None:
         """Return the exit code of an executor that should run but has ended. None means that it runs, or no executor should run."""

@@ -5,6 +5,7 @@ import { badge, bytes, clock, dur, h, num, panel, percent, pretty, put, table, t
 import { jobGraph } from "../graph.js";
 import { metricsPanel } from "../metrics.js";
 import { bars, plot } from "../plots.js";
+import { recordsPanel } from "../records.js";
 
 const SERIES = [
   ["Records/s", [{ label: "in", name: "recordsInPerSecond", colour: "in", write: num, fill: true }, { label: "out", name: "recordsOutPerSecond", colour: "out", write: num }], null],
@@ -82,7 +83,7 @@ function vertexDetail(below, job, vertex) {
   }
   put(below, h("h2", null, pretty(vertex.name)), h("div.cols", null, drawn.elements),
     panel(h("div.bar", { style: { flex: "1" } }, h("h2", null, `Subtasks (${vertex.parallelism})`), h("span.grow"), choose), h("div.in", null, canvas, about), list),
-    h("div.cols", null, panel("State in the newest checkpoint", states), panel("Operators and their uids", operators)), metrics.root, lookInto(job, vertex));
+    h("div.cols", null, panel("State in the newest checkpoint", states), panel("Operators and their uids", operators)), metrics.root, recordsPanel(job, vertex), lookInto(job, vertex));
   const stops = [
     every(2000, async () => {
       const found = await ask(`jobs/${job}/vertices/${vertex.id}/load`);

@@ -1,0 +1,112 @@
+"""Taps that observe the records on an edge, only while a client asks for them.
+
+A tap is one more consumer of an operator's output, in front of the others. Without a question no tap exists, so an edge
+costs nothing. The task's thread keeps references to the last records. The thread that asks makes texts of them.
+"""
+
+from __future__ import annotations
+
+import reprlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from penstock.common.stacks.edge_records import LONGEST_WAIT_S, MAX_CHARS, MAX_RECORDS, EdgeQuestion, EdgeRecord, newest
+from penstock.records.batch import Batch
+from penstock.taskmanager.chain import ChainedOutput
+from penstock.taskmanager.level import LevelTask
+from penstock.taskmanager.subtask import Subtask
+
+_LOOK_S = 0.05
+"""Seconds between two looks for tasks that have started since."""
+_short = reprlib.Repr()
+_short.maxlevel, _short.maxstring, _short.maxother = 4, MAX_CHARS, MAX_CHARS
+_short.maxlist = _short.maxtuple = _short.maxdict = 20
+
+
+class _Tap:
+    def __init__(
+        self, subtask: Subtask, question: EdgeQuestion, output: ChainedOutput, enough: threading.Event
+    ) -> None:
+        self.subtask = subtask
+        self._tag = question.side_tag
+        self._most = max(1, min(question.count, MAX_RECORDS))
+        self._output = output
+        self._enough = enough
+        self._kept: deque[tuple[int, Batch]] = deque()
+        self._count = 0
+        output.attach(self._tag, self)
+
+    def __call__(self, batch: Batch) -> None:
+        try:
+            size = len(batch)
+            last = batch.slice(max(0, size - self._most), size)
+            self._kept.append((time.time_ns() // 1_000_000, last))
+            self._count += len(last)
+            while self._count - len(self._kept[0][1]) >= self._most:
+                self._count -= len(self._kept.popleft()[1])
+            if self._count >= self._most:
+                self._enough.set()
+        except Exception:  # a question must not make a job fail
+            self._enough.set()
+
+    def detach(self) -> None:
+        self._output.detach(self._tag, self)
+
+    def records(self, key_of: Callable[[Any], Any] | None) -> list[EdgeRecord]:
+        found = []
+        for seen_at, batch in list(self._kept):
+            rows = batch.rows()
+            for position, value in enumerate(rows.values):
+                timestamp = None if rows.timestamps is None else int(rows.timestamps[position])
+                key = None if key_of is None else _text(key_of, value)
+                found.append(EdgeRecord(seen_at, self.subtask.index, _text(None, value), timestamp, key))
+        return found[-self._most :]
+
+
+def peek(question: EdgeQuestion, tasks: Callable[[], Iterable[LevelTask]]) -> list[EdgeRecord]:
+    """Wait for records on an edge, and return the last ones. The thread must be another than the tasks' threads.
+
+    Args:
+        tasks: returns the tasks that are in this process at the moment.
+    """
+    enough = threading.Event()
+    taps: dict[int, _Tap] = {}
+    deadline = time.monotonic() + min(question.seconds, LONGEST_WAIT_S)
+    try:
+        while True:
+            for subtask in [subtask for task in tasks() for subtask in task.subtasks]:
+                output = subtask.output_of(question.uid) if subtask.environment.job_id == question.job_id else None
+                if output is not None and id(output) not in taps:
+                    taps[id(output)] = _Tap(subtask, question, output, enough)
+            left = deadline - time.monotonic()
+            if left <= 0 or enough.wait(min(left, _LOOK_S)):
+                break
+    finally:
+        for tap in taps.values():
+            tap.detach()
+    found = [record for tap in taps.values() for record in tap.records(_key_selector(tap.subtask, question))]
+    return newest(found, min(question.count, MAX_RECORDS))
+
+
+def _key_selector(subtask: Subtask, question: EdgeQuestion) -> Callable[[Any], Any] | None:
+    graph = subtask.graph
+    for node in graph.operators:
+        for edge in node.outputs if node.uid == question.uid else ():
+            if edge.exchange is not None and edge.side_tag == question.side_tag:
+                selector = graph.exchanges[edge.exchange].partitioning.key_selector
+                if selector is not None:
+                    return selector
+    return None
+
+
+def _text(of: Callable[[Any], Any] | None, value: Any) -> str:
+    """Return a value, or a function of it, as text of limited length. The functions are the user's and may raise."""
+    try:
+        found = value if of is None else of(value)
+        text = _short.repr(found) if isinstance(found, (str, bytes, list, tuple, dict)) else repr(found)
+    except Exception as error:
+        text = f"<{type(value).__name__} without a text: {type(error).__name__}: {error}>"
+    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
