@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,10 +89,20 @@ def test_a_copy_has_the_files_of_the_example_and_nothing_else(offline: Terminal,
     assert contents(tmp_path) == committed()
 
 
-def test_the_wheel_contains_every_example(tmp_path: Path) -> None:
+def test_the_wheel_contains_every_example_and_copies_one(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheels.penstock(tmp_path)) as wheel:
         wheel.extractall(tmp_path / "wheel")
     assert contents(tmp_path / "wheel" / "penstock" / "cli" / "examples") == committed()
+    command = "from penstock.cli.main import app; app()"
+    done = subprocess.run(
+        [sys.executable, "-c", command, "examples", "late_data"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "wheel")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.startswith("Created late_data with 4 files."), done.stderr
 
 
 def test_the_default_folder_has_the_name_of_the_example(
