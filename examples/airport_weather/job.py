@@ -3,8 +3,7 @@
 The readings are real (`data/`, one file per station). They come in Fahrenheit, and the results are in Celsius. Event time
 is the hour of the reading. Each file has a separate watermark, so no station's state waits for another station.
 
-    python job.py                         # on this machine, results under build/airport-weather
-    python job.py --output s3://weather   # exactly once to S3
+The README has the commands.
 """
 
 from __future__ import annotations
@@ -165,7 +164,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--data", default=str(here / "data"), help="folder or URL of the readings")
     arguments.add_argument("--output", default="build/airport-weather", help="folder or URL of the results")
-    options = arguments.parse_args()
+    options, _ = arguments.parse_known_args()
     env = StreamExecutionEnvironment.get_execution_environment()
     build(env, options.data, options.output)
     env.execute("airport weather")

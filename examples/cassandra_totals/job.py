@@ -4,11 +4,7 @@ A line of a file is `{"station": "north", "day": "2013-07-01", "millimetres": 3}
 Rows wait in the checkpoint (the write-ahead log) and become visible when it is complete. A row that is sent twice never
 replaces a newer one. The table therefore always has the totals of the readings up to some checkpoint, also after a failure.
 
-    eval "$(python -m tools.servers cassandra start --state-dir /tmp/cassandra)"
-    python examples/cassandra_totals/readings.py write /tmp/readings 1000      # also creates the table
-    python examples/cassandra_totals/job.py --in-process --readings /tmp/readings
-    python examples/cassandra_totals/readings.py show                          # in another terminal, with both variables exported
-    python examples/cassandra_totals/readings.py write /tmp/readings 1000      # more readings, while the job runs
+The README has the commands.
 """
 
 from __future__ import annotations

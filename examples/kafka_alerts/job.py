@@ -3,9 +3,7 @@
 A reading is `{"sensor": "s1", "time": 1700000000000, "celsius": 21.5}`. The job emits an alert when three readings of a sensor
 in a row are above the limit. Invalid messages go to a separate topic, with their partition and offset.
 
-    eval "$(python -m tools.servers kafka start --state-dir /tmp/kafka --topic readings:4 --topic alerts:2 --topic rejected)"
-    python examples/kafka_alerts/job.py --in-process
-    python examples/kafka_alerts/write_readings.py 1000     # in another terminal, with KAFKA_BOOTSTRAP_SERVERS exported
+The README has the commands.
 """
 
 from __future__ import annotations

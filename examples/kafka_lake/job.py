@@ -2,13 +2,7 @@
 
 A reading is `{"sensor": "s1", "time": 1700000000000, "celsius": 21.5}`. A checkpoint is a commit of the table. A reader
 therefore sees each minute once with all of its readings, also if the job restarts, is rescaled or is upgraded.
-docs/operator/kafka-to-iceberg.md runs it on Kubernetes. To run it on this machine:
-
-    eval "$(python -m tools.servers kafka start --state-dir /tmp/kafka --topic readings:4)"
-    python examples/kafka_lake/job.py --in-process                      # the catalog is build/kafka-lake/catalog.db
-    python examples/kafka_alerts/write_readings.py 15000 100            # for 150 s, in another terminal, with
-    KAFKA_BOOTSTRAP_SERVERS exported
-    python examples/kafka_lake/read_table.py                            # repeat it: the job writes a minute five seconds after its end
+The README has the commands.
 """
 
 from __future__ import annotations

@@ -3,9 +3,7 @@
 A reading is `{"sensor": "s1", "time": 1764000000000, "celsius": 21.5}`, and `time` is its event time. The partition key of a mean
 is its sensor, so that the means of a sensor keep their order.
 
-    eval "$(python -m tools.servers kinesis start --state-dir /tmp/kinesis)"
-    python examples/kinesis_readings/write_readings.py 1000  # also creates the streams
-    python examples/kinesis_readings/job.py --in-process --endpoint "$AWS_ENDPOINT_URL_KINESIS"
+The README has the commands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Create the example's streams and write COUNT readings.
 
-python examples/kinesis_readings/write_readings.py COUNT
+python write_readings.py COUNT
 """
 
 from __future__ import annotations

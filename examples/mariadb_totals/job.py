@@ -3,10 +3,7 @@
 The job reads orders in the order of their ids. It reads an order some seconds after its insertion (`settle`), so that it
 does not miss orders that are committed late. It counts each order once, however often it restarts.
 
-    mariadb shop < shop.sql
-    python job.py --in-process --server mysql+pymysql://user@localhost/shop
-    python write_orders.py mysql+pymysql://user@localhost/shop 1000       # in another terminal
-    mariadb shop -e "select * from totals"
+The README has the commands.
 """
 
 from __future__ import annotations

@@ -3,9 +3,7 @@
 An order is `{"_id": ObjectId(…), "customer": "c1", "cents": 1250}`, a customer `{"_id": "c1", "country": "NL"}`. The job ends when
 it has read all orders that existed at its start. It can run again: new totals replace the old ones.
 
-    eval "$(python -m tools.servers mongodb start --state-dir /tmp/mongodb)"
-    python examples/mongodb_orders/write_orders.py 1000
-    python examples/mongodb_orders/job.py --in-process
+The README has the commands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Write customers and COUNT orders.
 
-python examples/mongodb_orders/write_orders.py COUNT
+python write_orders.py COUNT
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ COUNTRIES = ("NL", "BE", "DE")
 
 
 def main(count: int) -> None:
-    with MongoClient(os.environ["MONGODB_URL"]) as client:
+    with MongoClient(os.environ.get("MONGODB_URL", "mongodb://localhost:27017/")) as client:
         shop = client["shop"]
         customers = [{"_id": f"c{n}", "country": COUNTRIES[n % 3]} for n in range(15)]
         shop["customers"].bulk_write(

@@ -4,11 +4,7 @@ A changed order is subtracted in its old form and added in its new form. A delet
 totals therefore equal a past result of `select customer, count(*), sum(cents) from orders group by customer`, however
 often the job restarts.
 
-    psql -f shop.sql                                                     # on a server with wal_level = logical
-    python job.py --in-process --server postgresql://user@localhost/shop
-    psql -c "insert into orders values (1, 'ann', 1200), (2, 'bob', 300); update orders set cents = 250 where id = 2"
-    psql -c "select * from totals"                                       # ann 1 1200, bob 1 250
-    psql -c "select pg_drop_replication_slot('order_totals')"            # after the last run: a slot makes the server keep its log
+The README has the commands.
 """
 
 from __future__ import annotations

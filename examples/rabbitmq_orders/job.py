@@ -4,9 +4,7 @@ An order is `{"customer": "c1", "cents": 1250}` with a unique correlation id. Th
 goes to the exchange `amq.topic` with the customer as routing key. It has the number of the order, so that a reader can
 detect repetitions.
 
-    eval "$(python -m tools.servers rabbitmq start --state-dir /tmp/rabbitmq --queue orders --queue totals)"
-    python examples/rabbitmq_orders/job.py --in-process
-    python examples/rabbitmq_orders/write_orders.py 1000     # in another terminal, with RABBITMQ_URI exported
+The README has the commands.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Bind the queue `totals` to the example's exchange, and write orders into the queue `orders`: python write_orders.py [COUNT]."""
+"""Create the example's queues, and write orders into the queue `orders`: python write_orders.py [COUNT].
+
+The queue `totals` is bound to the exchange of the totals.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,8 @@ def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000
     connection = pika.BlockingConnection(pika.URLParameters(os.environ.get("RABBITMQ_URI", "amqp://localhost")))
     channel = connection.channel()
+    for name in ("orders", "totals"):
+        channel.queue_declare(name, durable=True)
     channel.queue_bind("totals", "amq.topic", "totals.#")
     channel.confirm_delivery()
     chance = random.Random(1)

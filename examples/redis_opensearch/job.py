@@ -4,11 +4,7 @@ An entry's field `value` is `{"page": "p7", "seconds": 12}`, and `page:p7` is a 
 page's document is the page. OpenSearch therefore has one document per page with its last count, also after a failure. Readers
 of the documents see each visit counted exactly once.
 
-    eval "$(python -m tools.servers redis start --state-dir /tmp/redis)"
-    eval "$(python -m tools.servers opensearch start --state-dir /tmp/opensearch)"
-    python examples/redis_opensearch/job.py --in-process
-    python examples/redis_opensearch/write_visits.py 1000     # in another terminal, with both variables exported
-    curl "$OPENSEARCH_URL/pages/_search?q=section:news&sort=visits:desc"
+The README has the commands.
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Count the failed payments of an SQS queue, and send alerts to a FIFO queue.
 
-A payment is `{"customer": "c1", "cents": 1250, "ok": false}`. A customer's third failure and each later one cause an alert. The job drops a repeated payment by the id that SQS gives it. The
-message group of an alert is its customer, so that a customer's alerts keep their order. SQS drops repeated alerts by their
-deduplication ids.
+A payment is `{"customer": "c1", "cents": 1250, "ok": false}`. A customer's third failure and each later one cause an alert.
+The job drops a repeated payment by the id that SQS gives it. The message group of an alert is its customer, so that a
+customer's alerts keep their order. SQS drops repeated alerts by their deduplication ids.
 
-    eval "$(python -m tools.servers sqs start --state-dir /tmp/sqs)"
-    python examples/sqs_payments/write_payments.py 1000      # also creates the queues
-    python examples/sqs_payments/job.py --in-process
+The README has the commands.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Create the example's queues and write COUNT payments.
 
-python examples/sqs_payments/write_payments.py COUNT
+python write_payments.py COUNT
 """
 
 from __future__ import annotations

@@ -1,12 +1,10 @@
 """Write daily weather at three airports to a table of Delta Lake or Iceberg.
 
-The readings are those of `examples/airport_weather`, which must be in the folder beside this one. A row has a day's mean, its extremes and its number of readings. The
-table is partitioned by station. A checkpoint is a commit of the table. A reader therefore sees each day once, however often the job
-restarts.
+The readings are those of the example `airport_weather`, which must be in the folder beside this one. A row has a day's mean,
+its extremes and its number of readings. The table is partitioned by station. A checkpoint is a commit of the table. A reader
+therefore sees each day once, however often the job restarts.
 
-    python job.py --in-process                            # Delta, the table is build/weather-lake/days
-    python job.py --in-process --format iceberg           # the catalog is build/weather-lake/catalog.db
-    python -c "from deltalake import DeltaTable; print(DeltaTable('build/weather-lake/days').to_pyarrow_table().slice(0, 6))"
+The README has the commands.
 """
 
 from __future__ import annotations

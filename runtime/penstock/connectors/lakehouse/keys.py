@@ -1,7 +1,8 @@
 """Rows by their key: the last row of each key in a checkpoint, and the table's rows with the same keys.
 
-Keys are compared by value within their columns' types, without creating Python objects. Each distinct value of a column
-gets a number, and the numbers of a row are combined into one number.
+Keys are compared by value within their columns' types, without creating Python objects. Each distinct value of a column gets a number,
+and
+the numbers of a row are combined into one number.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class SqsSource(QueueSource):
         region: the region. The default is that of the URL.
         visibility_timeout: how long SQS hides a message after its job was killed. A living job renews it.
         most_under_way: the maximum number of messages of a subtask that are received and not deleted. A checkpoint deletes messages, so
-            this bounds the messages between two checkpoints.
+            this
+            bounds the messages between two checkpoints.
         on_error: how to treat a message that cannot be decoded: "fail", or "side-output" to `error_tag` as `SqsRejectedMessage`.
         keep_ids: how long ids are kept in the state after their messages were deleted.
         patience: how long SQS may be unavailable or overloaded before the job fails over.
