@@ -68,7 +68,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return settings
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Set the local directories of the files, each on another disk: paths, or `file:` URLs of them.
+        """Set the local directories for the files of RocksDB, one on each disk. Each directory is a path or a `file:` URL.
 
         >>> backend = EmbeddedRocksDBStateBackend()
         >>> backend.set_db_storage_paths("file:///disk1/rocksdb/", "/disk2/rocksdb")

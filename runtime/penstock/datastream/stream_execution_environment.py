@@ -410,7 +410,7 @@ class StreamExecutionEnvironment(SourceMethods):
         self._sinks.append(transformation)
 
     def _warn_of_unused_sinks(self, location: str) -> None:
-        """Warn at the end of the program if nothing ran its job. A program that an error has ended shows that error."""
+        """Warn at the end of the program if it did not run its job. Do not warn if an error ended the program: Python prints the error."""
         if self._sinks and not self._is_planned and not hasattr(sys, "last_value"):
             text = (
                 f"warning: the program ended without execute(), so the stream that ends at {location} was not computed"

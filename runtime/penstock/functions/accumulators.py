@@ -1,4 +1,4 @@
-"""Accumulators: small results that every subtask of a function counts alone and the JobManager merges.
+"""Accumulators: small results that each subtask of a function computes separately and that the JobManager merges.
 
 They belong to an attempt, and a failover resets them, as in Flink. Use state for values that must survive a failover, and
 metrics for values to monitor.

@@ -69,7 +69,7 @@ class RuntimeContext(KeyedStateStore):
 
     @abstractmethod
     def get_attempt_number(self) -> int:
-        """Return the attempt: 0 first, then higher by at least 1 after each failover, rescale or restart of the JobManager."""
+        """Return the attempt number. It starts at 0 and rises by at least 1 at each failover, rescale or restart of the JobManager."""
 
     @abstractmethod
     def get_task_name_with_subtasks(self) -> str:

@@ -54,7 +54,7 @@ class MetricSink(Protocol):
 
 
 def _wake_nothing() -> None:
-    """Do nothing, because no task sleeps: the caller of the operator checks for results by itself."""
+    """Do nothing. An operator without a task needs no wake-up, because its caller checks for results by itself."""
 
 
 @dataclass

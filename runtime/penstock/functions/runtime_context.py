@@ -143,7 +143,7 @@ class RuntimeContextImpl(RuntimeContext):
 
 
 def of_library(context: RuntimeContext) -> RuntimeContext:
-    """Return the context for the states of a library function around a user's function, which gets `context` itself."""
+    """Return the context for the states of a library function that wraps a user's function. The user's function gets `context` itself."""
     return RuntimeContextImpl(context._context, OPERATOR) if isinstance(context, RuntimeContextImpl) else context
 
 

@@ -5,8 +5,8 @@ Spark job, and a Spark job that branches would compute the branching point once 
 *levels*. Level 0 has the sources, and any other stage is one level after the deepest of its inputs.
 
 All stages of a level run in the same Spark stage, in the task of their slot. One shuffle carries the rows of all
-exchanges from a level to the next. Rows for a deeper level pass through. A job with many branches, sinks and side
-outputs is therefore one line of Spark stages, and no data is read or computed twice.
+exchanges from a level to the next. Rows for a deeper level pass through the levels between. Even a job with many
+branches, sinks and side outputs is therefore a linear sequence of Spark stages. No data is read or computed twice.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class ExchangeSpec:
     name: str = ""
     """Name of the operator whose output it carries. Errors of key selectors and partitioners contain it."""
     user_location: str = ""
-    """Line of the call that partitions the stream, else of that operator."""
+    """Line of the call that partitions the stream. If no call does, the line of the operator that `name` names."""
     targets: list[ExchangeTarget] = field(default_factory=list)
     takes_columns: bool = False
     """Whether a target works on columns. If none does, records that could be rows or columns are sent as Python objects."""
@@ -102,7 +102,7 @@ class Stage:
     id: int
     name: str
     operators: list[int]
-    """Indexes in topological order. The first one is the head, unless several heads share inputs."""
+    """Indexes in topological order. The first operator is the head of the chain, which reads the stage's inputs."""
     parallelism: int
     level: int = 0
     inputs: list[int] = field(default_factory=list)

@@ -1,12 +1,14 @@
-"""Amazon Kinesis Data Streams as source and sink, based on botocore (extra `penstock-streaming[kinesis]`). PyFlink's names for both exist too.
+"""Amazon Kinesis Data Streams as source and sink, based on botocore (extra `penstock-streaming[kinesis]`).
+
+PyFlink's names for both exist too.
 
 **Guarantees.** `KinesisSource` reads exactly once. Checkpoints have the sequence numbers of shards, and positions within records that the
-Kinesis Producer Library has aggregated. The source reads shards that are split or merged to their end before the shards that follow
-them. So records of a partition key keep their order. `KinesisStreamsSink` is at least once: a checkpoint waits until the stream has
-every record. Records that Kinesis rejects at first lose their order relative to others of their request.
+Kinesis Producer Library has aggregated. If a shard is split or merged, the source reads it to its end before it reads the resulting
+shards. So records of a partition key keep their order. `KinesisStreamsSink` is at least once: a checkpoint waits until the stream has
+every record. If Kinesis rejects a record and accepts it in a retry, the record loses its order relative to others of its request.
 
-**Options.** A stream has a name, a region and, for other services with the same protocol, an endpoint. Credentials are found as by every
-AWS client.
+**Options.** A stream has a name, a region and, for other services with the same protocol, an endpoint. The connector finds credentials
+in the same places as every AWS client.
 
 **Errors.** A missing stream, wrong keys and a missing right are errors before the job starts. The connector retries an unavailable or
 throttling service for `patience`. A record that no stream accepts fails the job, and the error names it. Records that the stream may

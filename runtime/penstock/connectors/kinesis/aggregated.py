@@ -20,7 +20,7 @@ MAGIC = b"\xf3\x89\x9a\xc2"
 _DIGEST = 16
 _VARINT, _BYTES = 0, 2
 _SKIPPED = {1: 8, 5: 4}
-"""Bytes of the wire types that none of our fields has."""
+"""Wire types that no known field has, and the number of bytes to skip for each."""
 
 
 class UserRecord(NamedTuple):

@@ -26,9 +26,9 @@ _MOST = 10_000
 _AHEAD = 10_000
 _AHEAD_BYTES = 8 * 1024 * 1024
 _EMPTY_ANSWERS = 5
-"""Number of empty answers from an iterator after which the record that it points at counts as missing."""
+"""Number of empty answers from an iterator after which the record at the iterator's position counts as missing."""
 _QUIET_MS = 600_000
-"""Time in ms without further checks for losses, if the job continues after lost records."""
+"""Time in ms after lost records in which a job that continues does not check for further losses."""
 
 
 class Shard(Background):
@@ -101,7 +101,7 @@ class Shard(Background):
     def _read(self) -> None:
         iterator: str | None = None
         proves = False
-        """Whether the next record must be the last one that was read, as a proof that no record is missing."""
+        """Whether the next record must be the last one that was read. This record proves that no record is missing."""
         is_proved = False
         empty = 0
         while self._has_room():
@@ -160,7 +160,7 @@ class Shard(Background):
         _ = (
             answer["Records"],
             answer["MillisBehindLatest"],
-        )  # a KeyError means that this is not an answer, and that the shard has not ended
+        )  # a KeyError rejects an incomplete answer, which must not count as the end of the shard
         return answer
 
     def _iterator(self) -> tuple[str | None, bool]:

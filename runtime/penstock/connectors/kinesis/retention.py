@@ -1,6 +1,6 @@
 """How long a stream keeps records, and whether it may have dropped unread ones.
 
-Kinesis does not report records that it has dropped. Three facts are known: the time up to which all was read
+Kinesis does not report records that it has dropped. Three facts are known: the time up to which all records were read
 (`Place.read_to`), the stream's retention, and whether the last read record still exists. Records may be lost only if
 the read time is older than the retention and the last read record no longer exists.
 """

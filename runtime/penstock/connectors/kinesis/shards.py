@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class ShardEnumerator(SplitEnumerator):
     """The enumerator of shards.
 
-    It remembers the shards that the service still lists: the discovered ones, and the times up to which finished ones were read. For
-    "latest", the start is the time of the first discovery. So a restart before the first record skips no records."""
+    It remembers the discovered shards, and the time up to which each finished shard was read. It forgets shards that the service no
+    longer lists. For "latest", the start is the time of the first discovery. So a restart before the first record skips no records."""
 
     forgets_finished = True
 
@@ -52,7 +52,8 @@ class ShardEnumerator(SplitEnumerator):
     def _split(self, id: str, stream: str, shard: dict[str, Any]) -> Split:
         """Return the split of a shard with its start time in ms.
 
-        The start is the job's first discovery, or the time up to which the shard's parents were read. The shard is younger than that."""
+        The start is the job's first discovery, or the time up to which the shard's parents were read if that is later. A shard receives
+        its first record after the last record of its parents."""
         read_to = [self._finished[parent] for parent in _parents(stream, shard) if parent in self._finished]
         hashes = shard["HashKeyRange"]
         return Split(

@@ -23,7 +23,10 @@ from penstock.connectors.messages.sink import MessageSink, check_serializer, sho
 MOST_RECORDS = 500
 MOST_BYTES = 5 * 1024 * 1024
 MOST_RECORD_BYTES = 1024 * 1024
-"""Maximum number and bytes of the records of a request, and maximum bytes of a record with its key. Every Kinesis accepts these sizes."""
+"""Maximum number and bytes of the records of a request, and maximum bytes of a record with its key.
+
+Every service with the protocol of Kinesis accepts these sizes.
+"""
 _LONGEST_KEY = 256
 _THREADS = 4
 
@@ -161,7 +164,7 @@ class KinesisStreamsSinkBuilder:
         return self
 
     def set_kinesis_client_properties(self, kinesis_client_properties: Mapping[str, Any]) -> Self:
-        """Set `aws.region` and `aws.endpoint`. Credentials are found as by every AWS client."""
+        """Set `aws.region` and `aws.endpoint`. The sink finds credentials in the same places as every AWS client."""
         unknown = sorted(set(kinesis_client_properties) - {"aws.region", "aws.endpoint"})
         if unknown:
             raise InvalidJob(

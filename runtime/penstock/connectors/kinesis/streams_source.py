@@ -30,7 +30,7 @@ _KNOWN = {
 
 
 class KinesisShardAssigner:
-    """PyFlink's name. It has no effect: shards are distributed by the number of subtasks' splits."""
+    """PyFlink's class. It has no effect: each shard goes to the subtask with the smallest load."""
 
     @staticmethod
     def default_shard_assigner() -> KinesisShardAssigner:

@@ -33,7 +33,10 @@ TRIES = 12
 _OLD_S = 3600.0
 """Age in seconds from which the committer checks that a file still exists. No cleanup of a table removes files younger than this."""
 _HINT_EVERY, _MANY_FILES, _SMALL_BYTES = 100, 1000, 8 << 20
-"""The number of commits between two counts of the table's files. A hint is logged for this many files of less than this average size."""
+"""The number of commits between two counts of the table's files.
+
+The committer logs a hint if the table has at least `_MANY_FILES` files with an average size below `_SMALL_BYTES`.
+"""
 _PAUSE_S = 0.05
 _LONGEST_PAUSE_S = 3.0
 
@@ -96,7 +99,7 @@ class TableCommitter(Committer):
     """A committer that adds the files of each checkpoint to a table exactly once.
 
     Args:
-        app: the app whose checkpoint ids only rise during this run. Committables of other apps may come from old savepoints.
+        app: the app that this run commits for. Its checkpoint ids only rise. Committables of other apps may come from old savepoints.
         key: the columns by which rows from the checkpoint (`ChangesWriter`) replace rows of the table.
     """
 
@@ -123,7 +126,7 @@ class TableCommitter(Committer):
         """Commit one checkpoint of an app, unless the table already has it.
 
         Args:
-            highest: the app has not committed any checkpoint after this one. None means that it may have.
+            highest: the highest id of a checkpoint that the app may have committed. None means that no limit is known.
         """
         files = _files_of(pieces)
         rows = [piece for piece in pieces if "files" not in piece]

@@ -176,7 +176,7 @@ class DurableFile:
         directory = os.path.dirname(path)
         os.makedirs(directory, exist_ok=True)
         self._directory = directory
-        self._file = open(path, "xb")  # noqa: SIM115 - whoever writes it closes it
+        self._file = open(path, "xb")  # noqa: SIM115 - the writer closes the file
         self.closed = False
 
     def write(self, data: Any) -> int:

@@ -1,8 +1,7 @@
 """Rows by their key: the last row of each key in a checkpoint, and the table's rows with the same keys.
 
-Keys are compared by value within their columns' types, without creating Python objects. Each distinct value of a column gets a number,
-and
-the numbers of a row are combined into one number.
+Keys are compared by value within their columns' types, without creating Python objects. Each distinct value of a column gets a number.
+The numbers of a row are combined into one number.
 """
 
 from __future__ import annotations
@@ -108,8 +107,8 @@ class KeyIndex:
 
 
 def _paired(codes: pa.Array, column: pa.Array, count: int) -> pa.Array:
-    """Combine two numbers into one. The result is null if one of them is null. Both are below the number of rows, so it cannot
-    overflow."""
+    """Combine two numbers into one. The result is null if one of the numbers is null. Both numbers are below the number of rows, so the
+    result cannot overflow."""
     return pc.add(pc.multiply(codes, count), column)
 
 

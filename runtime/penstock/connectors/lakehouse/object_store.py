@@ -1,4 +1,7 @@
-"""The settings of an S3 server, for libraries that do not read the sources that the engine's own client reads."""
+"""The settings of an S3 server, for libraries other than the engine's own client.
+
+These libraries do not read the job's options, and they ignore some environment variables.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ _FROM_ENVIRONMENT = {
     "endpoint_url": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
     "region_name": ("AWS_REGION", "AWS_DEFAULT_REGION"),
 }
-"""Settings that a Secret gives to a pod as environment variables. Every library finds the keys there by itself."""
+"""Settings, and the environment variables that a Secret sets for them in a pod.
+
+Access keys are left out, because every library reads the variables for them.
+"""
 
 
 def s3_settings(options: StorageOptions, names: dict[str, str]) -> dict[str, str]:

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 class Changes:
     """The changes of one checkpoint to a table.
 
-    `rows`: one row per key, with a column `GONE` that marks deleted rows. `check_wanted`: raises if the commit was given up.
+    `rows`: one row per key, with a column `GONE` that marks deleted rows. `check_wanted`: raises an error if this commit must stop,
+    because another attempt has taken over.
     """
 
     key: tuple[str, ...]
@@ -65,7 +66,7 @@ class Changes:
         return table.append_column(GONE, self.gone)
 
     def bounds(self, name: str) -> tuple[Any, Any] | None:
-        """Return the least and greatest value of a key column, or None if the type's bounds cannot exclude files."""
+        """Return the least and greatest value of a key column, or None if files cannot be skipped by the bounds of this type."""
         kind = self.rows.schema.field(name).type
         if not (pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_date32(kind)):
             return None

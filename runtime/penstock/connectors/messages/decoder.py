@@ -1,8 +1,8 @@
 """Convert messages to records, one batch at a time.
 
-Creating Python objects for a message and its value is most of the cost of reading. So nothing else is created per message if possible.
-JSON values are joined and decoded by one call, like the lines of files. Their records become columns when an operator requests columns.
-Only if a batch cannot be decoded, its messages are decoded one by one to find the bad ones.
+Creating Python objects for a message and its value is most of the cost of reading. So the decoder creates no other object per message if
+possible. It joins JSON values and decodes them in one call, like the lines of files. Their records become columns when an operator
+requests columns. If a batch cannot be decoded, the decoder decodes its messages one by one to find the malformed ones.
 """
 
 from __future__ import annotations

@@ -146,4 +146,4 @@ class QueueClient(Background, Generic[M]):
 
     @abstractmethod
     def close(self) -> None:
-        """Acknowledge the requested messages and release the others. The server delivers these to the next client."""
+        """Acknowledge the requested messages and release the others. The server delivers the released messages to the next client."""

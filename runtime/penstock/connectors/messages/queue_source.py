@@ -54,7 +54,10 @@ class QueueSource(MessageSource):
 
 
 class QueueEnumerator(SplitEnumerator):
-    """The enumerator: a split is a reader of the queue. It creates one, or one for each subtask of the first start."""
+    """The enumerator of a queue's splits. Each split is one reader of the queue.
+
+    A source that reads exactly once has one split. Otherwise the source has one split for each subtask of its first start.
+    """
 
     forgets_finished = True
 
@@ -103,7 +106,7 @@ class QueueSplitReader(MessageReader, Generic[S]):
 
     Args:
         client: the client of the queue. The reader closes it.
-        seen: these ids. A source that reads at least once adds none.
+        seen: the ids of the messages that may be redelivered. A source that reads at least once adds no ids.
     """
 
     def __init__(self, source: QueueSource, decoder: MessageDecoder, client: QueueClient[Any], seen: S) -> None:

@@ -8,13 +8,13 @@ servers with its protocol.
     MongoSink      replaces, updates and deletes documents by `_id`, or by fields with a unique index. All writes are idempotent. So each
                    document ends in the state of its last write, even after a failure. A checkpoint waits until a majority of the
                    servers has accepted all writes
-    MongoLookup    looks up documents by key, to enrich a stream. It caches answers for a time
+    MongoLookup    looks up documents by key, to enrich a stream. It caches answers for a limited time
 
 The connector does not follow changes (change streams): see docs/connectors/mongodb.md.
 
 **Options.** `url` is MongoDB's ("mongodb://user@host:27017/?replicaSet=rs0&authSource=admin", "mongodb+srv://…"), with all of pymongo's
 options. `password_file` names a file with the password. The file is read at every connection. Without `w` in the URL, writes wait for a
-majority. Without timeouts in the URL, a request is lost after 20 s.
+majority. Without timeouts in the URL, a request without an answer counts as lost after 20 s.
 
 **Errors.** These are errors before the job starts: an unreachable server, a wrong password, a missing collection to read, and a key
 without a unique index. Each error has a remedy. At run time the connector retries a lost server, or one that fails over, for half a minute

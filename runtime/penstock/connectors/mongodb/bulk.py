@@ -21,7 +21,10 @@ from penstock.connectors.mongodb.client import (
 from penstock.connectors.mongodb.operations import Write
 
 _RACES = 5
-"""Attempts in a race: two writers insert the same document, one gets a duplicate key, and replaces the document at its next attempt."""
+"""Maximum number of attempts for a write that gets a duplicate key.
+
+If two writers insert the same document at the same time, one of them gets a duplicate key. It replaces the document at its next attempt.
+"""
 
 
 class MongoBulk(Bulk[Write]):

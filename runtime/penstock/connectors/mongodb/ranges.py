@@ -77,7 +77,7 @@ def find_ranges(collection: Any, parts: int) -> list[tuple[IdRange, int]]:
 
     If `_id`s have several types, the result has some more ranges than `parts`.
 
-    Walks the index of `_id` once.
+    The function reads the index of `_id` once.
 
     Raises:
         SourceError: an `_id` cannot be compared.

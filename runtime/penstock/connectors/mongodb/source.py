@@ -143,7 +143,7 @@ class MongoReader(SourceReader):
         return RangeReader(self, IdRange(**split.properties), position)
 
     def page(self, found: IdRange, position: str | None, limit: int) -> tuple[bytes, bool]:
-        """Return the next documents, as encoded in the server's first answer, and whether these are all remaining documents.
+        """Return the next documents as BSON. Also return whether the server's first answer has all of the requested documents.
 
         Raises:
             SourceError: the server is unavailable for more than some seconds, or rejects the query.

@@ -1,4 +1,7 @@
-"""Actions of a bulk request, in the format of `helpers.bulk` of the servers' own Python clients, and their lines."""
+"""Actions of a bulk request, and the lines that represent them in the request.
+
+An action has the format of `helpers.bulk` in the servers' own Python clients.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ class Request:
 
     @property
     def key(self) -> Hashable:
-        """Return the document's index and id. An action without an id has its own document."""
+        """Return a value that identifies the document. An action without an id creates a document that no other action writes."""
         return (self.index, self.id) if self.id else id(self)
 
     @property

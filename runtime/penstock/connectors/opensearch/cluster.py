@@ -1,4 +1,4 @@
-"""Requests to the nodes of a cluster in turn, and the meaning of their errors."""
+"""Requests to the nodes of a cluster, each to the next node, and the meaning of their errors."""
 
 from __future__ import annotations
 

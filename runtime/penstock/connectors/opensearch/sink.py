@@ -21,7 +21,7 @@ class OpenSearchSink(Sink):
     """A sink that writes documents for each record, under unique ids.
 
     Args:
-        hosts: the URL of a node, several URLs that are used in turn, or a `Cluster`.
+        hosts: the URL of a node, several URLs, or a `Cluster`. Each request goes to the next node.
         action: a record -> its action (see `actions`), a list of actions, or None.
         index: the index of actions without `_index`.
         user, password_file, api_key_file, ca_file: see `Cluster`.

@@ -142,7 +142,7 @@ class Table(TableDefinition):
     """
 
     arbiters: tuple[frozenset[str], ...]
-    """Sets of `unique` that Postgres checks at once, not only at the end of a transaction. ON CONFLICT accepts only these."""
+    """Sets of `unique` that Postgres checks at each insert, not only at the end of a transaction. ON CONFLICT accepts only these."""
     rights: frozenset[str]
 
 

@@ -43,7 +43,7 @@ class PostgresCommitter(NotingCommitter):
 
     def _connect(self) -> Any:
         connection = super()._connect()
-        # The role may have another default. In READ COMMITTED, the query for notes sees all commits from before the lock was granted.
+        # The role may have another default isolation level. In READ COMMITTED, the query for notes sees all commits from before the lock.
         connection.isolation_level = package().IsolationLevel.READ_COMMITTED
         return connection
 

@@ -39,7 +39,7 @@ def check_fields(schema: pa.Schema, table: Table, *, writes: bool) -> None:
     """Check that the job's fields fit the table.
 
     Raises:
-        InvalidJob: some do not. The error names all of them.
+        InvalidJob: some fields do not fit. The error names all of them.
     """
     check_columns(schema, table, fits if writes else None)
 

@@ -1,6 +1,7 @@
 """Conversion of columns for the server.
 
-The task that has the row finds values that the server would refuse. There the user's line is known, and no checkpoint contains the row yet.
+The task that writes a row checks it for values that the server would refuse. At this point the error can name the line of the user's
+program, and no checkpoint contains the row yet.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def is_passing(error: Exception) -> bool:
     if isinstance(error, exceptions.ProbableAuthenticationError):
         return (
             f"({_REFUSED})" not in text
-        )  # pika guesses this if a connection ends at that point; the broker itself replies 403
+        )  # pika raises this error if a connection ends during the login; a broker that refuses the password replies 403
     if isinstance(error, exceptions.ProbableAccessDeniedError):
         return f"({_NOT_ALLOWED})" not in text
     code = getattr(error, "reply_code", None)

@@ -124,7 +124,7 @@ class RMQConnectionConfig:
             return self._with(password_file=path)
 
         def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:
-            """Set the amqp:// or amqps:// URI. It has host, port, vhost (`%2F`), user and password, except where the defaults apply."""
+            """Set the amqp:// or amqps:// URI with host, port, vhost (`%2F`), user and password. Parts that are left out have defaults."""
             return self._with(uri=uri)
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> RMQConnectionConfig.Builder:

@@ -129,7 +129,7 @@ class Consumer(QueueClient[Delivery]):
             self._is_cancelled = False
             self._delivered = self._acknowledged = 0
             self.number, self.connected_at = self.number + 1, time.monotonic()
-            # Check before consuming, too: a quorum queue counts each delivery and requeue against its messages.
+            # Look for other consumers before consuming, too: a quorum queue counts each requeued delivery against a message's limit.
             self._state(channel, consumers=0)
             channel.basic_consume(self._queue, self._on_message, exclusive=self._is_alone)
             self._state(channel, consumers=1)
@@ -151,8 +151,8 @@ class Consumer(QueueClient[Delivery]):
                 channel.basic_ack(tag, multiple=True)
                 self._acknowledged = tag
             if checkpoint_id is not None or self._is_cancelled or time.monotonic() >= count_at:
-                # The queue answers after all acknowledgements that were sent before, so it has received them. A deleted queue is an error
-                # here.
+                # The answer to this query proves that the queue has received all earlier acknowledgements. If the queue was deleted, the
+                # query raises an error.
                 emptied_at = self._check_empty(channel)
                 count_at = time.monotonic() + _COUNT_S
             if checkpoint_id is not None:
@@ -173,13 +173,13 @@ class Consumer(QueueClient[Delivery]):
         self._left = found.message_count
         if found.message_count or not found.consumer_count:  # a quorum queue without a leader reports 0 for both
             return None
-        # The answer can overtake messages that are still on the way to the broker's channel. The next answer cannot.
+        # The answer can arrive before messages that the queue has sent earlier. The answer to a second query arrives after them.
         self._state(channel, consumers=1)
         return now
 
     def _state(self, channel: Any, *, consumers: int) -> Any:
-        """Return the queue's state. Raise an error if a sole consumer finds others: a quorum queue allows them in spite of exclusive
-        use."""
+        """Return the queue's state. Raise an error if a source that must be alone finds other consumers. A quorum queue allows other
+        consumers in spite of exclusive use."""
         found = channel.queue_declare(self._queue, passive=True).method
         if self._is_alone and found.consumer_count > consumers:
             raise package().exceptions.AMQPConnectionError(
@@ -199,7 +199,7 @@ class Consumer(QueueClient[Delivery]):
         self._is_cancelled = True
 
     def _watch_count(self, count: Any) -> None:
-        """Warn if a quorum queue has redelivered a message many times. At its limit, it drops the message without notifying consumers."""
+        """Warn if a quorum queue has redelivered a message many times. At its limit, the queue drops it and notifies no consumer."""
         if not self._has_warned and isinstance(count, int) and count >= MANY_TIMES:
             self._has_warned = True
             LOGGER.warning(

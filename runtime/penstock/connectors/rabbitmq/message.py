@@ -1,7 +1,7 @@
 """The message that a record becomes. Errors are raised here, where the record is still known and can be named.
 
-For pika, a message that cannot be encoded is an error of the connection. For the broker, too large a header is one. Both would end every
-connection that tries to send the message again.
+If pika cannot encode a message, it closes the connection. If a message's header is too large, the broker closes the connection. In both
+cases, every new connection would end when it sends the message again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A publisher in its own thread, which handles heartbeats and confirmations while the job does other work.
 
-The publisher keeps a message until the broker has confirmed it. If the connection is lost before, it sends the message again on a new
-one.
+The publisher keeps a message until the broker has confirmed it. If the connection is lost before that, the publisher sends the message
+again on a new connection.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ class Publisher(Background):
 
     def _on_ready(self, channel: Any) -> None:
         self._channel = channel
-        if not self._outgoing:  # otherwise one of these messages may be the one that ends connections
+        if not self._outgoing:  # otherwise the next message may be one that ends each connection
             self._outage.ended()
         self._pump()
 
@@ -238,7 +238,7 @@ class Publisher(Background):
 
 
 def _parts(messages: list[Message]) -> Iterator[tuple[list[Message], int]]:
-    """Yield as many messages at a time as may be unconfirmed, with their body bytes. A larger message goes alone."""
+    """Yield groups of as many messages as may be unconfirmed, and the bytes of their bodies. A message above the limit is sent alone."""
     part: list[Message] = []
     size = 0
     for message in messages:

@@ -3,11 +3,11 @@
 **Guarantees.**
 
     RedisStreamSource                reads streams exactly once: entry ids are the positions. It needs no consumer group
-    RedisStreamSink, EXACTLY_ONCE    stores entries in the checkpoint. When it is complete, the JobManager adds them with a script. The
-                                     script checks and records, in the same step, how many entries of which checkpoint it has added
-                                     (`committer`)
+    RedisStreamSink, EXACTLY_ONCE    stores entries in the checkpoint. When the checkpoint is complete, the JobManager adds the entries
+                                     with a script. In the same step, the script checks and records how many entries of which
+                                     checkpoint it has added (`committer`)
     RedisStreamSink, AT_LEAST_ONCE   subtasks add entries. A checkpoint waits until the server has accepted all of them
-    RedisLookup                      looks up strings or hashes by key, to enrich a stream. It caches answers for a time
+    RedisLookup                      looks up strings or hashes by key, to enrich a stream. It caches answers for a limited time
     RedisSink                        sends idempotent commands (SET, HSET, ZADD, DEL, …) in order: the last one wins
 
 Accepted data is as durable as the server's settings make it. If a server with `appendfsync everysec` crashes, it loses
@@ -18,8 +18,8 @@ has lost entries that the job has read.
 password. The file is read at every connection.
 
 **Errors.** These are errors before the job starts: an unreachable server, a wrong password, a missing stream or
-right, and a key of another type. A replica and a cluster are errors too. Each error has a remedy. At run time, the connector retries a lost, loading or full server for half a minute
-(`patience`). It does not retry a command that the server rejects.
+right, and a key of another type. A replica and a cluster are errors too. Each error has a remedy. At run time, the connector retries a
+lost, loading or full server for half a minute (`patience`). It does not retry a command that the server rejects.
 
 **Sizing.** Each subtask has one connection, and the JobManager has one. If the guarantee is EXACTLY_ONCE, all entries pass through the
 JobManager's process, 1,000 per step.

@@ -26,7 +26,7 @@ NOTES = "penstock_commits:"
 """Prefix of the keys of notes. The sink's name follows."""
 _KEPT = 1000
 """The number of checkpoints per sink whose digests are kept. An older checkpoint can come from an old snapshot, or from a job whose
-checkpoint ids have restarted. The script tells them apart by their times."""
+checkpoint ids have restarted. The script distinguishes the two cases by their times."""
 _COMMITTED, _OTHER = -1, -2
 _SCRIPT = """
 local notes, digests, checkpoint, digest = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
@@ -130,7 +130,7 @@ class RedisCommitter(Committer):
     def _add(self, app: str, checkpoint: int, digest: str, progress: tuple[int, int, int], entries: list[Entry]) -> int:
         """Add entries, and return how many of the checkpoint's entries the server has now, or the reason why it added none.
 
-        `progress`: the number of entries already added, their total number, and the time when the job gave them out (ms)."""
+        `progress`: the number of entries already added, their total number, and the time of the checkpoint barrier in ms."""
         done, total, at = progress
         keys = [NOTES + app, f"{NOTES}{app}:digests", *dict.fromkeys(stream for stream, _ in entries)]
         places = {stream: number for number, stream in enumerate(keys, 1) if number > 2}

@@ -1,4 +1,6 @@
-"""A thread that reads streams after a place in each while buffers have space. It blocks at the server while a stream has no new entries.
+"""A thread that reads ahead in several streams, each from its own place, while their buffers have space.
+
+While no stream has new entries, the thread waits in a blocking request to the server.
 
 Each read is a transaction that also requests the stream's state. Redis counts all entries that were ever added to a stream, and a place
 has its entry's number in this count. So the thread detects unread entries that were trimmed. It does not confuse them with trimmed
@@ -218,7 +220,7 @@ class Tail(Background):
             change = f"has had {added} entries, but the job has read {number}: it was created again, or the server has lost entries"
             return self._lost(stream, change, Place(place.id, gone), Place(BEGIN, gone))
         is_behind = not length or first is None or number_of(first[0].decode()) > number_of(place.id)
-        # Otherwise entries that the job has read would be trimmed from this stream.
+        # If the stream starts after the place, it must have removed all entries that the job has read.
         if number is not None and is_behind and gone < number:
             return self._lost(stream, "was created again", Place(place.id, gone))
         if number is not None and is_behind and gone > number:
@@ -232,7 +234,7 @@ class Tail(Background):
         return place
 
     def _lost(self, stream: TailedStream, change: str, place: Place, begin: Place | None = None) -> Place:
-        """Return the place to continue from: `place`, or `begin` if it is given and this is a different stream."""
+        """Return the place to continue from: `place`, or `begin` if it is given and another stream now has the name."""
         text = f"{self._connection.server.shown}: stream {stream.name!r} {change}; the job had read it up to {stream.place.id}"
         if not self._accepts_loss:
             raise SourceError(

@@ -1,1 +1,1 @@
-"""Connectors without a system behind them: collections, generated records, sockets, printed and collected results."""
+"""Connectors that need no external system or library: collections, generated records, sockets, printed and collected results."""

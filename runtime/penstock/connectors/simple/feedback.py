@@ -141,7 +141,7 @@ class FeedbackEnumerator(SplitEnumerator):
         return self._is_over
 
     def end(self) -> None:
-        """End the source. No row is in the loop any more."""
+        """End the source. The loop contains no more rows."""
         self._is_over = True
 
     def split_of(self, pieces: list[bytes]) -> Split:

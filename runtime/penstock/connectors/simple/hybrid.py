@@ -1,6 +1,6 @@
 """`HybridSource`: a sequence of sources, for example the files of past years and then a topic with new records.
 
-A source begins when every split of its predecessor was read to its end. The checkpoint contains the index of the present
+A source begins when every split of its predecessor was read to its end. The checkpoint contains the index of the current
 source, the state of its enumerator and its splits. So a restore can continue in the middle of any source.
 """
 
@@ -22,7 +22,7 @@ from penstock.connectors.core.source import (
 )
 
 SWITCH_MS = 200
-"""Interval in ms at which the enumerator checks whether the present source was read to its end."""
+"""Interval in ms at which the enumerator checks whether the current source was read to its end."""
 
 
 class HybridSource(Source):
@@ -108,7 +108,7 @@ class HybridEnumerator(SplitEnumerator):
         self._index = 0
         self._has_discovered = False
         self._open: set[str] = set()
-        """Ids (with the source's index) of the present source's splits that were not read to their end."""
+        """Ids (with the source's index) of the current source's splits that were not read to their end."""
         self._present: SplitEnumerator | None = None
 
     @property
@@ -121,7 +121,7 @@ class HybridEnumerator(SplitEnumerator):
 
     @property
     def forgets_finished(self) -> bool:  # type: ignore[override]
-        """Return True except for a last source that remembers finished splits. Earlier sources discover their splits only once."""
+        """Return False only if the current source is the last one and remembers finished splits. Earlier sources discover splits once."""
         return not self._is_last or self._enumerator().forgets_finished
 
     def start(self, context: EnumeratorContext) -> None:

@@ -21,7 +21,7 @@ class PrintSink(Sink):
     The prefix is `identifier:3> ` for subtask 3, and `3> ` without an identifier. A single subtask has no number.
 
     Args:
-        sink_identifier: the begin of each line.
+        sink_identifier: the beginning of each line.
         to_stderr: print to the standard error stream.
         text: value -> text. The default is PyFlink's text of the stream's declared type, or `str` without one.
     """

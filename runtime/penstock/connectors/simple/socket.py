@@ -27,7 +27,7 @@ class SocketTextSource(SourceFunction):
             It waits half a second before each retry.
 
     Raises:
-        SourceError: in the job: the server does not answer any more, or sends 64 MiB without a delimiter.
+        SourceError: in the job: the server no longer answers, or sends 64 MiB without a delimiter.
         RecordFormatError: in the job: a line is not UTF-8.
     """
 

@@ -1,12 +1,12 @@
 """Spark DataFrames as source and sink of a job: `from_spark`, `to_spark`.
 
 The JobManager's process is Spark's driver, and the job's slots are Spark's executors, so a DataFrame needs no other
-cluster. The slots are free for it between two epochs, and it then has exclusive use of them (`SparkAccess.exclusive`).
-The pipelined runner cannot offer this.
+cluster. Between two epochs the slots are free, and a DataFrame then has exclusive use of them (`SparkAccess.exclusive`).
+The pipelined runner has no such pause.
 
 Rows move between Spark and the job as *staged files*: Arrow record batches in the `shared/` folder of the job's
-checkpoints. The executors write and read them, never the driver. A checkpoint lists the files that it needs, as it
-lists state files. So they are counted, verified, copied into savepoints and deleted with checkpoints.
+checkpoints. Only the executors write and read them, not the driver. A checkpoint lists the staged files that it needs, as it
+lists state files. So staged files are counted, verified, copied into savepoints and deleted with checkpoints.
 
 * `source`, `feed`, `query_log`: a micro-batch of the streaming query is staged, then enters the job as splits, one per file. The next
   batch follows when this one was read. The checkpoint also has the state from which the query continues.

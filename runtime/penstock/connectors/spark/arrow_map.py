@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _CORES = 8
-"""Cores of a slot's 16 cores per partition, so that a slot runs two tasks at once."""
+"""Number of cores per partition. A slot offers 16 cores, so it runs two tasks at once."""
 
 
 def map_in_arrow(
@@ -23,8 +23,7 @@ def map_in_arrow(
     """Return the DataFrame that results from the function on each partition.
 
     Executors offer more cores than they have, and each task starts a Python worker. So partitions are coalesced to two per slot.
-    (Resource
-    profiles would limit the tasks, but Spark supports them only with its own cluster managers.)
+    (Resource profiles would limit the tasks, but Spark supports them only with its own cluster managers.)
 
     Args:
         function: a picklable function that runs on the executors.

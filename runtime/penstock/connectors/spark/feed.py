@@ -73,7 +73,7 @@ class Feed:
             return self._ended and self._ready is None and self._error is None
 
     def close(self) -> None:
-        """Stop running work, as far as the cluster still answers."""
+        """Stop the running work. If the cluster does not answer, the work continues until it ends by itself."""
         with self._condition:
             self._closing = True
             self._condition.notify_all()

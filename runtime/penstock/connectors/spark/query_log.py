@@ -3,9 +3,9 @@
 Structured Streaming stores its progress in its checkpoint folder. It writes `offsets/<n>` before batch n runs and `commits/<n>` after it.
 `sources/` has information that an offset does not contain, such as the files that the file source has seen.
 
-Here, that folder is a temporary copy on the driver's machine. A checkpoint contains the part that matters. It is captured while the query
-hands over batch n, because the log does not change then. A restore writes the part into an empty folder. The query then repeats batch n
-with the same offsets. The feed skips the batch, because its rows were staged before.
+Here, that folder is a temporary copy on the driver's machine. A checkpoint contains the part that a restore needs. The feed captures this
+part while the query hands over batch n, because the log does not change then. A restore writes the part into an empty folder. The query
+then repeats batch n with the same offsets. The feed skips the batch, because its rows were staged before.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`from_spark`: the rows of a DataFrame as the splits of a source.
 
-A micro-batch is staged and then assigned, with one split per file. The source requests the next batch when the whole
-batch was read. So batches enter in order, and a slow job slows the query down. A checkpoint has the unfinished splits
+A micro-batch is staged and then assigned, with one split per file. The source requests the next batch when all files
+of this batch were read. So batches enter in order, and a slow job slows the query down. A checkpoint has the unfinished splits
 with their files and positions. It also has the query's log at the last assigned batch. After a failure, the rows of
 that batch come from its files in the same order. The query creates every later batch again from the same offsets.
 """
@@ -46,8 +46,7 @@ class SparkSource(Source):
     Args:
         df_factory: a function that the JobManager calls with its SparkSession. It returns the DataFrame, streaming or not.
         bounded: a streaming DataFrame is read up to the data that exists at the start, then the job ends. A DataFrame that does not
-            stream
-            always ends.
+            stream always ends.
     """
 
     needs_spark = True

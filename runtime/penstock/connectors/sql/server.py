@@ -29,7 +29,7 @@ class Server(TableServer):
     url: str = field(repr=False)
     password_file: str = ""
     any_database: bool = False
-    """Whether a database is valid that the connector does not know. The user then writes the statements."""
+    """Whether the URL may name a database that the connector does not know. The user must write the statements for such a database."""
 
     def parsed(self) -> Any:
         """Return the SQLAlchemy URL, with a driver.

@@ -35,9 +35,9 @@ class SqlSource(TableSource):
         fields: the columns to read, and the type of the records (see `formats.shape`).
         key: a column of integers, text or times that is unique and NOT NULL. The source reads rows in its order, and positions
             are its values.
-        settle: delay of a source with `follow`. It reads a row after a key at least as great has been visible for this time. It misses
-            rows that are committed later with a smaller key. Default 5 s, and 0 for SQLite, where only one transaction
-            writes at a time.
+        settle: delay of a source with `follow`. The source reads a row only after the row's key, or a greater key, has been visible for
+            this time. It misses a row with a smaller key that is committed after this time. Default: 5 s, or 0 for SQLite, where only
+            one transaction writes at a time.
         password_file: file with the password, read at every connection.
         options: the options of all databases: `record`, `splits`, `follow`, `start`.
     """

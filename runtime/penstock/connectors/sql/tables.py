@@ -33,9 +33,9 @@ class Table(TableDefinition):
 
     columns: Mapping[str, Column]
     any_unique: tuple[frozenset[str], ...]
-    """Like `unique`, and also sets with columns that may be null."""
+    """Sets of columns that are unique, including sets with columns that may be null."""
     cut: frozenset[frozenset[str]]
-    """Unique indexes on prefixes of values (`unique (name(10))` in MySQL). Different values can be equal in them."""
+    """Unique indexes on prefixes of values (`unique (name(10))` in MySQL). They treat different values with the same prefix as equal."""
     keeps_types: bool
     """Whether columns accept only values of their type."""
     engine: str
@@ -147,7 +147,7 @@ def check_fields(schema: pa.Schema, table: Table, *, writes: bool) -> None:
     """Check that the job's fields fit the table.
 
     Raises:
-        InvalidJob: some do not. The error names all of them.
+        InvalidJob: some fields do not fit. The error names all of them.
     """
     stores: Callable[[pa.DataType, Any], bool] = fits if table.keeps_types else lambda kind, _: kind != pa.uint64()
     check_columns(schema, table, stores if writes else None)

@@ -8,10 +8,10 @@ receivers. `SqsSource` has two modes:
     without                 at least once. Every subtask reads
 
 `SqsSink` is at least once: a checkpoint waits until SQS has every message. For a FIFO queue, use a deduplication id that depends only on
-the record. Then each message is delivered once within SQS's five minutes.
+the record. Then SQS delivers each message only once within its deduplication interval of 5 minutes.
 
-**Options.** The queue's URL also determines the region or the endpoint. Credentials are found as by every AWS client: in variables, a web
-identity (IRSA) or the machine's role.
+**Options.** The queue's URL also determines the region or the endpoint. The connector finds credentials in the same places as every AWS
+client: environment variables, a web identity (IRSA) or the machine's role.
 
 **Errors.** A missing queue, wrong keys and a missing right are errors before the job starts, each with its remedy. The
 connector retries an unavailable or overloaded service for `patience`. A record that cannot become a message fails the

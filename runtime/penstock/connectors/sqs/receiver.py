@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from penstock.connectors.sqs.client import Queue
 
 AT_ONCE = 10
-"""Maximum messages of a request, a limit of SQS."""
+"""Maximum number of messages in a request. SQS sets this limit."""
 _POLL_S = 5
 """Time in seconds that SQS waits for a message."""
 _CLOSE_S = 5.0
 _AHEAD = 2_000
-"""Messages that may wait for the task. The threads receive no more."""
+"""Maximum number of received messages that wait for the task. At this limit, the threads stop receiving."""
 _AHEAD_BYTES = 16 * 1024 * 1024
 _COUNT_S = 10.0
 """Interval in seconds between two queries of the queue's remaining messages."""
 _GONE = ("InvalidParameterValue", "MessageNotInflight", "ReceiptHandleIsInvalid")
-"""Errors for a message that is no longer in flight. It needs no renewal."""
+"""Errors for a message that is no longer in flight. The receiver does not renew its visibility timeout."""
 
 
 class Message(NamedTuple):

@@ -20,7 +20,7 @@ from penstock.connectors.sqs.client import Queue
 from penstock.connectors.sqs.receiver import AT_ONCE
 
 MOST_BYTES = 262_144
-"""Maximum bytes of a message, and of all messages of a request. Every SQS accepts these sizes."""
+"""Maximum bytes of a message, and of all messages of a request. Every service with the protocol of SQS accepts these sizes."""
 _THREADS = 8
 _NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that SQS does not accept in a body."""
@@ -29,8 +29,8 @@ _ID = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 
 
 class SqsSink(MessageSink):
-    """A sink with at-least-once delivery. A standard queue has no order. Messages of a FIFO queue's group keep the order of their
-    subtask.
+    """A sink with at-least-once delivery. A standard queue has no order. In a FIFO queue, the messages of a group keep the order in which
+    a subtask sends them.
 
     Args:
         queue_url: the URL of an existing queue.

@@ -48,7 +48,7 @@ def check_columns(
         fits: the type of a field and the type of its column -> whether the column can store all values. None means that the job only reads.
 
     Raises:
-        InvalidJob: some do not. The error names all of them.
+        InvalidJob: some fields do not fit. The error names all of them.
     """
     problems = []
     for field in schema:

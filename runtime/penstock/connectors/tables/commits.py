@@ -1,8 +1,8 @@
 """The rows of a checkpoint and its id, in one transaction.
 
 The committer locks the sink's name on the server, reads the notes of earlier commits, and writes rows and note together. The response to a
-commit can be lost. The server releases the lock only after that transaction has ended. The next attempt therefore sees its note if it
-was committed, and no note if it was rolled back.
+commit can be lost. The server releases the lock only when the transaction ends. The next attempt waits for the lock. It then sees the
+note if the transaction was committed, and no note if it was rolled back.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ KEPT = 1000
 """Number of notes that the table keeps for each sink.
 
 A restore from an old snapshot may commit a checkpoint whose note is deleted. A job whose checkpoint ids restarted at 1 also commits an id
-below all notes. The time at which the rows were written distinguishes the two.
+below all notes. The committer distinguishes the two cases by the time at which the rows were written.
 """
 
 

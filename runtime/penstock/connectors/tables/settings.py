@@ -1,4 +1,4 @@
-"""Settings of the sinks that write rows into tables. Writers and committers use them, and open no other part of the sink."""
+"""Settings of the sinks that write rows into tables. Writers and committers need only these settings and no other part of the sink."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class TableSinkOptions(TypedDict, total=False):
 
     key: Sequence[str]
     """Columns by which a new row replaces an existing one. The table needs a primary key or unique index of exactly these
-    columns. Empty, the default: rows are appended."""
+    columns. By default, no columns are set and rows are appended."""
     deletes: bool
     """Whether records are `Row`s of a changelog. DELETE removes the row with its key, and UPDATE_BEFORE is skipped. Rows with the same
     key must reach the same subtask, in order (`key_by`). Default: False."""

@@ -190,7 +190,7 @@ class TableReader(Reconnecting, SourceReader):
         """Return the position of the smallest ("asc") or greatest ("desc") visible key, or None if no row exists."""
 
     def records(self, rows: Sequence[Any]) -> ColumnBatch:
-        """Return the rows as records. The rows have no key behind the fields."""
+        """Return the rows as records. Unlike the rows of `page`, these rows contain only the fields and not the key as last value."""
         return ColumnBatch(columns_of_read(rows, self.source.shape), None, self.source.shape.maker)
 
     def query(self, work: Callable[[], T]) -> T:

@@ -155,8 +155,8 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     ) -> DataStream:
         """Apply a function that takes an Arrow record batch and returns one.
 
-        Event times are in the int64 column `_timestamp` (ms). The column is missing if the records have no event times. The result may
-        contain other records than the input only if it keeps that column, or if there are no event times.
+        Event times are in the int64 column `_timestamp` (ms). The column is missing if the records have no event times. If the input has
+        this column, a result without it must have one record for each input record, in the same order.
 
         A column that is made from Python records holds values of one Python type and None. If a field holds an `int` in some records and
         a `float` in others, these records are in different batches, as int64 and as double. Datetimes of different time zones
@@ -172,7 +172,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return self._transform("Map Batches", operations.MapBatches(func), to_type_info(output_type), about=func)
 
     def gather(self, size: int, timeout: TimeLike) -> DataStream[list[T]]:
-        """Collect records into lists, in order. Use it for functions that are cheaper for several records at once, such as a model's.
+        """Collect records into lists, in order. Use it for functions that process several records faster together, such as a model.
 
         A list has the timestamp of its newest record. Checkpoints contain the records that wait, so their type must be one that state
         can store.

@@ -39,11 +39,11 @@ class StreamRouting(RecordedStream, Generic[T]):
         return self._partitioned(Partitioning(Exchange.SHUFFLE), "shuffle")
 
     def rebalance(self) -> DataStream[T]:
-        """Send records to all subtasks in turn, to correct an uneven distribution after a source or a filter."""
+        """Distribute records round-robin over all subtasks, to correct an uneven distribution after a source or a filter."""
         return self._partitioned(Partitioning(Exchange.REBALANCE), "rebalance")
 
     def rescale(self) -> DataStream[T]:
-        """Send records to a subset of the subtasks in turn. It works like `rebalance` with fewer channels."""
+        """Distribute records round-robin over a subset of the subtasks. It works like `rebalance` with fewer channels."""
         return self._partitioned(Partitioning(Exchange.RESCALE), "rescale")
 
     def forward(self) -> DataStream[T]:

@@ -1,1 +1,1 @@
-"""Other ways than descriptors to state in functions: attributes of a class, an argument, and the state of a subtask."""
+"""Ways to use state in functions without descriptors: attributes of a class, an argument, and the state of a subtask."""

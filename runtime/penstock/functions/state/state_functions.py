@@ -17,7 +17,7 @@ _STATE = "with-state"
 
 
 class _WithState:
-    """The call of `function(value, state)`, which returns results and the new state. None means no state, before and after."""
+    """The call of `function(value, state)`, which returns results and the new state. A state of None means that the key has no state."""
 
     def __init__(self, function: Callable[[Any, Any], tuple[Any, Any]], state_type: Any) -> None:
         self._function = function

@@ -87,9 +87,10 @@ class EveryPair(_StateJoin):
 class AsOf(_StateJoin):
     """A join of each left value with the newest right value that is not younger.
 
-    It emits a pair when the watermark excludes a better right value. A key keeps the right values that the watermark has not
-    reached, by their times, and separately the newest of the reached ones. If a tolerance is set, it drops right values that no left
-    value can match any more. No call scans the waiting values, because each timer looks up its own time.
+    It emits a pair when the watermark shows that no better right value can arrive. For each key, the state has the right values that
+    the watermark has not reached, by their times. It also has the newest right value that the watermark has reached. If a tolerance is
+    set, the join drops a right value when it is too old for every later left value. No call scans the waiting values, because each
+    timer looks up its own time.
     """
 
     def __init__(self, function: Any, types: Sides, tolerance_ms: int | None) -> None:
@@ -147,7 +148,7 @@ class AsOf(_StateJoin):
                 self._left.remove((timestamp, number))
                 yield from self._results(value, partner)
         elif newest is not None and self._tolerance_ms is not None and newest[0] < timestamp:
-            # Either the timer belongs to a shorter tolerance before an upgrade, or the new timer exists already.
+            # The timer may come from before an upgrade that increased the tolerance. If the new timer exists already, this has no effect.
             ctx.timer_service().register_event_time_timer(newest[0] + self._tolerance_ms + 1)
 
 

@@ -4,12 +4,14 @@
 in ranges of the key, in parallel. Each range has its own snapshot, and the range's position names it (`visibility`). Last, the source
 reads the log from the slot. It skips a change if the snapshot of the row's range already contains it.
 
-The source therefore misses no change and emits no change twice, whatever fails. If a range continues after a failure, a new snapshot covers the
-rest of it. An exported snapshot would not work: it ends with its connection, and the source would have to read all rows again.
+The source therefore misses no change and emits no change twice, whatever fails. If a range continues after a failure, a new snapshot
+covers the rest of the range. An exported snapshot would not work: it ends with its connection, and the source would have to read all
+rows again.
 
 **Position** of the stream: the end of the last transaction that was read completely, and the number of changes read of the next one.
 The slot is confirmed only up to the position in a completed checkpoint. The server thus keeps all log that the checkpoint needs.
 
-**Errors.** The source fails if the slot is missing, beyond the job's position, or without its log (`max_slot_wal_keep_size`). The error names the lost part of the log. The settings of the source decide whether these are errors: changes
+**Errors.** The source fails if the slot is missing, if it is beyond the job's position, or if the server has deleted its log
+(`max_slot_wal_keep_size`). The error names the lost part of the log. The settings of the source decide whether these are errors: changes
 of the schema, values that the log leaves out, and TRUNCATE.
 """

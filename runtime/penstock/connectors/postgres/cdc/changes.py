@@ -17,9 +17,9 @@ class Change(NamedTuple):
     kind: str
     """ "read" (the row existed at the start), "insert", "update", "delete", or "truncate" of the table."""
     before: Any
-    """The old image, as far as the table's REPLICA IDENTITY keeps it.
+    """The row before the change, with the fields that the table's REPLICA IDENTITY keeps.
 
-    FULL keeps all fields. Otherwise it is the key if the key changed or the row was deleted, else None.
+    FULL keeps all fields. Otherwise only the key is known, if the key changed or the row was deleted. In all other cases this is None.
     """
     after: Any
     unchanged: tuple[str, ...]

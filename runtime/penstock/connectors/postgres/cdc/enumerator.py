@@ -142,7 +142,7 @@ class CdcEnumerator(SplitEnumerator):
         return False
 
     def _ranges(self, connection: Any, table: FoundTable) -> list[Split]:
-        """Return the ranges of an integer key in its order, or one range for another key."""
+        """Return the ranges of an integer key in ascending order. A key of another type has one range."""
         bounds: list[tuple[Any, Any]] = [(None, None)]
         if table.captured.has_integer_key:
             key = quoted(table.captured.key[0])

@@ -56,7 +56,7 @@ class RowChange(NamedTuple):
     oid: int
     """OID of the table."""
     old: Values | None
-    """The old image, as far as the table's REPLICA IDENTITY keeps it."""
+    """The row before the change, with the columns that the table's REPLICA IDENTITY keeps."""
     whole: bool
     """Whether `old` has all columns."""
     new: Values | None

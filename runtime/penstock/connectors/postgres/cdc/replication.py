@@ -31,7 +31,8 @@ class ReplicationLink:
     """Connection that reads from a slot, starting at a position.
 
     Args:
-        who: name of this reader on the server. If a process with the same name holds the slot, it belongs to a lost task, and is terminated.
+        who: name of this reader on the server. A process with the same name that holds the slot belongs to a lost task. The link
+            terminates it.
 
     Raises:
         SourceError: the slot no longer has the log after the position, or the server does not respond or refuses the user.
@@ -100,7 +101,7 @@ class ReplicationLink:
         """Check that the server's log still contains the position.
 
         A promoted replica or a restored backup starts a new timeline at the end of its log. Its log does not have the changes that were
-        read after that point. Below the position it may have others, which it would not send.
+        read after that point. It may have other changes before the position, which the server would not send.
         """
         known, self.timeline = self.timeline, timeline
         if known is not None and known != timeline:
@@ -139,7 +140,7 @@ class ReplicationLink:
         return failed
 
     def _error(self, result: Any) -> Exception:
-        """Return the server's error in its class, or an error that is retried if only the connection failed."""
+        """Return the server's error in its class. If the connection failed without an error of the server, return a retryable error."""
         if result is not None and result.error_field(self._pq.DiagnosticField.SQLSTATE):
             found: Exception = package("psycopg.errors").error_from_result(result)
             return found

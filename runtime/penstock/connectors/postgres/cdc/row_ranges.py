@@ -23,7 +23,7 @@ _LARGEST_STEP = 10_000
 _NO_IDLE_TIMEOUT = "set idle_in_transaction_session_timeout = 0"
 """Setting that keeps the snapshot while downstream operators are slow."""
 _AS_THEY_ARE = ("text", "varchar")
-"""Types whose cast to text equals the text in the log, and may use an index.
+"""Types whose cast to text gives the text of the log. A query with the cast may use an index.
 
 The cast of bool, char(n) or inet differs from the log. `concat` gives the text of the log for all types.
 """
@@ -34,7 +34,7 @@ class RowRangeReader(SplitReader):
 
     - `parts`: pairs of a key and the snapshot in which the range was read up to this key,
     - `after`: the last key that was read in `snapshot`, the current one,
-    - `lsn`: the end of the log just after a snapshot began. The snapshot sees no transaction that commits after it.
+    - `lsn`: the end of the log just after a snapshot began. The snapshot sees no transaction that commits after this position.
     """
 
     def __init__(self, source: CdcSettings, split: Split, position: Any) -> None:

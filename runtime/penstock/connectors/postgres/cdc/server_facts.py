@@ -71,7 +71,8 @@ def look(connection: Any, source: CdcSettings) -> list[FoundTable]:
 
     Raises:
         InvalidJob: a table does not have a declared field.
-        SourceError: the server, a right, the publication or a table does not allow to read changes. It names the remedy.
+        SourceError: the source cannot read changes because of the server, a right, the publication or a table. The error names the
+            remedy.
     """
     _check_server(connection, source.server)
     _check_publication(connection, source)
@@ -107,7 +108,7 @@ def check_slot(slot: Slot | None, source: CdcSettings, position: int | None) -> 
         position: start of the log that the job needs; None means that the job starts for the first time.
 
     Raises:
-        SourceError: the slot no longer has it. The error says what is lost.
+        SourceError: the slot no longer has this part of the log. The error says what is lost.
     """
     where, name = source.server.shown, source.slot
     start_again = (

@@ -33,7 +33,7 @@ class PostgresCdcSource(CdcSettings, Source):
 
     Args:
         tables: shapes by table; None means all columns.
-        choices: see the builder's methods. The default is the first of `CHOICES`.
+        choices: see the builder's methods. The default of each choice is its first value in `CHOICES`.
     """
 
     bounded = False
@@ -70,7 +70,7 @@ class PostgresCdcSource(CdcSettings, Source):
 
         Raises:
             InvalidJob: a table has no such columns.
-            SourceError: the server, a right, the publication, a table or the slot does not allow to read changes.
+            SourceError: the source cannot read changes because of the server, a right, the publication, a table or the slot.
         """
         with self.server.connect(SourceError, autocommit=True) as connection:
             look(connection, self)
@@ -186,7 +186,7 @@ class PostgresCdcSourceBuilder:
         return self._choose("schema_changes", schema_changes)
 
     def set_splits(self, splits: int) -> PostgresCdcSourceBuilder:
-        """Set the number of ranges of an integer key. By default, one for each subtask or million rows."""
+        """Set the number of ranges of an integer key. By default, one for each subtask or for each million rows, whichever is more."""
         if splits < 1:
             raise InvalidJob(f"splits={splits} is not valid", remedy="give 1 or more")
         self._splits = splits

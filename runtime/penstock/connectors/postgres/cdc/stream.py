@@ -37,7 +37,10 @@ PATIENCE_S = 30.0
 _PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
 _LONGEST_READ_S = 0.05
-"""Maximum time of one read in seconds. Long parts of the log may produce no records, because their changes are known or belong to other tables."""
+"""Maximum time of one read in seconds.
+
+Long parts of the log may produce no records, because their changes were read before or belong to other tables.
+"""
 _NAMES = {"I": "insert", "U": "update", "D": "delete"}
 
 

@@ -48,7 +48,7 @@ class Snapshot(NamedTuple):
 
 
 class ReadRange(NamedTuple):
-    """Rows above `low` and up to `high`. They are None at the ends of the table."""
+    """Rows above `low` and up to `high`. A bound is None at an end of the table."""
 
     low: Key
     high: Key

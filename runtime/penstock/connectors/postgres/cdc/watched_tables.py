@@ -58,7 +58,7 @@ class WatchedTables:
         self.oids |= oids
 
     def look_now_and_then(self) -> None:
-        """Call `look` if the interval has passed. It ignores a server that does not respond, because the stream detects it."""
+        """Call `look` if the interval has passed. Ignore a server that does not respond, because the stream reports a lost server."""
         if time.monotonic() - self._looked_at < LOOK_S:
             return
         try:
