@@ -12,8 +12,8 @@ schedule that does not match in this time is rejected.
 """
 
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), _HORIZON)
-"""Periods to search backwards for the newest due time. The shortest is first, so that a schedule of every minute does
-not step through years.
+"""Periods to search backwards for the newest due time. The shortest is first, so that the search for a schedule that
+is due every minute does not step through years.
 """
 
 

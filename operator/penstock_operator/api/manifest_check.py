@@ -53,7 +53,7 @@ class Report:
 def check_manifests(text: str) -> Report:
     """Check all manifests of Penstock in a YAML text. Documents of other kinds are skipped.
 
-    A text that is not YAML is a problem of its line.
+    If the text is not valid YAML, the report has a finding with the line of the syntax error.
     """
     report = Report()
     loader = yaml.SafeLoader(text)

@@ -5,8 +5,8 @@ the isolation before it was reviewed. The job's pods keep the *restricted* pod s
 contains. A template cannot set host namespaces, host paths, privileges, another ServiceAccount or root.
 
 The module also checks types, because the operator merges templates before the API server sees them. A list in place
-of an object would otherwise fail every reconcile pass, when the operator builds the pods. A null value removes the
-value below it.
+of an object would otherwise fail every reconcile pass, when the operator builds the pods. A null value in a
+template removes the value that the operator's template has in the same field.
 """
 
 from __future__ import annotations

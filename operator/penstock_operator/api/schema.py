@@ -87,7 +87,7 @@ def _properties(node: Schema, definitions: Mapping[str, Schema], *, defaults: bo
 
 
 def _resolve(node: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """Follow `$ref`, and replace an optional type by its type that is not null. Keys next to `$ref` or `anyOf` take
+    """Follow `$ref`, and replace a type that may be null by the same type without null. Keys next to `$ref` or `anyOf` take
     precedence.
     """
     if "$ref" in node:

@@ -26,7 +26,7 @@ _MANIFEST_NAMES = {
     "requested_savepoints": "askedSavepoints",
     "service_suffix": "door",
 }
-"""Names of fields in stored objects that are not the attribute's name in camel case."""
+"""Field names in stored objects by attribute, for attributes whose field name is not their own name in camel case."""
 
 
 def _manifest_name(attribute: str) -> str:

@@ -139,7 +139,9 @@ class HttpCluster:
         return any(r.get("name") == kind.plural for r in resources)
 
     async def own_rules(self, namespace: str) -> Rules:
-        """Return the permissions of this process in a namespace, as far as the authorizers report them."""
+        """Return the permissions of this process in a namespace. Some authorizers do not report the permissions that they
+        grant.
+        """
         path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
         body = {
             "apiVersion": "authorization.k8s.io/v1",

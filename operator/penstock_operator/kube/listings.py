@@ -1,12 +1,12 @@
 """Detection of watch streams that have restarted, based on the lists with which they start.
 
 A stream covers one kind. If the operator is limited to some namespaces, it also covers only one namespace. A broken
-stream restarts with a list of the existing objects. It does not report which objects were deleted in between. So the
-operator must list the objects and compare them with its copy.
+stream restarts with a list of the existing objects. It does not report which objects were deleted while it was
+broken. So the operator must list the objects and compare them with its copy.
 
 A list shows a restart if it contains an object that the stream has reported before. It also shows one if the stream
 has reported changes since its first list. A false detection only costs extra lists. A restart with an empty list is
-not detected. The periodic lists find its deletions.
+not detected. The periodic lists then find the objects that were deleted.
 """
 
 from __future__ import annotations

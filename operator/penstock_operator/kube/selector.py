@@ -1,5 +1,5 @@
-"""Label selectors with the syntax and the rules of Kubernetes. They decide for one object what the API server decides
-for a list.
+"""Label selectors with the syntax and the rules of Kubernetes. They test a single object in the same way as the API
+server filters a list.
 """
 
 from __future__ import annotations

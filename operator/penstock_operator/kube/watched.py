@@ -4,11 +4,13 @@ The copy is never certain. It is some seconds old, and does not contain the oper
 deleted while a stream was broken remains in the copy until `correct_copy` compares it with a fresh list. So the operator
 must not change anything based on the copy alone. `penstock_operator.reconcile.at_rest` defines the permitted uses.
 
-The streams also report objects of other operators' FlinkJobs. The API server cannot filter them out, because each
-child would need the labels that decide (`ports.Shard`). If a job moved to another operator, its pods would need new
-labels, which would restart it. The copy drops these objects as soon as it knows which FlinkJobs exist. When a
-FlinkJob moves here from another operator, its children are missing until a stream reports them or the operator lists
-all. During that time, the copy shows a job that is not at rest, so the operator uses fresh reads.
+The streams also report objects of other operators' FlinkJobs. The API server cannot filter them out. It filters by
+labels, so each child would need the labels that assign its FlinkJob to an operator (`reconcile.ownership.Shard`). If
+the FlinkJob moved to another operator, its pods would need new labels, and this change would restart the job.
+
+The copy drops these objects as soon as it knows which FlinkJobs exist. When a FlinkJob moves here from another
+operator, its children are missing until a stream reports them or the operator lists all. During that time, the copy
+shows a job that is not at rest, so the operator uses fresh reads.
 
 The copy stores objects as JSON without `managedFields`, which needs a tenth of the memory of Python objects. A reader
 gets its own copy of an object.
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Cluster
 
 WATCHED = (FLINKJOB, FLINKSNAPSHOT, DEPLOYMENT, POD, REVISION)
-"""Kinds in the copy. Except for FlinkJobs, it only has objects with the label of a FlinkJob."""
+"""Kinds in the copy. The copy has all FlinkJobs, and the objects of the other kinds that have the label of a FlinkJob."""
 
 Place = tuple[str, str, str]
 """Kind, namespace, and name of the FlinkJob."""
@@ -128,7 +130,7 @@ class WatchedObjects:
     # --- reads, with the methods of `Cluster` ------------------------------------------------------------------------
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
-        """Return a FlinkJob. Return None if it is not in the copy, or if two of this name are."""
+        """Return a FlinkJob. Return None if it is not in the copy, or if the copy has two with this name."""
         found = self._places.get((kind.name, namespace, name), {})
         return json.loads(next(iter(found.values())).data) if len(found) == 1 and kind is FLINKJOB else None
 

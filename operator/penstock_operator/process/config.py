@@ -65,8 +65,8 @@ class Config:
 
     @property
     def shard(self) -> Shard:
-        """The FlinkJobs that this operator manages, and its name. Without leader election it needs no name, because
-        no other operator runs.
+        """The FlinkJobs that this operator manages, and the operator's name. Without leader election the operator needs
+        no name, because no other operator runs.
         """
         return Shard(f"{self.operator_namespace}/{self.lease}" if self.elect else "", self.selector)
 

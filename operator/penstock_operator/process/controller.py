@@ -181,8 +181,8 @@ class Controller:
     async def keep_synced(self) -> None:
         """Resync periodically, and delete holds whose FlinkJob no longer exists.
 
-        When a watch has restarted, list all kinds immediately. No event has reported the objects that were deleted in
-        between.
+        When a watch has restarted, list all kinds immediately. No event has reported the objects that were deleted
+        while the watch was interrupted.
         """
         settings, corrected = self._ports.settings, time.monotonic()
         while True:

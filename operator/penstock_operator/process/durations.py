@@ -134,8 +134,8 @@ def _stops_now(before: Operation | None, after: Operation | None) -> bool:
 
 
 def _stopped_at(transition: Transition) -> datetime:
-    """Return the time when the job stopped. A job that stops with a savepoint ends with it, even if the verification
-    takes longer.
+    """Return the time when the job stopped. A job that stops with a savepoint has stopped when the savepoint is
+    complete, although the operator verifies the savepoint afterwards.
     """
     status: FlinkJobStatus = transition.after
     made, op = status.last_savepoint, status.operation

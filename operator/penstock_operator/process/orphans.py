@@ -1,6 +1,7 @@
 """Deletion of holds whose FlinkJob no longer exists.
 
-If a user removes the finalizer of a FlinkJob, its hold would keep the other objects of the job forever.
+A hold is a ConfigMap that keeps the other objects of a job until its savepoint is taken (`resources.hold`). If a user
+removes the finalizer of a FlinkJob, the hold of the job would keep the other objects forever.
 """
 
 from __future__ import annotations

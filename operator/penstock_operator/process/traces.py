@@ -1,6 +1,6 @@
 """Spans of the operations on jobs. Each operation has one span, from its start to its end, with a span for each step.
 
-They are created from the changes of passes (`Transition`), after the status is written. So no operation waits for a
+The spans are created from the changes of passes (`Transition`), after the status is written. So no operation waits for a
 trace. Steps that a former operator completed are missing. The start of the operation is in the status, so the span of
 the operation is complete.
 """

@@ -1,5 +1,5 @@
-"""The data that one loop keeps between passes. It only has caches and clocks: a loop that lost all of it would decide
-the same.
+"""The data that one loop keeps between passes. The data only saves reads and measures times: a loop that lost
+it would make the same decisions.
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ class Cache:
     specs: ParsedSpecs = field(default_factory=ParsedSpecs)
     """The specs that were parsed last."""
     wanted: WantedDeployments | None = None
-    """The Deployments that the last look compared with the live ones."""
+    """The Deployments that the last observation compared with the live ones."""
     owner: Ownership | None = None
     """The operator that the status named in the last pass."""
     owner_since: datetime | None = None
-    """Time when this process first saw this owner."""
+    """Time when this process first saw this operator in the status."""
     owned: bool = False
     """Whether this process has managed the job."""
     has_read_status: bool = False
@@ -113,14 +113,14 @@ class Cache:
     missing: tuple[str, ...] = ()
     """Result of that comparison."""
     unread_since: datetime | None = None
-    """Time of the first failure, while some reads about the job fail although the API server returns the FlinkJob itself."""
+    """Time since when some reads about the job fail, although the API server returns the FlinkJob itself."""
     written_at: datetime | None = None
     """Time of the last write of the status."""
     repairs: dict[Repaired, Repair] = field(default_factory=dict)
     """Objects that were applied again, until a comparison shows that they are correct."""
 
     def for_stale_data(self) -> Cache:
-        """Return a copy for a pass over possibly stale data. The loop only keeps the responses of the master from it."""
+        """Return a copy for a pass over possibly stale data. After the pass, the loop only keeps the master's responses."""
         return replace(self, repairs=dict(self.repairs))
 
     def record_repairs(self, things: Iterable[Repaired], seen: Observation, now: datetime) -> None:

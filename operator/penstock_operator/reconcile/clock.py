@@ -49,7 +49,7 @@ class SteadyClock:
 
 
 def taken_over(status: FlinkJobStatus, now: datetime, longest_pause: timedelta) -> FlinkJobStatus:
-    """Return the status for the first look of a process, with times that this process can count from."""
+    """Return the status for the first pass of a process, with times from which this process can measure durations."""
     latest = now + longest_pause + TOLERANCE
     operation, health, running = status.operation, status.health, status.running
     updates = {
@@ -88,8 +88,10 @@ def _retried(waiting: Waiting, now: datetime, latest: datetime) -> Waiting:
 
 
 def _watched_again(op: Operation, now: datetime, latest: datetime) -> Operation:
-    """Restart the time of the step if its start is in the future, or if its deadline passed longer ago than its
-    length.
+    """Restart the time of the step if its start is in the future, or if no process has watched its deadline.
+
+    No process has watched the deadline if more than twice the time between start and deadline has passed since the
+    start. A step without a deadline counts as not watched after `UNWATCHED`.
     """
     start, deadline = op.step_since, op.deadline
     length = deadline - start if deadline is not None else timedelta(0)

@@ -58,7 +58,7 @@ class Deployment:
     standby: bool = False
     """Whether its new pods are on standby next to the pods of the running incarnation."""
     warm: bool = False
-    """Whether the master's pods were started ahead of time."""
+    """Whether the master's pods were started before their job was released (`--when-released`)."""
     starts_from: Restore | None = None
     """The restore point in the arguments of the master. None means that the arguments have none."""
     service_suffix: str = ""
@@ -165,14 +165,14 @@ class Engine:
 
     @property
     def suspended(self) -> bool:
-        """Whether this master was fenced. It does nothing any more, and another master continues from the newest
+        """Whether this master was fenced. This master does nothing, and another master continues from the newest
         checkpoint.
         """
         return self.reachable and self.state == "SUSPENDED"
 
     @property
     def ending(self) -> bool:
-        """Whether the job is about to end without a request of the operator. It can take no savepoint any more."""
+        """Whether the job is about to end without a request of the operator. It can no longer take a savepoint."""
         return self.reachable and self.state in ENDING
 
     @property
@@ -240,7 +240,7 @@ class CheckPod:
     not_looked_at: tuple[str, ...] = ()
     """Places that may declare state which the check did not compare with the snapshot."""
     warnings: tuple[str, ...] = ()
-    """Warnings of the check, which do not refuse the revision."""
+    """Warnings of the check. They do not cause a rejection of the revision."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ not matter whether the former operator is alive, was uninstalled, or has not see
 compared: a process that restarts during the wait starts the wait again.
 
 An operator does not take back a job that another operator has taken from it. So if two operators select the same job,
-they do not take it in turns. The second one keeps it.
+the second one keeps it, and the job does not move back and forth.
 """
 
 from __future__ import annotations

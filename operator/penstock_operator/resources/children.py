@@ -121,7 +121,7 @@ def _master_of(owner: Owner, incarnation: Incarnation) -> dict[str, str]:
 
 def master_service(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
     """Return the Service through which workers find the master, even if it is not ready. It is headless for the
-    suffixes of former operators.
+    suffixes that earlier versions of the operator used.
     """
     ports = {"spark-master": MASTER_PORT, "spark-driver": DRIVER_PORT, "spark-blocks": BLOCKS_PORT}
     return {
@@ -197,8 +197,8 @@ def network_policy(owner: Owner, spec: FlinkJobSpec, operator: OperatorIdentity)
 
 
 def pod_monitor(owner: Owner, monitors: Monitors, tls_secret: str = "") -> dict[str, Any]:
-    """Return the PodMonitor that makes Prometheus scrape the master with the job's token. It uses TLS if the master
-    serves TLS.
+    """Return the PodMonitor that makes Prometheus scrape the master with the job's token. Prometheus uses TLS if the
+    master serves TLS.
     """
     ca = {"secret": {"name": tls_secret, "key": CA_KEY, "optional": True}}
     name = f"{owner.rest}.{owner.namespace}.svc"

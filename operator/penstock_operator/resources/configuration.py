@@ -80,7 +80,8 @@ def render(keys: dict[str, Any]) -> str:
 
 
 def config_map(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
-    """Return the ConfigMap with the configuration of one incarnation, and its program if the spec contains it. It does not change while the incarnation runs.
+    """Return the ConfigMap with the configuration of one incarnation, and with its program if the spec contains the
+    program. The ConfigMap does not change while the incarnation runs.
 
     A new version of the operator may create other keys from the same spec. They take effect at the next start.
     """
@@ -120,8 +121,8 @@ def former_config_map(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
 
 
 def with_parallelism(text: str, parallelism: int) -> str:
-    r"""Return the `penstock.yaml` of such an incarnation with a new parallelism, for a live rescale. All other keys
-    are unchanged.
+    r"""Return the `penstock.yaml` of an incarnation with only one ConfigMap, with a new parallelism for a live rescale.
+    All other keys are unchanged.
 
     >>> with_parallelism("a.b: 1\nparallelism.default: 2\n", 4)
     'a.b: 1\nparallelism.default: 4\n'

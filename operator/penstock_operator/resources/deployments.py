@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 CHECK_SECONDS = 600
 _STANDBY_SECONDS = 365 * 86400
 """Value of `minReadySeconds` for pods on standby. It is longer than pods are ever on standby, even if the operator is
-down. When the pods become available, the rollout would remove the running pods.
+down. If the pods became available, the rollout would remove the running pods.
 """
 
 

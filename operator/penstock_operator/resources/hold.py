@@ -1,5 +1,4 @@
-"""The hold: an object that keeps a job's other objects until its savepoint is taken, whatever way its FlinkJob is
-deleted.
+"""The hold: an object that keeps a job's other objects until its savepoint is taken, however its FlinkJob is deleted.
 
 In a foreground deletion, the garbage collector immediately deletes the objects that the FlinkJob owns. The FlinkJob
 itself waits. Foreground deletion is the default of Argo CD, and `kubectl delete --cascade=foreground` requests it.

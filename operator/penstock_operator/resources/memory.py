@@ -30,7 +30,7 @@ _SLOT_CPU = 100
 def container_limits(spec: FlinkJobSpec) -> dict[str, Any]:
     """Return the configuration keys with the memory limits of the containers. The engine divides this memory.
 
-    Kubernetes treats a limit of 0 as no limit, so it sets no key.
+    For Kubernetes, a limit of 0 means that there is no limit. So a limit of 0 sets no key.
     """
     limits = {
         "jobmanager.memory.process.size": spec.master.resources.limits.get("memory", 0),

@@ -55,8 +55,8 @@ WORK_DIR = "/var/lib/penstock"
 
 
 def incarnation_prefix(namespace: str, name: str) -> str:
-    """Return the common prefix of the job ids of all incarnations of all FlinkJobs with this name. It finds their
-    checkpoints.
+    """Return the common prefix of the job ids of all incarnations of all FlinkJobs with this name. The operator
+    finds their checkpoints by this prefix.
 
     >>> incarnation_prefix("default", "weather")
     '1a5bbba81e62'

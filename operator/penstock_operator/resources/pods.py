@@ -166,7 +166,7 @@ def _container_security(container: Mapping[str, Any]) -> dict[str, Any]:
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Merge a template over another: maps by key, lists of named items by name. Other lists are concatenated.
 
-    A null value removes the value below it, except for the fields in `_KEPT`, without which no pod can be built. A
+    A null value in `over` removes the value in `base`, except for the fields in `_KEPT`, without which no pod can be built. A
     volume with another kind of source replaces the volume of the same name.
 
     >>> merge({"a": [{"name": "x", "v": 1}]}, {"a": [{"name": "x", "v": 2}, {"name": "y"}]})

@@ -39,7 +39,7 @@ sys.exit(0 if b" 200 " in said else f"{{sys.argv[2]}}: {{said.decode(errors='rep
 
 
 def master_probes(*, tls: bool = False) -> dict[str, Any]:
-    """Return the probes of a master. It is ready when REST responds and the master leads. The kubelet does not verify
+    """Return the probes of a master. A master is ready when REST responds and the master leads. The kubelet does not verify
     the certificate.
     """
     return {
@@ -50,8 +50,8 @@ def master_probes(*, tls: bool = False) -> dict[str, Any]:
 
 
 def worker_probes() -> dict[str, Any]:
-    """Return the probes of a worker. It is ready when it is registered with a master. While it waits for a master it
-    is alive, but not ready.
+    """Return the probes of a worker. A worker is ready when it is registered with a master. While it waits for a
+    master, it is alive but not ready.
     """
     return {
         "startupProbe": _execute("/healthz", 2, 150),

@@ -1,8 +1,10 @@
 """The program of a job whose image does not contain it: a script or a file to fetch, and packages that its pods install.
 
-The script, the files of a source and the list of packages are in the ConfigMap of the incarnation, next to `penstock.yaml`. The pods see them in
-the folders `_FOLDER` and `_FILES`. An init container fetches a file or a commit, and another installs the packages, each into an empty volume of the
-pod. So each pod does it once in its life. An image with the program is a volume. These folders come last on the import path, and a package cannot replace one that the engine uses.
+The script, the files of a source and the list of packages are in the ConfigMap of the incarnation, next to
+`penstock.yaml`. The pods see them in the folders `_FOLDER` and `_FILES`. An init container fetches a file or a commit,
+and another installs the packages, each into an empty volume of the pod. So each pod fetches and installs only once. An
+image with the program is mounted as a volume. All these folders come last on the import path, so a package cannot
+replace one that the engine uses.
 """
 
 from __future__ import annotations
@@ -63,7 +65,7 @@ def _files(spec: FlinkJobSpec) -> Iterator[tuple[str, str, str]]:
 
 
 def check_config_map(owner: Owner, spec: FlinkJobSpec, operation: str) -> dict[str, Any]:
-    """Return the ConfigMap with the program for the pod that checks a revision. It has the name of the pod."""
+    """Return the ConfigMap with the program for the pod that checks a revision. The ConfigMap has the name of the pod."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -92,7 +94,10 @@ def install(spec: FlinkJobSpec, pod: dict[str, Any], resources: dict[str, Any]) 
 
 
 def _provide(spec: FlinkJobSpec, source: Source, pod: dict[str, Any], resources: dict[str, Any]) -> None:
-    """Add what gives a pod the source, unless its files are in the ConfigMap of the incarnation."""
+    """Add the volume with the source to a pod, and the init container that fetches a file or a commit into the volume.
+
+    Add nothing if the files of the source are in the ConfigMap of the incarnation.
+    """
     if source.url is not None and source.sha256 is not None:
         arguments = ["fetch", source.url, "--sha256", source.sha256, "--into", _SOURCE]
         _add(spec, pod, resources, FETCHER, _SOURCE, {"args": arguments})

@@ -51,8 +51,8 @@ class SnapshotContext:
     deleting_since: datetime | None = None
     job: OwnJob | None = None
     needed: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Paths by FlinkJob of the namespace, from which the FlinkJob may still be started. Only set while the object is
-    being deleted.
+    """The paths from which each FlinkJob of the namespace may still be started, by the name of the FlinkJob. Only set
+    while the object is being deleted.
     """
     engine: Engine = field(default_factory=Engine)
     storage: Storage = field(default_factory=Storage)
@@ -61,7 +61,7 @@ class SnapshotContext:
     failure: str = ""
     """Reason why the last action was refused."""
     keys_are_gone: bool = False
-    """Whether the Secret for the storage does not exist, and no FlinkJob needs the Secret any more."""
+    """Whether the Secret for the storage does not exist, and no FlinkJob needs it."""
     disposed: frozenset[str] = frozenset()
     """Paths of the deleted files."""
     settings: Settings = field(default_factory=Settings)
@@ -76,8 +76,9 @@ class SnapshotContext:
     def ours(self) -> bool:
         """Whether the operator's own record shows that it created files for this object.
 
-        Labels and the spec prove nothing. Users can write them, and a copy of the object has them too. Versions
-        without that record derived the id of a request from the uid.
+        Labels and the spec prove nothing. Users can write them, and a copy of the object has them too. Earlier
+        versions of the operator wrote no such record. For their objects, a request id that was derived from the
+        object's uid counts as the record.
         """
         status = self.status
         has_own_trigger = status.trigger_id is not None and status.trigger_id in (

@@ -61,7 +61,7 @@ def is_settled(manifest: Mapping[str, Any]) -> bool:
     """Return whether the operator has nothing to do until a user deletes the object, whatever happens to its
     FlinkJob.
 
-    It takes the raw object, so that hundreds of settled objects need no task and no read. The conditions must have
+    The function takes the raw object, so that hundreds of settled objects need no task and no read. The conditions must have
     been written for the current generation. The operator's finalizer must be present, because the deletion still
     needs it.
     """

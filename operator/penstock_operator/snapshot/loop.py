@@ -254,8 +254,8 @@ class SnapshotLoop(Loop):
         return engine
 
     async def _keys_are_gone(self, ctx: SnapshotContext) -> bool:
-        """Return whether the Secret of the storage is gone for good. While the FlinkJob exists and is not being deleted,
-        return False, because a user may create the Secret again.
+        """Return whether the Secret of the storage does not exist and will not be created again. While the FlinkJob
+        exists and is not being deleted, return False, because a user may create the Secret again.
         """
         name = ctx.status.storage.secret_name if ctx.status.storage is not None else None
         if name is None or not (ctx.job is None or ctx.job.deleting):

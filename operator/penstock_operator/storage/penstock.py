@@ -243,7 +243,7 @@ class PenstockStorage:
         return Beginning(
             storage.url,
             led=newest is not None,
-            # The engine takes the same string as the same request, and then prefers the job's newest checkpoint.
+            # The engine does not execute a request with the same token again. It then starts from the newest checkpoint.
             path=(newest.token or newest.path) if newest is not None and newest.path else None,
             released=release.restore if release is not None else None,
             completed=any(base.checkpoint is not None for base in bases.values()) or exists(LATEST),

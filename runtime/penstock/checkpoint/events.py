@@ -99,7 +99,7 @@ class CheckpointCompleted:
 
 @dataclass(frozen=True)
 class CheckpointAborted:
-    """An abandoned checkpoint. Notify the subtasks (`notify_checkpoint_aborted`): the next snapshot must have the content of this one.
+    """An abandoned checkpoint. Notify the subtasks (`notify_checkpoint_aborted`): the next snapshot must include its content.
 
     `checkpoint_id` is 0 if the attempt ended before the `requests` were served, so no subtask needs a notification.
     """

@@ -265,7 +265,7 @@ class RestClient:
         self._request("DELETE", "/cluster")
 
     def wait(self, path: str, operation_name: str, timeout: float) -> models.OperationOutcome:
-        """Wait for an action that was started. `what` is its name in errors, and `timeout` is in seconds.
+        """Wait for an action that was started. `operation_name` is its name in errors, and `timeout` is in seconds.
 
         Raises:
             OperationFailed: it failed, or took longer.
@@ -275,7 +275,7 @@ class RestClient:
         )
 
     def wait_for_checkpoint(self, path: str, operation_name: str, timeout: float) -> int | None:
-        """Return the number of a checkpoint that was started; see `wait`."""
+        """Wait for a checkpoint that was started, as `wait` does, and return its number."""
         outcome = self._outcome(path, models.CheckpointResult, operation_name, timeout).operation
         return None if outcome is None else outcome.checkpoint_id
 
@@ -366,7 +366,7 @@ class RestClient:
             try:
                 return send()
             except httpx.RemoteProtocolError:
-                # Most likely, the server or a proxy before it was just closing a kept connection.
+                # Most likely, the server or a proxy in front of it has just closed an idle connection.
                 if method != "GET" and not may_repeat:
                     raise
                 return send()

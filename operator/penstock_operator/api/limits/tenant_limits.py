@@ -1,9 +1,9 @@
 """Limits on what a FlinkJob may set outside its pods: Ingresses, and annotations that other controllers act on. Pure
 functions.
 
-The author of a FlinkJob may have no rights on Ingresses. A controller may also give rights to pods with its
-annotation, such as a cloud role, a network or an unconfined sandbox. The operator would create these objects for the
-author. So the platform lists in the chart what jobs may use. By default jobs get no Ingress, and only annotations
+The author of a FlinkJob may have no rights on Ingresses. A controller may also give rights to every pod that has a
+certain annotation, such as a cloud role, a network or an unconfined sandbox. The operator would create these objects
+for the author. So the platform lists in the chart what jobs may use. By default jobs get no Ingress, and only annotations
 that are known to be harmless.
 """
 
@@ -55,7 +55,7 @@ class TenantLimits:
 
     git_servers: tuple[str, ...] = ()
     """Git servers that the operator may ask for the commit of a branch or tag: scheme, host and port. A host may start
-    with `*.`. If the list is empty, it asks none, and jobs name commits.
+    with `*.`. If the list is empty, the operator asks no server, and jobs must name a commit.
     """
 
     def git_problem(self, url: str) -> Problem | None:

@@ -1,8 +1,8 @@
 """Execution of one action. Every action is idempotent: it may be executed twice, or stop halfway and be executed
 again.
 
-The operator concludes nothing from the responses here. The next pass observes whether the action worked. The result
-only contains whether the call was refused, and the reason.
+A response does not prove that an action worked, so the next pass observes its effect. The result of an action only
+contains whether the call was refused, and the reason.
 """
 
 from __future__ import annotations
@@ -156,14 +156,14 @@ class Actor:
         )
 
     async def delete_check(self, action: actions.DeleteCheck) -> None:
-        """Delete the check pod and its log. First delete its ConfigMap, because a crash in between must leave the pod, which
-        shows that both must be deleted.
+        """Delete the ConfigMap of the check pod, then the pod with its log. If the operator crashes in between, the
+        remaining pod shows that the deletion is not complete.
         """
         await self._delete_check_program(action.name)
         await self._ports.cluster.delete(POD, self._owner.namespace, action.name, force=action.force)
 
     async def _delete_check_program(self, name: str, unless: object = None) -> None:
-        """Delete the ConfigMap of a check pod, unless it has this data. An immutable ConfigMap cannot be changed."""
+        """Delete the ConfigMap of a check pod, unless its data is `unless`. An immutable ConfigMap can only be replaced."""
         live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, name)
         if live is not None and manifests.is_made_for(self._owner, live) and live.get("data") != unless:
             await self._ports.cluster.delete(CONFIG_MAP, self._owner.namespace, name)
@@ -250,7 +250,7 @@ class Actor:
             await self._ports.cluster.delete(FLINKJOB, self._owner.namespace, self._owner.name, seen=job)
 
     async def scale_down(self, _: actions.ScaleDown) -> None:
-        """Scale both Deployments to 0, the master first, so that nothing can commit any more."""
+        """Scale both Deployments to 0, the master first, so that no pod can commit output after that."""
         for name in (self._owner.master, self._owner.worker):
             await self._objects.scale(name, 0)
 

@@ -60,8 +60,8 @@ class Objects:
         """Refuse pods that refer to a Secret with a token of a ServiceAccount. The type of the Secret decides, and
         not its name.
 
-        Pods must not wait for a Secret either, even if it is optional. The operator could not check its type when it
-        is created.
+        Also refuse pods that refer to a Secret that does not exist, even if the reference is optional. If a user
+        created the Secret later, the operator could not check its type before the waiting pods used it.
 
         Raises:
             Invalid: a Secret has that type.

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 async def fence_incarnation(ctx: Context, ports: Ports, action: actions.FenceIncarnation) -> None:
-    """Fence an incarnation in the storage that it writes to, even if an edit names another one. Repeating it does no
-    harm.
+    """Fence an incarnation in the storage that it writes to, even if an edit of the spec names another storage. A
+    repeated call does no harm.
 
-    Settings of another revision may open a different storage, where fencing has no effect. So the incarnation must be
-    found there first.
+    Settings of another revision may open a different storage, where fencing has no effect. So the function first
+    checks that the opened storage has data of the incarnation.
     """
     specs = storage_specs(ctx)
     if not specs:
@@ -41,8 +41,8 @@ async def fence_incarnation(ctx: Context, ports: Ports, action: actions.FenceInc
 
 
 async def release_incarnation(ctx: Context, ports: Ports, action: actions.ReleaseIncarnation) -> None:
-    """Write the release record with the settings that the waiting master was started with. Repeating it changes
-    nothing.
+    """Write the release record with the settings that the waiting master was started with. A repeated call
+    changes nothing.
     """
     spec = ctx.running_spec
     if spec is None:
@@ -55,7 +55,9 @@ async def release_incarnation(ctx: Context, ports: Ports, action: actions.Releas
 
 
 async def fence_predecessors(ctx: Context, ports: Ports, action: actions.FencePredecessors) -> None:
-    """Fence the incarnations of earlier FlinkJobs, with the settings of the current spec, with which they were found."""
+    """Fence the incarnations of earlier FlinkJobs. The settings of the current spec open their storage, because the
+    operator found the incarnations with these settings.
+    """
     specs = storage_specs(ctx)
 
     async def fence(job_id: str) -> None:

@@ -35,7 +35,7 @@ class RecordRevision:
 
 @dataclass(frozen=True)
 class PruneRevisions:
-    """Action: delete ControllerRevisions that nothing refers to any more."""
+    """Action: delete ControllerRevisions to which nothing refers."""
 
     names: tuple[str, ...]
 

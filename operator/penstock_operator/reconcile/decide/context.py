@@ -7,7 +7,7 @@ Every step function takes a `Context` and returns a `Decision`. These methods cr
 - `advance`: the step is complete
 - `end`, then `done`: the operation is complete
 
-They change nothing and only build the next status.
+These methods change nothing. They only build the next status.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class Context:
         return replace(self, events=(*self.events, event))
 
     def clip(self, text: str) -> str:
-        """Return a text from outside, limited in length and without secrets."""
+        """Return the text of another system, limited in length and without secrets."""
         text = without_secrets(text)
         limit = self.settings.text_limit
         return text if len(text) <= limit else f"{text[: limit - 1]}…"

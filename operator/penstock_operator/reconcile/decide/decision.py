@@ -20,7 +20,7 @@ class Event:
     message: str
     type: Literal["Normal", "Warning"] = "Normal"
     key: str = ""
-    """Identity of the event. It is emitted once, however often it is repeated."""
+    """Identity of the event. Events with the same identity are emitted only once."""
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ The point of no return of an upgrade is the request to the engine to stop. After
 newer spec is the next upgrade. Before it, and while a new revision is only being watched, a newer spec takes effect
 immediately.
 
-Prior art: Flink's Kubernetes operator separates observation from reconciliation, and uses values as decisions. Lyft's
+Prior art: Flink's Kubernetes operator separates observation from reconciliation, and represents a decision as a value. Lyft's
 operator keeps the old job until the new one can start. Kubernetes requires controllers to be level-based.
 """
 

@@ -127,7 +127,7 @@ def _expire(ctx: Context) -> Decision | None:
 
 def _remove_failed_pods(ctx: Context) -> Decision | None:
     """Remove the pods of a job that must stay Failed if its master has restarted. The engine keeps no record of a
-    failure, and would run it.
+    failure, so the restarted master would run the job again.
     """
     if not is_permanently_failed(ctx) or not failed_master_is_gone(ctx) or ctx.seen.replicas == 0:
         return None

@@ -1,6 +1,7 @@
 """Comparison of Services, ConfigMap, accounts and other objects with their required state.
 
-It only reads, and not in every pass, because these objects are not watched.
+The comparison only reads objects. It does not run in every pass, because these objects are not watched and each read is
+a request.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def _hold(ctx: Context, owner: Owner, live: Manifest | None) -> tuple[Owner, lis
 
 
 def _configs(ctx: Context, owner: Owner, configs: frozenset[str], maps: Mapping[str, Manifest]) -> list[str]:
-    """Return the configurations that the pods need but that are missing, and those that no pod needs any more.
+    """Return the configurations that the pods need but that are missing, and those that no pod needs.
 
     The content of a configuration is not compared, because an incarnation keeps the configuration with which it was
     started.

@@ -178,7 +178,7 @@ def _is_over(manifest: Manifest) -> bool:
 
 
 def check_has_ended(manifest: Manifest) -> bool:
-    """Return whether the main container of the check pod has ended, or will not run any more."""
+    """Return whether the main container of the check pod has ended, or will never run."""
     return "terminated" in main_container(manifest).get("state", {}) or _is_over(manifest)
 
 
@@ -357,10 +357,10 @@ def foreign(manifests: Iterable[Manifest], uid: str) -> tuple[str, ...]:
 def drift(wanted: Manifest, live: Manifest) -> str:
     """Return the path of the first change that another client made to a Deployment, or an empty string.
 
-    The pod template is only compared if this version of the operator would create the same one, which its digest in
-    an annotation shows. Otherwise every new version would restart all jobs. More than one replica of the master is a
-    change, because a second master would take over the job. The number of workers is not compared, because a rescale
-    changes it.
+    The pod template is only compared if the operator that applied the Deployment wanted the same template as this
+    version. The digest in an annotation shows this. Otherwise every new version would restart all jobs. More than one
+    replica of the master is a change, because a second master would take over the job. The number of workers is not
+    compared, because a rescale changes it.
     """
     if (
         labels_of(wanted).get(ROLE) == "master"

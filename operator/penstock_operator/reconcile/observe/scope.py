@@ -1,4 +1,4 @@
-"""The additional requests of a pass. It always reads the Deployments and pods. Pure functions.
+"""The requests of a pass in addition to the Deployments and pods, which every pass reads. Pure functions.
 
 Storage is only read if a decision depends on it, because listing and verifying cost requests. A running job reports
 its newest checkpoint over REST.

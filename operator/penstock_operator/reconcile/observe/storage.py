@@ -93,7 +93,7 @@ async def read_state(ctx: Context, ports: Ports) -> Storage:
 
 
 async def read_late_savepoints(ctx: Context, ports: Ports) -> dict[str, StoredSnapshot | None]:
-    """Return the savepoints of requests that no operation waits for any more. Skip folders that storage could not
+    """Return the savepoints of requests that no operation is waiting for. Skip folders that storage could not
     read.
     """
     found: dict[str, StoredSnapshot | None] = {}
@@ -161,8 +161,8 @@ async def _left(ctx: Context, storage: StoragePort, spec: FlinkJobSpec) -> Left:
 
 
 def _has_it(found: Storage, scope: Scope) -> bool:
-    """Return whether the storage has what was requested. Only then do the results of a possibly different storage
-    prove anything.
+    """Return whether the storage has what was requested. If the settings may have opened a different storage, its other
+    results are only valid in this case.
 
     Settings of another revision may open a different storage, even if they name the same endpoint or none. A Secret
     may name the endpoint. If the job's Secret is missing, its endpoint is not known.

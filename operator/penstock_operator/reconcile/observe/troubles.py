@@ -152,7 +152,7 @@ def interruption(pod: Mapping[str, Any]) -> Trouble | None:
 
 
 def _had_enough_time(state: Mapping[str, Any]) -> bool:
-    """Return whether the container was started, and not just before the deadline."""
+    """Return whether the container was started, and long enough before the deadline."""
     ended = state.get("terminated", {})
     if ended.get("reason") == _UNSEEN:
         return False
@@ -188,8 +188,8 @@ def _exit_code(container: Mapping[str, Any]) -> int | None:
 
 
 def last_output(container: Mapping[str, Any], pod: Mapping[str, Any] | None = None) -> str:
-    """Describe how a container ended, with its last output. If `pod` is given and it was killed for its memory use,
-    add the remedy.
+    """Describe how a container ended, with its last output. If `pod` is given and the container was killed for its
+    memory use, add the remedy.
     """
     ended = container.get("lastState", {}).get("terminated") or container.get("state", {}).get("terminated") or {}
     message = str(ended.get("message", "")).strip()[-_MESSAGE:]

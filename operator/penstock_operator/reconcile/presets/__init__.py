@@ -1,1 +1,1 @@
-"""The defaults of a platform for FlinkJobs, which are in ConfigMaps, and the time when a change of them takes effect."""
+"""The defaults that a platform sets for FlinkJobs in ConfigMaps, and the time when a changed default takes effect."""

@@ -1,6 +1,6 @@
 """Reader of a platform's defaults for FlinkJobs. See `reconcile.presets.defaults`.
 
-Every pass over a FlinkJob needs them, so a result is cached for 30 s for all jobs of a namespace.
+Every pass over a FlinkJob needs the defaults. So the result of a read is cached for 30 s for all jobs of a namespace.
 """
 
 from __future__ import annotations

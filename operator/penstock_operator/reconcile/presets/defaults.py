@@ -117,7 +117,7 @@ def merged_over(presets: Mapping[str, Any], raw: Mapping[str, Any], namespace: s
 
 
 def _merged(under: Mapping[str, Any], over: Mapping[str, Any], *, template: bool = False) -> dict[str, Any]:
-    """Merge maps by key, and lists of named items by name. A null value removes the value below it.
+    """Merge maps by key, and lists of named items by name. A null value in `over` removes the value in `under`.
 
     In a pod template, the null value remains, so that it also removes the operator's value later.
     """

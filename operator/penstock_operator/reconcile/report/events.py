@@ -1,5 +1,5 @@
 """Events of FlinkJobs and FlinkSnapshots, which `kubectl describe` shows. The decisions define their content
-(`ctx.tell`).
+(`Context.with_event`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REMEMBERED = 500
 
 
 class EventRecorder:
-    """Sender of the events of one object. It sends each event once, as far as this process remembers."""
+    """Sender of the events of one object. It remembers the last events, and does not send them again."""
 
     def __init__(self, kind: str, cluster: Cluster, instance: str) -> None:
         self._kind, self._cluster, self._instance = kind, cluster, instance
@@ -40,8 +40,8 @@ class EventRecorder:
         return self._sent.get(event.key) == event.reason
 
     async def record(self, owner: Owner, events: Iterable[Event], now: datetime) -> None:
-        """Send the events. Call it before the status is written: an event that is sent twice is one event, but a lost
-        one never appears.
+        """Send the events. Call this before the status is written. If the process crashes in between, the next pass sends
+        the events again, which creates no second event. In the other order, the events would be lost.
         """
         for event in events:
             if self.is_sent(event):

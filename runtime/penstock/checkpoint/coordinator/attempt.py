@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Attempt:
-    """The data of one attempt. `owed` has the subtasks that have not yet answered each abandoned checkpoint."""
+    """The data of one attempt. `owed` maps each abandoned checkpoint to the subtasks that have not yet answered it."""
 
     def __init__(self, recovery: Recovery, job: JobDescription, cleaner: Cleaner, retained: int) -> None:
         self.recovery = recovery
@@ -29,7 +29,7 @@ class Attempt:
         self.pending: PendingCheckpoint | None = None
         self.owed: dict[int, set[SubtaskKey]] = {}
         self.is_stopping = False
-        """The final checkpoint was triggered. No other checkpoint follows unless it fails."""
+        """Whether the final checkpoint was triggered. No other checkpoint follows unless the final one fails."""
         self.is_fenced = False
         foreign = recovery.snapshot if recovery.is_foreign else None
         self._foreign_files = frozenset(objects_of(foreign.manifest) if foreign is not None else ())

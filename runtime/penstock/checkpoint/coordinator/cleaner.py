@@ -59,7 +59,7 @@ class _Work:
 
 
 class Cleaner:
-    """The deletion queue of one job. Thread-safe. `may_delete` raises when this process must not act any more."""
+    """The deletion queue of one job. Thread-safe. `may_delete` raises when this process must no longer act."""
 
     def __init__(
         self,
@@ -251,7 +251,10 @@ def find_orphans(storage: CheckpointStorage, newest_checkpoint_id: int, is_neede
 
 
 def obsolete_leader_files(storage: CheckpointStorage, epoch: int, obsolete_bases: Iterable[int]) -> list[str]:
-    """Return older claims than this leader's, and bases that no retained manifest needs. Keep the newest of each."""
+    """Return the paths of the claims before this leader's claim, and of the bases that no retained manifest needs.
+
+    The newest claim and the newest base are not returned, so they are kept.
+    """
     claims = [claim_path(claim) for claim in list_leader_folder(storage).claims if claim < epoch]
     return [*claims, *(base_path(base) for base in obsolete_bases if base < epoch)]
 

@@ -1,4 +1,4 @@
-"""The retained checkpoints, with the newest last, and when one is dropped. The callers' lock makes it thread-safe."""
+"""The retained checkpoints, newest last, and the rule when one is dropped. Callers hold the coordinator's lock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class _Kept:
     manifest: Manifest
     is_in_doubt: bool = False
-    """Whether it is unknown if the manifest was stored. Such a checkpoint never counts, and the next complete one removes it."""
+    """True if no answer shows whether the manifest was stored. The checkpoint never counts, and the next complete one removes it."""
 
     @property
     def holder(self) -> str:
@@ -46,7 +46,7 @@ class CompletedCheckpoints:
 
     @property
     def has_doubts(self) -> bool:
-        """Whether a manifest may be stored, or may still arrive, that `manifests` does not have."""
+        """Whether a manifest that `manifests` does not have may be stored, or may still arrive."""
         return any(kept.is_in_doubt for kept in self._kept)
 
     @property
@@ -59,7 +59,7 @@ class CompletedCheckpoints:
         return self.manifests[-1] if self.manifests else None
 
     def add(self, manifest: Manifest) -> list[tuple[int, list[str]]]:
-        """Add a complete checkpoint. Return the number of each checkpoint that it subsumes, with the files that are not needed any more."""
+        """Add a complete checkpoint. Return the number of each checkpoint that it subsumes, with the files that are no longer needed."""
         self.has_own = True
         added = _Kept(manifest)
         self.registry.register(added.holder, _paths(manifest))

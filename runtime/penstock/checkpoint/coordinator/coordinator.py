@@ -123,7 +123,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
     # --- triggers -------------------------------------------------------------------------------------------------
 
     def trigger_due(self, now: int) -> None:
-        """Start the checkpoint that is due, if any. The current epoch may be too late to take it.
+        """Start the checkpoint that is due, if any. If the current epoch cannot take it, the next one does.
 
         Its timeout starts now. If the current epoch does not end, the checkpoint expires like one whose barrier was
         sent.
@@ -152,7 +152,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
 
         Return None while another checkpoint is in progress, and for a while after a failed one (`final_checkpoint_at`).
         A triggered checkpoint that no subtask knows yet becomes the final one. It also serves a waiting savepoint. No
-        checkpoint is triggered after the final one unless it fails. It then counts as a periodic one.
+        checkpoint is triggered after the final one unless the final one fails. Its failure counts like that of a
+        periodic checkpoint.
         """
         with self._lock:
             attempt = self._attempt
@@ -342,16 +343,16 @@ class CheckpointCoordinator(CheckpointOutcomes):
                     garbage = self._attempt.completed.registry.release(_commit_of(file))
                     self._attempt.cleaner.discard_files(garbage)
 
-    # --- files of others than the subtasks ------------------------------------------------------------------------
+    # --- files that are not written by subtasks -------------------------------------------------------------------
 
     def expect_files(self, prefix: str) -> None:
-        """Protect files of this attempt with this prefix, which are being written, until they are held."""
+        """Protect files of this attempt with this prefix while they are being written, until `hold_files` is called for them."""
         with self._lock:
             if self._attempt is not None:
                 self._attempt.completed.registry.expect(prefix)
 
     def hold_files(self, holder: str, paths: Iterable[str]) -> None:
-        """Keep these files of `shared/` until `release_files` or the end of the attempt. Checkpoints count them separately."""
+        """Keep these files of `shared/` until `release_files` or the end of the attempt. Checkpoints hold files independently."""
         with self._lock:
             if self._attempt is not None:
                 self._attempt.completed.registry.register(holder, paths)
@@ -407,8 +408,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
     def _named_by(self, *checkpoints: dict[str, list[Any]]) -> dict[str, list[Any]]:
         """Return the committables of these checkpoints and of the savepoints, by uid.
 
-        The savepoints are those taken here and those of the JobManager before. The unfinished committables of the
-        latter were already unfinished when this JobManager took over.
+        The savepoints are those of this JobManager and those of the previous one. The snapshot from which this
+        JobManager started names the unfinished committables of the previous JobManager.
         """
         named: dict[str, list[Any]] = {}
         for commits in (*checkpoints, self._savepoints.commits, self._started_from or {}):

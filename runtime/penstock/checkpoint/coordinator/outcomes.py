@@ -77,10 +77,9 @@ class CheckpointOutcomes:
         self._schedule = Schedule(settings.interval_ms, settings.min_pause_ms)
         self._attempt: Attempt | None = None
         self._ended: Attempt | None = None
-        """The previous attempt, or the last one."""
+        """The attempt that ended last."""
         self._promised: dict[int, list[Any]] = {}
-        """Committables that the ended attempt had promised to commit, until they are confirmed."""
-        """How many commits it had promised that were not confirmed."""
+        """Unconfirmed committables that the ended attempt had handed out, by the checkpoint that allowed their commit."""
         self._started_from: dict[str, list[Any]] | None = None
         """Committables of the snapshot from which the first attempt started."""
         self._savepoints = SavepointExports(storage, settings.savepoint_directory, executor)

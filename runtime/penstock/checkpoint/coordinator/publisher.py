@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Stored:
-    """The result of storing a manifest: an outcome, or the error that leaves it in doubt (or is `Fenced`)."""
+    """The result of storing a manifest: an outcome, or an error. After an error, the manifest may still have been stored."""
 
     leadership: Leadership
     """Leadership under which the manifest was stored. The recovery, not the coordinator, judges the outcome of a former attempt."""

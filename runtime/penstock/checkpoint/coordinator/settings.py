@@ -13,7 +13,7 @@ TerminalState = Literal["FINISHED", "CANCELED", "FAILED", "SUSPENDED"]
 class CheckpointSettings:
     """The checkpoint settings. If `interval_ms` is None, there are no periodic checkpoints.
 
-    `tolerable_failures` is the number of consecutive failures that do not fail the job over.
+    `tolerable_failures`: maximum number of consecutive failed checkpoints that do not cause a failover of the job.
 
     `max_uncommitted`: periodic checkpoints wait while this number of complete ones have unfinished commits.
     """

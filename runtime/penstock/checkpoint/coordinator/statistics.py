@@ -280,13 +280,13 @@ class CheckpointHistory:
             return self._latest["completed"]
 
     def past(self) -> list[CheckpointRow]:
-        """Return more checkpoints than the history has, the oldest first and those in progress last."""
+        """Return the ended checkpoints in short form, oldest first, then those in progress. The history has fewer of them."""
         with self._lock:
             running = [entry.summary_row() for entry in self._entries.values() if entry.status == "IN_PROGRESS"]
             return [*self._past, *running]
 
     def details(self, checkpoint_id: int) -> dict[str, Any] | None:
-        """Return `GET /jobs/:id/checkpoints/details/:n`; None if the checkpoint is not known (any more)."""
+        """Return `GET /jobs/:id/checkpoints/details/:n`; None if the checkpoint is unknown or was dropped from the history."""
         with self._lock:
             entry = self._known(checkpoint_id)
             if entry is None:

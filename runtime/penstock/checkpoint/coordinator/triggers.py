@@ -24,9 +24,9 @@ class TriggerState(Enum):
 class TriggerSituation:
     """The input of the decision.
 
-    `asked_for`: a savepoint waits, or a checkpoint was requested. Such a request overrides the interval and the
-    unconfirmed commits. `uncommitted`: complete checkpoints whose commits are not confirmed. The next one waits if they
-    reach `max_uncommitted`.
+    `savepoint_waits` and `is_requested`: a savepoint waits, or a checkpoint was requested. Such a request overrides the
+    interval and the unconfirmed commits. `uncommitted`: complete checkpoints whose commits are not confirmed. The next periodic
+    checkpoint waits if their number reaches `max_uncommitted`.
     """
 
     now: int
@@ -42,7 +42,7 @@ class TriggerSituation:
     max_uncommitted: int = 1
 
     def decide(self) -> TriggerState:
-        """Decide.
+        """Return the reason why the next checkpoint is, or is not, triggered.
 
         >>> TriggerSituation(now=10, due_at=10).decide().name, TriggerSituation(now=9, due_at=10).decide().name
         ('DUE', 'WAITING_FOR_INTERVAL')

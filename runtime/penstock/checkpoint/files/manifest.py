@@ -66,9 +66,10 @@ class OperatorState(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, omit_defaults=False):
-    """The content of a checkpoint or savepoint. It is complete when its manifest is stored, and it names every file that it needs.
+    """The content of a checkpoint or savepoint, with the name of every file that it needs.
 
-    Sizes are in bytes, times in ms since the epoch. docs/checkpoint-protocol.md defines the protocol.
+    The checkpoint or savepoint is complete when its manifest is stored. Sizes are in bytes, times in ms since the
+    epoch. docs/checkpoint-protocol.md defines the protocol.
     """
 
     format_version: int

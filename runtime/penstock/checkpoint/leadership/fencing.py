@@ -137,7 +137,7 @@ class Candidate:
         self.id = new_owner(name)
         self._won = 0
         self._tried = 0
-        """The highest number that it may have claimed. It is above `_won` if the outcome of that put is unknown."""
+        """The highest number that this candidate may have claimed. It is above `_won` if the outcome of its put is unknown."""
 
     def claim(self) -> Leadership:
         """Claim the next number. The first claim fences the current leader. Later claims succeed only if no other candidate took over.

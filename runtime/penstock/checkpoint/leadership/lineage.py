@@ -79,7 +79,7 @@ def history(manifests: Iterable[ManifestId], bases: Mapping[int, Base]) -> Histo
 
 
 def needed_bases(retained: Iterable[ManifestId], bases: Mapping[int, Base]) -> set[int]:
-    """Return the epochs whose base these manifests need to count: their own and the newest one.
+    """Return the epochs of the bases without which these manifests would not count: the base of each writer, and the newest base.
 
     >>> bases = {1: Base(1, 1), 2: Base(2, 7, ManifestId(1, 6)), 3: Base(3, 9, ManifestId(1, 6))}
     >>> sorted(needed_bases([ManifestId(1, 6)], bases))

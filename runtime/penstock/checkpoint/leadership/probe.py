@@ -61,7 +61,7 @@ def _problem(storage: CheckpointStorage) -> str:
     name = f"{LEADER}/probe-{uuid.uuid4().hex}"
     plain, conditional = f"{name}-plain", f"{name}-conditional"
     try:
-        storage.put(plain, b"plain")  # tells an unusable store from one without conditions
+        storage.put(plain, b"plain")  # if this fails, the store is unusable, not only without conditional puts
         if storage.read(plain) != b"plain":
             return "it returned other content than was written"
         if not storage.store.conditional_puts:

@@ -5,8 +5,8 @@ reads only the key groups that it owns. Every subtask gets all operator state, a
 backend splits, unites or copies it, depending on its mode. The enumerator distributes source splits. The sink's
 committer gets the commits.
 
-State that no operator of the new job claims is refused, unless it is allowed by uid or altogether. Dropped state is
-listed.
+A restore is refused if the snapshot has state that no operator of the new job claims. The caller can allow the restore to
+drop such state, for single uids or for all. The plan lists the dropped state.
 """
 
 from __future__ import annotations

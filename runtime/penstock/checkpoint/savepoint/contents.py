@@ -120,7 +120,7 @@ class OperatorContents:
             return None
         try:
             return key_group(key, self._state.keyed[0]["max_parallelism"])
-        except PenstockError:  # no key of a type that has a canonical form
+        except PenstockError:  # the key has a type without a canonical form
             return None
 
     def rows_of_group(self, name: str, group: int) -> Iterator[Entry]:

@@ -102,7 +102,7 @@ def write_savepoint(
 
     Raises:
         SnapshotTorn: a file of the checkpoint is gone.
-        StorageError: source or target cannot be used. The incomplete folder is removed as far as possible.
+        StorageError: source or target cannot be used. The files of the incomplete folder are removed if the store allows it.
         SavepointCancelled: `is_cancelled` returned True.
     """
     folder = join_url(normalize_url(target_directory), new_savepoint_folder(manifest.job_id))

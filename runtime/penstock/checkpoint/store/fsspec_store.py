@@ -38,7 +38,7 @@ REQUEST_TIMEOUT = 20.0
 """Seconds that one request may take, plus one second for every MiB that it transfers."""
 _CONDITIONAL_DRIVERS = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "memory"})
 _WRITES = {"pipe_file": 0, "put_file": 1, "cp_file": 1}
-"""Position of the target argument. Drivers without an event loop are mostly file systems, which need the folder first."""
+"""Position of the target argument. Its folder is created first for drivers without an event loop, mostly file systems."""
 DELETE_THREADS = 8
 _memory_lock = threading.RLock()
 
@@ -49,7 +49,7 @@ def too_large(url: str, limit: int) -> PermanentFailure:
 
 
 class FsspecStore:
-    """One fsspec file system. A forked process creates it again, because its event loop is another one."""
+    """One fsspec file system. A forked process opens the file system again, because the event loop of the parent does not run in it."""
 
     def __init__(self, scheme: str, options: Mapping[str, Any] | None = None) -> None:
         self.scheme = scheme

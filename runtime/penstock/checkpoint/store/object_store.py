@@ -8,7 +8,7 @@ threads may call all methods.
 The protocol relies on these guarantees:
 
 - A put is whole or absent.
-- A read or a list sees every put that returned before it began.
+- A read or a list sees every put that returned before the read or list began.
 - `put(if_absent=True)` succeeds for at most one of any number of puts of a name. `conditional_puts` states whether the
   driver can guarantee that, and `probe` tests the server.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 MAX_DELETES = 1000
-"""Maximum number of objects of S3's DeleteObjects."""
+"""Maximum number of objects in one DeleteObjects request of S3."""
 
 
 class StoreFailure(Exception):
@@ -99,7 +99,7 @@ class ObjectStore(Protocol):
         ...
 
     def delete(self, url: str) -> None:
-        """Delete an object. No error if it does not exist."""
+        """Delete an object. Do nothing if it does not exist."""
         ...
 
     def delete_many(self, urls: Sequence[str]) -> dict[str, StoreFailure]:

@@ -98,7 +98,7 @@ class RetryingStore:
         except ObjectExists:
             try:
                 return any(self.get(url) == content for _ in range(READ_ATTEMPTS))
-            except ObjectMissing:  # deleted again: its deleter had a claim on the name
+            except ObjectMissing:  # it was deleted in between, so another process owns the name
                 return False
             except StorageError as error:
                 error.outcome_unknown = True

@@ -1,7 +1,8 @@
 """Sessions of the S3 client that load only the descriptions of S3 and share them.
 
-botocore describes each service in JSON. In a process that uses S3 these are 12 MB of objects. They contain the
-endpoints of 400 services in all regions, and a hundred operations with their documentation. S3 needs a fifteenth of it.
+botocore describes each service in JSON. In a process that uses S3, these descriptions are 12 MB of objects. They
+contain the endpoints of 400 services in all regions, and a hundred operations with their documentation. S3 needs a
+fifteenth of these objects.
 
 The needed part is loaded once, for all sessions of a process and of the processes forked from it. It must be small,
 because a forked process gets its own copy of every object that it uses (reference counts change). The CA certificates
@@ -117,7 +118,7 @@ def _verified(verify: bool | str) -> ssl.SSLContext:
 
 
 def shared_session() -> AioSession:
-    """Return the session of this process for file systems without one. It finds credentials in the same places as every AWS SDK."""
+    """Return the session of this process for file systems that set no session. It finds credentials in the same places as every AWS SDK."""
     return _session_of(os.getpid())
 
 

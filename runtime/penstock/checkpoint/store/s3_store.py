@@ -125,7 +125,7 @@ class S3Store(FsspecStore):
         failures = [
             _failed_delete(url, error)
             for error in answer.get("Errors", ())
-            # The key has another spelling, so it may be any of these. Deleting all of them again does no harm.
+            # If the answer spells the key in another way, any of the objects may have failed. Deleting all again does no harm.
             for url in ([by_key[error["Key"]]] if error.get("Key") in by_key else urls)
         ]
         return {failure.url: failure for failure in failures if not isinstance(failure, ObjectMissing)}
@@ -174,7 +174,7 @@ def _code_of(error: BaseException | None) -> str:
 
 
 def _failed_delete(url: str, error: Mapping[str, Any]) -> StoreFailure:
-    """Return the failure of one key in the answer to DeleteObjects, which has no status for it."""
+    """Return the failure of one key in the answer to DeleteObjects. The answer has no HTTP status for a single key."""
     return _failure(url, str(error.get("Code", "")), str(error.get("Message", "")), 0)
 
 

@@ -39,12 +39,12 @@ FOLLOWS = timedelta(seconds=30)
 of nodes.
 """
 PODS_GONE = 64
-"""Maximum number of remembered pods that no longer exist, because a stale copy may show them again."""
+"""Maximum number of remembered pods that no longer exist. They are remembered because a stale copy may show them again."""
 _FAILOVER = "failover"
 _START = "#"
 """Separator between a pod and the restarts of its container. Together they identify one process."""
 _SLACK = timedelta(minutes=2)
-"""Maximum time before the job stopped running at which a termination may be its cause."""
+"""A termination may be the reason why the job stopped running if it occurred at most this long before the stop."""
 
 
 def with_terminations(ctx: Context) -> Context:

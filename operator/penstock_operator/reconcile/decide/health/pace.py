@@ -43,7 +43,9 @@ def checkpoint_patience(spec: FlinkJobSpec) -> timedelta | None:
 
 
 def known_without_checkpoint(status: FlinkJobStatus, spec: FlinkJobSpec | None) -> timedelta:
-    """Return the time without a new checkpoint of the running incarnation, as far as the status shows it."""
+    """Return how long the running incarnation has had no new checkpoint, at least. The status only shows whether a limit
+    is exceeded. Zero means that no limit is exceeded.
+    """
     health, found = status.health, status.condition("CheckpointHealthy")
     if spec is None or status.running is None:
         return timedelta(0)

@@ -25,8 +25,8 @@ _PERSON_DECIDES = frozenset(
         ("Seal", "StorageUnavailable"),
     }
 )
-"""Steps and reasons with which an operation waits for a user although the job was stopped. The user's choice is
-another operation.
+"""Step and reason of an operation that has stopped the job and waits for a user's decision. The decision requires
+another operation, so this one can be given up.
 """
 
 

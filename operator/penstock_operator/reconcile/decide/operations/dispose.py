@@ -187,7 +187,7 @@ def _left(ctx: Context) -> tuple[tuple[Superseded, ...], str]:
     """Return the incarnations with remaining checkpoints in the order to try them, and the reason why the last
     attempt failed.
 
-    A failed incarnation moves to the end, because the next one may be in a store that responds.
+    An incarnation whose checkpoints could not be deleted moves to the end, because the next one may be in a store that responds.
     """
     left, last = disposable(ctx.status), ctx.seen.last
     if not left or last is None or last.action != "DisposeJobStorage":

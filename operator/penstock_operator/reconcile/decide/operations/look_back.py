@@ -1,4 +1,6 @@
-"""The search of a FlinkJob's first start for state of earlier ones of its name. See `decide.restore.predecessor`."""
+"""The search for state of earlier FlinkJobs of the same name, at the first start of a FlinkJob. See
+`decide.restore.predecessor`.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,7 @@ def _from_latest(ctx: Context) -> Context | Decision:
 
 
 def look_again(ctx: Context) -> Context:
-    """Return the context with the result of the search if the job was started without it and storage responds now."""
+    """Return the context with the result of the search, if the job was started before storage responded and it responds now."""
     op, running, left = ctx.op, ctx.status.running, ctx.seen.storage.left
     if op.kind != "Deploy" or op.looked_back or left is None or running is None or op.restore is None:
         return ctx

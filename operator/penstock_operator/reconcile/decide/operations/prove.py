@@ -31,7 +31,7 @@ _ACCESS = (
 )
 _OF_THE_STATE = frozenset({"RESTORE_REFUSED", "STATE_SCHEMA_INCOMPATIBLE"})
 _UNTIL_STARTED = frozenset({"ImagePullFailed", "ContainerConfigError"})
-"""Reasons why a check cannot start. They are reported, from pod to pod, until a check starts."""
+"""Reasons why a check cannot start. They stay reported when the check pod is replaced, until a check starts."""
 _MOST_NAMED = 3
 """Maximum number of places that an event names."""
 _STOPS_A_JOB = frozenset({"Upgrade", "Redeploy"})
@@ -171,7 +171,7 @@ def _delete_former_check(ctx: Context, former: LeavingCheck) -> Decision:
     """Delete a former check pod whose name the next check pod needs. A pod on a lost node never ends by itself.
 
     The pod is deleted from the API by force, although it may still run. This is safe for a check pod, and only for
-    that. It reads, writes no state and commits nothing, and its verdict is not needed any more. A master on a lost
+    that. It reads, writes no state and commits nothing, and its verdict is no longer needed. A master on a lost
     node may complete a checkpoint and commit at any time. So it is only deleted by force after it was fenced
     (`operations.stop`). If it cannot be fenced, the operator waits for it.
     """
@@ -226,8 +226,8 @@ def _with_state_changes_event(ctx: Context, changes: tuple[str, ...]) -> Context
 
 
 def _passed(revision: str, pod: CheckPod) -> str:
-    """Describe the result of the check, and the states that it did not compare. It reads states from the source of
-    `open` and never calls it.
+    """Describe the result of the check, and the states that it did not compare. The check reads the
+    declared states from the source code of the functions' `open` methods, which it never calls.
     """
     not_compared = pod.not_looked_at
     if not not_compared:

@@ -123,8 +123,8 @@ def _stuck(ctx: Context) -> bool:
     """Return whether an operation has stopped the job but cannot create its pods. The next edit then takes effect
     immediately.
 
-    Operations that have stopped nothing are abandoned instead (`decide.next_step`). This one knows the state from
-    which the job continues.
+    Operations that have stopped nothing are abandoned instead (`decide.next_step`). An operation that is stuck continues,
+    because it knows the state from which the job must start.
     """
     return ctx.op.kind in ("Upgrade", "Recover", "Rollback") and ctx.op.blocked in CANNOT_START
 
@@ -336,8 +336,8 @@ def _is_up(master: Pod) -> bool:
 
 
 def _with_cause_first(ctx: Context, reason: str) -> str:
-    """Return the reason with the termination of a container first. It causes the rest, and a long text is cut at its
-    end.
+    """Return the reason with the termination of a container first. The termination is the cause of the other
+    problems, and a long text is cut at its end.
     """
     return f"{cause(ctx)}; {reason}" if cause(ctx) else reason
 

@@ -138,7 +138,7 @@ def _await_savepoint(ctx: Context) -> Decision:
 
 
 def _unanswered(ctx: Context) -> Decision:
-    """Return the decision if neither storage nor the engine know of the savepoint."""
+    """Return the decision if neither storage nor the engine has information about the savepoint."""
     op, engine, storage = ctx.op, ctx.seen.engine, ctx.seen.storage
     failure = ctx.failed_action("StopWithSavepoint")
     if failure is not None and failure.code != "EngineUnreachable":
@@ -269,8 +269,8 @@ def _fence(ctx: Context, job_id: str) -> Decision:
     deletion.
 
     The next incarnation has its own folder. So the engine's fencing, which works within a folder, does not stop the
-    former one. This fence does: what the former incarnation has written until now is valid, but it cannot complete
-    anything after that.
+    former one. This function does. The checkpoints that the former incarnation has already completed stay
+    valid, but it cannot complete another one.
     """
     last, lost = ctx.seen.last, [p.name for p in ctx.seen.left]
     if last is None or last.action != "FenceIncarnation":
@@ -294,7 +294,7 @@ def _fence(ctx: Context, job_id: str) -> Decision:
 
 
 def _settle(ctx: Context) -> Decision:
-    """Determine the state for the successor and for a rollback. The pods are gone, so nothing can write any more."""
+    """Determine the state for the successor and for a rollback. The pods are gone, so the state no longer changes."""
     op, running, storage = ctx.op, ctx.status.running, ctx.seen.storage
     if op.kind == "Delete":
         return ctx.advance()
@@ -326,8 +326,8 @@ def _suspension_wanted(ctx: Context) -> bool:
 
 
 def _made_by_this_stop(op: Operation) -> bool:
-    """Return whether the restore point is the savepoint of the stopped incarnation. It then compares with the
-    incarnation's checkpoints.
+    """Return whether the restore point is the savepoint of the stopped incarnation. Only then do its number and the
+    numbers of the incarnation's checkpoints form one sequence.
     """
     path = op.restore.path if op.restore else None
     return path is not None and is_below(op.target_directory, path)

@@ -31,7 +31,7 @@ checkpoint never counts as an absent one.
                                      none, and none was ever seen                   the pinned state, or the state from
                                                                                     which it was started
 
-The function is called when nothing can write any more: the pods are gone and the incarnation is fenced. A rollback
+The function is called when no process can write: the pods are gone and the incarnation is fenced. A rollback
 may have to continue from a checkpoint of the failed revision. The operator first checks that the old graph accepts
 that checkpoint (`operations.prove`). Checkpoints are read from storage and never requested from the engine. So a job
 that fails or is gone is not an obstacle.
@@ -185,8 +185,8 @@ def _end_of_name(pinned: Restore | None, storage: Storage) -> Choice:
 
 
 def _reaches(savepoint: Restore, checkpoint: int | None) -> bool:
-    """Return whether the savepoint that ended an incarnation is not older than its checkpoint. Without numbers, the
-    savepoint is the end.
+    """Return whether the savepoint that ended an incarnation is not older than its checkpoint. If one of
+    the numbers is unknown, the savepoint counts as not older.
     """
     return checkpoint is None or savepoint.checkpoint_id is None or savepoint.checkpoint_id >= checkpoint
 

@@ -22,8 +22,8 @@ The mode last-state needs no engine, because checkpoints are read from storage. 
 for metadata in the cluster and for a job manager that must respond.
 
 A job that is CANCELLING or FAILING usually ends soon. The engine gives its tasks some time, and then ends them. The
-engine cannot end some tasks, such as a master that hangs in a call that never returns. The operator then deletes the
-pods. The job continues from the newest complete checkpoint, and no output after it was committed.
+engine cannot end every job, for example if the master hangs in a call that never returns. The operator then deletes
+the pods. The job continues from the newest complete checkpoint, and no output after it was committed.
 
 A master is SUSPENDED when another master has taken over the job. It ends after a minute (exit code 75). Its container
 restarts, and takes over again if no other master prevents it. If the master does not end, its pod is deleted. The
@@ -71,8 +71,8 @@ class WithSavepoint:
 class StopNow:
     """Decision to remove the pods. The successor is restored from `restore`.
 
-    If `newest` is set, the restore point only proves that a way back exists. A checkpoint that completes until the
-    pods are gone is used instead.
+    If `newest` is set, the restore point only proves that a way back exists. If a newer
+    checkpoint completes before the pods are gone, the successor uses that checkpoint.
     """
 
     restore: Restore
@@ -168,7 +168,7 @@ def _newest(running: Running, seen: Observation) -> Stop:
 
 
 REQUEST_BEFORE_ADOPTION = timedelta(hours=1)
-"""Maximum time after the adoption of a job at which a stop may still have been requested before it."""
+"""If a job stops at most this long after its adoption, the stop may have been requested before the adoption."""
 
 
 def is_down(ctx: Context) -> bool:

@@ -9,7 +9,7 @@ these cases applies:
     content of the folder   incarnation                 action
     ──────────────────────  ──────────────────────────  ──────────────────────────────────────────────────────────────
     a complete savepoint    any                         create a FlinkSnapshot, then remove the entry
-    none                    has ended, its pods are     remove the entry, because no savepoint can appear any more
+    none                    has ended, its pods are     remove the entry, because no savepoint can appear later
                             gone
     none                    still runs                  read the folder again every minute, for an hour
     storage is silent       any                         read the folder again
@@ -125,7 +125,7 @@ def _with_late_savepoints(ctx: Context) -> Context:
 
 
 def _is_over(ctx: Context, entry: RequestedSavepoint) -> bool:
-    """Return whether no savepoint can appear any more."""
+    """Return whether a savepoint can no longer appear in the folder of the entry."""
     running, op = ctx.status.running, ctx.status.operation
     if op is not None and op.kind == "Delete":
         return op.step == "Dispose"
