@@ -50,8 +50,8 @@ def python_packages(path: list[str] | None = None) -> Iterator[Component]:
         name = found.metadata["Name"].lower().replace("_", "-")
         if name not in seen:
             seen.add(name)
-            given = found.metadata.get("License-Expression") or found.metadata.get("License") or ""
-            yield component("pypi", name, found.version, given if len(given) < 100 else "")
+            license_name = found.metadata.get("License-Expression") or found.metadata.get("License") or ""
+            yield component("pypi", name, found.version, license_name if len(license_name) < 100 else "")
 
 
 def debian_packages(status: str) -> Iterator[Component]:

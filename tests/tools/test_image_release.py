@@ -190,10 +190,10 @@ def test_compiled_packages_are_collected_for_another_architecture(
     folder.mkdir()
     for name in ("numpy-2.4-cp311-cp311-manylinux_2_28_x86_64.whl", "six-1.0-py3-none-any.whl"):
         (folder / name).write_text(name)
-    asked: list[tuple[str, ...]] = []
-    monkeypatch.setattr(wheels, "_pip", lambda *arguments, path=None: asked.append(arguments))
+    pip_calls: list[tuple[str, ...]] = []
+    monkeypatch.setattr(wheels, "_pip", lambda *arguments, path=None: pip_calls.append(arguments))
     wheels._collect_for("aarch64", folder, {"numpy": "numpy==2.4 --hash=sha256:a\n", "six": "six==1.0\n"})
-    ((*arguments,),) = asked
+    ((*arguments,),) = pip_calls
     assert "manylinux_2_28_aarch64" in arguments
     assert "manylinux_2_36_aarch64" in arguments, "Debian 12 has glibc 2.36"
     assert "manylinux_2_37_aarch64" not in arguments

@@ -78,10 +78,10 @@ class OtlpSpans:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 
-        given = {"service.version": __version__, "service.instance.id": instance}
+        attributes = {"service.version": __version__, "service.instance.id": instance}
         if not os.environ.get("OTEL_SERVICE_NAME"):
-            given["service.name"] = "penstock-operator"
-        self._resource = Resource.create({name: value for name, value in given.items() if value})
+            attributes["service.name"] = "penstock-operator"
+        self._resource = Resource.create({name: value for name, value in attributes.items() if value})
         self._ids = RandomIdGenerator()
         self._processor = BatchSpanProcessor(OTLPSpanExporter())
 

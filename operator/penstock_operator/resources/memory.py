@@ -51,16 +51,16 @@ def worker_resources(spec: FlinkJobSpec) -> dict[str, Any]:
     return _resources(spec.worker.resources, _WORKER_CPU + slots * _SLOT_CPU, min_task_manager_memory(slots))
 
 
-def _resources(given: Resources, millicores: int, memory: int) -> dict[str, Any]:
+def _resources(resources: Resources, millicores: int, memory: int) -> dict[str, Any]:
     """Return the resources, with a request for each resource that has neither a request nor a limit.
 
     A resource with a limit needs no request, because Kubernetes then requests the amount of the limit. The same
     applies to a limit of 0: Kubernetes refuses a request above it.
     """
     least: dict[str, str | int] = {"cpu": f"{millicores}m", "memory": f"{memory // MIB}Mi"}
-    missing = {name: least[name] for name in least if name not in given.limits}
-    requests = {**missing, **given.requests}
+    missing = {name: least[name] for name in least if name not in resources.limits}
+    requests = {**missing, **resources.requests}
     return {
         **({"requests": requests} if requests else {}),
-        **({"limits": dict(given.limits)} if given.limits else {}),
+        **({"limits": dict(resources.limits)} if resources.limits else {}),
     }

@@ -167,13 +167,13 @@ class RestClient:
 
         They come from the newest checkpoint, or for one key from the task that owns it.
         """
-        given = {
+        parameters = {
             "key": key,
             "uid": uid,
             "limit": None if limit is None else str(limit),
             "consistency": None if consistency == "checkpoint" else consistency,
         }
-        params = {name: value for name, value in given.items() if value is not None}
+        params = {name: value for name, value in parameters.items() if value is not None}
         answer = self._request("GET", f"/jobs/{_part(job_id)}/state/{_part(name)}", params=params)
         return models.StateEntryList.model_validate(answer)
 

@@ -31,9 +31,8 @@ class Launcher(Protocol):
         """Run a program in this process as `__main__` on an embedded cluster. Return when the program has ended.
 
         `savepoint_path` and `allow_non_restored_state` (uids) apply to the first job that the program starts.
-        `on_submitted(job id, job name, REST URL)` is called for each job when it is accepted. The URL is empty if the REST API is disabled.
-        The
-        program's exceptions are raised.
+        `on_submitted(job id, job name, REST URL)` is called for each job when it is accepted. The URL is empty if the
+        REST API is disabled. The program's exceptions are raised.
         """
         ...
 

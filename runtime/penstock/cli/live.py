@@ -42,9 +42,9 @@ class LiveView:
     Args:
         poll: function that returns the progress as JSON. The view's thread calls it.
         interval: seconds between two polls.
-        out: console to draw on. None = stdout.
+        out: console to draw on. None means stdout.
         plain_seconds: without a terminal, seconds between two lines about an unchanged job.
-        patience: seconds without a response after which the view ends. None = never.
+        patience: seconds without a response after which the view ends. None means never.
     """
 
     def __init__(

@@ -197,11 +197,11 @@ def set_command_line(settings: Mapping[str, Any]) -> Token[Mapping[str, str] | N
     >>> reset_command_line(token)
     """
     try:
-        given = Configuration(settings)
+        settings_of_command_line = Configuration(settings)
     except InvalidJob as error:
         error.location = "the command line"
         raise
-    return _command_line.set(given.to_dict())
+    return _command_line.set(settings_of_command_line.to_dict())
 
 
 def reset_command_line(token: Token[Mapping[str, str] | None]) -> None:

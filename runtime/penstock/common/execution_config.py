@@ -77,7 +77,7 @@ class ExecutionConfig:
         return self._set_duration(options.LATENCY_INTERVAL, interval)
 
     def get_latency_tracking_interval(self) -> int:
-        """Return the interval in ms; 0 = no latency markers."""
+        """Return the interval in ms; 0 means no latency markers."""
         return as_millis(self._configuration.get(options.LATENCY_INTERVAL))
 
     def set_task_cancellation_interval(self, interval: TimeLike) -> ExecutionConfig:

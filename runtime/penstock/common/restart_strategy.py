@@ -114,7 +114,7 @@ class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration)
 
     Args:
         jitter_factor: random part of the delay, 0 to 1.
-        attempts: number of restarts without such a reset before the job fails; None = no limit.
+        attempts: number of restarts without such a reset before the job fails; None means no limit.
     """
 
     initial_backoff: timedelta = field(default=options.EXPONENTIAL_INITIAL.default)

@@ -62,7 +62,7 @@ class DeserializationSchema(ABC):
         """
 
     def get_produced_type(self) -> TypeInformation | None:
-        """Return the type of the records; None = unknown."""
+        """Return the type of the records; None means unknown."""
         return None
 
 

@@ -25,7 +25,7 @@ class Program:
         transformations: the sinks and all their inputs, upstream first.
         configuration: merged flat keys and texts. The executor interprets them.
         parallelism: parallelism of operators that set none.
-        max_parallelism: number of key groups; None = not set.
+        max_parallelism: number of key groups; None means not set.
         user_script: path of the program's file; None if it has no file (a notebook, a prompt).
     """
 

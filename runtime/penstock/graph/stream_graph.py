@@ -33,8 +33,8 @@ class JobGraphBuilder:
     Args:
         sinks: the transformations that no other one reads.
         parallelism: parallelism of operators that set none.
-        max_parallelism: number of key groups; None = Flink's default of 128.
-        limit: highest parallelism of any operator (the adaptive scheduler with fewer slots); None = no limit.
+        max_parallelism: number of key groups; None means Flink's default of 128.
+        limit: highest parallelism of any operator (the adaptive scheduler with fewer slots); None means no limit.
         require_uids: refuse operators without an explicit uid.
         mode: `execution.runtime-mode`.
     """

@@ -43,7 +43,7 @@ class SubtaskReport:
     """One subtask's part of an epoch's ack.
 
     `io`: the counts of this epoch, with the names of `series.PER_SECOND` and others. The store adds them up.
-    `gauges`: the engine's other values, such as `currentInputWatermark` (ms, None = none yet).
+    `gauges`: the engine's other values, such as `currentInputWatermark` (ms, None means none yet).
     `user`: the result of `TaskMetrics.snapshot()`.
     """
 

@@ -128,8 +128,8 @@ class Edge:
 class Progress:
     """Progress of the job. `records`: number of records that sources have read since the start of the attempt.
 
-    `watermark`: lowest watermark of any subtask, None = none yet. `lag`: available records or bytes that are not yet read,
-    None = the sources do not know it.
+    `watermark`: lowest watermark of any subtask, None means none yet. `lag`: available records or bytes that are not yet read,
+    None means that the sources do not know it.
     """
 
     epoch: int = 0
@@ -195,7 +195,7 @@ class StateChange:
 
 @dataclass(frozen=True)
 class PastCheckpoint:
-    """Short entry of the checkpoint history. `slowest`: vertex and subtask with the last acknowledgement; empty and -1: unknown."""
+    """Short entry of the checkpoint history. `slowest`: vertex and subtask with the last acknowledgement; empty and -1 mean unknown."""
 
     id: int
     kind: str
@@ -211,7 +211,7 @@ class PastCheckpoint:
 
 @dataclass(frozen=True)
 class MetricHistory:
-    """Samples of the last hour: times, and values by name. NaN: unknown."""
+    """Samples of the last hour: times, and values by name. NaN means unknown."""
 
     times: Sequence[int] = ()
     series: Mapping[str, Sequence[float]] = field(default_factory=dict)
@@ -219,9 +219,8 @@ class MetricHistory:
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """Split of a source. `owner`: subtask that reads it, -1 means none. `position`: text in the source's format. `lag`: records or bytes that
-    are
-    not read, None means unknown.
+    """Split of a source. `owner`: subtask that reads it, -1 means none. `position`: text in the source's format. `lag`:
+    records or bytes that are not read, None means unknown.
     """
 
     id: str
@@ -234,9 +233,8 @@ class SplitFacts:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """Source of a job. `splits`: some of its splits. `split_count`: number of splits that are not read to their end. `lag`: records or
-    bytes
-    that are not read, None means unknown.
+    """Source of a job. `splits`: some of its splits. `split_count`: number of splits that are not read to their end.
+    `lag`: records or bytes that are not read, None means unknown.
     """
 
     uid: str
@@ -334,7 +332,7 @@ class Job:
 
 @dataclass(frozen=True)
 class CheckpointSettings:
-    """Checkpoint settings. `interval_ms` 0 = no periodic checkpoints. `externalized`: checkpoints may outlive the job."""
+    """Checkpoint settings. `interval_ms` is 0 without periodic checkpoints. `externalized`: checkpoints may outlive the job."""
 
     interval_ms: int = 0
     timeout_ms: int = 600_000

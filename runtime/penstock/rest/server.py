@@ -39,8 +39,8 @@ class RestServer:
 
     Args:
         host: address to listen on, such as `localhost` or `0.0.0.0`.
-        port: 0 = any free port; see `port` after `start`.
-        token_file: file with the bearer token. None = no token is required.
+        port: 0 means any free port; see `port` after `start`.
+        token_file: file with the bearer token. None means that no token is required.
         allowed_hosts: names that requests may use, in addition to addresses, `localhost`, `host` and this machine's name. If a
             token is set and no names are given, any name is allowed, because a page of another site has no token.
         reader_token_file: file with a token that permits only reading.

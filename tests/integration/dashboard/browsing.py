@@ -28,9 +28,8 @@ def until(condition: Any, seconds: float = 60.0) -> None:
         time.sleep(0.1)
 
 
-def logged_in(
-    browser: Browser, site: Site, scheme: Any, token: str, refused: tuple[str, ...] = ("404",)
-) -> Iterator[Page]:
+def watched(browser: Browser, url: str, scheme: Any, refused: tuple[str, ...] = ("404",)) -> Iterator[Page]:
+    """Yield an empty page. A failing script or a request to another site than `url` fails the test."""
     context = browser.new_context(viewport={"width": 1360, "height": 860}, color_scheme=scheme)
     made = context.new_page()
     wrong: list[str] = []
@@ -45,15 +44,22 @@ def logged_in(
     )
     made.on(
         "request",
-        lambda request: wrong.append(request.url) if not request.url.startswith((site.url, "data:")) else None,
+        lambda request: wrong.append(request.url) if not request.url.startswith((url, "data:")) else None,
     )
-    made.goto(site.url)
-    made.get_by_label("Token of the job").fill(token)
-    made.get_by_role("button", name="Log in").click()
-    expect(made.get_by_role("navigation")).to_contain_text("Job graph")
     yield made
     context.close()
     assert not wrong
+
+
+def logged_in(
+    browser: Browser, site: Site, scheme: Any, token: str, refused: tuple[str, ...] = ("404",)
+) -> Iterator[Page]:
+    for made in watched(browser, site.url, scheme, refused):
+        made.goto(site.url)
+        made.get_by_label("Token of the job").fill(token)
+        made.get_by_role("button", name="Log in").click()
+        expect(made.get_by_role("navigation")).to_contain_text("Job graph")
+        yield made
 
 
 def open_page(page: Page, site: Site, name: str) -> None:

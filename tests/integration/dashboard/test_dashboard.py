@@ -205,15 +205,6 @@ def test_a_state_without_a_queryable_name_shows_how_to_set_one(page: Page, site:
     accessible(page)
 
 
-def test_an_exception_is_shown_with_the_users_line(page: Page, site: Site) -> None:
-    open_page(page, site, "exceptions")
-    expect(page.locator("pre .user", has_text="cannot be right").first).to_be_visible()
-    lines = (Path(__file__).parent / "site.py").read_text().splitlines()
-    raised = next(number for number, line in enumerate(lines, 1) if "raise ValueError(" in line)
-    expect(page.locator(".group-head code").first).to_contain_text(f"site.py:{raised}")
-    expect(page.locator("main")).to_contain_text(re.compile(r"built at \S*site\.py:\d+"))
-
-
 def test_the_log_shows_places_and_no_secret(page: Page, site: Site) -> None:
     page.evaluate("location.hash = '#/jobmanager'")
     expect(page.locator("pre.log")).to_contain_text("[orders: Totals by customer #")

@@ -122,6 +122,12 @@ def test_a_rescale_is_limited_by_slots_unless_the_cluster_can_start_more(
     assert live.rescale_limit == limit
 
 
+def test_a_live_view_has_the_last_rescale(gateway: FakeGateway) -> None:
+    for job, at in ((RUNNING, RUNNING.rescales[-1].timestamp), (replace(RUNNING, rescales=()), None)):
+        live = live_job(job, gateway.checkpoints(JOB_ID), 0, facts.Cluster(8, 3), gateway.metrics, 0)
+        assert (live.last_rescale or {}).get("at") == at
+
+
 def test_the_rate_of_a_job_is_the_sum_of_its_sources(gateway: FakeGateway) -> None:
     live = live_job(RUNNING, gateway.checkpoints(JOB_ID), 0, facts.Cluster(8, 3), gateway.metrics, 0)
     assert live.records_per_second == live.vertices[0].in_per_second

@@ -84,8 +84,8 @@ def deployment(manifest: Manifest) -> Deployment:
     """Return one of the job's Deployments, without the drift, which `look` computes."""
     marks, spec, status = annotations_of(manifest), manifest.get("spec", {}), manifest.get("status", {})
     containers = spec.get("template", {}).get("spec", {}).get("containers") or ()
-    given = next((list(c.get("args") or ()) for c in containers if c.get("name") == MAIN_CONTAINER), [])
-    args = given[: given.index("--")] if "--" in given else given  # arguments of the program follow
+    arguments = next((list(c.get("args") or ()) for c in containers if c.get("name") == MAIN_CONTAINER), [])
+    args = arguments[: arguments.index("--")] if "--" in arguments else arguments  # arguments of the program follow
     return Deployment(
         role=cast("Role", labels_of(manifest).get(ROLE, "worker")),
         revision=marks.get(REVISION, ""),

@@ -96,15 +96,23 @@ def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
+def _pulled(pod: Mapping[str, Any], container: Mapping[str, Any], message: str) -> tuple[str, str]:
+    """Return the image that the kubelet could not pull, and its field. It may be the image of a volume."""
+    volumes = (volume.get("image") or {} for volume in pod.get("spec", {}).get("volumes") or ())
+    references = [str(image["reference"]) for image in volumes if image.get("reference")]
+    named = [reference for reference in references if reference in message]
+    return (named[0], "spec.job.source.image") if named else (str(container.get("image", "")), "spec.image")
+
+
 def _container(pod: Mapping[str, Any], container: Mapping[str, Any]) -> Iterator[Trouble]:
     waiting = container.get("state", {}).get("waiting", {})
     reason = waiting.get("reason", "")
-    image = container.get("image", "")
     if reason in _PULL:
+        image, field = _pulled(pod, container, str(waiting.get("message", "")))
         yield Trouble(
             "ImagePullFailed",
             f"the image {image} cannot be pulled: {_text(waiting)}",
-            "Correct spec.image, or set spec.imagePullSecrets",
+            f"Correct {field}, or set spec.imagePullSecrets",
         )
     elif reason in _CONFIG:
         yield Trouble(

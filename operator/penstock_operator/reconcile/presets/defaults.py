@@ -78,22 +78,22 @@ def preset(texts: Mapping[str, str]) -> Preset:
     found: dict[str, Any] = {}
     for where, text in texts.items():
         try:
-            given = yaml.safe_load(text)
+            parsed = yaml.safe_load(text)
         except yaml.YAMLError as error:
             return Preset(None, Problem(where, f"{KEY} is not YAML: {' '.join(str(error).split())}", "Correct it."))
-        given = {} if given is None else given
-        problem = next(_problems(given, where), None)
+        parsed = {} if parsed is None else parsed
+        problem = next(_problems(parsed, where), None)
         if problem is not None:
             return Preset(None, problem)
-        found = _merged(found, given)
+        found = _merged(found, parsed)
     return Preset(found)
 
 
-def _problems(given: object, where: str) -> Iterator[Problem]:
-    if not isinstance(given, dict):
+def _problems(parsed: object, where: str) -> Iterator[Problem]:
+    if not isinstance(parsed, dict):
         yield Problem(where, f"{KEY} is not an object", "Write a part of a FlinkJob's spec.")
         return
-    for key, value in given.items():
+    for key, value in parsed.items():
         parts = _ALLOWED.get(key)
         if parts is None:
             known = ", ".join(_ALLOWED)

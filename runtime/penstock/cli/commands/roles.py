@@ -63,11 +63,11 @@ class SpreadCommand(TyperCommand):
 
 def _check_one_start(options: Mapping[str, object]) -> None:
     """Raise `UsageError` unless exactly one of the options has a value."""
-    given = [name for name, value in options.items() if value]
-    if len(given) != 1:
+    used = [name for name, value in options.items() if value]
+    if len(used) != 1:
         raise UsageError(
-            f"{' and '.join(given)} exclude each other"
-            if given
+            f"{' and '.join(used)} exclude each other"
+            if used
             else "no option says where the state of the job comes from",
             remedy="pass exactly one of --restore PATH, --restore-latest, --fresh and --when-released",
         )

@@ -35,7 +35,7 @@ class Split:
     id: str
     properties: dict[str, Any] = field(default_factory=dict)
     size: int = 0
-    """Bytes or records, to balance the assignment; 0 = unknown."""
+    """Bytes or records, to balance the assignment; 0 means unknown."""
     files: list[dict[str, Any]] = field(default_factory=list)
     """State files that contain the split's data ({"path", "size", "checksum"}). Snapshots name and keep them."""
     root: str = ""

@@ -200,8 +200,8 @@ class KinesisStreamsSinkBuilder:
             record_bytes=_between("max_record_size_in_bytes", max_record_size_in_bytes, 10 * 1024 * 1024)
         )
 
-    def _limit(self, **given: Any) -> Self:
-        self._limits = replace(self._limits, **given)
+    def _limit(self, **limits: Any) -> Self:
+        self._limits = replace(self._limits, **limits)
         return self
 
     def build(self) -> KinesisStreamsSink:

@@ -96,18 +96,18 @@ class FlinkKinesisConsumer(KinesisSource):
                 f"FlinkKinesisConsumer does not know {', '.join(unknown)}",
                 remedy=f"it knows {', '.join(_PROPERTIES)}; credentials are found as by every AWS client (variables, a role)",
             )
-        given = {_PROPERTIES[key]: str(value) for key, value in config_props.items()}
+        options = {_PROPERTIES[key]: str(value) for key, value in config_props.items()}
         super().__init__(
             streams,
             deserializer,
-            region=given.get("region", ""),
-            endpoint=given.get("endpoint"),
+            region=options.get("region", ""),
+            endpoint=options.get("endpoint"),
             start=flinks_start(config_props, "flink.stream.initpos"),
-            discovery_interval=int(given.get("discovery", 10_000)),
+            discovery_interval=int(options.get("discovery", 10_000)),
         )
 
 
-def flinks_start(given: Mapping[str, Any], prefix: str) -> str | int:
+def flinks_start(properties: Mapping[str, Any], prefix: str) -> str | int:
     """Return the start position from Flink's properties.
 
     Raises:
@@ -115,8 +115,8 @@ def flinks_start(given: Mapping[str, Any], prefix: str) -> str | int:
     """
     names = {"flink.stream.initpos": ("", ".timestamp"), "source.init": (".position", ".timestamp")}[prefix]
     position, key = (prefix + name for name in names)
-    found = str(given.get(position, "LATEST")).upper()
-    return _flinks_time(key, str(given.get(key, ""))) if found == "AT_TIMESTAMP" else found
+    found = str(properties.get(position, "LATEST")).upper()
+    return _flinks_time(key, str(properties.get(key, ""))) if found == "AT_TIMESTAMP" else found
 
 
 def _flinks_time(key: str, text: str) -> int:

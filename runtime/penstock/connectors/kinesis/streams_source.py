@@ -91,19 +91,19 @@ class KinesisStreamsSourceBuilder:
         Raises:
             InvalidJob: an unknown key, or readers with enhanced fan-out.
         """
-        given = source_config.to_dict() if isinstance(source_config, Configuration) else dict(source_config)
-        unknown = sorted(set(given) - _KNOWN)
+        config = source_config.to_dict() if isinstance(source_config, Configuration) else dict(source_config)
+        unknown = sorted(set(config) - _KNOWN)
         if unknown:
             raise InvalidJob(
                 f"KinesisStreamsSource does not know {', '.join(unknown)}",
                 remedy=f"it knows {', '.join(sorted(_KNOWN))}; credentials are found as by every AWS client (variables, a role)",
             )
-        if str(given.get("source.reader.type", "POLLING")).upper() != "POLLING":
+        if str(config.get("source.reader.type", "POLLING")).upper() != "POLLING":
             raise InvalidJob(
-                f"source.reader.type={given['source.reader.type']}",
+                f"source.reader.type={config['source.reader.type']}",
                 remedy="leave it out: shards are read by GetRecords",
             )
-        self._config = given
+        self._config = config
         return self
 
     def build(self) -> KinesisStreamsSource:
@@ -115,13 +115,13 @@ class KinesisStreamsSourceBuilder:
         for name, value in (("stream_arn", self._stream), ("deserialization_schema", self._schema)):
             if not value:
                 raise InvalidJob(f"a KinesisStreamsSource without {name}", remedy=f"call set_{name}(…)")
-        given = self._config
-        interval = given.get("source.shard.discovery.interval", "10 s")
+        config = self._config
+        interval = config.get("source.shard.discovery.interval", "10 s")
         return KinesisStreamsSource(
             self._stream,
             self._schema,
-            region=str(given.get("aws.region", self._region)),
-            endpoint=given.get("aws.endpoint"),
-            start=flinks_start(given, "source.init"),
+            region=str(config.get("aws.region", self._region)),
+            endpoint=config.get("aws.endpoint"),
+            start=flinks_start(config, "source.init"),
             discovery_interval=parse_duration(interval) if isinstance(interval, str) else interval,
         )

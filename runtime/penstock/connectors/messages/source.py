@@ -70,11 +70,11 @@ def error_tag_of(on_error: str, error_tag: Any) -> str | None:
     return getattr(error_tag, "tag_id", error_tag) if on_error == "side-output" else None
 
 
-def check_choice(name: str, given: str, first: str, second: str) -> None:
+def check_choice(name: str, value: str, first: str, second: str) -> None:
     """Check that a setting has one of its two values.
 
     Raises:
         InvalidJob: the setting has another value.
     """
-    if given not in (first, second):
-        raise InvalidJob(f"{name}={given!r}", remedy=f"write {first!r} or {second!r}")
+    if value not in (first, second):
+        raise InvalidJob(f"{name}={value!r}", remedy=f"write {first!r} or {second!r}")

@@ -102,10 +102,10 @@ class Server:
         Raises:
             PlatformError: the file cannot be read. The error's class is `kind`.
         """
-        given: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if self.option(name) is None}
+        options: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if self.option(name) is None}
         if self.password_file:
-            given["password"] = read_secret(self.password_file, "password_file", kind)
-        return given
+            options["password"] = read_secret(self.password_file, "password_file", kind)
+        return options
 
     def connect(self, kind: type[PlatformError]) -> Any:
         """Return a client whose server has answered.

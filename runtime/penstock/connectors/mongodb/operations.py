@@ -76,19 +76,19 @@ class Writes:
             return []
         return [self._write(one, record) for one in (found if isinstance(found, list) else [found])]
 
-    def _write(self, given: Any, record: Any) -> Write:
+    def _write(self, request: Any, record: Any) -> Write:
         try:
-            if isinstance(given, self._kinds):
-                return self._of_request(given)
-            if type(given).__module__.startswith("pymongo."):
-                raise ValueError(f"{type(given).__name__} does not identify a single document, or is not idempotent")
-            fields = as_mapping(given)
+            if isinstance(request, self._kinds):
+                return self._of_request(request)
+            if type(request).__module__.startswith("pymongo."):
+                raise ValueError(f"{type(request).__name__} does not identify a single document, or is not idempotent")
+            fields = as_mapping(request)
             if fields is None:
-                raise ValueError(f"a {type(given).__name__} is not a document")
+                raise ValueError(f"a {type(request).__name__} is not a document")
             return self._of_document(fields)
         except ValueError as error:
             raise SinkError(
-                f"{error}; in {str(given)[:300]}, made from {str(record)[:200]}",
+                f"{error}; in {str(request)[:300]}, made from {str(record)[:200]}",
                 remedy=f"return a document with {' and '.join(self._key)}, or ReplaceOne, UpdateOne or DeleteOne of pymongo, or a list "
                 f"of them, or None. "
                 "Keep sums in the job's state",

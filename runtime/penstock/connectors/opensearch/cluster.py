@@ -85,10 +85,10 @@ def cluster_of(hosts: str | Sequence[str], **options: Any) -> Cluster:
     Raises:
         InvalidJob: no host is given, or a host is invalid.
     """
-    given = [hosts] if isinstance(hosts, str) else list(hosts)
-    if not given:
+    urls = [hosts] if isinstance(hosts, str) else list(hosts)
+    if not urls:
         raise InvalidJob("an OpenSearch sink without hosts", remedy="pass 'https://search-1:9200'")
-    return Cluster(tuple(_url(host) for host in given), **options)
+    return Cluster(tuple(_url(host) for host in urls), **options)
 
 
 def _url(host: str) -> str:

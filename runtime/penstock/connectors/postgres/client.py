@@ -68,11 +68,11 @@ class Server(TableServer):
             PlatformError: the file cannot be read. `kind` is the class of the error.
         """
         set_by_user = package("psycopg.conninfo").conninfo_to_dict(self.conninfo)
-        given: dict[str, Any] = {"connect_timeout": CONNECT_S, "application_name": "penstock", **ALIVE}
-        given = {name: value for name, value in given.items() if name not in set_by_user}
+        options: dict[str, Any] = {"connect_timeout": CONNECT_S, "application_name": "penstock", **ALIVE}
+        options = {name: value for name, value in options.items() if name not in set_by_user}
         if self.password_file:
-            given["password"] = read_secret(self.password_file, "password_file", kind)
-        return given
+            options["password"] = read_secret(self.password_file, "password_file", kind)
+        return options
 
     @property
     def shown(self) -> str:

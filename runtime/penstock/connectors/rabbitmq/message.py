@@ -56,7 +56,7 @@ def texts(name: str, given: Text, records: Sequence[Any]) -> list[str]:
     return found
 
 
-def encodable(given: Mapping[str, Any], record: Any, *, frame: int) -> Any:
+def encodable(properties_by_name: Mapping[str, Any], record: Any, *, frame: int) -> Any:
     """Return pika's properties.
 
     Args:
@@ -67,12 +67,12 @@ def encodable(given: Mapping[str, Any], record: Any, *, frame: int) -> Any:
     """
     make = package().BasicProperties
     try:
-        properties = make(**given)
+        properties = make(**properties_by_name)
         size = sum(map(len, properties.encode()))
     except Exception as error:  # pika's encoder can raise any exception, such as an assertion or struct's errors
-        name = next((name for name, value in given.items() if _is_wrong(make, name, value)), "")
+        name = next((name for name, value in properties_by_name.items() if _is_wrong(make, name, value)), "")
         raise RecordFormatError(
-            f"property {name}={short_repr(given.get(name))} of the message for {short_repr(record)} cannot be encoded: {type(error).__name__}",
+            f"property {name}={short_repr(properties_by_name.get(name))} of the message for {short_repr(record)} cannot be encoded: {type(error).__name__}",
             remedy="use AMQP's names. Values of correlation_id, message_id, expiration, … are text of at most 255 bytes. priority is 0 "
             "to 255. "
             "timestamp is whole seconds. headers have text, bytes, int, bool, Decimal, datetime, None, and lists and dicts of these. "

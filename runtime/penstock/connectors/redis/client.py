@@ -88,7 +88,7 @@ class Server:
         Raises:
             PlatformError: the file cannot be read. The error's class is `kind`.
         """
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "protocol": 2,
             "socket_connect_timeout": CONNECT_S,
             "socket_timeout": REQUEST_S,
@@ -96,8 +96,8 @@ class Server:
             "retry": package(f"redis{name}.retry").Retry(package("redis.backoff").NoBackoff(), 0),
         }
         if self.password_file:
-            given["password"] = read_secret(self.password_file, "password_file", kind)
-        return given
+            options["password"] = read_secret(self.password_file, "password_file", kind)
+        return options
 
     def connect(self, kind: type[PlatformError]) -> Any:
         """Return a client whose server has answered.

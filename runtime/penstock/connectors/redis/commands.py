@@ -39,14 +39,14 @@ _WITHOUT_TTL = {
 _WITH_TTL = {"SETEX", "PSETEX", "PUBLISH"}
 
 
-def checked(given: Any, record: Any, ttl_ms: int) -> list[Command]:
+def checked(result: Any, record: Any, ttl_ms: int) -> list[Command]:
     """Return the commands that a record was mapped to, plus the commands that set their expiry.
 
     Raises:
         SinkError: a value is not a command, or the command is not idempotent.
     """
     commands: list[Command] = []
-    for command in [given] if isinstance(given, tuple) else [] if given is None else given:
+    for command in [result] if isinstance(result, tuple) else [] if result is None else result:
         if not isinstance(command, tuple) or len(command) < 2 or not isinstance(command[0], str):
             raise _wrong(
                 command, record, "is not a command", "return ('SET', key, value), or a list of such tuples, or None"

@@ -127,8 +127,13 @@ class MySql(Database):
     def connect_arguments(self, read_s: int, driver: str) -> dict[str, Any]:
         if driver not in ("pymysql", "mysqldb"):
             return {}
-        given = {"connect_timeout": CONNECT_S, "read_timeout": read_s, "write_timeout": read_s, "charset": "utf8mb4"}
-        return {**given, "binary_prefix": True} if driver == "pymysql" else given
+        arguments = {
+            "connect_timeout": CONNECT_S,
+            "read_timeout": read_s,
+            "write_timeout": read_s,
+            "charset": "utf8mb4",
+        }
+        return {**arguments, "binary_prefix": True} if driver == "pymysql" else arguments
 
     def begin_session(self, connection: Any) -> None:
         # Without strict mode the server truncates values that do not fit and reports no error. NO_AUTO_VALUE_ON_ZERO keeps a 0

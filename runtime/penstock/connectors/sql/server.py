@@ -90,11 +90,11 @@ class Server(TableServer):
             InvalidJob: the URL is wrong, or its driver is not installed.
         """
         sqlalchemy, url, database = package(), self.authenticated(kind), self.database
-        given = database.connect_arguments(read_s, self._call(url.get_driver_name))
-        given = {name: value for name, value in given.items() if name not in url.query}
+        arguments = database.connect_arguments(read_s, self._call(url.get_driver_name))
+        arguments = {name: value for name, value in arguments.items() if name not in url.query}
         level = {"isolation_level": "AUTOCOMMIT"} if autocommit and not isinstance(database, Other) else {}
         make: Callable[[], Any] = lambda: sqlalchemy.create_engine(  # noqa: E731
-            url, poolclass=package("sqlalchemy.pool").NullPool, connect_args=given, **level
+            url, poolclass=package("sqlalchemy.pool").NullPool, connect_args=arguments, **level
         )
         engine = self._call(make)
         if url.get_backend_name() == "sqlite":

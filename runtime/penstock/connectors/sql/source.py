@@ -110,13 +110,13 @@ class SqlReader(TableReader):
         quote = quoting(self._connection)
         key = quote(self.source.key)
         bounds = [(f"{key} > {self._mark}", after), (f"{key} <= {self._mark}", up_to)]
-        given = [(text, key_of(value)) for text, value in bounds if value is not None]
-        where = f" where {' and '.join(text for text, _ in given)}" if given else ""
+        conditions = [(text, key_of(value)) for text, value in bounds if value is not None]
+        where = f" where {' and '.join(text for text, _ in conditions)}" if conditions else ""
         table = quoted_table(self._connection, self.source.table)
         statement = (
             f"select {', '.join(map(quote, names))} from {table}{where} order by {key} {direction} limit {limit}"
         )
-        return list(self._connection.exec_driver_sql(statement, tuple(value for _, value in given)).fetchall())
+        return list(self._connection.exec_driver_sql(statement, tuple(value for _, value in conditions)).fetchall())
 
 
 class SqlRangeReader(KeyRangeReader):

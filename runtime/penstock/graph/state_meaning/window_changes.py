@@ -53,7 +53,7 @@ def _compare_contents(old: Meaning, new: Meaning) -> Changes:
         return migration.refusal, migration.changes
     if old["kind"] == new["kind"] == "accumulator":
         text = f"the aggregate function was {old['function']} and is {new['function']}"
-        return "", (f"{text}: it goes on from the accumulators of the former",)
+        return "", (f"{text}: it continues from the accumulators of the former",)
     return f"windows held {_contents_text(old)}, and the program makes them hold {_contents_text(new)}", ()
 
 

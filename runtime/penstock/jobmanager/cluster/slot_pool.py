@@ -52,9 +52,8 @@ class SlotPool:
     ) -> list[str]:
         """Assign slots to the job, in the order of its subtasks.
 
-        The job keeps the slots that it holds, because their workers and local copies are warm. A lost slot is replaced by one of the same
-        machine
-        if possible, because its disk has the local copies.
+        The job keeps the slots that it holds, because their workers and local copies are warm. A lost slot is replaced
+        by one of the same machine if possible, because its disk has the local copies.
 
         Args:
             machines: machine of each slot.

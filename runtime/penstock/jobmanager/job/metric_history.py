@@ -139,7 +139,7 @@ class MetricHistory:
                 del column[0]
 
     def of_job(self) -> tuple[list[int], dict[str, list[float]]]:
-        """Return the times (ms) and the series by name. NaN: unknown."""
+        """Return the times (ms) and the series by name. NaN means unknown."""
         return self._of(_JOB)
 
     def of_vertex(self, stage_id: int) -> tuple[list[int], dict[str, list[float]]]:

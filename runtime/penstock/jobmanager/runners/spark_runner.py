@@ -317,9 +317,8 @@ class SparkRunner:
     def _watch(self, group: str, ended: threading.Event, lost: list[EpochFailed]) -> None:
         """End the Spark job when one of its executors is lost.
 
-        Spark would not treat it as a failure of the task. It would wait for the executor until the locality wait ends, and then start the
-        task
-        on an executor without its state.
+        Spark would not treat it as a failure of the task. It would wait for the executor until the locality wait ends,
+        and then start the task on an executor without its state.
         """
         while not ended.wait(CHECK_INTERVAL_S):
             try:

@@ -77,7 +77,7 @@ function jobHeader() {
   const name = h("h1", null, "…"), state = h("span"), step = h("span.muted"), stale = h("span.stale", { role: "status" });
   const buttons = actions(() => picture);
   const fact = (label, title) => { const value = h("dd", null, "–"); return { box: h("div.fact", { title }, h("dt", null, label), value), value }; };
-  const facts = { up: fact("Running for"), rate: fact("Records read/s", "By all sources, mean of about 10 seconds, as in the job graph"), lag: fact("Unread input"), mark: fact("Watermark lag"), par: fact("Parallelism"), cp: fact("Last checkpoint"), size: fact("State"), again: fact("Restarts") };
+  const facts = { up: fact("Running for"), rate: fact("Records read/s", "By all sources, mean of about 10 seconds, as in the job graph"), lag: fact("Unread input"), mark: fact("Watermark lag"), par: fact("Parallelism"), cp: fact("Last checkpoint"), size: fact("State"), again: fact("Restarts"), scaled: fact("Last rescale", "Details are on the timeline") };
   let shown = "";
   return {
     root: [h("div.title", null, name, state, step, stale, buttons.root), h("dl.facts", null, Object.values(facts).map((one) => one.box))],
@@ -95,6 +95,8 @@ function jobHeader() {
       text(facts.cp.value, last ? `#${last.id}, ${ended ? when(last.at) : `${dur(Math.max(0, job.now - last.at))} ago`}` : job.checkpointInterval ? "none yet" : "off");
       text(facts.size.value, last ? bytes(last.stateSize) : "–");
       text(facts.again.value, String(job.restarts));
+      const scaled = job.lastRescale;
+      text(facts.scaled.value, scaled ? `${scaled.from} to ${scaled.to}${scaled.outcome === "COMPLETED" ? "" : ` ${scaled.outcome.toLowerCase()}`}, ${ended ? when(scaled.at) : `${dur(Math.max(0, job.now - scaled.at))} ago`}` : "never");
       buttons.show(job);
     },
   };

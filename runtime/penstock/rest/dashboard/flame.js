@@ -31,7 +31,21 @@ export function flame(root) {
   }
   if (!root.value) return h("div.empty", null, "No stacks were sampled: no subtask of this vertex runs in a process that can be sampled.");
   show([root]);
-  return h("div.in", null, drawn, said);
+  const [most] = userLines(root);
+  return h("div.in", null, h("p", null, most ? ["Line of your code with the most samples: ", h("code.wrap", null, most[0]), `, ${share({ value: most[1] }, root.value)}`] : "No sample is in your code."), drawn, said);
+}
+
+/** Lines of the user that the engine calls, each with the samples in which it is the innermost one. The line with the most is first. */
+function userLines(root) {
+  const found = new Map();
+  const walk = (node, called, line) => {
+    const kind = whose(node.name), own = called && kind === "user" ? node.name : line;
+    const below = node.children.reduce((sum, child) => sum + child.value, 0);
+    if (own && node.value > below) found.set(own, (found.get(own) || 0) + node.value - below);
+    for (const child of node.children) walk(child, called || kind === "engine", own);
+  };
+  walk(root, false, null);
+  return [...found].sort((a, b) => b[1] - a[1]);
 }
 
 /** Kinds of frames: the engine's, Python's and the user's. */

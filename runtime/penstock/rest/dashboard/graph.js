@@ -11,6 +11,15 @@ export function loadOf(vertex) {
   return vertex.inPerSecond > 0 || vertex.outPerSecond > 0 ? "some" : "idle";
 }
 
+/** Returns a sentence about the vertex that limits the job: the busiest one, unless no vertex is busy. */
+export function bottleneck(vertices) {
+  const [most] = [...vertices].sort((a, b) => b.busiest - a.busiest), held = vertices.filter((one) => one.backPressured > 0.1);
+  if (!most || loadOf({ ...most, backPressured: 0 }) !== "busy") return held.length ? `Back-pressured: ${names(held)}. No operator is busy.` : "No operator is a bottleneck.";
+  return `Bottleneck: ${pretty(most.name)}, busy ${percent(most.busiest)}${isSkewed(most) ? `. Its records are skewed: one subtask gets ${most.skew.toFixed(1)} times the mean` : ""}.${held.length ? ` Back-pressured: ${names(held)}.` : ""}`;
+}
+const names = (vertices) => vertices.map((one) => pretty(one.name)).join(", ");
+const isSkewed = (vertex) => vertex.skew > 1.5 && vertex.inPerSecond > 1;
+
 export function jobGraph(onPick) {
   const root = h("div.graph", { role: "group", "aria-label": "Job graph", tabindex: "0" });
   let shape = "", nodes = new Map(), edges = [], picked = null;
@@ -36,9 +45,9 @@ export function jobGraph(onPick) {
     }
     for (const vertex of vertices) {
       const { x, y } = graph.node(vertex.id);
-      const part = { name: h("span.name"), in: h("span"), par: h("span"), busy: h("span"), lag: h("span"), b: h("i.b"), p: h("i.p") };
+      const part = { name: h("span.name"), in: h("span"), par: h("span"), busy: h("span"), b: h("i.b"), p: h("i.p") };
       const node = h("button.node", { type: "button", "data-id": vertex.id, style: { left: `${x - WIDTH / 2}px`, top: `${y - HEIGHT / 2}px`, width: `${WIDTH}px`, height: `${HEIGHT}px` }, onclick: () => onPick(vertex.id) },
-        part.name, h("span.row", null, part.in, part.par), h("span.row", null, part.busy, part.lag), h("span.share", { "aria-hidden": "true" }, part.b, part.p));
+        part.name, h("span.row", null, part.in, part.par), h("span.row", null, part.busy), h("span.share", { "aria-hidden": "true" }, part.b, part.p));
       nodes.set(vertex.id, { node, part }); space.append(node);
     }
     root.replaceChildren(space);
@@ -56,10 +65,9 @@ export function jobGraph(onPick) {
         node.dataset.load = loadOf(vertex);
         node.title = vertex.name;
         text(part.name, pretty(vertex.name));
-        text(part.in, `${num(vertex.inPerSecond)} rec/s ${vertex.inputs.length ? "in" : "read"}`);
+        text(part.in, `${num(vertex.inPerSecond)} rec/s ${vertex.inputs.length ? "in" : "read"}${isSkewed(vertex) ? ` · skew ${vertex.skew.toFixed(1)}×` : ""}`);
         text(part.par, `× ${vertex.parallelism}`);
         text(part.busy, `busy ${percent(vertex.busiest)}${vertex.backPressured > 0.01 ? ` · back-pressured ${percent(vertex.backPressured)}` : ""}`);
-        text(part.lag, vertex.skew > 1.5 && vertex.inPerSecond > 1 ? `skew ${vertex.skew.toFixed(1)}×` : "");
         part.b.style.width = cssShare(vertex.busy); part.p.style.width = cssShare(vertex.backPressured);
       }
       for (const edge of edges) {

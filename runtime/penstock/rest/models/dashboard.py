@@ -43,6 +43,7 @@ class LiveJob(Camel):
     attempt: int
     restarts: int
     rescales: int
+    last_rescale: dict[str, Any] | None
     parallelism: int
     max_parallelism: int
     records: int

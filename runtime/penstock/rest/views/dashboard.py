@@ -63,6 +63,7 @@ def live_job(
         attempt=job.attempt,
         restarts=job.restarts,
         rescales=job.rescale_count,
+        last_rescale=_rescale(job.rescales[-1]) if job.rescales else None,
         parallelism=job.parallelism,
         max_parallelism=job.max_parallelism,
         records=progress.records,
@@ -173,17 +174,7 @@ def timeline(job: facts.Job, past: Sequence[facts.PastCheckpoint], now: int) -> 
         end=job.end,
         states=[{"at": change.timestamp, "state": change.state} for change in job.states],
         checkpoints=[_past(checkpoint, names) for checkpoint in past],
-        rescales=[
-            {
-                "at": r.timestamp,
-                "from": r.old_parallelism,
-                "to": r.new_parallelism,
-                "trigger": r.trigger,
-                "duration": r.duration_ms,
-                "outcome": r.outcome,
-            }
-            for r in job.rescales
-        ],
+        rescales=[_rescale(rescale) for rescale in job.rescales],
         failures=[
             {
                 "at": f.timestamp,
@@ -199,6 +190,17 @@ def timeline(job: facts.Job, past: Sequence[facts.PastCheckpoint], now: int) -> 
         ],
         events=[{"at": event.timestamp, "text": event.text} for event in job.events],
     )
+
+
+def _rescale(rescale: facts.Rescale) -> dict[str, Any]:
+    return {
+        "at": rescale.timestamp,
+        "from": rescale.old_parallelism,
+        "to": rescale.new_parallelism,
+        "trigger": rescale.trigger,
+        "duration": rescale.duration_ms,
+        "outcome": rescale.outcome,
+    }
 
 
 def _past(checkpoint: facts.PastCheckpoint, names: Mapping[str, str]) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def _aggregate(mode: str, numbers: Sequence[float]) -> float:
 
 
 def _skew(numbers: Iterable[float], mean: float) -> float:
-    """Return the mean distance from the mean in percent of the mean, at most 100. 0 = all are equal (Flink's definition)."""
+    """Return the mean distance from the mean in percent of the mean, at most 100. 0 means that all are equal (Flink's definition)."""
     values = list(numbers)
     if mean == 0:
         return 0.0

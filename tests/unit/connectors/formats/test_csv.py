@@ -203,9 +203,11 @@ def test_optional_columns_missing_in_a_file_are_none(tmp_path: Path) -> None:
         read_source(source(path, csv_format({"a": str, "b": int, "note": str}, CsvDialect(header="names"))))
 
 
-@pytest.mark.parametrize(("wrong", "told"), [({"header": True}, "cannot have header=True"), ({"quote": "ab"}, "quote")])
-def test_a_wrong_option_of_csv_names_the_line_of_the_program(wrong: Any, told: str) -> None:
-    with pytest.raises(InvalidJob, match=told) as refused:
+@pytest.mark.parametrize(
+    ("wrong", "message"), [({"header": True}, "cannot have header=True"), ({"quote": "ab"}, "quote")]
+)
+def test_a_wrong_option_of_csv_names_the_line_of_the_program(wrong: Any, message: str) -> None:
+    with pytest.raises(InvalidJob, match=message) as refused:
         CsvDialect(**wrong)
     assert refused.value.location.startswith(f"{__file__}:")
 

@@ -281,8 +281,7 @@ class EventInterleaving:
         """Return whether a drain ended the job.
 
         This includes a stop that failed because the outcome of its manifest was unknown, if the manifest was stored.
-        The next
-        attempt then ends the job.
+        The next attempt then ends the job.
         """
         is_drained = any(operation.arguments.get("drain") for operation in self.operations) and not self._is_stopped()
         is_finished = self.ended is JobStatus.FINISHED and not self.master.history.end_of_input

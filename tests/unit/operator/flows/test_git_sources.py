@@ -36,13 +36,13 @@ class Branches:
 
     def __init__(self, world: World, servers: tuple[str, ...] = ("https://git.example.com",)) -> None:
         self.commits = {"main": FIRST}
-        self.asked: list[tuple[str, str, Credentials | None]] = []
+        self.requests: list[tuple[str, str, Credentials | None]] = []
         limits = TenantLimits(git_servers=servers)
         settings = replace(world.ports.settings, tenants=limits)
         world.ports = replace(world.ports, settings=settings, resolve_ref=self.resolve)
 
     async def resolve(self, url: str, ref: str, credentials: Credentials | None) -> str:
-        self.asked.append((url, ref, credentials))
+        self.requests.append((url, ref, credentials))
         if ref not in self.commits:
             raise SpecError((Problem("spec.job.source.git.ref", f"{url} has no branch {ref}", "Correct the name."),))
         return self.commits[ref]
@@ -71,7 +71,7 @@ def test_every_pod_fetches_the_commit() -> None:
                 assert path in pod["spec"]["containers"][0]["env"]
         args = master(world)["spec"]["containers"][0]["args"]
         assert args[args.index("--entry") + 1] == "/opt/penstock-source/job.py"
-        assert branches.asked == [], "the operator needs no server for a commit"
+        assert branches.requests == [], "the operator needs no server for a commit"
         world.edit(job={"source": source(commit=SECOND, path="jobs/words")})
         await world.until(lambda: running(world, generation=2))
         assert SECOND in fetched(master(world))
@@ -96,7 +96,7 @@ def test_a_branch_is_resolved_once_until_the_restart_nonce_changes() -> None:
         world.edit(job={"state": "running"})
         await world.until(lambda: running(world, generation=4))
         assert FIRST in fetched(master(world)), "a resume does not move the branch"
-        assert len(branches.asked) == 1
+        assert len(branches.requests) == 1
         world.edit(job={"restartNonce": 1})
         await world.until(lambda: running(world, generation=5))
         assert SECOND in fetched(master(world))
@@ -137,7 +137,7 @@ def test_another_name_of_the_same_commit_restarts_nothing() -> None:
         await deployed(world, flinkjob(source=source(ref="main")))
         job_id = world.status()["jobId"]
         world.edit(job={"source": source(ref="v1")})
-        await world.until(lambda: len(branches.asked) == 2 and running(world))
+        await world.until(lambda: len(branches.requests) == 2 and running(world))
         world.edit(job={"source": source(commit=FIRST)})
         await world.run(120)
         assert running(world)
@@ -167,7 +167,7 @@ def test_a_server_that_the_platform_has_not_opened_is_not_asked() -> None:
         branches = Branches(world, servers=("https://other.example.com",))
         world.apply(flinkjob(source=source(ref="main")))
         await world.until(lambda: stalled(world, "InvalidSpec", "add the server to jobs.gitServers"))
-        assert branches.asked == []
+        assert branches.requests == []
 
     played(story)
 
@@ -183,7 +183,7 @@ def test_credentials_come_from_a_secret() -> None:
         branches = Branches(world)
         secret(world, {"username": "me", "password": "s3cret"})
         await deployed(world, flinkjob(source=source(ref="main", secretName="git")))
-        assert branches.asked == [(URL, "main", ("me", "s3cret"))]
+        assert branches.requests == [(URL, "main", ("me", "s3cret"))]
         (fetcher,) = master(world)["spec"]["initContainers"]
         references = {e["name"]: e["valueFrom"] for e in fetcher["env"] if "valueFrom" in e}
         assert references == {
@@ -210,7 +210,7 @@ def test_a_secret_without_credentials_is_refused(data: dict[str, str] | None, ki
             secret(world, data, kind)
         world.apply(flinkjob(source=source(ref="main", secretName="git")))
         await world.until(lambda: stalled(world, "InvalidSpec", words))
-        assert branches.asked == []
+        assert branches.requests == []
 
     played(story)
 
@@ -233,7 +233,7 @@ def test_a_deletion_asks_no_server() -> None:
         world.edit(job={"source": source(ref="production")})
         world.delete()
         await world.until(lambda: world.cluster.one("FlinkJob", NAME) is None)
-        assert len(branches.asked) <= 2
+        assert len(branches.requests) <= 2
 
     played(story)
 

@@ -208,8 +208,7 @@ class World(Kubelet):
         """Run one pass of the operator. If it is killed, a new operator replaces it at the next pass.
 
         The next pass is at the time that the loop requested, or after any change in the cluster. The real controller
-        would wake
-        it for fewer changes.
+        would wake it for fewer changes.
         """
         loop = self.loops.get((kind, name))
         if loop is None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from penstock.common.stacks.edge_records import MAX_CHARS, EdgeQuestion, EdgeRecord
@@ -14,7 +18,10 @@ from penstock.datastream import OutputTag
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.session.session import Session
+from penstock.records.batch import ColumnBatch
+from penstock.records.columns import rows_as_dicts
 from penstock.taskmanager.chain import ChainedOutput
+from penstock.taskmanager.watching.edge_taps import _Tap
 from tests.in_process import InProcess, environment, until
 
 if TYPE_CHECKING:
@@ -120,3 +127,24 @@ def test_a_record_that_has_no_text_is_shown_with_the_reason_and_the_job_keeps_ru
         assert not job.master.history.failures
     finally:
         job.close()
+
+
+def test_records_in_columns_are_shown_as_the_rows_that_functions_get() -> None:
+    output, enough = ChainedOutput(), threading.Event()
+    seen: list[Any] = []
+    output._add(None, seen.append)
+    question = EdgeQuestion("job", "uid", count=3)
+    tap = _Tap(cast("Any", SimpleNamespace(index=1)), question, output, enough)
+    columns = pa.record_batch({"a": list(range(8)), "b": ["x"] * 8})
+    batch = ColumnBatch(columns, np.arange(8) * 1000, rows_as_dicts)
+    output.emit(batch.slice(0, 2))
+    assert not enough.is_set()
+    output.emit(batch.slice(2, 8))
+    assert enough.is_set()
+    tap.detach()
+    output.emit(batch)
+    found = tap.records(lambda row: row["a"] % 2)
+    assert [(record.text, record.timestamp, record.key, record.subtask) for record in found] == [
+        (f"{{'a': {n}, 'b': 'x'}}", n * 1000, str(n % 2), 1) for n in (5, 6, 7)
+    ]
+    assert [len(one) for one in seen] == [2, 6, 8], "the consumers get every batch once"

@@ -55,7 +55,7 @@ class ObjectStore(RecoverableStore):
         return ObjectPart(self._fs, posixpath.join(directory, name), posixpath.join(directory, in_progress_name(name)))
 
     def resume(self, state: dict[str, Any], failovers: int) -> PartStream | None:
-        raise lost(state["path"], "this store cannot go on with parts")
+        raise lost(state["path"], "this store cannot continue parts")
 
     def commit(self, committable: dict[str, Any]) -> None:
         path, temp, size = committable["path"], committable["temp"], committable["size"]

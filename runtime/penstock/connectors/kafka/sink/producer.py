@@ -211,7 +211,7 @@ class KafkaProducer:
                 cause = cause.__cause__
             if cause is None:  # the client gives the details of an error only once
                 cause = self._kafka.KafkaException(self._kafka.KafkaError(self._kafka.KafkaError._FATAL, str(error)))
-            problem = "the producer cannot go on" if self.id is None else f"transaction {self.id!r} cannot go on"
+            problem = "the producer cannot continue" if self.id is None else f"transaction {self.id!r} cannot continue"
             raise self._explained(problem, cause) from error
 
     def transaction(self) -> Transaction:

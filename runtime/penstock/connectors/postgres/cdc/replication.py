@@ -68,13 +68,13 @@ class ReplicationLink:
 
     def _connect(self, who: str) -> Any:
         source, conninfo = self._source, package("psycopg.conninfo")
-        given = conninfo.conninfo_to_dict(source.server.conninfo)
+        parameters = conninfo.conninfo_to_dict(source.server.conninfo)
         options = source.server.options(SourceError)
         options |= {
-            "tcp_user_timeout": given.get("tcp_user_timeout", _SILENT_MS),
+            "tcp_user_timeout": parameters.get("tcp_user_timeout", _SILENT_MS),
             "replication": "database",
             "application_name": who,
-            "options": f"{given.get('options', '')} {_SETTINGS}".strip(),
+            "options": f"{parameters.get('options', '')} {_SETTINGS}".strip(),
         }
         link = self._pq.PGconn.connect(conninfo.make_conninfo(source.server.conninfo, **options).encode())
         if link.status != self._pq.ConnStatus.OK:

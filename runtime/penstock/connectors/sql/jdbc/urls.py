@@ -84,10 +84,10 @@ def sqlalchemy_url(url: str, user: str | None = None, password: str | None = Non
         raise _not_understood("wrong host or port (write special characters of user and password as %2F)") from None
     if "," in parts.netloc or "(" in parts.netloc:
         raise _not_understood("it has several hosts")
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    user = unquote(parts.username or "") or given.get("user") or user
-    password = unquote(parts.password or "") or given.get("password") or password
-    query = _parameters(name, {key: value for key, value in given.items() if key not in _CREDENTIALS})
+    parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
+    user = unquote(parts.username or "") or parameters.get("user") or user
+    password = unquote(parts.password or "") or parameters.get("password") or password
+    query = _parameters(name, {key: value for key, value in parameters.items() if key not in _CREDENTIALS})
     host = f"[{host}]" if ":" in host else host
     tail = f"?{urlencode(query)}" if query else ""
     return _with_credentials(f"{_SCHEMES[name]}://{host}:{port}{parts.path}{tail}", user, password)
@@ -100,9 +100,9 @@ def _not_understood(reason: object) -> InvalidJob:
     )
 
 
-def _parameters(name: str, given: dict[str, str]) -> dict[str, str]:
+def _parameters(name: str, parameters: dict[str, str]) -> dict[str, str]:
     found = {}
-    for key, value in given.items():
+    for key, value in parameters.items():
         same = _SAME[name].get(key)
         if same:
             found[same] = value

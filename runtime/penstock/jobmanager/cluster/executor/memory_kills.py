@@ -1,7 +1,7 @@
 """Out-of-memory kills in this container: the counter `oom_kill` of its control group.
 
 A killed process cannot report the reason, and its parent sees only that a connection ends. Control groups of version 1 kill
-the largest process of a container and keep the others, so the container runs on. Kubernetes then reports no kill, or reports it
+the largest process of a container and keep the others, so the container keeps running. Kubernetes then reports no kill, or reports it
 only when the container ends later. Version 2 makes the kubelet kill all processes of the container at once.
 
 https://docs.kernel.org/admin-guide/cgroup-v2.html (`memory.events`, `memory.max`) and

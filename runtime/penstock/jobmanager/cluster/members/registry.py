@@ -96,9 +96,8 @@ class Registry:
     def compare_executors(self, executors: set[str]) -> tuple[list[Member], list[Member]]:
         """Compare with the executors that the driver has now.
 
-        Return members whose executor has registered since the last call, and members whose executor has been removed. A removed executor
-        must
-        be replaced even if its process lives.
+        Return members whose executor has registered since the last call, and members whose executor has been removed. A
+        removed executor must be replaced even if its process lives.
         """
         with self._lock:
             come = [m for m in self._members.values() if not m.registered and m.executor in executors]

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from penstock.jobmanager.process.dev.kept_state import KeptState
+from penstock.jobmanager.process.dev.watched_files import Signature
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
@@ -34,9 +35,9 @@ class Running(msgspec.Struct, frozen=True, tag="running"):
 
 
 class Files(msgspec.Struct, frozen=True, tag="files"):
-    """Source files of the program that are to be watched."""
+    """Source files of the program that are to be watched, with their signatures."""
 
-    paths: list[str]
+    files: dict[str, Signature]
 
 
 class Waiting(msgspec.Struct, frozen=True, tag="waiting"):

@@ -106,6 +106,7 @@ class _Run:
 
     def _restore(self, job: JobMaster) -> None:
         self._executor.session.submit_options = SubmitOptions()  # the id belongs to the first job
+        self._send_files()  # the program has read them a moment ago
         _, snapshot = self._start.snapshots.get(job.program.name, ("", ""))
         if not snapshot:
             return

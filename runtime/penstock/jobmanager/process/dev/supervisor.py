@@ -122,7 +122,7 @@ class _Supervisor:
         self._work = work
         self._settings = settings_for(program.settings, work)
         self._token = new_token()
-        self._files = WatchedFiles([str(Path(program.script).resolve())])
+        self._files = WatchedFiles(str(Path(program.script).resolve()))
         self._snapshots: dict[str, tuple[str, str]] = {}
         self._refused: set[str] = set()
         self._saved_at: float | None = None
@@ -261,8 +261,8 @@ class _Supervisor:
     def _handle(self, run: _Run, message: Any) -> None:
         say = self._program.say
         match message:
-            case Files(paths):
-                self._files.add(paths)
+            case Files(files):
+                self._files.add(files)
             case Waiting(reason):
                 say(reason)
             case Restored(job, state):

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 
+_MISSING = (0, 0, 0)
 _LIBRARIES = ("site-packages", "dist-packages")
 
 
-def program_files(folder: str) -> list[str]:
+Signature = tuple[int, int, int]
+"""Modification time in ns, size and inode of a file."""
+
+
+def program_files(folder: str) -> dict[str, Signature]:
     """Return the source files of the imported modules that are below the folder, without installed packages."""
-    found = set()
+    found = {}
     for module in list(sys.modules.values()):
         path = getattr(module, "__file__", None)
         if path and path.endswith(".py") and is_below(path, folder):
-            found.add(os.path.abspath(path))
-    return sorted(found)
+            found[os.path.abspath(path)] = _signature(path) or _MISSING
+    return found
 
 
 def is_below(path: str, folder: str) -> bool:
@@ -35,18 +40,14 @@ def is_below(path: str, folder: str) -> bool:
 class WatchedFiles:
     """Files whose changes `changed` returns. A file that an editor replaces may be missing for a moment, which is not a change."""
 
-    def __init__(self, paths: Iterable[str]) -> None:
-        self._seen: dict[str, tuple[int, int, int]] = {}
-        self._moving: dict[str, tuple[int, int, int]] = {}
-        self.add(paths)
+    def __init__(self, path: str) -> None:
+        self._seen = {path: _signature(path) or _MISSING}
+        self._moving: dict[str, Signature] = {}
 
-    def __len__(self) -> int:
-        return len(self._seen)
-
-    def add(self, paths: Iterable[str]) -> None:
-        for path in paths:
-            if path not in self._seen:
-                self._seen[path] = _signature(path) or (0, 0, 0)
+    def add(self, files: Mapping[str, Signature]) -> None:
+        """Watch files from now on. A signature shows whether the file has changed since the program read it."""
+        for path, signature in files.items():
+            self._seen.setdefault(path, signature)
 
     def changed(self) -> list[str]:
         """Return the files that changed since the last call and had the same content at the last two calls."""
@@ -62,7 +63,7 @@ class WatchedFiles:
         return sorted(moving)
 
 
-def _signature(path: str) -> tuple[int, int, int] | None:
+def _signature(path: str) -> Signature | None:
     try:
         found = os.stat(path)
     except OSError:

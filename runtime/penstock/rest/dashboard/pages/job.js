@@ -2,7 +2,7 @@
 import { flame } from "../flame.js";
 import { ask, every } from "../api.js";
 import { badge, bytes, clock, dur, h, num, panel, percent, pretty, put, table, text } from "../dom.js";
-import { jobGraph } from "../graph.js";
+import { bottleneck, jobGraph } from "../graph.js";
 import { metricsPanel } from "../metrics.js";
 import { bars, plot } from "../plots.js";
 import { recordsPanel } from "../records.js";
@@ -23,13 +23,13 @@ export default async function page({ main, job, rest, go }) {
   const graph = jobGraph((id) => go(id === picked ? `#/jobs/${job}/graph` : `#/jobs/${job}/graph/${id}`));
   const picked = rest[0] || null;
   const legend = h("div.legend", null, [["idle", "idle"], ["out", "at work"], ["busy", "busy"], ["pressed", "back-pressured"]].map(([name, label]) => h("span", null, h("i", { style: { background: `var(--${name})` } }), label)));
-  const below = h("div", { style: { display: "contents" } });
-  main.append(panel(h("div.bar", { style: { flex: "1" } }, h("h2", null, "Job graph"), h("span.muted", null, "Rates are means of about 10 seconds"), h("span.grow"), legend), graph.root), below);
+  const below = h("div", { style: { display: "contents" } }), slowest = h("p.in.bottleneck");
+  main.append(panel(h("div.bar", { style: { flex: "1" } }, h("h2", null, "Job graph"), h("span.muted", null, "Rates are means of about 10 seconds"), h("span.grow"), legend), slowest, graph.root), below);
   graph.pick(picked);
   let detail = null;
   return {
     job(picture) {
-      graph.show(picture); graph.pick(picked);
+      graph.show(picture); graph.pick(picked); text(slowest, bottleneck(picture.vertices));
       const vertex = picture.vertices.find((one) => one.id === picked);
       if (!detail && picture) { detail = vertex ? vertexDetail(below, job, vertex) : jobPlots(below, job); }
       if (detail && detail.show) detail.show(picture, vertex);
@@ -70,6 +70,7 @@ function vertexDetail(below, job, vertex) {
       ["Watermark", (r) => (r.watermark ? clock(r.watermark) : "–"), { num: true, sort: (r) => r.watermark || 0 }],
       ["Key groups", (r) => `${r.firstKeyGroup}–${r.lastKeyGroup}`, { num: true }],
       ["TaskManager", (r) => h("a", { href: `#/taskmanagers/${r.taskManager}` }, r.taskManager || "–"), { sort: (r) => r.taskManager }],
+      ["Log", (r) => (r.taskManager ? h("a", { href: `#/taskmanagers/${r.taskManager}/${encodeURIComponent(vertex.operators.map((one) => `${one.name} #${r.subtask},`).join(" | "))}`, "aria-label": `Log of subtask #${r.subtask}` }, "log") : "–")],
     ],
   });
   const states = h("div", null, h("div.empty", null, "…"));

@@ -4,7 +4,7 @@ import { bytes, dur, h, num, panel, put, table } from "../dom.js";
 
 export default async function page(context) {
   if (context.page === "jobmanager") return machine(context, null);
-  return context.rest[0] ? machine(context, context.rest[0]) : list(context);
+  return context.rest[0] ? machine(context, context.rest[0], context.rest.slice(1).join("/")) : list(context);
 }
 
 async function list({ main, go }) {
@@ -21,7 +21,8 @@ async function list({ main, go }) {
   return { close: every(3000, async () => shown.renew((await ask("taskmanagers")).taskmanagers)) };
 }
 
-async function machine({ main }, id) {
+/** `only`: text to search for in the log. */
+async function machine({ main }, id, only = "") {
   const base = id ? `taskmanagers/${encodeURIComponent(id)}` : "jobmanager", facts = h("div.in"), stops = [];
   main.append(h("h1", null, id ? `TaskManager ${id}` : "JobManager"), panel("Resources", facts));
   const row = (k, v) => [h("dt", null, k), h("dd", null, v)];
@@ -41,15 +42,23 @@ async function machine({ main }, id) {
     put(stacks, threadInfos.length ? h("div.in", null, threadInfos.map((one) => h("details", null, h("summary", null, one.stringifiedThreadInfo.split("\n")[0]), h("pre.mono", null, one.stringifiedThreadInfo)))) : h("div.empty", null, "No Python workers are running."));
   } }, id ? "Show the stacks of the Python workers" : "Show the stacks of all threads")));
   main.append(panel("Threads", stacks));
-  main.append(logs(base, stops));
+  main.append(logs(base, stops, only));
   return { close: () => stops.forEach((stop) => stop()) };
 }
 
-function logs(base, stops) {
-  const out = h("pre.log.mono", { tabindex: "0", role: "log", "aria-label": "Log", "aria-live": "off" }), find = h("input", { type: "search", placeholder: "Only lines with …", "aria-label": "Only lines with", oninput: () => draw() });
+/** Records that contain one of the texts between "|", with all of their lines. */
+function matching(lines, search) {
+  const texts = search.toLowerCase().split("|").map((one) => one.trim()).filter(Boolean);
+  if (!texts.length) return lines;
+  let matches = false;
+  return lines.filter((line) => { const has = texts.some((one) => line.toLowerCase().includes(one)); matches = has || (matches && !/^\d{4}-\d\d-\d\d /.test(line)); return matches; });
+}
+
+function logs(base, stops, only) {
+  const out = h("pre.log.mono", { tabindex: "0", role: "log", "aria-label": "Log", "aria-live": "off" }), find = h("input", { type: "search", value: only, placeholder: "Only records with … | …", "aria-label": "Only records with", oninput: () => draw() });
   const go = h("input", { type: "checkbox", id: "tail", checked: true }), which = h("div.seg", { role: "group", "aria-label": "Which" });
   let what = "log", at = -131072, lines = [], busy = false;
-  const draw = () => { const word = find.value.toLowerCase(); out.textContent = (word ? lines.filter((line) => line.toLowerCase().includes(word)) : lines).join("\n") || "Nothing yet."; if (go.checked) out.scrollTop = out.scrollHeight; };
+  const draw = () => { out.textContent = matching(lines, find.value).join("\n") || (lines.length && find.value ? "No record of the log has this text." : "Nothing yet."); if (go.checked) out.scrollTop = out.scrollHeight; };
   const more = async () => {
     if (busy || !go.checked) return;
     busy = true;

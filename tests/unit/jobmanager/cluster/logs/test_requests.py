@@ -1,4 +1,4 @@
-"""Logs of a TaskManager that are read over its connection to the master."""
+"""Logs of a TaskManager, and records of its tasks, that are read over its connection to the master."""
 
 from __future__ import annotations
 
@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from penstock.common.logs.log_file import LogFile
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
+from penstock.common.stacks.listener import listen
+from penstock.common.stacks.sampling import nowhere
 from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.logs import requests as log_requests
 from penstock.jobmanager.cluster.logs.files import LogFiles
@@ -53,12 +56,12 @@ def log(tmp_path: Path) -> LogFile:
 
 
 @pytest.fixture
-def master(log: LogFile) -> Iterator[ResourceManager]:
+def master(log: LogFile, tmp_path: Path) -> Iterator[ResourceManager]:
     """Start a resource manager with one worker that has the given log."""
     driver = Driver()
     server = ResourceManager("127.0.0.1", 0, cast("SparkCluster", driver))
     server.start()
-    worker = WorkerProcess(server.address, SECRET, 1, 2**29, start, logs=LogFiles([log]))
+    worker = WorkerProcess(server.address, SECRET, 1, 2**29, start, logs=LogFiles([log]), stacks=f"{tmp_path}/stacks")
     thread = threading.Thread(target=worker.run, daemon=True)
     thread.start()
     deadline = time.monotonic() + 20
@@ -105,3 +108,25 @@ def test_logs_of_a_lost_or_silent_worker_are_unavailable(
     monkeypatch.setattr(pending_requests, "PATIENCE_S", 0.05)
     with pytest.raises(Unavailable, match="has not responded"):
         log_requests.RemoteLogs(pending_requests.PendingRequests(), lambda question: True).listing()
+
+
+def test_records_on_an_edge_come_from_the_python_workers_of_the_taskmanager(
+    master: ResourceManager, tmp_path: Path
+) -> None:
+    questions = []
+
+    def records(question: EdgeQuestion) -> list[EdgeRecord]:
+        questions.append(question)
+        return [EdgeRecord(n, 2, f"{n} {'x' * 1990}", timestamp=n, key="'k'") for n in range(100)]
+
+    listen(f"{tmp_path}/stacks", nowhere, records)
+    question = EdgeQuestion("job", "uid", "side", count=100, seconds=0.1)
+    found = master.records(only_worker(master), question)
+    assert questions == [question]
+    assert found[-1] == EdgeRecord(99, 2, f"99 {'x' * 1990}", 99, "'k'")
+    assert 50 < len(found) < 100, "the answer has a limited size and keeps the newest records"
+    assert [record.seen_at for record in found] == list(range(100 - len(found), 100))
+
+
+def test_a_taskmanager_without_python_workers_has_no_records(master: ResourceManager) -> None:
+    assert master.records(only_worker(master), EdgeQuestion("job", "uid", seconds=0.1)) == []

@@ -295,3 +295,21 @@ def test_missing_fields_are_never_an_error(manifest: dict[str, Any]) -> None:
     manifests.deployment(manifest)
     manifests.pod(manifest)
     manifests.snapshot(manifest)
+
+
+def test_the_image_of_a_volume_is_named_if_it_cannot_be_pulled() -> None:
+    reference = f"example.com/words@sha256:{'a' * 64}"
+    message = f'failed to pull and unpack image "{reference}": not found'
+    found = pod({"reason": "ErrImagePull", "message": message})
+    found["spec"] = {
+        "volumes": [{"name": "work", "emptyDir": {}}, {"name": "source", "image": {"reference": reference}}]
+    }
+    trouble = pod_trouble(found)
+    assert trouble is not None
+    assert trouble.message.startswith(f"the image {reference} cannot be pulled")
+    assert "spec.job.source.image" in trouble.remedy
+    other = pod({"reason": "ErrImagePull", "message": 'failed to pull and unpack image "job:1": not found'})
+    other["spec"] = found["spec"]
+    trouble = pod_trouble(other)
+    assert trouble is not None
+    assert "spec.image" in trouble.remedy

@@ -1,8 +1,7 @@
 """The flows of a FlinkJob's life.
 
 `test_flows` runs each of them once. `test_crashes` runs each once more for every call of the operator, with the death
-of the
-operator or a failure at that call.
+of the operator or a failure at that call.
 """
 
 from __future__ import annotations
