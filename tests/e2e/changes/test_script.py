@@ -1,10 +1,11 @@
-"""Programs without an image: a script in the manifest, packages that the pods install, and a file that the pods fetch from S3."""
+"""Programs without an image: in the manifest, on S3, in a ConfigMap or in a git repository, with packages to install."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+import time
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 import yaml
 
 from tests.e2e.stack import BUCKET, SECRET, Stack, wait_until
+from tests.git_server import GitServer, Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,13 +25,14 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.tim
 
 MANIFEST = Path(__file__).resolve().parents[3] / "docs/operator/quickstart/wordcount.yaml"
 NAME = "wordcount"
-OUTPUT = f"s3://{BUCKET}/{NAME}/output"
+FOLDER = f"s3://{BUCKET}/{time.time_ns():x}"  # the S3 server keeps the files of earlier runs
+OUTPUT = f"{FOLDER}/{NAME}/output"
 WHEEL = "tally-1.0-py3-none-any.whl"
 
 
 def manifest() -> dict[str, Any]:
     """Return the manifest of the documentation, with the bucket and the Secret of the tests."""
-    text = MANIFEST.read_text().replace("s3://penstock/", f"s3://{BUCKET}/")
+    text = MANIFEST.read_text().replace("s3://penstock/", f"{FOLDER}/")
     found: dict[str, Any] = yaml.safe_load(text)
     found["spec"]["storage"]["secretName"] = SECRET
     small = {"resources": {"requests": {"cpu": "10m", "memory": "128Mi"}}}
@@ -68,9 +71,9 @@ def counted(stack: Stack) -> list[list[Any]]:
     return [json.loads(line) for path in found for line in files.cat_file(path).splitlines()]
 
 
-def missing(stack: Stack, description: str) -> str:
+def missing(stack: Stack, what: str) -> str:
     described = stack.cluster.kubectl("describe", "fj", NAME)
-    return f"{description}\n{described}\n{stack.cluster.kubectl('get', 'pods', '-o', 'wide')}\n{stack.operator_log()}"
+    return f"{what}\n{described}\n{stack.cluster.kubectl('get', 'pods', '-o', 'wide')}\n{stack.operator_log()}"
 
 
 def ready(stack: Stack, generation: int) -> bool:
@@ -135,7 +138,7 @@ def test_a_program_on_s3_continues_from_the_state_of_the_script(stack: Stack, wo
         script = job.pop("script").replace("import sys\n", "import sys\n\nfrom weather.counts import add\n", 1)
         archive.writestr("job.py", script.replace("lambda a, b: (a[0], a[1] + b[1])", "add"))
         archive.writestr("weather/counts.py", "def add(a, b):\n    return (a[0], a[1] + b[1], 'fetched', 4)\n")
-    target = f"s3://{BUCKET}/{NAME}/program.zip"
+    target = f"{FOLDER}/{NAME}/program.zip"
     with fsspec.open(target, "wb", **stack.s3.storage_options()) as file:
         file.write(packed.getvalue())
     job |= {"entry": "job.py", "source": {"url": target, "sha256": hashlib.sha256(packed.getvalue()).hexdigest()}}
@@ -151,7 +154,64 @@ def test_a_program_on_s3_continues_from_the_state_of_the_script(stack: Stack, wo
     assert counts(records, "question") == list(range(1, len(counts(records, "question")) + 1)), "each count once"
 
 
-def test_a_script_with_an_error_is_refused_and_the_job_keeps_running(stack: Stack, wordcount: float) -> None:
+def test_an_edit_of_a_config_map_continues_from_the_state(stack: Stack, wordcount: float) -> None:
+    changed = manifest()
+    job = changed["spec"]["job"]
+    script = job.pop("script").replace("import sys\n", "import sys\n\nfrom counts import add\n", 1)
+    script = script.replace("lambda a, b: (a[0], a[1] + b[1])", "add")
+
+    def put(length: int) -> None:
+        """Write a program whose records have this length."""
+        rest = ", ".join(["'copied'"] * (length - 2))
+        files = {"job.py": script, "counts.py": f"def add(a, b):\n    return (a[0], a[1] + b[1], {rest})\n"}
+        meta = {"name": "program", "namespace": "default"}
+        stack.cluster.apply(json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": files}))
+
+    def written(length: int) -> list[list[Any]]:
+        return [record for record in counted(stack) if len(record) == length]
+
+    put(5)
+    job |= {"entry": "job.py", "source": {"configMap": {"name": "program"}}}
+    stack.cluster.apply(json.dumps(changed))
+    generation = (stack.get("fj", NAME) or {})["metadata"]["generation"]
+    wait_until(lambda: ready(stack, generation), lambda: missing(stack, "the program of the ConfigMap"), seconds=240)
+    wait_until(lambda: written(5), lambda: missing(stack, "output of the ConfigMap's program"), seconds=60)
+    put(6)
+    wait_until(lambda: written(6), lambda: missing(stack, "output of the edited program"), seconds=240)
+    assert (stack.get("fj", NAME) or {})["metadata"]["generation"] == generation, "nobody edited the FlinkJob"
+    wait_until(lambda: ready(stack, generation), lambda: missing(stack, "the stable revision"), seconds=120)
+    records = counted(stack)
+    assert counts(records, "question") == list(range(1, len(counts(records, "question")) + 1)), "each count once"
+
+
+def test_a_branch_of_a_git_repository_continues_from_the_state(stack: Stack, wordcount: float, tmp_path: Path) -> None:
+    changed = manifest()
+    job = changed["spec"]["job"]
+    script = job.pop("script").replace("import sys\n", "import sys\n\nfrom counts import add\n", 1)
+    files = {
+        "streams/words/job.py": script.replace("lambda a, b: (a[0], a[1] + b[1])", "add"),
+        "streams/words/counts.py": "def add(a, b):\n    return (a[0], a[1] + b[1], *['from git'] * 5)\n",
+        "other/job.py": "raise AssertionError\n",
+    }
+    commit = Repository(tmp_path / "jobs").commit(files)
+    with GitServer(tmp_path, host=stack.cluster.host_address) as server:
+        stack.install("--set", f"jobs.gitServers={{{server.url}}}")
+        url = f"{server.url}/jobs/.git"
+        job |= {"entry": "job.py", "source": {"git": {"url": url, "ref": "main", "path": "streams/words"}}}
+        stack.cluster.apply(json.dumps(changed))
+        generation = (stack.get("fj", NAME) or {})["metadata"]["generation"]
+        wait_until(lambda: ready(stack, generation), lambda: missing(stack, "the program of the branch"), seconds=240)
+
+        def written() -> list[list[Any]]:
+            return [record for record in counted(stack) if len(record) == 7]
+
+        wait_until(written, lambda: missing(stack, "output of the branch's program"), seconds=60)
+    assert (stack.get("fj", NAME) or {})["status"]["git"]["commit"] == commit
+    records = counted(stack)
+    assert counts(records, "question") == list(range(1, len(counts(records, "question")) + 1)), "each count once"
+
+
+def test_a_script_with_an_error_is_refused_and_the_job_runs_on(stack: Stack, wordcount: float) -> None:
     before = (stack.get("fj", NAME) or {})["status"]["running"]["jobId"]
     wrong = manifest()
     wrong["spec"]["job"]["script"] = "import no_such_module\n"

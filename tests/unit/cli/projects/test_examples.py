@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.examples import EXAMPLES
-from tests.unit.cli.test_init import check_refusal, run
+from tests.unit.cli.projects.test_init import check_refusal, run
 from tools.images import wheels
 from tools.images.wheels import REPOSITORY
 

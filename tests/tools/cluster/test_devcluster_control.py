@@ -164,7 +164,7 @@ def test_command_line_shows_the_running_components(control: Cluster) -> None:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "tools.devcluster", "--name", NAME, *arguments]
         return subprocess.run(
-            command, cwd=Path(__file__).parents[2], capture_output=True, text=True, check=False, env=dict(os.environ)
+            command, cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False, env=dict(os.environ)
         )
 
     status = run("status")

@@ -15,7 +15,7 @@ from penstock_operator.errors import Problem, SpecError
 from penstock_operator.reconcile.program_source import resolve_on_server
 from penstock_operator.resources.names import JOB, ROLE
 from tests.git_server import GitServer, Repository
-from tests.unit.operator.flows.test_scripts import master
+from tests.unit.operator.flows.program.test_scripts import master
 from tests.unit.operator.world import World, flinkjob
 from tests.unit.operator.world.kubernetes.images import Image
 from tests.unit.operator.world.kubernetes.kubelet import NAME

@@ -9,7 +9,7 @@ import pytest
 from penstock_operator.api.validation import parse_spec
 from penstock_operator.errors import SpecError
 from penstock_operator.resources.names import JOB, ROLE
-from tests.unit.operator.flows.test_scripts import master, mounted
+from tests.unit.operator.flows.program.test_scripts import master, mounted
 from tests.unit.operator.world import World, flinkjob
 from tests.unit.operator.world.kubernetes.images import Image
 from tests.unit.operator.world.kubernetes.kubelet import NAME
