@@ -405,7 +405,8 @@ class StreamExecutionEnvironment(SourceMethods):
         return (self._executor or current_executor()).collect(self._take_program(job_name), limit)
 
     def _add_sink(self, transformation: Transformation) -> None:
-        if not self._sinks and user_location().rpartition(":")[0] == _user_script():
+        # `penstock run job.py` compiles the program with the path as it was given, which may be relative.
+        if not self._sinks and os.path.abspath(user_location().rpartition(":")[0]) == _user_script():
             atexit.register(self._warn_of_unused_sinks, user_location())
         self._sinks.append(transformation)
 

@@ -45,6 +45,15 @@ def test_a_program_that_ends_without_execute_warns(tmp_path: Path, text: str, wa
         assert "call env.execute()" in done.stderr
 
 
+@pytest.mark.parametrize(("text", "warns"), [(BUILT, True), (BUILT + "raise SystemError\n", False)], ids=["built", "failed"])
+def test_penstock_run_warns_of_a_program_without_execute(tmp_path: Path, text: str, warns: bool) -> None:
+    (tmp_path / "job.py").write_text(text)
+    command = [sys.executable, "-m", "penstock.cli", "run", "--in-process", "job.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert ("job.py:4 was not computed" in done.stderr) == warns, done.stderr
+    assert done.returncode == (0 if warns else 1)
+
+
 def test_an_execute_without_a_new_sink_says_that_the_last_one_took_them() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
     env.from_collection([1]).print()

@@ -80,7 +80,8 @@ def check_target(target_directory: str | None, default_directory: str | None) ->
     if not target:
         raise InvalidJob(
             "the savepoint has no target directory: the request names none, and the job has no default",
-            remedy="pass a target directory (penstock savepoint <job> <directory>), or set `execution.checkpointing.savepoint-dir`",
+            remedy="name a directory (`penstock stop -p DIR JOB`, `penstock savepoint JOB DIR`, `penstock cancel -s DIR JOB`), "
+            "or set `execution.checkpointing.savepoint-dir`",
         )
     return normalize_url(target)
 

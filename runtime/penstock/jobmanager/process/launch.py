@@ -84,6 +84,9 @@ def run_script(
     session.on_accepted = lambda master: on_submitted(master.job_id, master.program.name, executor.rest_url)
     try:
         run_script_on(executor, script, args, command_line(configuration, parallelism))
+    except BaseException as error:
+        sys.last_value = error  # as Python does after an error, so that the missing execute() is no second message
+        raise
     finally:
         executor.stop()
 
