@@ -257,3 +257,21 @@ def test_a_finished_program_waits_for_the_next_save(folder: Path) -> None:
         assert developing.process.wait(10) == 0
     finally:
         developing.close()
+
+
+@pytest.mark.parametrize("second", ["counts", "others"])
+def test_each_job_of_a_program_has_its_own_state(folder: Path, second: str) -> None:
+    text = textwrap.dedent(JOB).replace("plain", "first")
+    head, graph = text.split("env = ")
+    bounded = f"env = {graph}".replace("10**9, 50.0", "20")
+    unbounded = bounded.replace("20)", "10**9, 50.0)").replace('"counts"', f'"{second}"')
+    (folder / "job.py").write_text(f"{head}print('begins')\n{bounded}print('next')\n{unbounded}")
+    developing = Developing(folder)
+    try:
+        developing.shows(r"next\n(.*\n)*plain 3\d\n")
+        since = developing.save("rules.py", lambda text: text.replace("plain", "again"))
+        developing.shows(r"begins\n(.*\n)*again 1\n(.*\n)*again 20\n(.*\n)*next\n", since, RESTART_S)
+        place = developing.text.rindex("next\n")
+        assert int(developing.shows(r"again (\d+)\n", place)[1]) > 30
+    finally:
+        developing.close()

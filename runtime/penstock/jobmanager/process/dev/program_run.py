@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 
 from penstock.checkpoint.savepoint.snapshots import newest_complete
 from penstock.common.errors import PenstockError, StateSchemaIncompatible
+from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.graph.executor import Executor
+from penstock.graph.program import Program
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
@@ -26,7 +28,6 @@ from penstock.jobmanager.process.dev.kept_state import keep
 from penstock.jobmanager.process.dev.messages import Ended, Files, JobEnd, Line, Restored, Running, Stop, Waiting
 from penstock.jobmanager.process.dev.watched_files import program_files
 from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
-from penstock.jobmanager.process.session.session import SubmitOptions
 
 STOP_S = 10.0
 """Time in seconds for a savepoint. A function that does not return until then is ended by force."""
@@ -46,7 +47,7 @@ class Start:
         folder: folder of the program.
         savepoints: folder for savepoints.
         token: token of the REST API, which stays the same over all runs.
-        snapshots: job id and snapshot of earlier jobs, by the job's name.
+        snapshots: job id and snapshot of earlier jobs, by the job's label.
         refused: names of operators whose tasks have refused their state.
     """
 
@@ -72,12 +73,14 @@ class _Run:
     def __init__(self, start: Start, line: Line) -> None:
         self._start = start
         self._line = line
-        ids = [job_id for job_id, _ in start.snapshots.values()]
-        self._executor = EmbeddedExecutor(SubmitOptions(job_id=ids[0] if len(ids) == 1 else ""), token=start.token)
+        self._executor = EmbeddedExecutor(token=start.token)
         self._executor.read_outcome_s = 0.0
         session = self._executor.session
+        session.job_id_of = self._job_id_of
         session.on_started = self._restore
         session.on_accepted = self._accepted
+        self._labels: dict[str, str] = {}
+        """Label of each job, by job id: its name and, from the second job of a name on, its number."""
         self._restored: dict[str, str] = {}
         """Snapshot with which a job started, by job id."""
         self._stop = threading.Event()
@@ -104,10 +107,20 @@ class _Run:
 
     # --- the start of a job -----------------------------------------------------------------------------------
 
+    def _job_id_of(self, program: Program) -> str:
+        """Return the id of the same job in the former run, or a new id."""
+        labels, label, number = set(self._labels.values()), program.name, 1
+        while label in labels:
+            number += 1
+            label = f"{program.name} ({number})"
+        job_id = self._start.snapshots.get(label, ("", ""))[0] or JobID.generate().digits
+        self._labels[job_id] = label
+        return job_id
+
     def _restore(self, job: JobMaster) -> None:
-        self._executor.session.submit_options = SubmitOptions()  # the id belongs to the first job
         self._send_files()  # the program has read them a moment ago
-        _, snapshot = self._start.snapshots.get(job.program.name, ("", ""))
+        label = self._labels[job.job_id]
+        _, snapshot = self._start.snapshots.get(label, ("", ""))
         if not snapshot:
             return
         found = keep(
@@ -116,11 +129,11 @@ class _Run:
         if found.url:
             job.checkpoints.restore_from(found.url)
             self._restored[job.job_id] = snapshot
-        self._line.send(Restored(job.program.name, found))
+        self._line.send(Restored(label, found))
 
     def _accepted(self, job: JobMaster) -> None:
-        name, url = job.program.name, self._executor.dashboard_url
-        self._line.send(Running(name, url, self._executor.rest_port, job.job_id not in self._restored))
+        label, url = self._labels[job.job_id], self._executor.dashboard_url
+        self._line.send(Running(label, url, self._executor.rest_port, job.job_id not in self._restored))
 
     # --- files ------------------------------------------------------------------------------------------------
 
@@ -176,15 +189,15 @@ class _Run:
 
     def _end_of(self, job: JobMaster, stop: Operation | None = None) -> JobEnd:
         """Describe the end of a job, with the snapshot from which the next run may start."""
-        name, status = job.program.name, job.history.status
+        label, status = self._labels[job.job_id], job.history.status
         if stop is not None and stop.is_done and stop.location:
-            return JobEnd(name, job.job_id, status.value, stop.location)
+            return JobEnd(label, job.job_id, status.value, stop.location)
         if job.is_done and status is JobStatus.FINISHED and stop is None:
-            return JobEnd(name, job.job_id, status.value)
+            return JobEnd(label, job.job_id, status.value)
         note = ""
         if stop is not None:
             note = stop.failure or f"the job did not stop within {STOP_S:.0f} s"
-        return JobEnd(name, job.job_id, status.value, self._newest(job), note, _refused(job))
+        return JobEnd(label, job.job_id, status.value, self._newest(job), note, _refused(job))
 
     def _newest(self, job: JobMaster) -> str:
         """Return the newest checkpoint of the job, or else the snapshot with which it started."""

@@ -107,6 +107,8 @@ class Session:
         """Logs of this process."""
         self._reporting: Reporting | None = None
         self.on_line: Callable[[str], None] | None = _print
+        self.job_id_of: Callable[[Program], str] = lambda program: JobID.generate().digits
+        """Function that returns the id of a program's job, if `submit_options` has none."""
         self.on_started: Callable[[JobMaster], None] | None = None
         """Callback before a job's first access to storage."""
         self.on_accepted: Callable[[JobMaster], None] | None = None
@@ -133,7 +135,7 @@ class Session:
             keep_result=submit_options.keep_result,
         )
         master = JobMaster(
-            program, submit_options.job_id or JobID.generate().digits, settings, SystemClock(), master_options
+            program, submit_options.job_id or self.job_id_of(program), settings, SystemClock(), master_options
         )
         graph = master.graph
         check_runner(graph, settings)
