@@ -79,8 +79,9 @@ class PlacedStream:
     def write(self, text: str) -> int:
         complete, end, rest = text.rpartition("\n")
         if end:
-            self._put(self._rest + complete + end)
-            self._rest = rest
+            # One statement, because threads share the stream and may switch while `_put` writes.
+            lines, self._rest = self._rest + complete + end, rest
+            self._put(lines)
         else:
             self._rest += text
         if len(self._rest) > _LONGEST:

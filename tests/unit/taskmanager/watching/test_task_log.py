@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 import sys
+import threading
+import time
 from functools import partial
 from pathlib import Path
 from typing import TextIO, cast
@@ -108,3 +111,28 @@ def test_prints_leave_the_worker_as_whole_lines_with_a_mark() -> None:
     stream.flush()
     stream.write(" done\n")
     assert written.getvalue().endswith(f"{mark}\r12 % done\n")
+
+
+def test_threads_that_share_a_stream_lose_no_line_and_repeat_none() -> None:
+    class Switching(io.StringIO):
+        """A file whose writes let other threads run, like those of a terminal."""
+
+        def write(self, text: str) -> int:
+            time.sleep(0.0001)
+            return super().write(text)
+
+    written = Switching()
+    stream = PlacedStream(written, lambda place: "")
+
+    def tell(name: str) -> None:
+        for number in range(100):
+            stream.write(f"<{name}{number}>")
+            stream.write("\n")
+
+    threads = [threading.Thread(target=tell, args=(name,)) for name in "abcdef"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stream.flush()
+    assert sorted(re.findall("<.*?>", written.getvalue())) == sorted(f"<{n}{i}>" for n in "abcdef" for i in range(100))
