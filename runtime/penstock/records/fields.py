@@ -161,7 +161,9 @@ def setter_for(field: Field, sample: Any) -> Callable[[Any, Any], Any]:
         position = position_of(field)
         field = field if position is None else position
     if _is_plain_tuple(sample) and isinstance(field, int):
-        position = field % len(sample)
+        position = field
+        if position < 0:  # other records may have another length
+            return lambda record, value: (*record[:position], value, *record[len(record) + position + 1 :])
         return lambda record, value: (*record[:position], value, *record[position + 1 :])
     names = field_names(sample)
     name = names[field] if isinstance(field, int) and names is not None else field

@@ -146,6 +146,11 @@ def test_a_later_record_without_the_field_is_refused_by_the_same_message(second_
     assert caught.value.operator == "operator under test"
 
 
+def test_a_negative_position_counts_from_the_end_of_each_record() -> None:
+    run = OperatorRun(RollingAggregateOperator("sum", -1, KEY))
+    assert run.push((1, 2), (2, 5, 3), (2, 6, 4)).values == [(1, 2), (2, 5, 3), (2, 5, 7)]
+
+
 def test_error_in_a_key_selector_names_the_record() -> None:
     with pytest.raises(UserFunctionError, match="the key selector on 5"):
         OperatorRun(ReduceOperator(lambda a, b: a, KEY)).push((1, 2), 5)
