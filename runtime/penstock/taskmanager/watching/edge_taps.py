@@ -15,6 +15,7 @@ from typing import Any
 
 from penstock.common.stacks.edge_records import LONGEST_WAIT_S, MAX_CHARS, MAX_RECORDS, EdgeQuestion, EdgeRecord, newest
 from penstock.records.batch import Batch
+from penstock.records.fields import shortened
 from penstock.taskmanager.chain import ChainedOutput
 from penstock.taskmanager.level import LevelTask
 from penstock.taskmanager.subtask import Subtask
@@ -107,6 +108,7 @@ def _text(of: Callable[[Any], Any] | None, value: Any) -> str:
     try:
         found = value if of is None else of(value)
         text = _short.repr(found) if isinstance(found, (str, bytes, list, tuple, dict)) else repr(found)
-    except Exception as error:
-        text = f"<{type(value).__name__} without a text: {type(error).__name__}: {error}>"
+    except BaseException as error:  # SystemExit would end the thread without an answer
+        text = f"<{type(value).__name__} without a text: {shortened(error, MAX_CHARS)}>"
+    text = text.encode(errors="backslashreplace").decode()
     return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"
