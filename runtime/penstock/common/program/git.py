@@ -10,6 +10,7 @@ See https://git-scm.com/docs/protocol-v2 and https://git-scm.com/docs/gitformat-
 
 from __future__ import annotations
 
+import re
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -35,6 +36,9 @@ _TIMEOUT_S = 60.0
 """Seconds without a byte after which a request fails."""
 _FLUSH, _DELIMITER, _END = 0, 1, 2
 _DATA, _PROGRESS = 1, 2
+_COMMIT = re.compile("[0-9a-f]{40}")
+_MAX_NAME_BYTES = 255
+"""Maximum length of a file's name on Linux."""
 
 
 class Credentials(NamedTuple):
@@ -60,15 +64,22 @@ def resolve_ref(url: str, ref: str, credentials: Credentials | None = None, *, t
         for kind, line in packets:
             if kind == _FLUSH:
                 break
-            commit, name, *attributes = line.decode(errors="replace").split()
+            commit, name, *attributes = [*line.decode(errors="replace").split(), "", ""]
             peeled = [a.removeprefix("peeled:") for a in attributes if a.startswith("peeled:")]
             if name in names:
-                found[name] = (peeled or [commit])[0]
+                found[name] = _checked(url, (peeled or [commit])[0])
     if len(found) > 1:
         raise InvalidJob(f"{ref} is a branch and a tag of {url}", remedy=f"write refs/heads/{ref} or refs/tags/{ref}")
     if not found:
         raise InvalidJob(f"{url} has no branch and no tag {ref}", remedy="correct the name, or push it")
     return next(iter(found.values()))
+
+
+def _checked(url: str, commit: str) -> str:
+    if not _COMMIT.fullmatch(commit):
+        text = f"{url} returned the commit {commit[:100]!r}, which is not a SHA-1 hash"
+        raise InvalidJob(text, remedy="use a repository with SHA-1 hashes, git's default format")
+    return commit
 
 
 def fetch_commit(url: str, commit: str, path: str, folder: Path, credentials: Credentials | None = None) -> None:
@@ -100,7 +111,7 @@ def fetch_commit(url: str, commit: str, path: str, folder: Path, credentials: Cr
 def _damage_reported(url: str) -> Iterator[None]:
     try:
         yield
-    except (ValueError, IndexError) as error:
+    except (ValueError, IndexError, OverflowError) as error:
         raise InvalidJob(
             f"{url} sent a damaged commit: {error}", remedy="check the repository with git fsck"
         ) from error
@@ -114,7 +125,7 @@ def _save_pack(url: str, packets: Iterator[tuple[int, bytes]], file: BinaryIO) -
             continue
         if kind == _FLUSH:
             return
-        channel, data = line[0], line[1:]
+        channel, data = int.from_bytes(line[:1]), line[1:]
         if channel == _DATA:
             size += len(data)
             if size > MAX_PACK_BYTES:
@@ -152,7 +163,11 @@ class _Server:
     def send(self, command: str, arguments: list[bytes]) -> Iterator[Iterator[tuple[int, bytes]]]:
         """Send a command and return the packets of the answer: their kind (0 for the end of a part), and content."""
         with self._answer("GET", "info/refs?service=git-upload-pack", b"", "advertisement") as packets:
-            if b"version 2" not in (line.strip() for _, line in packets):
+            lines = {line.strip() for _, line in packets}
+            if b"object-format=sha256" in lines:
+                remedy = "use a repository with SHA-1 hashes, or set source.url to an archive"
+                raise InvalidJob(f"{self._url} has SHA-256 hashes, which are not supported", remedy=remedy)
+            if b"version 2" not in lines:
                 remedy = "use a server with git 2.18 or later, or set source.url to an archive"
                 raise InvalidJob(f"{self._url} does not support version 2 of git's protocol", remedy=remedy)
         head = [f"command={command}\n".encode(), b"agent=penstock\n"]
@@ -175,8 +190,7 @@ class _Server:
 
     def _check(self, response: httpx.Response, expected: str) -> None:
         if response.is_redirect:
-            target = urlsplit(response.headers.get("Location", ""))
-            place = f"{target.scheme}://{target.hostname}{target.path}".removesuffix("/info/refs")
+            place = _place(response.headers.get("Location", ""))
             raise InvalidJob(f"{self._url} redirects to {place}", remedy="write that address, if you trust it")
         if response.status_code in (401, 403, 404):
             remedy = "check the address, and the user name and the password in the Secret of source.git.secretName"
@@ -184,6 +198,15 @@ class _Server:
         response.raise_for_status()
         if response.headers.get("Content-Type", "") != expected:
             raise InvalidJob(f"{self._url} is not a git repository", remedy="write the address that git clone uses")
+
+
+def _place(location: str) -> str:
+    """Return the repository in a redirect, without credentials."""
+    try:
+        target = urlsplit(location)
+    except ValueError:
+        return "an address that is not valid"
+    return f"{target.scheme}://{target.hostname}{target.path}".removesuffix("/info/refs")
 
 
 def _packet(content: bytes) -> bytes:
@@ -230,6 +253,12 @@ def _refused(url: str, message: bytes) -> PenstockError:
     return InvalidJob(f"{url} refused: {text}", remedy=remedy)
 
 
+def _is_file_name(name: str) -> bool:
+    if name.casefold() in ("", ".", "..", ".git") or "/" in name:
+        return False
+    return name.isprintable() and len(name.encode()) <= _MAX_NAME_BYTES
+
+
 class _Checkout:
     """The files of a commit that are written to a folder, with their limits."""
 
@@ -241,13 +270,17 @@ class _Checkout:
         """Write the files below a tree."""
         if len(place.parts) > _MAX_DEPTH:
             raise InvalidJob(f"{self._url} has more than {_MAX_DEPTH} nested folders", remedy="set source.git.path")
+        names = set()
         for entry in self._pack.entries(tree):
             inside = place / entry.name
             self._entries += 1
             if self._entries > MAX_FILES:
                 raise self._too_large()
-            if entry.name.casefold() in ("", ".", "..", ".git") or not entry.name.isprintable() or "/" in entry.name:
+            if not _is_file_name(entry.name):
                 raise InvalidJob(f"{self._url} has a file with the name {entry.name!r}", remedy="rename it")
+            if entry.name in names:
+                raise ValueError(f"{str(inside)!r} occurs twice")
+            names.add(entry.name)
             if stat.S_ISDIR(entry.mode):
                 (folder / entry.name).mkdir(exist_ok=True)
                 self.write(entry.id, folder / entry.name, inside)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 import subprocess
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
@@ -169,25 +170,69 @@ def test_links_and_submodules_are_refused_and_can_be_left_out(
         fetch_commit(url(server), repository.git("rev-parse", "HEAD"), "", into)
 
 
+def stored(repository: Repository, kind: str, data: bytes) -> str:
+    command = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
+    return subprocess.check_output(command, cwd=repository.folder, input=data).decode().strip()
+
+
+def committed(repository: Repository, tree: str) -> str:
+    who = b"a <a@example.com> 1 +0000"
+    commit = stored(repository, "commit", b"tree %s\nauthor %s\ncommitter %s\n\nbad\n" % (tree.encode(), who, who))
+    repository.git("update-ref", "refs/heads/bad", commit)
+    return commit
+
+
 @pytest.mark.parametrize("name", ["..", ".git", ".GIT", "."])
 def test_a_name_that_leaves_the_folder_is_refused(
     repository: Repository, server: GitServer, into: Path, name: str
 ) -> None:
     """git itself refuses to create such trees, so the test writes the objects."""
-
-    def stored(kind: str, data: bytes) -> str:
-        command = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
-        return subprocess.check_output(command, cwd=repository.folder, input=data).decode().strip()
-
-    blob = stored("blob", b"owned")
-    inner = stored("tree", b"100644 config\0" + bytes.fromhex(blob))
-    tree = stored("tree", f"40000 {name}\0".encode() + bytes.fromhex(inner))
-    who = b"a <a@example.com> 1 +0000"
-    commit = stored("commit", b"tree %s\nauthor %s\ncommitter %s\n\nbad\n" % (tree.encode(), who, who))
-    repository.git("update-ref", "refs/heads/bad", commit)
+    blob = stored(repository, "blob", b"owned")
+    inner = stored(repository, "tree", b"100644 config\0" + bytes.fromhex(blob))
+    commit = committed(repository, stored(repository, "tree", f"40000 {name}\0".encode() + bytes.fromhex(inner)))
     with pytest.raises(InvalidJob, match="has a file with the name"):
         fetch_commit(url(server), commit, "", into)
     assert list(into.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ((b"100644 a", b"40000 a"), "'a' occurs twice"),
+        ((b"40000 a", b"100644 a"), "'a' occurs twice"),
+        ((b"100644 " + b"a" * 256,), "has a file with the name 'aaa"),
+    ],
+)
+def test_a_tree_that_no_folder_can_hold_is_refused(
+    repository: Repository, server: GitServer, into: Path, entries: tuple[bytes, ...], message: str
+) -> None:
+    blob, empty = stored(repository, "blob", b""), stored(repository, "tree", b"")
+    ids = [empty if entry.startswith(b"4") else blob for entry in entries]
+    data = b"".join(entry + b"\0" + bytes.fromhex(name) for entry, name in zip(entries, ids, strict=True))
+    with pytest.raises(InvalidJob, match=message):
+        fetch_commit(url(server), committed(repository, stored(repository, "tree", data)), "", into)
+
+
+def test_a_redirect_to_an_address_that_is_not_valid_is_refused(server: GitServer) -> None:
+    server.redirect_to = "http://["
+    with pytest.raises(InvalidJob, match="redirects to an address that is not valid"):
+        resolve_ref(url(server), "main")
+
+
+def test_a_repository_with_other_hashes_is_explained(repository: Repository, server: GitServer) -> None:
+    folder = repository.folder.parent / "new"
+    repository.git("init", "--quiet", "--object-format=sha256", str(folder))
+    with pytest.raises(InvalidJob, match="has SHA-256 hashes"):
+        resolve_ref(f"{server.url}/new/.git", "main")
+
+
+@pytest.mark.parametrize("commit", ["--into=/etc", "a" * 64, "-"])
+def test_only_a_hash_is_a_commit(monkeypatch: pytest.MonkeyPatch, commit: str) -> None:
+    """The commit becomes an argument of a command in the pods."""
+    line = f"{commit} refs/heads/main\n".encode()
+    monkeypatch.setattr(git._Server, "send", lambda *_: nullcontext(iter([(len(line), line), (0, b"")])))
+    with pytest.raises(InvalidJob, match="which is not a SHA-1 hash"):
+        resolve_ref("https://git.example.com/jobs", "main")
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MAX_FILES", 3), ("MAX_BYTES", 1000), ("MAX_PACK_BYTES", 1000)])
