@@ -45,7 +45,9 @@ def test_a_program_that_ends_without_execute_warns(tmp_path: Path, text: str, wa
         assert "call env.execute()" in done.stderr
 
 
-@pytest.mark.parametrize(("text", "warns"), [(BUILT, True), (BUILT + "raise SystemError\n", False)], ids=["built", "failed"])
+@pytest.mark.parametrize(
+    ("text", "warns"), [(BUILT, True), (BUILT + "raise SystemError\n", False)], ids=["built", "failed"]
+)
 def test_penstock_run_warns_of_a_program_without_execute(tmp_path: Path, text: str, warns: bool) -> None:
     (tmp_path / "job.py").write_text(text)
     command = [sys.executable, "-m", "penstock.cli", "run", "--in-process", "job.py"]

@@ -68,7 +68,8 @@ class JobCheckpoints:
                 max_uncommitted=settings.max_uncommitted,
                 retained=settings.retained,
                 retention="NO_EXTERNALIZED_CHECKPOINTS" if self._temporary else settings.retention,
-                savepoint_directory=settings.savepoint_dir or None,  # never in the temporary folder, which is deleted with the job
+                savepoint_directory=settings.savepoint_dir
+                or None,  # never in the temporary folder, which is deleted with the job
             ),
             self._pool,
         )
