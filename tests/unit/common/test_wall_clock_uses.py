@@ -64,6 +64,7 @@ ALLOWED = {
     "rest/sessions.py::Access.__init__": "expiry inside cookies, which outlive this process",
     "state/timers/table_timer_service.py::TimerService.current_processing_time": "processing-time timers use the time of day",
     "state/ttl/expiry.py::Lifetime.__init__": "expiry in state, which outlives processes; Flink's definition, too",
+    "taskmanager/watching/edge_taps.py::_Tap.__call__": "the time of day at which a record passed, which `penstock peek` shows",
     "taskmanager/watching/latency.py::LatencyTracking.__init__": "markers cross machines, whose monotonic clocks differ",
     "taskmanager/level.py::LevelTask._begin": "processing-time timers use the time of day",
     "taskmanager/level.py::LevelTask._end": "processing-time timers use the time of day",

@@ -121,10 +121,11 @@ class Developing:
 
 
 def _control(terminal: int) -> None:
-    """Make the terminal the controlling one of the new session."""
+    """Make the terminal the controlling one of the new session. A shell in the background ignores SIGINT, and its processes inherit this."""
     import fcntl
     import termios
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def test_a_savepoint_in_the_temporary_folder_is_refused(tmp_path: Path) -> None:
-    """The end of the job would delete it, although the client was told its path."""
+    """The request would report a path that the end of the job deletes."""
     coordinator = JobCheckpoints("job", JobSettings.from_configuration({})).coordinator
     with pytest.raises(InvalidJob, match="no target directory") as refused:
         coordinator.check_savepoint_directory(None)

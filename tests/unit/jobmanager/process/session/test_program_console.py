@@ -82,7 +82,11 @@ def test_development_mode_shows_the_frames_of_the_engine(script: str) -> None:
 def test_ctrl_c_ends_with_one_line_and_cancels_the_job(script: str, command: list[str]) -> None:
     words = [*command, script, "wait", *([] if command else ["--in-process"])]
     with subprocess.Popen(
-        [sys.executable, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell in the background ignores SIGINT
     ) as process:
         assert process.stdout is not None
         for line in process.stdout:
