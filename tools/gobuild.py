@@ -158,7 +158,7 @@ def go_program() -> str:
 
 
 def _version_of(program: str) -> tuple[int, ...]:
-    """Return the version, such as (1, 26). Return a version that is new enough for a development version or an unknown one."""
+    """Return the version, such as (1, 26). A development version or an unknown version counts as new enough."""
     command = [program, "env", "GOVERSION"]
     done = subprocess.run(
         command, cwd=tempfile.gettempdir(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False

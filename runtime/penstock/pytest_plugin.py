@@ -1,4 +1,4 @@
-"""Fixtures for pytest, there as soon as Penstock is installed: no import, no conftest.
+"""Fixtures for pytest. They are available when Penstock is installed, without an import or a conftest.
 
     @pytest.mark.penstock(parallelism=2, backend="rocksdb")
     def test_numbers_are_doubled(job_harness):
@@ -25,7 +25,7 @@ MARK = "penstock"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Tell pytest of the mark."""
+    """Register the mark of these fixtures with pytest."""
     config.addinivalue_line("markers", f"{MARK}(**settings): how `job_harness` is made, e.g. parallelism=2")
 
 
@@ -43,7 +43,7 @@ def job_harness(request: pytest.FixtureRequest) -> Iterator[JobHarness]:
 
 @pytest.fixture
 def operator_harness() -> Iterator[Callable[..., OperatorHarness]]:
-    """Makes an `OperatorHarness` of a process function, any number of them; closed at the end."""
+    """A function that creates an `OperatorHarness` for a process function. It may be called several times. All are closed at the end."""
     from penstock.testing import OperatorHarness
 
     with ExitStack() as stack:

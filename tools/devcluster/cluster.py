@@ -1,7 +1,7 @@
 """The cluster as tests and the command line use it: start, use, stop.
 
-``up`` returns when a Deployment that is applied immediately gets its pods. ``down`` can be called at any time, also after
-an ``up`` that was killed.
+``up`` returns when the cluster is able to create the pods of a new Deployment. ``down`` can be called at any time, also
+after an ``up`` that was killed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The changes that a node-level cluster makes on the machine, and how to revert each of them.
 
-The changes are a cgroup for the pods and a link to the node with routes over it. Some directories must also exist so that
-the node can cover them. Every function here can be called again after an interruption: ``up`` can be killed at
-any point, and ``down`` must still restore the machine.
+The changes are a cgroup for the pods and a link to the node with routes over it. Some directories must also exist so
+that the node can mount its own over them. Every function here can be called again after an interruption: ``up`` can be
+killed at any point, and ``down`` must still restore the machine.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def claim(plan: Plan) -> Plan:
 
 
 def release(plan: Plan) -> None:
-    """Release the cluster's number. Remove everything that the clusters share with the last number."""
+    """Release the cluster's number. If no other number is in use, remove everything that the clusters share."""
     if not CLAIMS.exists():
         return
     with _claims() as claims:
@@ -102,9 +102,10 @@ def _claims() -> Iterator[Path]:
 
 
 def _make_directories(claims: Path) -> None:
-    """Make the directories that nodes cover and that the machine lacks, and record them.
+    """Create the missing directories over which nodes mount their own, and record them.
 
-    All clusters share these directories. Removing a directory that another node covers would uncover it there.
+    All clusters share these directories. Removing a directory would also remove the mounts that other nodes have over
+    it.
     """
     made = [directory for directory in OWN_DIRECTORIES if not directory.exists()]
     if made:

@@ -1,8 +1,8 @@
 """The start and the stop of a cluster, step by step.
 
-``start`` returns when a Deployment that is applied immediately gets its pods. ``stop`` reverts every step of a start. It reads
-the state of the machine and the recorded files, not the progress of ``start``. It can therefore also clean up after a start
-that was killed.
+``start`` returns when the cluster is able to create the pods of a new Deployment. ``stop`` reverts every step of a
+start. It reads the state of the machine and the recorded files, not the progress of ``start``. It can therefore also
+clean up after a start that was killed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The inside of the node: the changes of its first process to its mount, network and host name namespaces.
 
 The node must not be visible from outside, and must not change anything that the kernel has only once. It still needs the
-machine's file system, cgroups and kernel. It therefore inherits everything and covers a few places:
+machine's file system, cgroups and kernel. It therefore inherits everything and *covers* a few places, by mounts over
+them:
 
 - ``/sys`` is mounted again for this network namespace, and contains the machine's cgroups.
 - Files cover the sysctls that the kubelet checks, because these sysctls belong to the whole kernel. The files have the values

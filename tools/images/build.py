@@ -114,7 +114,9 @@ def _run(arguments: list[str], name: str) -> None:
 
 
 def _forget(builder: str, name: str) -> None:
-    """Remove an image or a list of this name. podman and buildah would add to a list, and refuse an image as a list."""
+    """Remove an image or a list of images with this name. podman and buildah would add to an existing list, and refuse
+    to make a list if an image has its name.
+    """
     if builder != "docker":
         for arguments in (["manifest", "rm", name], ["rmi", name]):
             subprocess.run(

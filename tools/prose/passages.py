@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """The place of a passage decides which rules apply to it."""
+    """The place of a passage, which decides which rules apply to the passage."""
 
     PARAGRAPH = "paragraph"
     ITEM = "list item"

@@ -144,7 +144,7 @@ class Rules:
             yield "private-code", f"{', '.join(codes)}: say the rule, or link the page that defines it"
 
     def _is_private(self, code: str, path: str) -> bool:
-        """Return whether a code, or an end of a range of them, is not the field's and not defined on its page."""
+        """Return whether a code, or an end of a range of codes, is neither a term of the field nor defined on its page."""
         codes = self.data["codes"]
         return any(end not in codes["allowed"] for end in code.split("-")) and code[0] not in codes["defined"].get(
             path, ""

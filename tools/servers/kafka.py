@@ -234,7 +234,9 @@ class KafkaServer(Server):
             raise ToolError(f"the quota was not set: {done.stdout[-1000:]}", remedy=f"see {self.log()}")
 
     def admin(self) -> Any:
-        """Return an ``AdminClient`` on the listener without security. It is shared, because its pending requests end with it."""
+        """Return an ``AdminClient`` on the listener without security. All callers share the client, because pending
+        requests end when a client is deleted.
+        """
         from confluent_kafka.admin import AdminClient
 
         if self._admin is None:

@@ -6,7 +6,7 @@ A mock of S3 lacks the guarantees that checkpoints need:
 - a multipart upload appears completely or not at all,
 - the server makes copies.
 
-versitygw has them and needs only a directory. It is built from source once (``gobuild``).
+versitygw has these guarantees and needs only a directory. It is built from source once (``gobuild``).
 
     with S3Server(tmp_path) as s3:
         s3.create_bucket("checkpoints")

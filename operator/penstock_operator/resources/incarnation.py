@@ -13,14 +13,15 @@ if TYPE_CHECKING:
 
 
 SERVICE_SUFFIXES = ("-1", "-2")
-"""Suffixes of the master's Service. These Services have a cluster IP, so their name resolves before a master exists.
+"""Suffixes of the names of a master's Services. These Services have a cluster IP, so their names resolve before a master
+exists.
 
 The name of a headless Service without pods does not resolve. DNS servers cache this answer for 5 to 30 s. Workers
 that start before the master would wait that long.
 """
 FORMER_SERVICE_SUFFIXES = ("", "-b")
 """Suffixes that earlier versions of the operator used, for headless Services. A headless Service cannot be given a
-cluster IP.
+cluster IP, so the new Services need other names.
 """
 
 
@@ -45,8 +46,8 @@ class Incarnation:
     parallelism: int
     allow_non_restored_state: tuple[str, ...] = ()
     warm: bool = False
-    """Whether the master waits until it receives the source of its state. `restore` is then only information for
-    users.
+    """Whether the master starts without a snapshot, and waits until the operator names the snapshot to restore. `restore`
+    is then only information for users.
     """
     service_suffix: str = ""
     """Suffix of the name of the master's Service. If two incarnations exist, it selects the master that the workers
@@ -55,8 +56,8 @@ class Incarnation:
 
 
 def worker_count(base: FlinkJobSpec, desired: FlinkJobSpec, parallelism: int) -> int:
-    """Return the number of worker pods for a parallelism. It uses the slots of the running spec, and the spares of
-    the current spec.
+    """Return the number of worker pods for a parallelism. It uses the slots of the running spec (`base`), and
+    the spare pods of the spec that the user wants (`desired`).
     """
     worker = desired.worker.model_copy(update={"slots": base.worker.slots})
     return workers_for(desired.model_copy(update={"worker": worker}), parallelism)

@@ -1,4 +1,4 @@
-"""`-D key=value`."""
+"""The option `-D key=value`, which sets a configuration key."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def parse_definitions(definitions: Sequence[str] | None) -> dict[str, str]:
 
 
 def storage_options(configuration: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options of the object store from `s3.…` keys. All other options come from the environment."""
+    """Return the options of the object store from `s3.…` keys. Options without such a key come from the environment."""
     if not configuration:
         return {}
     from penstock.common.configuration import Configuration

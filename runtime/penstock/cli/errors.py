@@ -71,7 +71,7 @@ def show_program_error(error: BaseException, script: str) -> None:
 
 
 def frames_from(trace: TracebackType | None, script: str) -> TracebackType | None:
-    """Return the traceback without the frames outside the first frame of `script`, or the whole one if it has no such frame."""
+    """Return the traceback from the first frame of `script` on, or the whole traceback if it has no such frame."""
     found = trace
     while found is not None and found.tb_frame.f_code.co_filename != script:
         found = found.tb_next

@@ -1,4 +1,4 @@
-"""`kubectl penstock`: the command line of a job on Kubernetes, by the name of its FlinkJob. kubectl finds it on the PATH as
+"""`kubectl penstock`: commands for a job on Kubernetes, which the user names by its FlinkJob. kubectl finds this program on the PATH as
 `kubectl-penstock`.
 
 All access goes through `kubectl`, with its contexts and permissions. It forwards a local port to the job's REST API, reads the job's

@@ -75,7 +75,7 @@ class LiveView:
         self._line_key: object = None
 
     def run(self) -> models.JobProgress | None:
-        """Show the job until it has ended, Ctrl-C, `stop()`, or the end of the patience. Return the last progress.
+        """Show the job until it has ended, the user presses Ctrl-C, `stop()` is called, or the patience is over. Return the last progress.
 
         Raises:
             PenstockError: the first poll failed.

@@ -38,7 +38,7 @@ class QueryableStateClient:
         timeout: seconds for each request.
         consistency: `checkpoint`: the state in the newest checkpoint; `live`: the state in the task that owns the key. `docs/state.md`
             describes the difference.
-        patience: seconds for which a lookup is retried that tasks cannot answer at the moment (while the job restarts).
+        patience: seconds for which a lookup is retried if the tasks cannot answer it, for example while the job restarts.
         ca_file: PEM file with the CAs of an https URL. None means the system's.
         client_certificate: PEM file with a client certificate and its key, if the JobManager requires one.
         transport: transport, for tests.
@@ -47,7 +47,7 @@ class QueryableStateClient:
         MasterUnreachable: there is no response, or the server is not a JobManager.
         RequestFailed: the job or the state does not exist, there is no checkpoint yet, or the key has another type. The error lists
             the alternatives. The code `NOT_NOW` means that tasks could not respond within the patience.
-        UsageError: JSON has no such key.
+        UsageError: the key cannot be written as JSON.
     """
 
     def __init__(

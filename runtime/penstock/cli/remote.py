@@ -56,7 +56,7 @@ class RemoteExecutor:
         """Run a program.
 
         Raises:
-            PenstockError: as on a local cluster, the job is refused or fails, or the cluster does not respond.
+            PenstockError: the job is refused or fails, with the same error as on a local cluster, or the cluster does not respond.
         """
         job_id = self._submit(program)
         try:

@@ -1,4 +1,4 @@
-"""Restart strategies: how often a job restarts after failures, and how long it waits before.
+"""Restart strategies: how often a job restarts after failures, and how long it waits before each restart.
 
 These are the settings. The JobMaster executes them.
 """

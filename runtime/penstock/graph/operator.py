@@ -6,7 +6,7 @@ description and drives it from one thread. The life of an operator:
     setup(context, output) -> the restore happened before this: state handles already hold the restored values
     open()
       process_batch(batch, input_index) / process_watermark(timestamp) / process_idle(is_idle)
-      take_finished()                    for operators with a capacity: the operator has woken the task
+      take_finished()                    for operators with a capacity: called after the operator woke the task
       advance_processing_time(now)       at every epoch and between batches; fires processing-time timers that are due
       snapshot(checkpoint_id)            at the barrier, after the last record of the epoch; sync part only
       notify_checkpoint_complete(id) / notify_checkpoint_aborted(id)

@@ -1,4 +1,4 @@
-"""`Program`: the DataStream API's data of a job at the call of `execute`, which is all that an executor needs.
+"""`Program`: everything that an executor needs to run a job. `execute` creates it from the recorded transformations.
 
 A program has no reference to the environment. It can be kept, inspected and run again.
 """

@@ -218,8 +218,8 @@ class JobGraphBuilder:
     # --- nodes ------------------------------------------------------------------------------------------------
 
     def _uids(self, transformations: list[Transformation]) -> dict[int, str]:
-        """Return the explicit uids. An operator without one gets a hash of its name, place and inputs, which any
-        structural change changes.
+        """Return the uid of each operator, by id. An operator without an explicit uid gets a hash of its name, place and
+        inputs. Any change of the graph's structure changes this hash.
         """
         uids: dict[int, str] = {}
         taken: dict[str, int] = {}

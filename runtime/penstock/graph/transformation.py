@@ -104,7 +104,7 @@ class Transformation:
         return sink_of(self.operation)
 
     def inherit_parallelism(self) -> None:
-        """Take the parallelism of its input operator if it has one input, so that no record changes the subtask."""
+        """Take the parallelism of its input operator if it has one input, so that no record moves to another subtask."""
         if len(self.inputs) == 1 and self.inputs[0].partitioning == FORWARD:
             upstream = self.inputs[0].upstream
             self.parallelism, self.non_parallel = upstream.parallelism, upstream.non_parallel

@@ -7,7 +7,7 @@ Names follow Flink's reporter: `penstock_<scope>_<groups>_<name>`, with all scop
 
 Two metrics never share a name by accident. Prometheus allows fewer characters than Penstock, so `a.b` and `a_b` would both
 become `a_b`. A name also cannot be a gauge and a summary at the same time. In such a case, the metric whose name needed no
-change keeps the name. The others get a suffix from their real name and type, which is always the same.
+change keeps the name. The others get a suffix that is derived from their real name and type, so it is always the same.
 """
 
 from __future__ import annotations

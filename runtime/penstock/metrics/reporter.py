@@ -1,6 +1,7 @@
 """Reporters, which send metrics, traces and logs to other systems. Users may write their own reporters.
 
-A package offers a reporter as an entry point. `metrics.reporters`, `traces.reporters` and `logs.reporters` select it by its name ([metrics.md]):
+A package offers a reporter as an entry point. The settings `metrics.reporters`, `traces.reporters` and `logs.reporters` select it by its
+name (`docs/metrics.md`):
 
     [project.entry-points."penstock.metrics.reporters"]
     graphite = "my_package:GraphiteReporter"

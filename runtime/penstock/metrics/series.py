@@ -34,9 +34,11 @@ PER_SECOND = {
 
 _COPIES = 30
 _QUIET_SECONDS = 2.0
-"""Minimum age in seconds of the last report from which on the time since the report counts as time without events."""
+"""Minimum age of the last report in seconds. If the report is older, rates treat the time since it as time without events."""
 _QUIET_REPORTS = 2.5
-"""Number of missing reports from which on the same applies. A subtask reports once in each epoch, which can take many seconds."""
+"""The same minimum age, in intervals between reports. The larger of both applies. A subtask reports once in each epoch, which can take many
+seconds.
+"""
 
 
 @dataclass

@@ -152,7 +152,7 @@ class ColumnBatch:
         return ColumnBatch(columns, joined_timestamps([self, *others]), self.make_rows)
 
     def travels_as_columns(self, *, wanted: bool) -> bool:
-        """Return whether columns are the cheaper form for another process. `wanted`: a receiver works on columns."""
+        """Return whether columns are the cheaper form for the transfer to another process. `wanted`: a receiver works on columns."""
         return True
 
     def changed_values(self) -> dict[str, Sequence[Any]]:

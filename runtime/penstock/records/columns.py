@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.records.batch import Batch
 
 _UNFIT = (ValueError, TypeError, OverflowError, NotImplementedError)
-"""Errors of pyarrow for values that it cannot convert to a column. They include subclasses: `ArrowNotImplementedError` is a `NotImplementedError`."""
+"""Errors of pyarrow for values that it cannot convert to a column. `ArrowNotImplementedError` is a subclass of `NotImplementedError`."""
 
 
 def rows_as_dicts(columns: pa.RecordBatch) -> list[Any]:

@@ -15,9 +15,10 @@ A numpy scalar has the kind of the equal Python value, and its column has that v
 | `datetime64` and `timedelta64` of nanoseconds | timestamp[ns], duration[ns] | |
 | `NaT` | null | None |
 
-Arrow itself makes int8 of `int8`, int64 of `int8` and `int` together, and 1 of `float16(1.5)` next to an `int`. It
-crashes if other numpy values follow a `datetime64`. It therefore never gets numpy values of several types. An array
-keeps its element type, because an array of many values has only one type.
+Arrow itself would choose other types. From `int8` values it creates an int8 column, from `int8` and `int` values together
+an int64 column. `float16(1.5)` next to an `int` becomes 1. Arrow crashes if other numpy values follow a `datetime64`. For
+these reasons, Penstock never passes numpy values of several types to Arrow. An array keeps its element type, because an
+array of many values has only one type.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def _only_kind(types: set[type], values: Sequence[Any]) -> Any:
 
 @cache
 def _kinds_of_columns() -> dict[int, type]:
-    """Return the kinds of columns that Arrow creates only from values of one kind. `float` is one only if no value is an `int`."""
+    """Return the kinds of columns that Arrow creates only from values of one kind. A column of floats may also contain an `int`."""
     import pyarrow as pa
 
     return {pa.string().id: str, pa.bool_().id: bool, pa.float64().id: float}

@@ -102,7 +102,7 @@ class BoundedProtocol(H11Protocol):
         self._connections = connections
         self._silence: asyncio.TimerHandle | None = None
         self.handshake: Bounded | None = None
-        """TLS handshake that this connection comes from. From now on, the connection counts instead of it."""
+        """TLS handshake after which this connection began. The connection replaces it in the count of open connections."""
 
     @property
     def awaits_request(self) -> bool:

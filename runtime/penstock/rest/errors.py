@@ -1,13 +1,14 @@
-"""Errors of the REST API itself, and which HTTP status any error of Penstock becomes.
+"""Errors of the REST API itself, and the HTTP status of every error of Penstock.
 
 PenstockError
 └── RestError
     ├── BadRequest      400
     ├── Unauthorized    401
-    ├── NotFound        404   no such job, vertex, request, checkpoint, TaskManager
-    ├── Conflict        409   the job is not in a state in which this can be done
-    ├── Gone            410   Flink had it once
-    └── Unavailable     503   this JobManager does not lead, or is going down
+    ├── Forbidden       403   the token is read-only, or a page of another site may have sent the request
+    ├── NotFound        404   the job, vertex, request, checkpoint or TaskManager does not exist
+    ├── Conflict        409   the state of the job does not allow the action
+    ├── Gone            410   earlier versions of Flink supported the request
+    └── Unavailable     503   this JobManager does not lead, or is shutting down
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 START_SECONDS = 15.0
 _TICK_S = 1.0
 KEEP_ALIVE_SECONDS = 75
-"""Time in seconds after which an idle connection is closed. Clients close idle connections earlier (httpx after 5 s). A client that uses a connection
-while it is being closed gets no response.
+"""Time in seconds after which the server closes an idle connection. Clients close idle connections earlier (httpx after 5 s). A client that
+sends a request while the server closes the connection gets no response.
 """
 STOP_SECONDS = 5.0
 """Time in seconds for pending requests when the server stops."""

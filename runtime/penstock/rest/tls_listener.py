@@ -79,7 +79,7 @@ class Handshake:
         if self._task is not None:
             self._task.cancel()
         if not self._has_started:
-            self._socket.close()  # later its transport owns the socket, and the cancelled task closes it
+            self._socket.close()  # later, the transport owns the socket, and the end of the cancelled task closes it
 
     def begin(
         self,

@@ -110,7 +110,7 @@ class KeyedStateBackend(Protocol):
         ...
 
     def peek(self, state_name: str, key: Any) -> Peeked | None:
-        """Return the current value of a builtin key in the namespace None, without a change; None means that the state is not registered yet.
+        """Return the current value of a builtin key in the namespace None. Change nothing. Return None if the state is not registered yet.
 
         Raises:
             NotPeekable: the value is too large, or the state belongs to windows.

@@ -47,11 +47,11 @@ def decoding(description: str, *, operator: str = "") -> Iterator[None]:
 def refuse_undecodable(description: str, error: Exception, *, operator: str = "") -> NoReturn:
     """Raise the coded error for an error of a decoder. `decoding` explains the arguments.
 
-    A `PenstockError` is raised itself. If it names no operator, the operator is added.
+    A `PenstockError` is raised unchanged, except that the operator is added if the error names none.
 
     Raises:
         LocalDiskError: the disk is the reason, for example because it is full.
-        CorruptStateFile: `error` is another one that is not a `PenstockError`; it becomes the cause.
+        CorruptStateFile: `error` has another reason and is not a `PenstockError`. It becomes the cause.
     """
     if isinstance(error, PenstockError):
         error.operator = error.operator or operator

@@ -103,13 +103,13 @@ class MergingState(AppendingState[IN, OUT]):
 
 
 class ReducingState(MergingState[T, T]):
-    """Elements folded to one of the same type by the descriptor's function; None before the first."""
+    """State that folds its elements to one value of their type, with the descriptor's function. None before the first element."""
 
     __slots__ = ()
 
 
 class AggregatingState(MergingState[IN, OUT]):
-    """Elements folded to an accumulator by the descriptor's aggregate function; None before the first."""
+    """State that folds its elements to an accumulator, with the descriptor's aggregate function. None before the first element."""
 
     __slots__ = ()
 

@@ -33,7 +33,7 @@ class FileRef:
 
     @staticmethod
     def of_json(entry: Mapping[str, Any]) -> FileRef:
-        """Read an entry of a handle, which may be anything.
+        """Read an entry of a handle. The entry may have any content.
 
         Raises:
             SnapshotTorn: the path leads out of the folder.

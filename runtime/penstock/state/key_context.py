@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 class NoKey:
-    """The current key outside of a keyed call. Every access to keyed state looks up the key, and this object raises an error.
+    """The current key outside of a keyed call. Every access to keyed state hashes the key, and the hash of this object
+    raises an error.
 
     Args:
         reason: a sentence about the place of the call, and its remedy.
@@ -25,7 +26,7 @@ class NoKey:
 
     @staticmethod
     def in_call(name: str) -> NoKey:
-        """Return the key for a call of the user's function that is not for a record or a timer."""
+        """Return the placeholder for the key in a method that is called without a record or a timer."""
         return NoKey(
             f"{name} has no current key, so it cannot use keyed state or register timers",
             "use keyed state in methods that process a record or a timer, and operator state for values of the subtask",
@@ -53,5 +54,5 @@ class KeyContext:
         self.namespace: Any = None
 
     def as_restored(self, key: Any) -> Any:
-        """Return the key as user code sees it, which is the form after a restore by any backend."""
+        """Return the key in the form that it has after a restore by any backend. User code always sees this form."""
         return key if self.keys is None else self.keys.as_restored(key)

@@ -70,7 +70,7 @@ class _Stored:
     items: list[tuple[str, Schema]]
     """Items, each with the schema of its encoding."""
     carries: bool
-    """Whether this subtask's snapshots have the items. Only the first subtask's have those of union state."""
+    """Whether this subtask's snapshots have the items. Only the first subtask's snapshots have the items of union state."""
 
     def to_json(self) -> dict[str, Any]:
         runs = [(schema, [text for text, _ in run]) for schema, run in groupby(self.items, key=itemgetter(1))]

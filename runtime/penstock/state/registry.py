@@ -49,7 +49,7 @@ class Registration:
 
         Raises:
             StateTypeError: values, or map keys, of the declared type cannot be encoded.
-            StateNameConflict: the name is that of a table of timers.
+            StateNameConflict: the name belongs to a table of timers.
         """
         name = descriptor.name
         if name in TIMER_TABLES:
@@ -148,7 +148,7 @@ def key_schema(key_type: Any, name: str = "keys", operator: str = "") -> Schema:
         name: name of the keys in error messages.
 
     Raises:
-        StateTypeError: the type has no encoding, or its values can change.
+        StateTypeError: the type has no encoding, or its values are mutable.
     """
     annotation = getattr(key_type, "python_type", key_type)
     if annotation is None or annotation is Any or annotation is object:

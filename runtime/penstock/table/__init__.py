@@ -1,4 +1,5 @@
-"""`DataTypes`, by which PyFlink programs name the columns of CSV and Parquet files. Tables and SQL are not here.
+"""`DataTypes`, with which PyFlink programs declare the columns of CSV and Parquet files. Tables and SQL are not
+supported.
 
 >>> from penstock.table import DataTypes
 >>> DataTypes.ROW([DataTypes.FIELD("station", DataTypes.STRING()), DataTypes.FIELD("celsius", DataTypes.DOUBLE())])

@@ -1,4 +1,4 @@
-"""`DataTypes`: the types of Flink's SQL, as what they are in streams."""
+"""`DataTypes`: the types of Flink's SQL, mapped to the types of streams."""
 
 # ruff: noqa: N802 - the factories have PyFlink's names
 
@@ -14,14 +14,15 @@ if TYPE_CHECKING:
 
 
 class RowField(NamedTuple):
-    """A named column; made by `DataTypes.FIELD`."""
+    """A named column. `DataTypes.FIELD` creates it."""
 
     name: str
     data_type: TypeInformation
 
 
 class DataTypes:
-    """Makes types. Lengths and the precision of times are taken and not enforced; any column may be null.
+    """Factories of types. They accept lengths and the precision of times, but do not enforce them. Any column may be
+    null.
 
     >>> DataTypes.DECIMAL(10, 2), DataTypes.ARRAY(DataTypes.INT())
     (DataTypes.DECIMAL(10, 2), BasicArrayTypeInfo(Types.INT()))

@@ -1,6 +1,6 @@
 """The code that runs in a Python worker: subtasks, operator chains, exchanges.
 
-The package uses only cloudpickle of pyspark, because the runners call the package.
+The package imports only cloudpickle from pyspark. The runners, which use Spark, call the package.
 
 worker, level, subtask   from the process to the chain: the tasks of a process, one level's task, one subtask of a stage
 operators                the runtime operators, by family

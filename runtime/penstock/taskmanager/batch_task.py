@@ -53,7 +53,7 @@ class BatchTask:
         yield task.slot, _ACK_PREFIX + encode_ack(task.ack(command))
 
     def _read(self, command: EpochCommand) -> Iterator[Row]:
-        """Read the sources of the level in turns, batch by batch, until the epoch's bound."""
+        """Read the sources of the level one after the other, one batch at a time, until the epoch's bound."""
         if command.drain or command.finish or command.max_ms == 0:
             return
         deadline_ms = self._task.environment.clock.monotonic_ms() + command.max_ms
@@ -63,7 +63,9 @@ class BatchTask:
             yield from self._task.take_output()
 
     def _process_remaining(self, command: EpochCommand) -> Iterator[Row]:
-        """Work for as long as sources may read. The next epoch does the rest. If the job finishes, do all of it now."""
+        """Process remaining work for at most the time in which sources may read. The next epoch continues. If the job
+        finishes, process all of it now.
+        """
         clock = self._task.environment.clock
         until = None if command.finish else clock.monotonic_ms() + command.max_ms
         if until is None or command.max_ms:

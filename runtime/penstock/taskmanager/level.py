@@ -12,10 +12,10 @@ The steps of an epoch, in order:
 4. Snapshot, if the command requests one. No record is in flight then, because the end of the epoch is an aligned barrier.
 5. Flush, then ack.
 
-A task uses state only if it is the state after epoch n-1 of this attempt. Otherwise the task answers `StateNotLocal` and the
-job fails over. An exception never leaves the task. It becomes a `TaskFailure` in the ack, with the user's frames. The task
-still reads its input to the end: Spark discards a Python worker that leaves input unread, and with it
-the state of all other subtasks in the worker.
+In epoch n, a task uses its state only if this is the state after epoch n-1 of the same attempt. Otherwise the task
+answers `StateNotLocal` and the job fails over. An exception never leaves the task. It becomes a `TaskFailure` in the
+ack, with the user's frames. The task still reads its input to the end: Spark discards a Python worker that leaves input
+unread, and with it the state of all other subtasks in the worker.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class LevelTask:
 
     @property
     def needs_epoch(self) -> bool:
-        """Return whether a source has read as much as the epoch allows, or everything."""
+        """Return whether a source has read as much as the epoch allows, or has reached its end."""
         return any(source.needs_epoch for subtask in self._subtasks for source in subtask.sources.values())
 
     def blocked(self, seconds: float) -> None:

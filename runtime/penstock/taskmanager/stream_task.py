@@ -11,7 +11,8 @@ record of the epoch is in flight in front of the task then. The task carries out
 
 Markers of at-least-once checkpoints are *open*. A task processes the rows behind an open marker as they arrive, and carries out the
 command when all markers have arrived. So a snapshot contains all records before the markers and some records behind them. After
-a failure, the sources read the latter again. Rows that a task sent before its snapshot precede its marker, so nothing is lost.
+a failure, the sources read the records behind the markers again. Rows that a task sent before its snapshot precede its
+marker, so nothing is lost.
 
 If rows come from other processes, their reader has aligned them (`jvm/AlignedRows.java`). Rows behind a
 marker remain in the network's buffers, and their sender waits when its share of the buffers is full.
@@ -48,9 +49,11 @@ _LONGEST_IDLE_S = 0.01
 _AGAIN_S = 0.02
 """Seconds between polls of a source without records, if other sources always have records."""
 _LONGEST_SLEEP_S = 0.03
-"""Maximum time that due records of a source wait for a buffer that may not leave yet. It limits how many records collect."""
+"""Maximum time that due records of a source wait for a buffer that may not leave yet. It limits the number of waiting records."""
 _MIN_PAUSE_SHARE = 0.25
-"""Minimum time between two flushes, as a share of the buffer timeout. After a late flush, the next one is on time but not immediate."""
+"""Minimum time between two flushes, as a share of the buffer timeout. After a late flush, the next flush is on time,
+but not earlier than this.
+"""
 _LONGEST_WAIT_S = 3600.0
 """Maximum wait in seconds, because the machine's clock may be changed."""
 _LOOK_UPS_S = 0.005
@@ -99,7 +102,7 @@ class StreamTask:
         self._reads_look_ups = arriving is not None and task.level > 0
         """True if look-ups may arrive between two rows. On level 0 they arrive between two commands."""
         self._has_more = False
-        """True if look-ups may be left from a turn. They may be received already, so that no file is readable."""
+        """True if the last `_answer_look_ups` ran out of time. Waiting look-ups may already be in memory, so that no file is readable."""
         self._direct = {e.id for e in task.graph.exchanges if task.graph.stages[e.source_stage].level == task.level - 1}
         """Exchanges whose buffers come directly from their sender. This slot has passed on the buffers of the others."""
 
@@ -323,8 +326,8 @@ class StreamTask:
         Due timers run first, because the task may sleep for a long time afterwards and their output must leave before that.
 
         Args:
-            later: seconds that partly filled buffers wait for the records that are read next. Otherwise the first split's records
-                would leave alone, and the records of all other splits would wait for the next flush.
+            later: seconds that partly filled buffers wait for the records that are read next. Otherwise the first
+                split's records would be sent alone, and the records of all other splits would wait for the next flush.
         """
         now = time.monotonic()
         if self._waker.take():
@@ -348,8 +351,8 @@ class StreamTask:
         """Return when (monotonic clock) partly filled buffers may leave next: at a multiple of the buffer timeout on the machine's clock.
 
         So all senders of a job send at the same time, and a receiver of several senders wakes up once for all of them. A
-        task that wakes up takes ten times as long for a row as a busy task. Its data is not in the
-        processor's caches any more.
+        task that wakes up takes ten times as long for a row as a busy task. Its data is no longer in the processor's
+        caches.
         """
         timeout = self._buffer_timeout_s
         if not 0.0 < timeout < math.inf:

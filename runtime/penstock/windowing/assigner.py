@@ -79,7 +79,7 @@ def check_merging(assigner: WindowAssigner[Any, Any], trigger: Trigger[Any, Any]
 
 
 def positive_millis(length: TimeLike, name: str) -> int:
-    """Return a positive length of time in whole ms. `what` names it in the error."""
+    """Return a positive length of time in whole ms. The error calls it `name`."""
     millis = as_millis(length, name)
     if millis <= 0:
         raise InvalidJob(f"{name} must be positive, not {millis} ms", remedy="use at least 1 ms")

@@ -102,7 +102,7 @@ def check_arguments(script: str, uids: Sequence[str] = ()) -> None:
 
 
 def _report(path: Path, job_id: str, name: str, url: str) -> None:
-    """Write the first job for the waiting `run -d`. The file appears atomically."""
+    """Write the id, name and URL of the first job to the file that `run -d` waits for. The file appears atomically."""
     if path.exists():
         return
     draft = path.with_suffix(".draft")

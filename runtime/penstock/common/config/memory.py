@@ -15,7 +15,8 @@ Python.
 
 Linux kills a container that exceeds its limit, whichever process allocated the last page. RocksDB gets its share as a
 limit and respects it. A JVM heap has a limit, too, but Spark refuses one below `MIN_JVM_HEAP`. In a small container
-the heap could therefore grow beyond its share. Only DataFrames do that, because records are in Python.
+the heap could therefore grow beyond its share. Only DataFrames use that much heap, because all other records
+are in Python.
 
 Python has no such limit, so it gets what is left. `shortages` reports when that is less than the processes need before
 the first record. These needs were measured (PSS, pipelined runner, levels 1 to 3, 100 records/s):
@@ -51,7 +52,9 @@ MIN_JVM_HEAP = 480 * MIB
 little less than its heap.
 """
 DEFAULT_HEAP = 512 * MIB
-"""Heap of an executor with one slot if no size is configured, and the largest heap that a share results in: records are in Python."""
+"""Heap of an executor with one slot if no size is configured. A heap that is computed as a share is never larger, because records are
+in Python.
+"""
 DEFAULT_HEAP_PER_SLOT = DEFAULT_HEAP - 300 * MIB
 """Heap of each slot after the first. It is the part of the first slot's heap that Spark leaves free."""
 OVERHEAD_PER_SLOT = 16 * MIB
@@ -67,7 +70,7 @@ _ROUND = 64 * MIB
 
 @dataclass(frozen=True)
 class TaskManagerMemory:
-    """The memory of a TaskManager with this number of slots. Each slot has its own amount of every field that ends in `_of_slot`."""
+    """The memory of a TaskManager with this number of slots. Each slot has its own amount of every field that ends in `_per_slot`."""
 
     slots: int
     process: int | None

@@ -60,7 +60,7 @@ class LocalToken:
         published, self._published = self._published, None
         if published is not None:
             with contextlib.suppress(OSError):
-                if published.samefile(self.path):  # another process has the port now
+                if published.samefile(self.path):  # otherwise another process has the port now
                     published.unlink()
         self.path.unlink(missing_ok=True)
 

@@ -17,9 +17,9 @@ _ROOT = 0
 def private_folder(path: str | os.PathLike[str]) -> Path:
     """Return the folder. Create it with mode 0700 if it does not exist.
 
-    An existing folder is used if it belongs to this user and is not a link. A folder of root is used if no other user
-    can write to it, such as a folder of an image. In any other folder, another user could choose the code that this
-    process runs or unpickles.
+    An existing folder is used if it belongs to this user and is not a link. A folder of root, such as one in a container
+    image, is used if no other user can write to it. Any other folder is an error, because another user could use it to
+    choose the code that this process runs or unpickles.
 
     Raises:
         ClusterError: the folder belongs to another user.
@@ -50,7 +50,7 @@ def private_folder(path: str | os.PathLike[str]) -> Path:
 def cache_folder(name: str) -> Path:
     """Return a folder of this user's cache: below `PENSTOCK_CACHE` or `~/.cache/penstock`.
 
-    The folder is below the temporary folder if these are not writable.
+    If that place is not writable, the folder is below `temporary_folder()`.
 
     Raises:
         ClusterError: the folder belongs to another user.
@@ -63,5 +63,5 @@ def cache_folder(name: str) -> Path:
 
 
 def temporary_folder() -> Path:
-    """Return this user's folder for files that processes of several programs find under fixed names."""
+    """Return this user's folder for files with fixed names. Several programs share these files."""
     return private_folder(Path(tempfile.gettempdir()) / f"penstock-{os.getuid()}")

@@ -1,8 +1,8 @@
 """Checks of names that come from storage: manifests, handles of state, packs of small files, archives.
 
 A person who can write to the storage of a job chooses these names. An unchecked name would let that person write any
-file. Every such name therefore passes one of the checks here before it is used. The alphabet is the one that Penstock
-itself writes. Another program wrote a name that uses other characters.
+file. Every such name therefore passes one of the checks here before it is used. The checks allow only the
+characters that Penstock itself writes. A name with other characters was written by another program.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ def work_in(folder: str, own: Callable[[], OwnedFolder] | None = None) -> None:
     """Let functions work in a new folder of this process, and remove the folder that they had before.
 
     Args:
-        folder: has links to the files of the functions; "" means that the functions work in the folder in which the process was
-            started.
+        folder: a folder with links to the files of the functions; "" means that the functions work in the folder in which the
+            process was started.
         own: creates a new folder, into which the links are copied.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Bounded files of lines that can be read during writing.
+"""Bounded log files that can be read while they are written.
 
 A position counts all bytes that were ever written. A reader that continues at its last position gets every line that is
 still kept, and learns how many bytes it has missed.
@@ -21,7 +21,7 @@ MAX_FILES = 2
 
 @dataclass(frozen=True)
 class LogPart:
-    """Whole lines with the position `start` of their first byte and `end` of the next byte. `size` is the position of the file's end."""
+    """Whole lines. `start`: position of their first byte; `end`: position after their last byte; `size`: position of the file's end."""
 
     start: int
     end: int
@@ -89,7 +89,7 @@ class LogFile:
         self._current = 0
 
     def read(self, start: int, max_bytes: int) -> LogPart:
-        """Return lines from a position on, or from the first position that is still kept. A negative one counts from the end.
+        """Return lines from a position on, or from the first position that is still kept. A negative position counts from the end.
 
         Returns:
             At most about `max_bytes` bytes that end with a line. A single longer line is returned whole.

@@ -141,7 +141,10 @@ def _assigned(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _json_secrets(text: str) -> Iterator[str]:
-    """Yield the texts of a JSON document whose keys name secrets. `_VALUE` would end at a space or a comma in them."""
+    """Yield the text values of a JSON document whose keys name secrets.
+
+    The pattern `_VALUE` would stop at a space or a comma in such a value.
+    """
     try:
         left: list[tuple[str, object]] = [("", json.loads(text))]
     except (ValueError, RecursionError):

@@ -31,8 +31,8 @@ def archive_entry(path: str, target: str | None) -> str:
     """Return an archive as an entry of `python.archives`, already unpacked.
 
     Raises:
-        InvalidJob: the file is missing or no archive, a member or the target leads out of its folder, or the option
-            cannot hold a name.
+        InvalidJob: the file is missing or no archive, or a member or the target leads out of its folder. Or the path or the
+            target contains a separator of `python.archives`.
     """
     target = _checked_target(target or os.path.basename(path))
     for name, signs in ((os.path.abspath(path), _SEPARATOR), (target, _SEPARATOR + _TARGET)):
@@ -48,7 +48,7 @@ def archive_entry(path: str, target: str | None) -> str:
 def working_folder(entries: Iterable[str]) -> str:
     """Return a folder that has a link to the content of each archive under its target, or "" without archives.
 
-    The same archives have the same folder, so no function may use it as its working directory.
+    All jobs with the same archives share this folder, so no function may use it as its working directory.
 
     Raises:
         InvalidJob: as `archive_entry`; or two archives have the same target, or one target is inside another.

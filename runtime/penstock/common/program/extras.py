@@ -1,4 +1,6 @@
-"""Packages that may be missing: libraries that only some connectors need, and the engine's after an installation without dependencies.
+"""Packages that may be missing.
+
+Only some connectors need certain libraries. An installation without dependencies also lacks the packages that the engine needs.
 
 The distribution is called `penstock-streaming`. PyPI's `penstock` is another project.
 """

@@ -1,4 +1,4 @@
-"""Warnings about calls that have no effect, probably another effect than the program wants, or a deprecated name."""
+"""Warnings about calls that have no effect, calls that probably have an unintended effect, and deprecated names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class NoEffectWarning(UserWarning):
 
 
 def warn_no_effect(setting: str, reason: str) -> None:
-    """Warn that `what` has no effect, and give the reason. Each process warns once."""
+    """Warn that `setting` has no effect, and give the reason. Each process warns once."""
     if setting not in _given:
         _given.add(setting)
         warnings.warn(f"{setting} has no effect: {reason}", NoEffectWarning, stacklevel=3)

@@ -1,4 +1,4 @@
-"""The message with which a program ends that did not catch an error of Penstock, or that a user interrupted."""
+"""The last message of a program that did not catch an error of Penstock, or that a user interrupted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def shorten_messages() -> None:
-    """Let this program end without frames of the engine. `python -X dev` shows all frames, and a hook of the program stays."""
+    """Leave the engine's frames out of the last traceback, except with `python -X dev`. The program's own `sys.excepthook` is kept."""
     if sys.excepthook is sys.__excepthook__ and not sys.flags.dev_mode:
         sys.excepthook = show_uncaught
 

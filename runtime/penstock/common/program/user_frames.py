@@ -70,7 +70,7 @@ def user_traceback(error: BaseException) -> str:
 
 
 def program_traceback(error: BaseException) -> str:
-    """Return the traceback as Python prints it, without the engine's frames and without its causes, which the message contains."""
+    """Return the traceback as Python prints it, without the engine's frames. Causes are left out, because the message contains them."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not is_engine(frame.filename)]
     head = ["Traceback (most recent call last):\n", *traceback.format_list(frames)] if frames else []
     return "".join([*head, *traceback.format_exception_only(error)])

@@ -10,7 +10,7 @@ from penstock.common.errors import InvalidJob
 
 _PACKAGE = os.path.dirname(os.path.abspath(penstock.__file__)) + os.sep
 _GENERATED = ("<string>", "<attrs generated")
-"""Files of the constructors of dataclasses and of attrs. `python -c` has the first one too."""
+"""Files of the constructors of dataclasses and of attrs. The code of `python -c` also has the first of these names."""
 
 
 def user_location() -> str:

@@ -135,7 +135,7 @@ def _serve(server: socket.socket, find_place: FindPlace, find_records: FindRecor
             threading.Thread(
                 target=_answer, args=(connection, find_place, find_records, free_slots), name=OWN_THREAD, daemon=True
             ).start()
-        except RuntimeError as error:  # or start more threads
+        except RuntimeError as error:  # the process may not start more threads now
             connection.close()
             free_slots.release()
             logger.info("a request for stacks failed: %s", error)

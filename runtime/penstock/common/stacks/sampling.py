@@ -61,7 +61,7 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 FindPlace = Callable[[Sequence[FrameType]], Place]
-"""Finds the place of frames, of which the first is the outermost. The call runs between two bytecodes of the sampled thread."""
+"""Finds the place of a thread's frames. The first frame is the outermost. The call runs between two bytecodes of the sampled thread."""
 
 
 def nowhere(frames: Sequence[FrameType]) -> Place:

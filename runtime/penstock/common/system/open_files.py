@@ -7,11 +7,11 @@ import resource
 WANTED = 65_536
 """Soft limit that a JobManager or a worker requests. Unauthenticated connections then use a small share of it."""
 _SHARE = 4
-"""A listener uses at most one of this many descriptors for peers that have not authenticated."""
+"""A listener uses at most 1/4 of all descriptors for peers that have not authenticated."""
 
 
 def raise_limit(wanted: int = WANTED) -> int:
-    """Raise the soft limit of open files as far as the hard limit allows, and return the resulting limit.
+    """Raise the soft limit of open files to `wanted`, but not above the hard limit. Return the resulting limit.
 
     Most systems set the soft limit to 1,024 for programs that use `select`; nothing here does.
     """

@@ -226,7 +226,7 @@ def declared_names_of(kind: Any) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=1024)
 def _names_of_class(kind: Hashable) -> tuple[str, ...] | None:
-    """Return the fields of a NamedTuple, Struct, pydantic model or dataclass (those of its constructor)."""
+    """Return the fields of a NamedTuple, Struct, pydantic model or dataclass (only those that its constructor takes)."""
     for attribute in ("_fields", "__struct_fields__", "model_fields"):
         names = getattr(kind, attribute, None)
         if names is not None:

@@ -137,7 +137,7 @@ def double_text(value: float) -> str:
 
 
 def float_text(value: float) -> str:
-    """Format a FLOAT with the fewest digits that distinguish it from its neighbours of 32 bits.
+    """Format a FLOAT with the fewest digits that distinguish it from the next smaller and larger 32-bit floats.
 
     >>> float_text(1.23), float_text(0.1 + 0.2), float_text(16777217.0)
     ('1.23', '0.3', '1.6777216E7')

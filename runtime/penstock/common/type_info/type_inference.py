@@ -142,7 +142,10 @@ def _nested(annotation: Any) -> TypeInformation:
 
 
 def result_type(function: Any, method: str) -> TypeInformation | None:
-    """Return the type of a function's result. A function object is read at its `method`, any other callable at its call."""
+    """Return the type of a function's result.
+
+    The annotation is on the object's `method`, or on the callable itself if it has no such method.
+    """
     return inferred(to_type_info(_returned(function, method)))
 
 
@@ -202,7 +205,7 @@ def _hints_of(target: Any) -> dict[str, Any]:
 
 
 def _hints_one_by_one(target: Any) -> dict[str, Any]:
-    """Return the annotations that can be resolved. One that cannot, such as an import for type checkers only, is left out."""
+    """Return the annotations that can be resolved. Others, such as names imported for type checkers only, are left out."""
     function = getattr(target, "__func__", target)
     names = getattr(function, "__globals__", None) or vars(sys.modules.get(getattr(function, "__module__", ""), sys))
     hints: dict[str, Any] = {}

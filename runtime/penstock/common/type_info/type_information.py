@@ -32,7 +32,10 @@ class TypeInformation(ABC):
 
     @property
     def is_storable(self) -> bool:
-        """Whether values are encoded unchanged. If False, `to_storable` converts them before and `from_storable` after."""
+        """Whether values are encoded unchanged.
+
+        If False, `to_storable` converts them before encoding, and `from_storable` converts them after decoding.
+        """
         return True
 
     def to_storable(self, value: Any) -> Any:
@@ -53,7 +56,7 @@ class TypeInformation(ABC):
         return value
 
     def bridged_to(self, conversion_cls: str) -> Self:
-        """Return this type. PyFlink's `DataTypes` set the JVM's class of the values, which does not exist here."""
+        """Return this type. In PyFlink, this method sets the values' class in the JVM, which does not exist here."""
         return self
 
     def need_conversion(self) -> bool:

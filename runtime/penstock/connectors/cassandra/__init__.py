@@ -14,10 +14,10 @@ The sink refuses counters, because a repeated increment counts twice.
 **Options.** `ClusterBuilder` has the hosts and the user. The sink takes a table with columns, or a statement. `MapperOptions` has the
 consistency level, the time to live and the handling of None. `max_in_flight` limits the concurrent requests of each subtask.
 
-**Errors.** These are errors before the job starts: an unreachable server, a wrong password, a missing keyspace, table
-or column. So is a statement that does not fit. At run time the sink retries a lost server for half a minute
-(`patience`), then the job fails over. If a value does not fit its column, the error names its record before anything is
-sent. It also names the record of a row that the server rejects.
+**Errors.** Before the job starts, the sink reports an unreachable server, a wrong password, or a missing keyspace, table or
+column. It also reports a statement that does not fit its table. At run time the sink retries a lost server for half a minute
+(`patience`), then the job fails over. If a value does not fit its column, the error names the record before anything is
+sent. If the server rejects a row, the error names the record of the row.
 
 **Sizing.** Each subtask has a connection to each node. The write-ahead log adds one connection of the JobManager, whose process
 then sends all rows.

@@ -5,7 +5,8 @@ have arrived. Their rows keep their times, so they change nothing that was writt
 that of the checkpoint's last row, so an older note never replaces a newer one.
 
 Checkpoint ids and clocks are comparable only within one run, which is the lifetime of one writer. In another run, ids may restart, and
-another machine's clock may be behind. So notes of another run do not apply to this run. Its rows are sent, possibly for a second time.
+another machine's clock may be behind. So notes of another run do not apply to this run. The rows
+of this run are sent, possibly for a second time.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CassandraSinkSettings:
-    """The settings of a `CassandraTableSink`, which describes the arguments."""
+    """The settings of a `CassandraTableSink`. The docstring of that class describes the arguments."""
 
     def __init__(
         self,

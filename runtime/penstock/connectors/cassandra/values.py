@@ -1,7 +1,7 @@
 """Convert Python's values to the bytes of a column.
 
 The driver would take `"false"` for true, and 3 for three zero bytes. It would take `2.5` for the decimal 2.5 or 2.50000000000000004.
-Instead, this module converts values by the column's type. A value without a meaning there is an error with the column's name.
+Instead, this module converts values by the column's type. For a value that the column cannot store, the error names the column.
 """
 
 from __future__ import annotations

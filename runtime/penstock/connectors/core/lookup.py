@@ -87,7 +87,7 @@ class Lookup(AsyncFunction):
 
     @abstractmethod
     def _explained(self, error: Exception) -> tuple[PlatformError | None, bool]:
-        """Return the error to raise for what `_connect` or `_request` raised, and whether a retry may succeed.
+        """Return the error to raise for an exception of `_connect` or `_request`, and whether a retry may succeed.
 
         The error is None if the exception does not come from the service.
         """

@@ -88,7 +88,7 @@ class SinkWriter(ABC):
         return []
 
     def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
-        """Handle the notice that a checkpoint is complete. The JobManager commits it. The next notice covers a lost one."""
+        """Handle the notice that a checkpoint is complete. The JobManager commits it. If a notice is lost, the next one covers it."""
 
     def notify_committed(self, checkpoint_id: int, /) -> None:
         """Handle the notice that the committer has committed this checkpoint and all before it.
@@ -141,14 +141,14 @@ class Committer(ABC):
             raise EpochFailed("the commit was given up: another attempt is responsible for the rest")
 
     def give_up(self) -> None:
-        """Give up the running call, and start no new work. No caller waits for it any more. Another thread calls this method."""
+        """Give up the running call, and start no new work. The call's caller no longer waits. Another thread calls this method."""
         self._is_given_up = True
 
     def abort(self, committables: list[Any], /) -> None:
         """Drop the pieces of an abandoned checkpoint, after the job failed over or ended. They will never be committed."""
 
     def interrupt(self) -> None:
-        """End what can be ended of a `commit` that does not return and was given up. Another thread calls this method.
+        """Try to end a `commit` that was given up but does not return. Another thread calls this method.
 
         The checkpoint that promised the commit is kept, so that the commit can be repeated.
         """
@@ -219,4 +219,4 @@ class Sink(ABC):
         return ()
 
     def validate(self) -> None:
-        """Check on the client what can be checked before the job runs."""
+        """Run the checks that are possible on the client before the job runs."""

@@ -86,7 +86,7 @@ class SplitEnumerator(ABC):
     """Interval in ms at which `discover` is called while the job runs; None means once."""
     parallelism: int = 1
     """Number of subtasks that will read. The JobMaster sets it before the first `discover`, so that a source that can be cut
-    anywhere (a range of numbers) makes as many splits. A rescale does not change existing splits."""
+    anywhere makes one split for each subtask. An example is a range of numbers. A rescale does not change existing splits."""
     forgets_finished: bool = False
     """Whether the enumerator never returns a finished split again. Then no other component needs to remember it. If this is False
     and discovery continues, every checkpoint contains the ids of all finished splits."""
@@ -181,7 +181,7 @@ class SplitReader(ABC):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "has_given_all" in vars(cls):
-            # The frames between are this one and the one of ABCMeta.
+            # The frames of this method and of ABCMeta come before the line of the user's class.
             warn_deprecated("SplitReader.has_given_all", "SplitReader.is_caught_up", "0.5", stacklevel=4)
 
     @abstractmethod
@@ -302,7 +302,7 @@ class SourceReader(ABC):
         """Handle a checkpoint's barrier. The checkpoint will contain the present positions of all readers."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
-        """Handle a complete checkpoint, for example to report the progress to a server. The next notice covers a lost one."""
+        """Handle a complete checkpoint, for example to report the progress to a server. If a notice is lost, the next one covers it."""
 
     def close(self) -> None: ...
 
@@ -357,7 +357,7 @@ class Source(ABC):
         return ()
 
     def validate(self) -> None:
-        """Check on the client what can be checked before the job runs (paths exist, options fit)."""
+        """Run the checks that are possible on the client before the job runs (paths exist, options fit)."""
 
     def check_checkpoints(self, interval_ms: int, /) -> None:
         """Check, before the job starts, that this source works without checkpoints if the job has none.

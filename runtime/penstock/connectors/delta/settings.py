@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DeltaSinkSettings(LakehouseSinkSettings):
-    """The settings of a `DeltaSink`, which describes the arguments."""
+    """The settings of a `DeltaSink`. The docstring of that class describes the arguments."""
 
     def __init__(
         self,

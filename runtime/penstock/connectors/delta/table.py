@@ -101,7 +101,7 @@ def check_writable(table: Any, path: str, *, changes_rows: bool = False) -> None
     """Check that a sink may write to the table.
 
     Raises:
-        InvalidJob: adding files is not enough, because rows must be checked or generated; or rows may not be changed.
+        InvalidJob: the table requires checked or generated values, which this sink cannot write; or it forbids changes of rows.
     """
     protocol, metadata = table.protocol(), table.metadata()
     if changes_rows and metadata.configuration.get("delta.appendOnly", "false").lower() == "true":

@@ -28,7 +28,7 @@ _MOST_ROWS = 1_000_000
 
 
 class OrcFormat(BulkFormat):
-    """A format that reads the declared columns of ORC files; all of them, as dicts, if none are declared.
+    """A format that reads the declared columns of ORC files. If no columns are declared, it reads all columns as dicts.
 
     Args:
         fields: the columns, their types and the record type (see `formats.shape`). A column of another type is cast if no value

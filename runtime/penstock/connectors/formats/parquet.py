@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class ParquetFormat(BulkFormat):
-    """A format that reads the declared columns of Parquet files; all of them, as dicts, if none are declared.
+    """A format that reads the declared columns of Parquet files. If no columns are declared, it reads all columns as dicts.
 
     Args:
         fields: the columns, their types and the record type (see `formats.shape`). A column of another type is cast if no

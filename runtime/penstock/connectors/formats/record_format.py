@@ -209,7 +209,7 @@ class BulkFormat(RecordFormat):
 def isolate(format: StreamFormat, decode: Decode, block: Block, path: str) -> tuple[Batch | None, list[RejectedRecord]]:
     """Decode the good records of a block that does not decode as a whole. Return them and the rejected records.
 
-    It first tries the records that the decoder suspects. If the others do not decode either, it halves them repeatedly. For k bad
+    The search first tries the records that the decoder suspects. If the others do not decode either, it halves them repeatedly. For k bad
     records among n it then decodes about k·log2(n) pieces.
 
     Raises:

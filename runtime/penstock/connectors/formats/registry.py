@@ -61,7 +61,7 @@ _OPENER = urllib.request.build_opener(_Redirects)
 
 
 class SchemaAbsent(SourceError):
-    """The registry's answer that a schema does not exist. So the message or subject is wrong, and no service is unavailable."""
+    """The registry's answer that a schema does not exist. So the message or subject is wrong, but the registry works."""
 
 
 class Reference(NamedTuple):
@@ -215,7 +215,7 @@ class SchemaRegistry:
         raise first
 
     def check(self, subject: str, schema: RegisteredSchema) -> None:
-        """Check that the schema could be registered now, or exists if it must. Write nothing.
+        """Check that the schema could be registered now. If `registers` is False, check that it exists. Write nothing.
 
         Raises:
             SinkError: see `register`.

@@ -101,7 +101,7 @@ class RecordShape:
 
     @cached_property
     def declared_fields(self) -> DeclaredFields:
-        """Return how written records become values in the order of the fields.
+        """Return the rule by which written records become values in the order of the fields.
 
         A record that names its fields may lack those declared with `| None`, and the optional fields of a TypedDict.
         """

@@ -11,8 +11,7 @@ positions are in the job's checkpoints.
 with the value. The file is read each time the catalog is opened. The job's object store settings replace missing `s3.…` options.
 
 **Errors.** The sink and the source check the catalog, the table and its columns before the job starts. They raise `SinkError`,
-`SourceError`
-or `InvalidJob`.
+`SourceError` or `InvalidJob`.
 
 **Sizing.** The sizes are those of Delta Lake (`connectors.delta`). Each checkpoint creates a snapshot: expire
 snapshots, and compact small files, as for any table that is streamed into. The removal of orphan files cleans up files

@@ -103,8 +103,8 @@ class IcebergLog(LakehouseLog):
             raise
 
     def _happened(self, app: str, checkpoint: int) -> bool:
-        """Return whether a refused commit has succeeded. A proxy without an answer repeats a request, and the table refuses the
-        repetition."""
+        """Return whether a refused commit has succeeded. A proxy repeats a request that got no answer, and the table then refuses
+        the repetition."""
         self.look()
         newest = self.last_checkpoint(app)
         return newest is not None and newest >= checkpoint

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class IcebergSinkSettings(LakehouseSinkSettings):
-    """The settings of an `IcebergSink`, which describes the arguments."""
+    """The settings of an `IcebergSink`. The docstring of that class describes the arguments."""
 
     def __init__(
         self, catalog: Mapping[str, str], table: str, fields: Declaration, **options: Unpack[LakehouseSinkOptions]

@@ -176,8 +176,8 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _split(snapshot_id: int, file: Any, table: Any) -> Split:
-    """Return the split of one file. `partition` has the values that only the manifest may have, in tables made from other tables'
-    files."""
+    """Return the split of one file. `partition` has the values that the file may lack, if the table was made from another
+    table's files."""
     spec = table.specs()[file.spec_id]
     schema = table.schema()
     partition = {

@@ -208,7 +208,10 @@ _OF_ANY_CLIENT = (
 
 
 def administrating(properties: Properties, complaints: Complaints) -> dict[str, Any]:
-    """Return the configuration of an admin client, without properties of consumers and producers, which it would report."""
+    """Return the configuration of an admin client.
+
+    Properties of consumers and producers are left out, because the client would report them.
+    """
     given = librdkafka(properties, complaints)
     return {name: value for name, value in given.items() if name.startswith(_OF_ANY_CLIENT)}
 

@@ -1,9 +1,9 @@
 """The committed offsets of a consumer group, as its coordinator reports them.
 
-A consumer requests them. librdkafka's admin client has a call for this, too (`list_consumer_group_offsets`). It ends the whole
-process by SIGSEGV if the broker is not the group's coordinator at this moment. The call then wakes the group of a consumer,
-which an admin client does not have (librdkafka's issue 5040, present in 2.16.0). Coordinators move when brokers are lost, and
-then new attempts begin.
+A consumer requests them. librdkafka's admin client has a call for this, too (`list_consumer_group_offsets`). This call ends the
+whole process by SIGSEGV if the broker is not the group's coordinator at this moment. The call then wakes a consumer's group,
+but an admin client has no group (librdkafka's issue 5040, present in 2.16.0). The loss of a broker moves coordinators and also
+starts new attempts, so a new attempt would often meet this defect.
 """
 
 from __future__ import annotations

@@ -89,8 +89,8 @@ class KafkaOffsetsInitializer:
     ) -> KafkaOffsetsInitializer:
         """Return a rule for the offsets that the group has committed.
 
-        `offset_reset_strategy` applies to a partition without a committed offset, or whose record at the offset does not exist:
-        an error, the beginning or the end.
+        `offset_reset_strategy` applies to a partition that has no committed offset, or no record at this offset. It selects an
+        error, the beginning or the end.
         """
         return KafkaOffsetsInitializer("committed", offset_reset_strategy)
 
@@ -99,7 +99,7 @@ class KafkaOffsetsInitializer:
         offsets: dict[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """Return a rule for these offsets. `offset_reset_strategy` applies to a partition without an offset or without its record."""
+        """Return a rule for these offsets. `offset_reset_strategy` applies to a partition without an offset, or without a record there."""
         given = tuple(sorted((KafkaTopicPartition(*partition), offset) for partition, offset in offsets.items()))
         negative = [str(partition) for partition, offset in given if offset < 0]
         if negative:
@@ -163,7 +163,7 @@ class ClusterView:
         """Return the state of those topics that exist.
 
         Raises:
-            SourceError: see `topics`. The same applies to a topic that this user must not see.
+            SourceError: see `topics`, or this user must not see a topic.
         """
         kafka = package("confluent_kafka")
         found = {}

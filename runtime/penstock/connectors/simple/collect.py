@@ -1,8 +1,8 @@
 """`CollectSink`: brings records back to the program that runs the job (`execute_and_collect`).
 
-Records travel pickled, one by one, between the processes of one job. They never go to storage. A worker knows the classes of
-the program's main script only by value. The pickler refers to these classes by name, so that the program gets instances of
-the class that it knows.
+Records travel pickled, one by one, between the processes of one job. They never go to storage. A worker has only copies of
+the classes of the program's main script. The pickler refers to these classes by name, so the program gets instances of
+the original classes.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class CollectSink(Sink):
-    """A sink that sends every record to the JobManager with the epoch's ack, under the name `collect_id`.
+    """A sink that sends every record to the JobManager, under the name `collect_id`.
 
-    The records of an epoch arrive with its ack. If the epoch fails, they do not arrive. The JobManager releases them with the
-    checkpoint that covers them.
+    The records of an epoch are part of the message that acknowledges the epoch, so the records of a failed epoch do not arrive.
+    The JobManager passes records to the program when the checkpoint that covers them is complete.
     """
 
     def __init__(self, collect_id: str) -> None:
@@ -90,6 +90,6 @@ class _Unpickler(pickle.Unpickler):
         except AttributeError:
             raise InvalidJob(
                 f"collected records are of class {pid!r} of the main script, which is not found in this process",
-                remedy="define the class at the top of a module that both import",
+                remedy="define the class at the top of a module that both the job and this program import",
             ) from None
         return found

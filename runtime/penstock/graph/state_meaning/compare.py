@@ -60,7 +60,7 @@ def compare(old: Meaning, new: Meaning) -> Comparison:
 
 
 def _compare_keys(old: Meaning, new: Meaning) -> str:
-    """Compare the keys. Names are compared only with names and positions with positions, because a position may be that of the name."""
+    """Compare the keys. A name is never compared with a position, because both may mean the same field."""
     for before, after in zip(old.get("keys", ()), new.get("keys", ()), strict=False):
         if before is not None and after is not None and before != after and type(before) is type(after):
             return (

@@ -249,7 +249,7 @@ def _is_library_function(function: object) -> bool:
 
 
 def _describes_itself(function: object) -> bool:
-    """Return whether the library's function has a description. A user's object may have any attribute, so it does not count."""
+    """Return whether this is a function of the library with a description. Attributes of user objects may have any meaning."""
     return _is_library_function(function) and hasattr(type(function), "state_meaning")
 
 

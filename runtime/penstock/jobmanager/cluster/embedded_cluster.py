@@ -30,7 +30,7 @@ from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 from penstock.jobmanager.failover.crash import MemoryKill
 
 MAX_SLOTS = 64
-"""Maximum number of slots. The JVM runs that many tasks (`jvm/SlotCluster.java`), each with the maximum number of levels."""
+"""Maximum number of slots. The JVM can run the tasks of that many slots at once, for up to 16 levels (`jvm/SlotCluster.java`)."""
 _OF_EXECUTORS = "spark.executor."
 _WATCH_S = 0.5
 """Interval of the checks for processes that the system killed because of memory, in seconds."""

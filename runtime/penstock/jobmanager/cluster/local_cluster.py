@@ -1,8 +1,8 @@
 """A cluster of processes on this machine: the driver, and one executor process for each TaskManager.
 
-`python job.py`, the demo and the tests use it. The JobManager starts the executors itself, because a TaskManager needs nothing else
-here. An executor that dies is restarted, as Kubernetes would do. An executor that never registered with the driver is restarted after
-a pause that doubles each time.
+`python job.py`, the demo and the tests use it. The JobManager starts the executors itself, because a TaskManager on this cluster has
+no other process. An executor that dies is restarted, as Kubernetes would do. An executor that never registered with the driver is restarted
+after a pause that doubles each time.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ class LocalCluster:
             self._to_start.append(number)
 
     def _start_due(self) -> None:
-        """Start executors whose pause has ended. A failure is retried, because an exception would end this thread and all other executors."""
+        """Start executors whose pause has ended. Retry after a failure: an exception would end this thread, and with it all executors."""
         for number in list(self._to_start):
             if self._stopping.is_set() or not self._backoffs[number].may_start(time.monotonic()):
                 continue

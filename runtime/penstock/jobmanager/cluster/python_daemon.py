@@ -1,13 +1,13 @@
 """The process that forks Python workers: PySpark's daemon with a faster start (`spark.python.daemon.module`).
 
 Spark puts PySpark as a zip file first on a worker's path. Python compiles every module of a zip at every start, which takes seconds of
-CPU time per daemon. Each executor has a daemon, and each slot of the batched runner too. The modules of the installed package are
+CPU time per daemon. Each executor has a daemon, and so does each slot of the batched runner. The modules of the installed package are
 already compiled. This module imports the engine's modules once before it forks workers, which then share them.
 
 **A warm daemon.** Spark starts the daemon when the first task needs it, and the imports take 1 s of that start. So a daemon is
 started together with the JVM (`start_with_warm_daemon`), imports the modules, and waits at a socket. The daemon that Spark starts
-connects to it (`WARM`) and passes its standard streams, environment and folder. From then on, Spark communicates with the warm daemon,
-and the other process only lives as long as it. Only the first daemon uses the warm one. An unused warm daemon ends with the JVM.
+connects to it (`WARM`) and passes its standard streams, environment and folder. From then on, Spark communicates with the warm daemon.
+The other process ends together with it. Only the first daemon uses the warm one. An unused warm daemon ends with the JVM.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ share resources that a module opens.
 
 
 class _NoCollection:
-    """Replacement for `gc` in PySpark's daemon. PySpark collects after each task, which scans every object of the process and so all state.
+    """Replacement for `gc` in PySpark's daemon. PySpark runs the collector after each task, which would scan all state of the process.
 
     The collector still runs by its thresholds (`taskmanager.worker`).
     """
@@ -105,8 +105,8 @@ def _is_of_spark(entry: str) -> bool:
 def without_zips() -> None:
     """Exclude Spark's archives from module lookups, and drop Python's cache of their directories.
 
-    Workers invalidate the directory caches before a task (`importlib.invalidate_caches`). Each would read the archives' directories again,
-    6,000 names and 12 MB.
+    Workers invalidate the directory caches before a task (`importlib.invalidate_caches`). Each worker would then read the
+    archives' directories again: 6,000 names, which take 12 MB.
     """
     kept = prefer_installed(sys.path)
     for entry in set(sys.path) - set(kept):
@@ -275,7 +275,8 @@ def main(arguments: list[str]) -> None:
     else:
         _preload()
     os.environ.pop(WARM, None)
-    # `jvm/StreamRunner.java` sets both on its side. A thread that reads ahead would cost context switches here.
+    # Spark sets both variables to the values of `jvm/StreamRunner.java`, which are only for the JVM. In Python, SPARK_PIPELINED_UDF would
+    # start a thread that reads ahead, which would cost context switches.
     os.environ.pop("SPARK_PIPELINED_UDF", None)
     os.environ.pop("SPARK_BUFFER_SIZE", None)
     daemon = importlib.import_module("pyspark.daemon")

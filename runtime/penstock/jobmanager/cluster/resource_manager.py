@@ -91,8 +91,7 @@ class ResourceManager(SealedServer):
         self._launches: dict[str, Launch] = {}
         """Last launch that each TaskManager received."""
         self._launching = threading.Lock()
-        """Lock for comparing and replacing a TaskManager's executor and sending it, because two threads do that. Acquire it before `_lock`.
-        """
+        """Lock for the replacement of a TaskManager's executor: compare, replace, send. Two threads do this. Acquire it before `_lock`."""
         self._watcher = threading.Thread(target=self._watch, name="penstock-resources", daemon=True)
 
     def start(self) -> None:
@@ -135,7 +134,7 @@ class ResourceManager(SealedServer):
             self.post(peer, msgspec.msgpack.encode(Start(launch)))
 
     def _send_launch_again(self, peer: Peer, ended: str) -> None:
-        """Send the launch again. The TaskManager reported another executor than the one to start, so it may not have received it."""
+        """Send the last launch again if the executor that ended is not the one of that launch: the TaskManager may not have received it."""
         with self._launching:
             launch = self._launches.get(_of(peer).id)
             if launch is not None and launch.executor_id != ended and self._is_current(peer):

@@ -170,8 +170,8 @@ class SealedServer(ABC):
         refusal.
         """
 
-    def on_admitted(self, peer: Peer) -> None:  # noqa: B027 - most have nothing to say
-        """Handle the admission of a peer, which has been notified. Messages can now be sent to it."""
+    def on_admitted(self, peer: Peer) -> None:  # noqa: B027 - most servers have nothing to do here
+        """Handle the admission of a peer. The peer has been notified, so messages can now be sent to it."""
 
     @abstractmethod
     def on_frame(self, peer: Peer, frame: bytes) -> None:

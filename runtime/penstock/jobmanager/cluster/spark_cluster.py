@@ -1,6 +1,6 @@
 """The cluster of Spark's driver, in this process's JVM. Executors that TaskManagers start register with it.
 
-Spark uses no cluster manager of its kind here (`jvm/SlotCluster.java`). The owner of this object starts executors: `LocalCluster` on
+None of Spark's own cluster managers is used (see `jvm/SlotCluster.java`). The owner of this object starts executors: `LocalCluster` on
 this machine, `ResourceManager` for deployed TaskManagers. So the JobManager is one process with one JVM as its child.
 One executor has all slots of its TaskManager. Spark's recovery is disabled (`spark.task.maxFailures=1`, no speculation), because the
 JobMaster recovers jobs.
@@ -196,7 +196,7 @@ class SparkCluster:
         jvm.org.apache.logging.log4j.core.config.Configurator.setRootLevel(level)
 
     def _silence(self) -> None:
-        """Silence the JVM's standard error. Scala prints errors of threads whose pools shut down there, past every logger."""
+        """Silence the JVM's standard error. When thread pools shut down, Scala prints errors of their threads there, without a logger."""
         jvm = self._gateway.jvm
         jvm.java.lang.System.setErr(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
 
@@ -253,7 +253,9 @@ class SparkCluster:
         return found
 
     def executor_changes(self) -> tuple[list[Member], list[Member]]:
-        """Return the TaskManagers whose executor has registered with the driver since the last call, and those whose executor was removed."""
+        """Return the TaskManagers whose executor has registered with the driver since the last call, and those whose executor was
+        removed.
+        """
         return self.registry.compare_executors({executor.id for executor in self.executors()})
 
     def remove_executor(self, executor_id: str, reason: str) -> None:

@@ -18,8 +18,8 @@ from penstock.taskmanager.exchange.segments import SEGMENT_BYTES
 
 HEAP = "spark.executor.memory"
 EXCHANGE_BYTES = 2 * 2**20
-"""Size in bytes of a sender's buffers between two levels, and of a receiver's. Each slot has at least two segments. Small buffers slow down
-the senders of a slow task soon, so less data is ahead of a barrier.
+"""Size in bytes of a sender's buffers between two levels, and of a receiver's. Each slot has at least two segments. If a task is slow,
+small buffers soon slow down its senders, so less data is ahead of a barrier.
 """
 _ENVIRONMENT = "spark.executorEnv."
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"

@@ -36,7 +36,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class SlotUse:
-    """Slot of a job: its worker, and the last report of its Python workers. `memory_used` (bytes) and `cpu_seconds` are their sums."""
+    """Slot of a job: its worker, and the last report of its Python workers. `memory_used` (bytes) and `cpu_seconds` are sums over them."""
 
     job_id: str
     task_manager: str

@@ -3,9 +3,9 @@
 Problem. A listing that does not return, or a deadlock in a client library, would block the JobMaster's thread. It could then take no
 checkpoint, handle no failure and respond to no request. A thread cannot be killed.
 
-Solution. The calls run one after the other in a separate thread, and the JobMaster waits for each. It stops waiting in two cases. A call
-that exceeds its time limit fails the attempt with the stack of the thread. The other case is that the job must end. The JobMaster then
-abandons the thread and the enumerator, and the next attempt creates a new enumerator.
+Solution. The calls run one after the other in a separate thread, and the JobMaster waits for each. It stops waiting if the
+call exceeds its time limit, or if the job must end. In both cases, the JobMaster abandons the thread and the enumerator, and the next
+attempt creates a new enumerator. A call over its limit fails the attempt with the stack of the thread.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class EnumeratorCalls:
     """Calls of one source's enumerator.
 
     Args:
-        name: name of the source, for messages, as is `location`.
+        name: name of the source, for messages.
+        location: `file:line` of the source in the program, for messages.
         limit_s: time limit of a call, in seconds. 0 means no limit.
     """
 
@@ -43,7 +44,7 @@ class EnumeratorCalls:
         self._current: Future[Any] | None = None
         self._given_up: Future[Any] | None = None
         self.is_stuck = False
-        """Whether the last call has not returned. Its enumerator must not be used any more."""
+        """Whether the last call has not returned. If so, the enumerator must not be used again."""
 
     def __call__(self, call: Callable[[], T], step: str, limit_s: float | None = None) -> T:
         """Return the result of `call`. The JobMaster's thread calls it.

@@ -111,7 +111,7 @@ class SinkCommits:
                 )
 
     def end(self, unconfirmed: Committables, needed: Committables, attempt: int) -> None:
-        """Remove output that no snapshot can make visible any more. The job has ended, and so have its tasks.
+        """Remove output that can never become visible, because no usable snapshot references it. The job and its tasks have ended.
 
         Args:
             unconfirmed: committables that were pre-committed and may not have been committed.
@@ -185,7 +185,7 @@ class SinkCommits:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no commits are pending and `take_confirmed` has returned all of them."""
+        """Return whether no commit is pending, and `take_confirmed` has returned all finished commits."""
         return not self._running
 
     def take_confirmed(self) -> list[int]:

@@ -34,7 +34,7 @@ NOTING = "noting a split that is finished"
 SNAPSHOTTING = "taking a snapshot"
 CLOSING = "closing"
 _LONG_AGO = -(1 << 62)
-"""Time on the monotonic clock before any other time, because the clock may have started just now."""
+"""A time before every reading of the monotonic clock. 0 would be too late, because the clock may have started just now."""
 TAKING_ROWS = "taking feedback records"
 
 

@@ -7,7 +7,7 @@ failure of the Spark task.
 
 The dump contains files, lines and function names. The job graph shows to which operator they belong. Chained operators call each
 other, so the innermost call of an operator belongs to the one that crashed. Several operators may run the same code in this call. The
-functions that the call has called usually belong to only one of them, and so identify the operator.
+functions that this code called usually belong to only one of them, and so identify the operator.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def crash_of(
 ) -> JobFailed | EpochFailed | None:
     """Return the error for the first worker that died, for the author of the job, or None if no worker died.
 
-    If the report has a stack, it identifies the code that crashed, and the job has failed. Without a stack, the cause is unknown and the epoch is lost.
+    A stack in the report identifies the code that crashed, and the error is `JobFailed`. Without a stack, the cause is unknown, and the
+    error is `EpochFailed`.
 
     Args:
         closing: whether the tasks close the functions of all levels of a slot.

@@ -1,8 +1,8 @@
 """Failover: the failures of a job, which of them end it, and their reports.
 
 Problem. State is distributed over Python workers, the JobManager has the positions, and output is half written. Any process may
-disappear at any moment, or only seem to disappear. A repair of the failed task alone would need to know what every other task has done since.
-Flink restarts the connected region for this reason. In Penstock, everything that exchanges records is one region.
+disappear at any moment, or only seem to disappear. A repair of the failed task alone would need to know what every other task has done
+since. Flink restarts the connected region for this reason. In Penstock, everything that exchanges records is one region.
 
 Solution. Nothing is repaired. Every failure of an epoch becomes one exception in the JobMaster's thread:
 
@@ -75,7 +75,7 @@ class JobFailed(Exception):
 
 
 def is_fatal(error: Exception, attempt: int) -> bool:
-    """Return whether another attempt would fail in the same way. `attempt` is the number of the failed attempt, or 0 before the first one."""
+    """Return whether another attempt would fail in the same way. `attempt` is the number of the failed one, or 0 before the first."""
     code = error.failure.code if isinstance(error, JobFailed) else getattr(error, "code", "")
     if isinstance(error, JobFailed) and error.failure.recurs:
         return True

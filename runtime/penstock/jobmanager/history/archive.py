@@ -49,7 +49,9 @@ RETRY_S = 10.0
 """Time in seconds for which the end of a job waits for a storage that does not respond."""
 
 _OPTIONAL: tuple[tuple[str, Any], ...] = (("subtasks", []), ("metrics", {}), ("details", {}), ("", None))
-"""Parts of an archive that `Archives.write` leaves out of a large one, in this order, and what is there instead. Nothing follows the last."""
+"""Parts that `Archives.write` replaces in a large archive, in this order, each with its empty value. The last entry has no name: it only
+causes a last check of the size.
+"""
 _REMEDY = "move it out of the folder"
 _START = re.compile(rf"-([0-9]{{1,19}}){re.escape(SUFFIX)}\Z")
 
@@ -170,7 +172,7 @@ def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decoded(data: bytes) -> JobArchive:
-    """Read an archive. All its pages can be shown.
+    """Decode an archive, and check it, so that the dashboard can show all its pages.
 
     Raises:
         ValueError: it is not an archive, or a value in it is not possible.
@@ -187,7 +189,7 @@ def values_of(data: bytes) -> int:
 
 
 def _refuse_impossible_values(archive: JobArchive) -> None:
-    """Refuse values that would break a page or escape from their place in it.
+    """Refuse values that would break a page, such as a job id that is not a plain name.
 
     Raises:
         ValueError: a value has the right type but is not possible.
@@ -316,7 +318,7 @@ def start_of(name: str) -> int:
 
 
 def _packed(archive: JobArchive) -> bytes:
-    """Return the bytes of an archive. Parts that a reader can do without are left out until it is within the limits of a reader."""
+    """Return the bytes of an archive. Leave out optional parts, one by one, until the archive is within the limits of `Archives.read`."""
     left_out: list[str] = []
     for part, nothing in _OPTIONAL:
         data = msgspec.json.encode(archive)

@@ -31,8 +31,8 @@ SCAN_INTERVAL_S = 10.0
 MAX_JOBS = 10_000
 """Maximum number of jobs. The newest ones are shown, because pages with more jobs would be unreadable."""
 SCAN_BUDGET_S = 2.0
-"""Time in seconds for which one scan reads archives, plus one archive. The next request reads more small archives, and the next scan
-reads large ones.
+"""Time in seconds after which a scan reads no further archive. The next request continues with the small archives, and the next
+scan with the large ones.
 """
 SMALL_BYTES, SMALL_VALUES = 2**20, 50_000
 """Unpacked size up to which archives are read first. The archive of a typical job has tens of kilobytes."""

@@ -44,8 +44,8 @@ CLOSE_PATIENCE_S = 10.0
 class JobCheckpoints:
     """Checkpoints of one job. The JobMaster drives `coordinator`.
 
-    Without a configured directory, checkpoints are in a temporary one that is deleted with the job. Rescaling and restarts of the job
-    then work, but a restart of the JobManager does not.
+    Without a configured directory, checkpoints are in a temporary one that is deleted with the job. A rescale or a restart of
+    the job can restore them, but a restarted JobManager cannot.
     """
 
     def __init__(self, job_id: str, settings: JobSettings, restore_path: str = "") -> None:
@@ -86,11 +86,11 @@ class JobCheckpoints:
         return self.storage.url
 
     def open(self, graph: JobGraph, allow_non_restored: bool | list[str] = False, *, fresh: bool) -> None:
-        """Check whether the job can start, before anything of it is changed: first the snapshot to restore, then the store.
+        """Check whether the job can start, without changing anything: first the snapshot to restore, then the store.
 
         Raises:
             RestoreRefused: the snapshot does not fit the job, or `fresh` is set and the job has checkpoints.
-            StateSchemaIncompatible: a state is declared with another type than in the snapshot, as far as this can be detected.
+            StateSchemaIncompatible: a state is declared with another type than in the snapshot. Not every such change can be detected.
             SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: the requested snapshot cannot be read.
             StorageError: the store cannot be used.
             ConditionalWritesUnsupported: the store cannot be used in HA mode.
@@ -120,7 +120,7 @@ class JobCheckpoints:
         self._restore_path = path
 
     def is_released(self) -> bool:
-        """Return whether a prepared job has been released, so that its starting point is known.
+        """Return whether a prepared job has been released. If so, set the snapshot of its first start.
 
         Raises:
             StorageError: the store does not respond.

@@ -8,9 +8,9 @@ The first budget is small, because the first epoch has a time limit (`start_step
 fast, only the job's settings limit the third epoch. The buffers between operators are limited in bytes. Even so, small records before
 a slow sink could be minutes of work. The budget reduces this to seconds. (Flink shrinks the buffers instead, "buffer debloating".)
 
-Records do not use all of the time of an epoch, because a Spark job has to be started. So the pace of a short epoch is calculated from the time of its tasks.
-On a busy machine or a large cluster, the start also takes seconds. Fewer records do not shorten this fixed part. If the budget shrank for
-it, the job would read next to nothing and still pay for the start. Two epochs with different numbers of records show the fixed part.
+The duration of an epoch includes the start of a Spark job. So the pace of a short epoch is calculated only from the time of its tasks.
+On a busy machine or a large cluster, the start takes seconds. Fewer records do not shorten this fixed part. If the budget shrank because
+of it, the job would read next to nothing and still pay for the start. Two epochs with different numbers of records show the fixed part.
 
 A job of one level needs no budget, because its sources process what they read before they check the clock again.
 """

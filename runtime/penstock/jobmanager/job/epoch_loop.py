@@ -1,8 +1,8 @@
 """The epochs of one attempt: plan an epoch, run it, process the acknowledgements, and handle the coordinator's events.
 
 All interruptions of a job happen between two epochs, because no record is in flight then. `step` runs one epoch, or handles events while
-the attempt waits after its last snapshot. It raises `Stopped` if the job must end, `AttemptRestarted` if another attempt must start, and the
-error that made the attempt fail. `attempt_end` decides between them. `pace` waits until the next step has work to do.
+the attempt waits after its last snapshot. It raises `Stopped` if the job must end, and `AttemptRestarted` if another attempt must start.
+`attempt_end` decides about both. If the attempt fails, `step` raises the error. `pace` waits until the next step has work to do.
 """
 
 from __future__ import annotations
@@ -140,9 +140,8 @@ class EpochLoop:
         to queues.
 
         Raises:
-            JobFailed, EpochFailed: the notification at the end of the input failed. The next attempt reaches its end again and repeats it.
-            A
-                failure in a stop is only logged, because a restore of its savepoint can do the missing work.
+            JobFailed, EpochFailed: the notification at the end of the input failed. The next attempt reaches the end of the input again and
+                repeats it. A failure in a stop is only logged, because a restore of its savepoint can do the missing work.
         """
         self._handle_events()
         if not (self._completed or self._committed):
@@ -165,9 +164,8 @@ class EpochLoop:
         return ending is not None and ending.cause is Cause.INPUT
 
     def _check_end_timeout(self) -> None:
-        """Check the time limit of the notification. At the end of the input, it has the time of a checkpoint. A stop has only the
-        cancellation
-        timeout.
+        """Check the time limit of the notification. The limit is the checkpoint timeout at the end of the input, and the
+        cancellation timeout in a stop.
         """
         self._requests.take()
         settings = self._parts.settings
@@ -309,7 +307,7 @@ class EpochLoop:
         return 0 if self._runner.streaming and not self._budget.is_bound else self._budget.records
 
     def _read_ms(self) -> int:
-        """Return the time in ms for which sources read and remaining records are processed: the target, but not beyond the next checkpoint."""
+        """Return the time in ms in which sources read and tasks process remaining records: the target, or less if a checkpoint is due."""
         target = self._parts.settings.epoch_target_ms
         if self._has_remaining_work:
             target *= MAX_REMAINING_WORK_EPOCHS

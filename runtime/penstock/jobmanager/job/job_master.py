@@ -390,7 +390,7 @@ class JobMaster:
         """Find slots and the snapshot to restore, and start the job on the runner. `step` then runs its epochs."""
         try:
             self.runner.end_attempt()
-        except JobFailed as error:  # the attempt is over or another one follows, so do not start a third one
+        except JobFailed as error:  # the previous attempt is over, so this failure must not end the new one
             self._record_failure(error)
         steps = self.parts.steps
         steps.begin(WAITING)

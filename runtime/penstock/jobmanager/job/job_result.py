@@ -1,8 +1,8 @@
 """The result of a job, stored beside its checkpoints, so that a restarted master does not run a job that is over.
 
 The checkpoints of an ended job may be deleted, and the arguments of its pod still describe its first start. Only a record distinguishes
-*not yet run* from *over*. A job that was stopped with a savepoint is over too. Another incarnation continues from the savepoint, and
-output that this one wrote after it would be duplicated.
+*not yet run* from *over*. A job that was stopped with a savepoint is over too. Its successor continues from the
+savepoint. If the stopped job ran again, both jobs would write the same output.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Metrics of a job and its vertices over the last hour, for plots: a sample every few seconds, taken at the end of an epoch.
 
-The size is limited to the samples of an hour, with a few numbers for each vertex. Subtasks are added up. No thread wakes up for it:
-an idle job takes no sample, and its plots have a gap.
+The size is limited to the samples of an hour, with a few numbers for each vertex. The values of subtasks are added up. No separate
+thread takes the samples: an idle job takes none, and its plots have a gap.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Problem. After a change of the parallelism, every key group, split and operator 
 reach the subtask with the state of its key. Moving state between tasks while records flow (Megaphone, Rhino) needs a protocol between
 all pairs. A stop with a savepoint and a new start costs the start of every process.
 
-Solution. A rescale is a compromise between these two. An attempt is cheap to start while its processes stay alive. So a rescale takes one last
-snapshot and starts another attempt from it with another graph.
+Solution. A rescale is a compromise between these two. A new attempt is cheap to start, because the processes stay alive. So a rescale takes
+one last snapshot and starts another attempt from it with another graph.
 1. `JobRequests` refuses an impossible rescale (`refuse`) before anything ends. Otherwise the rescale ends the attempt (`attempt_end`) with
    a checkpoint as its last snapshot. A savepoint in progress is completed first.
 2. The epoch that takes this checkpoint reads no input, and it waits for its uploads. The job pauses until the manifest is stored and
@@ -19,9 +19,9 @@ Invariants. Until the manifest is stored, the job can continue unchanged, and do
 durable and a failure is an ordinary one: the next attempt has the new parallelism. Only operators without their own parallelism
 change. Key groups (the max parallelism) never change. Slots that the job keeps have the same executor, but not the same state.
 
-The `default` scheduler waits for the slots that the wanted parallelism needs. The `adaptive` one continues with the available slots after a short time, and
-rescales at a barrier when slots come back. docs/rescaling.md has the user's view. Prior art: Flink's AdaptiveScheduler and its
-declarative resources, and key groups as in Carbone et al., "State Management in Apache Flink" (2017).
+The `default` scheduler waits for the slots that the wanted parallelism needs. The `adaptive` one continues with the available slots after
+a short time, and rescales at a barrier when slots come back. docs/rescaling.md has the user's view. Prior art: Flink's AdaptiveScheduler
+and its declarative resources, and key groups as in Carbone et al., "State Management in Apache Flink" (2017).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from penstock.jobmanager.validation.declared_state import check_declared_states
 PAUSE_S = 0.1
 """Interval in seconds of checks of the slots."""
 HOME_S = 10.0
-"""Time in seconds for which a job with local copies of its state waits for an executor on their machine. It waits even if other slots are free. An
-executor takes 2 to 3 s to start. The download of state that is large enough for local copies takes longer.
+"""Time in seconds for which a job with local copies of its state waits for an executor on the machine of the copies. It waits even if other
+slots are free. An executor takes 2 to 3 s to start. The download of state that is large enough for local copies takes longer.
 """
 
 
@@ -119,7 +119,9 @@ class JobScheduler:
         return graph
 
     def can_grow_to(self, runner: Runner) -> int | None:
-        """Return the parallelism nearest to the wanted one that the available slots allow (adaptive scheduler). None means that it would not grow."""
+        """Return the parallelism nearest to the wanted one that the available slots allow (adaptive scheduler), or None if it would not
+        grow.
+        """
         if self._limit is None:
             return None
         available = runner.available_slots()

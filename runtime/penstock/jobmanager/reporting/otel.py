@@ -110,7 +110,7 @@ def _number(value: float) -> float:
 
 
 def plain_text(text: str) -> str:
-    """Convert a text in the same way, because file names may contain invalid Unicode."""
+    """Replace invalid Unicode in a text, because protobuf refuses it. File names may contain some."""
     return text.encode(errors="replace").decode()
 
 

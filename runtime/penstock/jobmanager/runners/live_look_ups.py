@@ -1,8 +1,9 @@
 """The JobManager's part of live queryable state: it finds the task that owns a key, sends a request, and waits for the response.
 
-Limits protect the tasks from too many requests. At most `MAX_PENDING` lookups of one task and `MAX_PENDING_OF_JOB` of one job may be pending, and further
-lookups are refused at once. A lookup whose caller has timed out counts until its task responds or is lost. So a task that hangs has at
-most that many requests to process when it continues. A response is valid only if it comes from the requested attempt, and if this attempt still runs.
+Limits protect the tasks from too many requests. At most `MAX_PENDING` lookups of one task and `MAX_PENDING_OF_JOB` of one job may be
+pending. Further lookups are refused at once. A lookup whose caller has timed out counts until its task responds or is lost. So a task that
+hangs has at most `MAX_PENDING` requests to process when it continues. A response is valid only if it comes from the requested attempt, and
+if this attempt still runs.
 """
 
 from __future__ import annotations

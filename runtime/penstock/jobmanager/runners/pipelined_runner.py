@@ -129,7 +129,7 @@ class PipelinedRunner(SparkRunner):
 
     @staticmethod
     def _log_dropped(item: LevelAck | Hello, reason: str) -> None:
-        """Log a message of a task that no caller waits for any more, so that none is lost silently."""
+        """Log a task's message for which no caller waits, so that no message is lost silently."""
         task = f"slot {item.slot}, level {item.level} of attempt {item.attempt}"
         if isinstance(item, Hello):
             log.info("the connection of %s has ended: %s", task, reason)

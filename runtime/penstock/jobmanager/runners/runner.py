@@ -31,7 +31,7 @@ class Attempt:
     slots: int
     levels: int
     graph: JobGraph | None = None
-    """Graph for the names of operators in messages about a worker that cannot report them any more."""
+    """Graph with the names of operators, for messages about a worker that died and cannot report them."""
     closing_s: float = 10.0
     """Time in seconds for its tasks to close all their functions at the end. Levels and operators close one after the
     other. The task itself detects a single function that is too slow (`taskmanager.watching.watchdog`).
@@ -106,7 +106,7 @@ class Runner(Protocol):
         ...
 
     def unanswered(self) -> list[tuple[int, int]]:
-        """Return slot and level of every task for which `run_epoch` waits, or waited when `watch` ended it, as far as they are known."""
+        """Return slot and level of every known task for which `run_epoch` waits, or waited when `watch` ended it."""
         ...
 
     def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:

@@ -134,7 +134,7 @@ def _call_getter(context: RuntimeContextImpl, getter: str, descriptor: StateDesc
         getattr(context, getter)(descriptor)
     except PenstockError:
         raise
-    except Exception as error:  # not a refusal; if the task has the same error, it reports it
+    except Exception as error:  # this does not refuse the job: a task in which the same error occurs reports it
         logger.info("state %r is only known at run time: %r", descriptor.name, error)
 
 
@@ -154,7 +154,7 @@ def _context(node: OperatorNode) -> OperatorContext:
 
 
 def _keyed_state(node: OperatorNode) -> HashMapStateBackend:
-    """Return a state backend. It refuses the same states as the other one."""
+    """Return a hashmap state backend for the check. The rocksdb backend refuses the same states."""
     return HashMapStateBackend(
         key_group_range=key_group_range(0, node.parallelism, node.max_parallelism),
         max_parallelism=node.max_parallelism,

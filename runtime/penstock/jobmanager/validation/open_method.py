@@ -53,7 +53,7 @@ class OpenMethod:
         """`file:line: statement` of skipped statements that may declare states. The list is complete after the iteration of `states`."""
 
     def states(self) -> Iterator[tuple[str, StateDescriptor]]:
-        """Yield the getter and the descriptor of every state that is always declared, as far as they can be found."""
+        """Yield the getter and the descriptor of every state that is always declared and whose declaration can be read."""
         statements = self._statements()
         for at, statement in enumerate(statements):
             value = getattr(statement, "value", None)
@@ -109,7 +109,7 @@ class OpenMethod:
         return None
 
     def _may_call_own_methods(self, node: ast.AST) -> bool:
-        """Return whether the code calls its own or an inherited method, or passes `self` on. Its attributes may have changed after it."""
+        """Return whether the code calls a method of `self`, or passes `self` on. Either may change the attributes of `self`."""
         own = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and _names(n.value, self._this)]
         called = [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
         mentioned = sum(_names(n, self._this) for n in ast.walk(node))
@@ -120,7 +120,7 @@ class OpenMethod:
         return bases > len(inherited) or not all(map(self._inherits_ours, inherited))
 
     def _inherits_ours(self, name: str) -> bool:
-        """Return whether `super()` finds nothing under this name, or a method of Penstock, which changes no attributes of the user's class."""
+        """Return whether `super()` finds under this name nothing, or a method of Penstock. Penstock's methods change no user attributes."""
         classes = type(self._function).__mro__
         definer = next(i for i, cls in enumerate(classes) if "open" in vars(cls))
         found = next((vars(cls)[name] for cls in classes[definer + 1 :] if name in vars(cls)), None)

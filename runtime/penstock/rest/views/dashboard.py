@@ -93,7 +93,7 @@ def live_job(
 
 
 def _rescale_limit(job: facts.Job, cluster: facts.Cluster) -> int:
-    """Return the highest parallelism that a rescale can request: that of the slots, unless the cluster can start more."""
+    """Return the highest parallelism that a rescale can request. The slots limit it, unless the cluster can start more slots."""
     if job.can_add_slots:
         return job.max_parallelism
     return max(job.parallelism, min(job.max_parallelism, job.parallelism + cluster.slots_available))

@@ -47,8 +47,8 @@ def find_edge(edges: Sequence[facts.Edge], wanted: str) -> facts.Edge:
     """Return the edge with a name, or the edge behind an operator or a vertex with only one output.
 
     Args:
-        wanted: `SOURCE → TARGET`, or with `->`. Operators are named by name or uid. Also only SOURCE, or the id of a vertex, which
-            stands for the edge that leaves it.
+        wanted: `SOURCE → TARGET`, or with `->`. SOURCE and TARGET are names or uids of operators. Only SOURCE, or the id of a
+            vertex, selects the edge that leaves this operator or vertex.
 
     Raises:
         NotFound: no edge has the name. The error lists the edges.

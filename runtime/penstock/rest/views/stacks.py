@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 _MAX_CONCURRENT = 64
 _DEEPEST = 200
-"""Maximum number of frames of a stack that are shown, the innermost of a recursion. Not all parsers support deeper JSON."""
+"""Maximum number of frames that a flame graph shows of a stack. A deep recursion keeps its innermost frames, because not all parsers
+support deeper JSON.
+"""
 
 
 def thread_dump(samples: Iterable[Sample]) -> models.ThreadDump:

@@ -1,7 +1,7 @@
-"""Conversion of values and keys that were decoded without their classes to the shape in their description (`schema`).
+"""Conversion of values and keys that were decoded without their classes. The result has the shape that their schema describes.
 
-A record is stored as a map or by position. Equal keys have the same stored form, so a key that is declared as a float
-may be stored as an int.
+A record is stored as a map or by position. Equal keys have the same stored form, and 1.0 equals 1. So a key that is
+declared as a float may be stored as an int.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NUMBERS: dict[str, Callable[[Any], Any]] = {"bool": bool, "float": float, "deci
 
 
 def described(value: Any, schema: Schema, *, named: bool = True) -> Any:
-    """Return a value that was decoded without types in its described shape.
+    """Convert a value that was decoded without types to the shape that its schema describes.
 
     Args:
         named: whether records stored by position (NamedTuples, array-like structs) become dicts of their fields.
@@ -56,7 +56,7 @@ def described(value: Any, schema: Schema, *, named: bool = True) -> Any:
 
 
 def _member(schema: Schema) -> Schema | None:
-    """Return the schema of a union's value that is not None, if only one is possible."""
+    """Return the union's only member that is not None, or else its only record. Return None if neither exists."""
     members = [member for member in schema["of"] if member["type"] != "none"]
     records = [member for member in members if member["type"] == "record"]
     return next((found[0] for found in (members, records) if len(found) == 1), None)
@@ -79,7 +79,7 @@ def _number(value: Any, kind: str) -> Any:
 
 
 def described_key(key: Any, schema: Schema) -> Any:
-    """Return a key that was decoded without types. A structure is a `StructKey`, which can be looked up.
+    """Convert a key that was decoded without types. A structured key stays a `StructKey`, so it can be a key of a dict.
 
     >>> described_key((1, 2), {"type": "tuple", "of": [{"type": "bool"}, {"type": "float"}]})
     (True, 2.0)

@@ -1,8 +1,8 @@
 """Conversion of keys to row numbers, for whole batches: a hash table in numpy arrays, with open addressing and linear probing.
 
 In a dictionary of a million entries, each look-up of a key takes three or four cache misses, one after the other. Here
-a batch takes each step for all its keys together, so that the processor fetches many cache lines at a time. A look-up
-takes a tenth of the time. Rows are numbered in the order in which keys arrive, and never change.
+each step is done for all keys of a batch together, so that the processor fetches many cache lines at a time. This takes a
+tenth of the time. Rows are numbered in the order in which keys arrive, and never change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FREE = -1
 _MIN_SLOTS = 1 << 10
 """Slots of a new index."""
 _SLOTS_PER_KEY = 2
-"""Minimum number of slots per key. Growing doubles it. A key is therefore in its first slot or close to it."""
+"""Minimum number of slots per key. An index that has fewer doubles its slots. A key is therefore in its first slot or close to it."""
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 
 

@@ -22,7 +22,7 @@ Tagger = Callable[[Any], Any]
 
 
 def compile_tagger(info: mi.Type) -> Tagger | None:
-    """Return the tagger; None if the type contains neither and values need no preparation.
+    """Return the tagger, or None if the type contains neither `Any` nor a datetime, so that its values need no preparation.
 
     >>> tagger = compile_tagger(mi.type_info(dict[str, Any]))
     >>> type(tagger({"a": (1, 2)})["a"]).__name__

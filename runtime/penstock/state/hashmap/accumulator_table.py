@@ -6,7 +6,7 @@ becomes objects again at the first use of `root` or `spaces`. Records that did n
 waits until columns were requested for several times its number of keys. The wait grows each time.
 
 Changes recorded for a snapshot are converted, too: a changed row becomes a mark of its key, and the reverse. Snapshots
-and rounds refer to keys and not to rows, so a conversion does not affect them.
+and rounds (`segment_chain`) refer to keys and not to rows, so a conversion does not affect them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _FEW = 256
 """Number of keys per request below which a dictionary is faster."""
 _PATIENCE = 4
-"""Factor of the wait: a table waits for requests of this many times its number of keys before it becomes columns again."""
+"""Factor of the wait before a table becomes columns again: it waits until columns were requested for this many times its number of keys."""
 
 
 class ColumnChanges(Changes):
@@ -76,7 +76,7 @@ class AccumulatorTable(ValueTable):
     # --- objects and columns --------------------------------------------------------------------------------------
 
     def columns(self, shape: AccumulatorShape, count: int) -> AccumulatorColumns | None:
-        """Return the accumulators of the namespace None as columns, valid until a use of objects. None means that they remain objects for now.
+        """Return the accumulators of the namespace None as columns, valid until a use of objects. None means that they are still objects.
 
         Args:
             count: number of keys of the request.
@@ -155,7 +155,7 @@ class AccumulatorTable(ValueTable):
             self._gaps.add(None)
 
     def _places(self, keys: Collection[Any]) -> Places | None:
-        """Return the places of these keys in the columns. None means that the accumulators are objects, or were converted to objects now."""
+        """Return the places of these keys in the columns. None means that the accumulators are objects, or became objects in this call."""
         if self._columns is None:
             return None
         places = self._columns.find(keys if isinstance(keys, PackedKeys) else PackedKeys.of_list(list(keys)))

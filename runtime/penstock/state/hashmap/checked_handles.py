@@ -2,8 +2,8 @@
 
 The hashmap backend accepts any object. Without the check, a value of the wrong type would be found only at the first
 checkpoint. The error would be far from the wrong line, and many such values may exist by then. A new handle therefore
-encodes its first key and value. Then it changes its class to the one without checks, which costs nothing. A checkpoint
-finds wrong values that come later.
+encodes its first key and value. Then it changes its class to the one without checks, so later calls cost nothing more.
+A checkpoint finds wrong values that come later.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def handles_for_range(handles: Iterable[dict[str, Any]], groups: KeyGroupRange) 
 
 
 def chain_files(handle: dict[str, Any], groups: KeyGroupRange) -> list[StateFile]:
-    """Return the files of a hashmap handle to read for these key groups, in order, each with the key groups that count."""
+    """Return the files of a hashmap handle to read for these key groups, in order, each with the key groups to read from it."""
     within = overlap(KeyGroupRange(*handle["key_groups"]), groups)
     with decoding("the handle of a hashmap snapshot"):
         named = [StateFile.of_json(entry) for entry in handle["files"]]

@@ -14,10 +14,10 @@ without limit. A checkpoint therefore writes a *log* segment with the changed en
 * When the round ends, the old base and the logs up to R are dropped. The remaining logs have between one and two times
   the size of the base. Each changed byte is written twice in total, for any size of the state.
 
-Small logs would result in many tiny files. Eight logs of a rank are therefore merged into one by writing their keys
-once more with the current values. A small state, or one with many changes, is written as a whole.
+Small logs would result in many tiny files. Eight logs of the same rank (number of earlier merges) are therefore merged
+into one, which has their keys with the current values. A small state, or one with many changes, is written as a whole.
 
-All code here makes decisions over immutable values. A snapshot adds only to a confirmed chain.
+The functions here only decide, from immutable values. A snapshot adds only to a confirmed chain.
 """
 
 from __future__ import annotations
@@ -119,12 +119,12 @@ class Chain:
 class Plan:
     """The content of a snapshot.
 
-    If `full` is set, it has all state. Otherwise it has a log of the changes and of the last `merge` logs, which it
-    replaces.
+    If `full` is set, the snapshot has all state. Otherwise it has one log, with the new changes and those of the last
+    `merge` logs. This log replaces them.
 
     - `level`: rank of the log; None means that it is too large for any merge.
     - `slice_entries`: entries of the round to write (-1 means all remaining ones).
-    - `start_round`: record the keys.
+    - `start_round`: whether a round begins, which records the existing keys.
     """
 
     full: bool

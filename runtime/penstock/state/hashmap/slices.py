@@ -1,7 +1,7 @@
 """A round of the hashmap backend: the keys of a new base, in the order in which they are written.
 
 This is the order of the tables' dictionaries. Looking up keys in the order of their memory locations is several times
-faster than in any other order. Processing is stopped during that time. A slice is sorted by key group when it is
+faster than in any other order. Processing is stopped during the look-ups. A slice is sorted by key group when it is
 written.
 """
 

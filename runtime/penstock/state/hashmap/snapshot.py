@@ -91,7 +91,7 @@ class Attempt:
         self.without_round = False
         """Whether a restored state was registered during the upload. The round does not have its entries."""
         self.outdated = False
-        """Whether that state now has another encoding. No later snapshot may then add to this one."""
+        """Whether the state registered during the upload now has another encoding. No later snapshot may then add to this one."""
         self._owner = owner
         self._plan = plan
         self._parent = parent or Chain()

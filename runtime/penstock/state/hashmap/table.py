@@ -61,7 +61,7 @@ class Table(ABC):
         self.spaces: dict[Any, Space] = {None: self.root}
         self.tracking = False
         self.keys: KeyCodec | None = None
-        """Codec of the keys. None means that only a snapshot needs it, and sets it."""
+        """Codec of the keys. None until a snapshot sets it, if only snapshots need it."""
 
     def __len__(self) -> int:
         return sum(map(len, self.spaces.values()))

@@ -1,1 +1,1 @@
-"""Look-ups of one key in live state: its stored form from a task, and the row that a client gets from it."""
+"""Look-ups of one key in live state. A task returns the stored form, and the client converts it to a row."""

@@ -69,8 +69,8 @@ _PAUSE_S = 0.005
 _FILES_PER_THREAD, _MAX_OPENING_THREADS = 64, 16
 """Files that one thread opens when a database is opened, and the maximum number of these threads (RocksDB's default).
 
-RocksDB starts all threads for each column family, even for one file. They would be most of the time to open a small
-database.
+RocksDB starts all threads for each column family, even for one file. Starting them would take most of the time that it
+takes to open a small database.
 """
 
 
@@ -306,7 +306,7 @@ class Database:
 
 
 def _delay_rewrites(family: Rdict) -> None:
-    """Keep the end of `Database.hold` from rewriting the lowest level's files."""
+    """Prevent RocksDB from rewriting the lowest level's files when `Database.hold` ends."""
     family.set_options({"bottommost_file_compaction_delay": _LONGER_THAN_ANY_JOB_S})
 
 

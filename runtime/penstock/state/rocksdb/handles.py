@@ -41,7 +41,7 @@ def refuse_unreadable(codec: Codec, error: Exception) -> NoReturn:
 
 
 def _is_database_error(error: Exception) -> bool:
-    """Return whether an error was raised where rows are read. A class of the user, which may raise any error, decodes elsewhere."""
+    """Return whether an error was raised where rows are read. User classes, which may raise any error, are called elsewhere."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

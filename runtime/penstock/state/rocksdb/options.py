@@ -1,4 +1,4 @@
-"""The options of the RocksDB backend, `state.backend.rocksdb.*`: their defaults and the meaning of their texts. Pure."""
+"""The options of the RocksDB backend, `state.backend.rocksdb.*`: their defaults and how their text values are read. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 PREFIX = "state.backend.rocksdb."
 MEMORY = "memory.of-slot"
-"""Memory of a slot's databases together: bytes, or the `memory.SlotMemory` that they share. Missing: no bound.
+"""Memory of a slot's databases together: bytes, or the `memory.SlotMemory` that they share. If it is missing, there is
+no bound.
 
 Users do not set this option. It follows from the memory of the slot.
 """

@@ -80,7 +80,7 @@ class Restore:
         self.timer_blocks: list[StoredBlock] = []
 
     def relevant(self, handles: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the handles that have any of the key groups, and note their numbers and origins.
+        """Return the handles that have any of the key groups, and record their list element numbers and origins.
 
         Raises:
             StateFormatUnsupported: this version cannot read the format of a handle.

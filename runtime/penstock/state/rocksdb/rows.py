@@ -93,7 +93,8 @@ def decode_namespace(encoded: bytes) -> Any:
 
 
 def timer_prefix(domain: int, timestamp: int) -> bytes:
-    """Return a prefix that sorts as the timestamps do. One beyond the last of 64 bits is the end of the domain.
+    """Return a prefix that sorts as the timestamps do. The timestamp 2^63, one above the largest of 64 bits, is the end
+    of the domain.
 
     >>> timer_prefix(1, 2**63 - 1) < timer_prefix(1, 2**63) == timer_prefix(2, -(2**63))
     True

@@ -1,8 +1,8 @@
 """The upload of a RocksDB snapshot: new SST files, and the small files in one file.
 
-SST files are immutable, and a database never uses a name twice. A file name of the last confirmed checkpoint therefore
-has the same content. The small files that name them are packed into one file. Options are not stored, because the
-backend sets them itself.
+SST files are immutable, and a database never uses a name twice. A file that has the name of a file in the last
+confirmed checkpoint therefore also has its content. The small files that name them are packed into one file. Options
+are not stored, because the backend sets them itself.
 """
 
 from __future__ import annotations

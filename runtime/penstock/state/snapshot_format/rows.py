@@ -25,8 +25,8 @@ DROP, DELETE, PUT, APPEND, REMOVE = range(5)
 """Kinds of changes, in the order in which a snapshot's changes are applied.
 
 DROP: whole namespaces (of a timer: timestamps), `namespaces` only. DELETE: keys. PUT: a value, a whole list, or entries
-of a map. APPEND: list elements at `positions`. They replace the elements from there on. REMOVE: entries of a map by
-`map_keys`.
+of a map. APPEND: list elements at `positions`. They replace all elements from that position on. REMOVE: entries of a
+map by `map_keys`.
 """
 
 

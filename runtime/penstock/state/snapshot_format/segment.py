@@ -7,7 +7,8 @@ block, the index has its place and its key groups. A reader of a few key groups 
 it needs. For every state, the index describes the values. A segment can therefore be read without any other file.
 
 Blocks of states that no operator has registered yet are copied unchanged from segment to segment. If the reader owned
-only a part of such a block's key groups, the block is marked as clipped: its range counts, not its content.
+only a part of such a block's key groups, the block is marked as clipped. Readers then use only the rows within the
+block's range.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class SegmentWriter:
 
     Args:
         max_parallelism: number of key groups.
-        owned: key groups of the backend that writes. Changes of all keys have this range.
+        owned: key groups of the backend that writes. A change that drops whole namespaces has this range.
     """
 
     def __init__(self, max_parallelism: int, owned: KeyGroupRange) -> None:

@@ -3,7 +3,7 @@
 A window's timers of all keys have the same timestamp. Each timer is one entry in a shared dictionary. Timestamps are
 compared as integers. All timers of a timestamp are removed together when they fire. For the next snapshot, the table
 records registered timers, deleted timers, and timestamps that fired as a whole. It records nothing about a timestamp
-that came and went between two snapshots.
+whose timers were all registered and removed between two snapshots.
 
 A bucket of one timer is a tuple of one pair. It is the usual case if every key has separate times. The tuple takes a
 fourth of a dictionary's memory, and the garbage collector does not scan it repeatedly.
@@ -65,7 +65,7 @@ class TimerTable(Table):
         self._earliest: list[int] | None = None
         """Sorted timestamps of the first slot; None means that they were not needed yet, or an earlier slot exists."""
         self._stale = 0
-        """Number of timestamps in slots whose timers are gone."""
+        """Number of timestamps that are still in slots although their timers are gone."""
         self.firing: set[int] = set()
         """Timestamps whose buckets are firing. Removals from them are not recorded, because the whole bucket is dropped."""
         self._born: set[int] = set()

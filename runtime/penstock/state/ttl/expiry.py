@@ -1,10 +1,10 @@
-"""Time-to-live: every value, list element and map entry of such a state has an expiry time.
+"""Time-to-live: every value, list element and map entry of a state with a time-to-live has an expiry time.
 
 A cell is a pair (expiry time in ms, value). The handles in `ttl.handles` create and read such pairs. The codecs here
 store them: a column of expiry times next to the column of values. The time-to-live of a state may change between runs:
 
-- Values without one get the full time at the restore.
-- If the new state has none, values lose theirs.
+- Values without an expiry time get the full time at the restore.
+- If the state no longer has a time-to-live, values lose their expiry time.
 - A new length counts from the time at which a value was last renewed.
 """
 

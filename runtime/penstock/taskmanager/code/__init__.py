@@ -1,1 +1,1 @@
-"""Pickling of code and of objects of the user's program, for the way between processes of one job."""
+"""Pickling of code and of objects of the user's program, to send them between processes of one job."""

@@ -7,10 +7,10 @@ A channel that has *ended* has sent the final watermark. It neither holds the cl
 only be idle and send more records. If no channel is active, the clock moves to the highest watermark of
 the channels that have not ended. When all channels have ended, it moves to the final watermark.
 
-The order of the buffers decides how far the clock can follow. Suppose an epoch carries a backlog of one hour. Read
-channel by channel, it would process the whole hour of one sender before the other senders. Windows
-would remain open for an hour of state, and the processing order would differ from the live run. So the gate takes
-the buffer of the channel with the *lowest watermark* next (ties: lowest exchange, then sender).
+The order of the buffers decides how far the clock can follow. Suppose an epoch carries a backlog of one hour. If the
+gate took one channel after the other, it would process the whole hour of one sender before the other senders. Windows
+would remain open for an hour of state, and the processing order would differ from the live run. So the gate takes the
+buffer of the channel with the *lowest watermark* next (ties: lowest exchange, then sender).
 
 The event times in the operator are then close together, as in the live run. The order within a channel never changes.
 

@@ -33,8 +33,8 @@ _BATCHES_TO_HASH = 64
 class OneKeyedTargetWriter(SingleTargetWriter):
     """A writer for key groups that all belong to one subtask. Every record goes there.
 
-    It computes only the first key of a batch. A key of a type that cannot be a key is refused, as with more
-    subtasks, even if no state uses the key. If a key may contain NaN, it computes all keys.
+    It computes only the first key of a batch. It refuses a key whose type cannot be a key, even if no state uses the
+    key, as the writer for several subtasks does. If a key may contain NaN, it computes all keys.
     """
 
     def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:

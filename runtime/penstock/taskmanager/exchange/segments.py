@@ -1,9 +1,9 @@
 """Rows between levels, cut into segments of bounded size.
 
 Sockets and the shuffle's buffers and files bound the bytes between two Python workers only if rows are
-small. Spark counts a buffer as one buffer of its size, and never splits it. So a row that is larger than a
-*segment* (Flink's memory segment) travels as several segments, and the receiving task joins them. The row
-then takes only the memory of segments on the way, however large a record is.
+small. Spark never splits a row, and a buffer that holds a row is as large as the row. So a row that is larger than a
+*segment* (Flink's memory segment) travels as several segments, and the receiving task joins them. The row then takes
+only the memory of segments on the way, however large a record is.
 
 Rows from one sender to one receiver arrive in order, but rows of several senders arrive mixed. So a segment has the slot of
 its sender, and a receiver has at most one unfinished row per sender.

@@ -34,8 +34,9 @@ Emit = Callable[[int, bytes], None]
 
 
 BUFFER_RECORDS = 4_000
-"""Maximum records of a buffer. So many small records remain in a core's cache between operators. A record costs 50% more in
-buffers of five times as many."""
+"""Maximum records of a buffer. This number of small records fits in a core's cache between operators. A record costs
+50% more in buffers with five times as many records.
+"""
 
 
 BUFFER_BYTES = 128 * 1024
@@ -43,7 +44,8 @@ BUFFER_BYTES = 128 * 1024
 
 
 FEW_RECORDS = 256
-"""Minimum records for columns. Fewer decoded objects are not made into columns, and columns of fewer records do not wait for others.
+"""Minimum records for columns. A batch of fewer objects is not converted to columns, and columns with fewer records do
+not wait for more.
 
 In sender and receiver together, columns of one record cost 17 times as much as objects. Columns of 100 records cost four times as much, and
 columns of about 900 records cost the same."""
@@ -135,7 +137,7 @@ class ExchangeWriter(ABC):
         self._send_markers(None)
 
     def latency(self, marker: LatencyMarker) -> None:
-        """Send the marker to one of the targets, in turn, after the records that wait for the target."""
+        """Send the marker to the next target (round robin), after the records that wait for this target."""
         targets = self.reachable()
         target = targets[self._next_marked % len(targets)]
         self._next_marked += 1

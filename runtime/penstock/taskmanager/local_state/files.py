@@ -4,9 +4,9 @@ The copies are hard links of RocksDB's files. They have the names of the files i
 each subtask has a folder per attempt. The folder holds the files of the newest complete checkpoint and of later ones.
 
 A killed process leaves its folders. Tasks of the job's next attempt search all folders of the job below their parent folders. So a
-subtask with other key groups than before finds its files too. When the first checkpoint of the attempt is complete, it removes the
-folders of former attempts. It never removes folders of the current attempt. Tasks beside a killed task live a moment longer, and
-hear of the checkpoint that the next attempt starts from.
+subtask with other key groups than before finds its files too. When a checkpoint is complete, the tasks remove the
+folders of former attempts, never those of the current attempt. The other tasks of a failed attempt live a moment
+longer, and may still be notified of the checkpoint from which the next attempt starts.
 
 A task uses a copy only if its size and checksum match the handle. Otherwise the file comes from storage, without an error.
 """
@@ -37,8 +37,9 @@ _OF_TASK = "files-"
 FORGET_S = 600.0
 """Seconds that copies of a job without a task here are kept, because the job may be between two attempts.
 
-The time counts from the last sweep that saw a task, which sets the modification time of the job's folder. The time of the copies does not
-matter, because the checkpoint interval decides how often they change."""
+The time counts from the last sweep that saw a task, which sets the modification time of the job's folder. The
+modification time of the copies does not matter, because the checkpoint interval decides how often they change.
+"""
 SWEEP_S = 60.0
 """Seconds between two sweeps of a TaskManager's process."""
 _MIN_FREE = 0.05
@@ -225,7 +226,7 @@ class LocalFilesSweeper:
         return self
 
     def stop(self) -> None:
-        """Stop the thread. The sweeper need not have been started."""
+        """Stop the thread. Do nothing if it was not started."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -28,7 +28,8 @@ def stacks_folder(local_dir: str) -> str:
 
 
 def local_folders(backend_options: Mapping[str, Any], work_dir: str) -> list[str]:
-    """Return the absolute folders for state files. Several folders are on several disks, and the slots take turns.
+    """Return the absolute folders for state files. Several folders may be on several disks, so the slots are
+    distributed over them.
 
     They are absolute because functions may work in a folder of their job.
     """

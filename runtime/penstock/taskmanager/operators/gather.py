@@ -1,7 +1,7 @@
 """An operator that gathers records into lists, for functions that are cheaper on several records at once, such as a model's.
 
-A list leaves when it is full or its first record has waited long enough, independent of keys. Waiting records are operator state. The
-watermark remains below the oldest waiting record, so that waiting makes no list late.
+The operator emits a list when the list is full or its first record has waited long enough, independent of keys. Waiting
+records are operator state. The watermark remains below the oldest waiting record, so that waiting makes no list late.
 
 An idle input no longer holds a watermark back. So the operator emits the waiting records before it becomes idle, and holds none while
 it is idle.

@@ -1,4 +1,5 @@
-"""A migration of restored state, when an operator opens whose program has changed the meaning of the state.
+"""Migration of restored state. It runs when an operator opens and the program has changed the meaning of the operator's
+state.
 
 The migration rewrites all state, because the next snapshot describes all of it with the new meaning.
 """

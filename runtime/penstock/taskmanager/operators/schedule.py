@@ -21,7 +21,8 @@ class Schedule(Generic[T]):
     """Items by the time at which they are due.
 
     Args:
-        time_of: returns when an item is due now (ms). This is never earlier than the time it was added for.
+        time_of: returns the current due time of an item (ms). This is never earlier than the time with which the item
+            was added.
 
     >>> schedule = Schedule(len)
     >>> for word in ("a" * 70, "b" * 200): schedule.add(len(word), word)

@@ -24,7 +24,7 @@ class SelectOperator(Operator):
 
     Args:
         columns: name and expression of each field.
-            keeps: whether the existing fields come first. A new field replaces an existing one of the same name.
+        keeps: whether the existing fields come first. A new field replaces an existing one of the same name.
     """
 
     def __init__(self, columns: tuple[tuple[str, Any], ...], *, keeps: bool) -> None:

@@ -323,7 +323,7 @@ class MapBatchesOperator(FunctionOperator):
 
 
 def _at(batch: Batch, columns: pa.RecordBatch, positions: npt.NDArray[np.int64]) -> Batch:
-    """Return the records at these positions, in the form and with the types that the batch has; `columns` are theirs."""
+    """Return the records at these positions, in the form and with the types of the batch. `columns`: columns of these records."""
     if isinstance(batch, ColumnBatch):
         if not batch.travels_as_columns(wanted=True) or columns.schema != batch.schema:
             return batch.take(positions)

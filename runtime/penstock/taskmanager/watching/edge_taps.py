@@ -1,7 +1,7 @@
 """Taps that observe the records on an edge, only while a client asks for them.
 
-A tap is one more consumer of an operator's output, in front of the others. Without a question no tap exists, so an edge
-costs nothing. The task's thread keeps references to the last records. The thread that asks makes texts of them.
+A tap is one more consumer of an operator's output, in front of the others. Without a request no tap exists, so an edge
+costs nothing. The task's thread keeps references to the last records. The thread of the request converts them to text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from penstock.taskmanager.level import LevelTask
 from penstock.taskmanager.subtask import Subtask
 
 _LOOK_S = 0.05
-"""Seconds between two looks for tasks that have started since."""
+"""Seconds between two checks for newly started tasks."""
 _short = reprlib.Repr()
 _short.maxlevel, _short.maxstring, _short.maxother = 4, MAX_CHARS, MAX_CHARS
 _short.maxlist = _short.maxtuple = _short.maxdict = 20
@@ -68,7 +68,7 @@ class _Tap:
 
 
 def peek(question: EdgeQuestion, tasks: Callable[[], Iterable[LevelTask]]) -> list[EdgeRecord]:
-    """Wait for records on an edge, and return the last ones. The thread must be another than the tasks' threads.
+    """Wait for records on an edge, and return the last ones. Do not call this function in a task's thread.
 
     Args:
         tasks: returns the tasks that are in this process at the moment.

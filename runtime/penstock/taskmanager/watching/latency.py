@@ -2,7 +2,7 @@
 
 A source subtask creates a marker with the current time every `metrics.latency.interval`. Markers wait where records wait: in the writer's
 buffers, on the network, and behind a barrier until it is aligned. They bypass functions and windows. An operator records the age of a
-marker and forwards the marker immediately, to one target of each of its exchanges in turn.
+marker and forwards the marker immediately, to the next target (round robin) of each of its exchanges.
 
 Markers are not part of the state, and a restart does not restore them. Times come from the machines' clocks, which must agree (NTP).
 """

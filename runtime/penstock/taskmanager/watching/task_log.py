@@ -111,7 +111,7 @@ class PlacedStream:
 
 
 def place_prints() -> None:
-    """Let what functions print name its operator and subtask, and leave this process line by line."""
+    """Write what functions print line by line. Each line begins with the operator and subtask that printed it."""
     for name, stream in (("out", sys.stdout), ("err", sys.stderr)):
         if stream is None or isinstance(stream, PlacedStream):
             continue

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class StreamingFileSink(FileSink):
-    """A `FileSink` whose builders name the argument of the rolling policy `policy`."""
+    """A `FileSink` whose builders call the argument of `with_rolling_policy` simply `policy`."""
 
     class DefaultRowFormatBuilder(RowFileSinkBuilder):
         """A builder for row formats."""

@@ -1,7 +1,7 @@
 """How the bytes of a file are cut into blocks of whole records.
 
-A block is about as large as the bounds of one read allow: the number of records is guessed from the length of those
-before. Positions are byte offsets, in the decompressed content where a file is compressed.
+A block is about as large as the bounds of one read allow. The cutter estimates the number of records from the length of the
+previous records. Positions are byte offsets. In a compressed file, they are offsets in the decompressed content.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LONGEST_RECORD = 64 << 20
 _KEPT = 64 << 10
 """Bytes of a longer line that go to the side output."""
 _FIRST_GUESS = 128
-"""Bytes of a record before any was seen."""
+"""Assumed bytes of a record before the first record was read."""
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -41,7 +41,10 @@ class BlockCutter:
         self.header = b""
 
     def begin(self, position: Any) -> None:
-        """Go to a position, or to the first record: after the UTF-8 byte order mark, the header and the previous range's record."""
+        """Go to a position, or to the first record.
+
+        The first record follows the UTF-8 byte order mark, the header and the previous range's last record.
+        """
         first = self._head() if self._format.header_lines or (self._start == 0 and position is None) else 0
         if position is not None:
             self.offset, self.line = position
@@ -55,7 +58,7 @@ class BlockCutter:
         self.at_end = self.offset >= self._end
 
     def _head(self) -> int:
-        """Length of what stands before the first record; keeps the header line."""
+        """Return the length of the byte order mark and the header. Keep the header line."""
         start = len(_BOM) if self._source.read_at(0, len(_BOM)) == _BOM else 0
         if not self._format.header_lines:
             return start
@@ -64,7 +67,7 @@ class BlockCutter:
         return end
 
     def _after_line_end(self, offset: int) -> int:
-        """Offset behind the first line end at or after `offset`."""
+        """Return the offset after the first line end at or after `offset`."""
         size = 4096
         while True:
             data = self._source.read_at(offset, size)
@@ -114,7 +117,7 @@ class BlockCutter:
         return Block(offset, line, block)
 
     def _leave_out(self, data: bytes) -> None:
-        """Reject the line at hand, whose end is not in `data`."""
+        """Reject the current line, whose end is not in `data`."""
         reason = f"the line is longer than {_LONGEST_RECORD >> 20} MiB"
         text = data[:_KEPT].decode("utf-8", "backslashreplace")
         if not self._format.rejects:
@@ -125,7 +128,7 @@ class BlockCutter:
         self.at_end = self.offset >= self._end or not self._source.read_at(self.offset, 1)
 
     def _cut(self, data: bytes, offset: int, *, is_last: bool) -> int:
-        """Length of the whole records at the head of `data` that begin within the range."""
+        """Return the length of the whole records at the head of `data` that begin within the range."""
         if offset + len(data) >= self._end:
             found = data.find(b"\n", max(0, self._end - 1 - offset))
             if found >= 0:
@@ -136,6 +139,6 @@ class BlockCutter:
         return self._format.last_record_end(data, is_last=is_last)
 
     def _nth_line_end(self, block: bytes, count: int) -> int:
-        """Length of about `count` lines at the head of a block; 0 if no record ends there."""
+        """Return the length of about `count` lines at the head of a block; 0 if no record ends there."""
         ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)
         return self._format.last_record_end(block[: int(ends[count - 1]) + 1])

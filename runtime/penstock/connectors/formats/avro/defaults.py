@@ -1,8 +1,8 @@
 """Defaults of fields that a writer did not know, in the types that records have.
 
-fastavro puts the JSON value of the reader's schema into each record. All records then share the same list. A field of bytes has text,
-and a field of a time has a number. This module replaces them by values of the field's type. Each record gets its own copy of a value
-that can be modified.
+fastavro puts the default's JSON value from the reader's schema into each record. All records then share one list or dict. A field of
+bytes has text, and a field of a time has a number. This module replaces such defaults by values of the field's type. Each record gets
+its own copy of a value that can be modified.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class _Defaults(Conversion):
         return lambda: value
 
     def _first(self, schema: Any) -> Any:
-        """Return the type of a default. A union's default has its first type."""
+        """Return the type of a default. The default of a union has the union's first type."""
         while isinstance(schema, list) or (isinstance(schema, dict) and not isinstance(schema["type"], str)):
             schema = schema[0] if isinstance(schema, list) else schema["type"]
         return self._schemas.get(schema, schema) if isinstance(schema, str) else schema

@@ -154,7 +154,7 @@ class AvroWriterFactory(ColumnsWriterFactory):
 
 class AvroFileWriter(BulkWriter):
     buffered_bytes = 0
-    """The writer buffers less than a block, so this is reported as 0 bytes."""
+    """The writer reports 0 bytes, because it buffers less than a block."""
 
     def __init__(self, factory: AvroWriterFactory, sink: ByteSink) -> None:
         self._convert = to_dicts(factory.schema.parsed)

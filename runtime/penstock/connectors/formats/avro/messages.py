@@ -1,7 +1,7 @@
 """Avro messages, one record each. Both sides know the schema, or a registry's id in the message names it.
 
 If a registry is used (`formats.registry`), the id in a message names the *writer's* schema. The program gives the *reader's* schema.
-Avro's rules decide about fields that only one of the two has.
+Avro's rules decide about fields that only one of the two schemas has.
 """
 
 from __future__ import annotations

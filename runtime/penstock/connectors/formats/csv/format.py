@@ -66,7 +66,7 @@ class CsvFormat(StreamFormat):
         return CsvDecoder(self.shape, self.dialect, self._columns(header), self)
 
     def _columns(self, header: bytes) -> list[str]:
-        """Return the names of the file's columns in order. A file without a header line is empty."""
+        """Return the names of the file's columns in order. An empty `header` in a dialect with a header means that the file is empty."""
         declared = list(self.shape.names)
         if self.dialect.header in ("none", "skip") or not header:
             return declared

@@ -79,7 +79,7 @@ class RecordScanner:
         return {} if quotes is not None and len(quotes) % 2 == 0 else self._one_by_one(data, is_last=True).malformed
 
     def _regular_quotes(self, data: bytes) -> npt.NDArray[np.int64] | None:
-        """Return the offsets of quotes, which open and close values in turn.
+        """Return the offsets of quotes, which alternately open and close values.
 
         Return None if the text needs a scan record by record.
         """

@@ -1,8 +1,8 @@
 """The messages that a file declares, in order. The numbers in the head of a message refer to this order.
 
 A number counts the messages of a file, or those nested in a message. Maps and groups create nested messages, too. A writer that has
-descriptors counts these, and a writer that has the text of the file does not. So a number may mean one of two messages. The numbers of a
-message itself follow the text.
+descriptors counts these, and a writer that has the text of the file does not. So a number may mean one of two messages. Penstock counts
+in the text when it writes the numbers of a message.
 """
 
 from __future__ import annotations

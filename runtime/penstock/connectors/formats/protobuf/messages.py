@@ -6,9 +6,9 @@
 - the id of the writer's schema (32 bits, big-endian),
 - the message's place in the schema's file: a list of zigzag numbers after its length, or one zero byte for the first message.
 
-Protobuf's rules decide about fields that only one side knows, so the reader's descriptor decodes messages of all versions. The registry
-is used to find out which message the numbers mean, once for each id. A message of another kind is refused. If no registry is used, the
-numbers are compared with the reader's file.
+Protobuf's rules decide about fields that only one side knows, so the reader's descriptor decodes messages of all versions. If a
+registry is used, the reader asks it once for each id which message the numbers mean. A message of another kind is refused. If no
+registry is used, the numbers are compared with the reader's file.
 """
 
 from __future__ import annotations

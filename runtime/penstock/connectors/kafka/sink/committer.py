@@ -1,4 +1,4 @@
-"""The committer of Kafka transactions in the JobManager. It also aborts transactions that no snapshot names any more.
+"""The committer of Kafka transactions in the JobManager. It also aborts transactions that snapshots no longer name.
 
 An open transaction blocks every `read_committed` reader of its partitions until the broker times it out. So before an attempt
 reads anything, the committer aborts all transactions of earlier attempts of this sink that no snapshot names. It asks the

@@ -34,7 +34,7 @@ class CoordinatorClient:
 
     Args:
         patience_s: seconds for which a request is retried while the coordinator moves, loads or does not answer.
-        check: called between two tries. It raises an error when no caller waits for the answer any more.
+        check: called between two tries. It raises an error when the caller no longer waits for the answer.
     """
 
     def __init__(self, properties: Properties, patience_s: float, check: Callable[[], None]) -> None:

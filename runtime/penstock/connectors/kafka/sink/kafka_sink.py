@@ -148,7 +148,7 @@ class KafkaSink(Sink):
         try:
             most = int(future.result(CONNECT_S + 5)[_BROKERS_MAXIMUM].value)
         except (package("confluent_kafka").KafkaException, KeyError):
-            return  # without permission to see it, the first transaction reports the error
+            return  # this user may not see the maximum; the first transaction reports the error
         wanted = int(self.properties[_TIMEOUT])
         if wanted > most:
             raise InvalidJob(

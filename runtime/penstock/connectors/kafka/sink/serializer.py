@@ -52,7 +52,7 @@ class KafkaRecordSerializationSchema:
         return self.topic if isinstance(self.topic, str) else None
 
     def validate(self) -> None:
-        """Check key and value before the job runs, as far as possible.
+        """Run the checks of key and value that are possible before the job runs.
 
         Raises:
             SinkError: a schema registry does not answer, or refuses the schema.
@@ -147,7 +147,7 @@ class KafkaRecordSerializationSchemaBuilder:
         """Return the schema.
 
         Raises:
-            InvalidJob: topic or value are missing.
+            InvalidJob: the topic or the serializer of values is missing.
         """
         if self._topic is None:
             raise InvalidJob("messages without a topic", remedy="set_topic('name') or set_topic_selector(function)")

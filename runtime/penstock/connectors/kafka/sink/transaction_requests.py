@@ -1,4 +1,4 @@
-"""Requests of Kafka's protocol that no Python client has, in aiokafka's way of writing them down.
+"""Requests of Kafka's protocol that no Python client has, defined in the form of aiokafka's own requests.
 
 Source: the message definitions of Apache Kafka, DescribeTransactions and ListTransactions (KIP-664, brokers from 3.0 on).
 """

@@ -2,8 +2,7 @@
 
 The starting offsets are determined once, when a partition is discovered, and stored in its split. So a job that fails before its first
 checkpoint restarts at the same `latest`. A partition may be discovered later, because a topic has grown or another one matches the
-pattern.
-The job reads such a partition from its beginning, because all its records were written after the job's start.
+pattern. The job reads such a partition from its beginning, because all its records were written after the job's start.
 
 A topic has an id in addition to its name. A recreated topic has the same name, but other records at the offsets of a
 checkpoint. If the job continued there, it would lose some records and repeat others. So a recreated topic is an error,

@@ -66,7 +66,7 @@ class _Inbox:
         self.waiting_bytes += size
 
     def take(self, most: int) -> list[Any]:
-        """Return as many messages of all waiting runs as possible, because a fetch can have a single message."""
+        """Return up to `most` messages. Take them from several runs if necessary, because a run can have a single message."""
         taken: list[Any] = []
         while self._runs and len(taken) < most:
             run, size = self._runs.popleft()
@@ -195,7 +195,7 @@ class SharedConsumer:
         )
 
     def high_watermark(self, topic: str, partition: int) -> int | None:
-        """Return the offset after the last record by the last fetch, or None before the first fetch."""
+        """Return the offset after the last record, as the last fetch reported it, or None before the first fetch."""
         try:
             high: int = self._consumer.get_watermark_offsets(self._kafka.TopicPartition(topic, partition), cached=True)[
                 1

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 _TEXT = re.compile(r"\S+ \S+ ([A-Z]+) (\S+?)(?: \[.*?: (.*?), attempt \d+\]|(?: \[[^\]]*\])?): (.*)", re.DOTALL)
 """A line of `TextFormat`: level, logger, operator with subtask, message."""
 _QUIET = re.compile(r'\S+ \S+ (DEBUG|INFO) penstock\b|.*"level": "(DEBUG|INFO)", "logger": "penstock')
-"""The first line of a record of the engine that only the log files have."""
+"""The first line of a record of the engine that is written only to the log files."""
 _STARTS = re.compile(r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} |\{"time": ')
-"""The first line of a record, unlike the lines of a traceback."""
+"""The first line of any record. The lines of a traceback do not match it."""
 _TRACE = "\nTraceback (most recent call last)"
 _COLOURS = {"WARNING": "33", "ERROR": "31", "CRITICAL": "31"}
 _PLACE = "36"
@@ -50,7 +50,8 @@ class Console:
 class ConsoleHandler(logging.Handler):
     """Warnings and errors of the JobManager on stderr. The log file also has the tracebacks of the job's failures.
 
-    If functions run in this process, `find_place` finds the operator whose code logs a record. Such a record has the name of its logger.
+    If functions run in this process, `find_place` finds the operator whose code logs a record. The text of such a record starts with the
+    name of its logger.
     """
 
     def __init__(self, redaction: Redaction, find_place: FindPlace | None = None) -> None:

@@ -117,7 +117,7 @@ class ExecutorOutput:
             console.print(place, printed, to_stderr=stream == b"err")
 
     def take_with_prefix(self, prefix: str) -> Callable[[bytes], None]:
-        """Return a function that writes lines as `take` does, and also writes each line to this process's standard output, with the prefix."""
+        """Return a function that calls `take` with its lines, and also writes each line with the prefix to this process's stdout."""
         head = prefix.encode()
 
         def take(lines: bytes) -> None:

@@ -44,7 +44,7 @@ class Launch(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     """Environment of the executor and its Python workers."""
     python: str = ""
-    """Interpreter of its Python workers, for a daemon that starts together with the JVM. Empty means that workers start with the first task."""
+    """Interpreter of its Python workers, for a daemon that starts together with the JVM. If it is empty, they start with the first task."""
     library_path: str = ""
     """Prefix of the machine's `LD_LIBRARY_PATH`."""
 

@@ -34,8 +34,9 @@ BASE_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms128m", "-XX:
 """Options of every JVM. The JVMs compute little, so limited compilation and a single-threaded collector cost least. `UsePerfData` would
 start a thread that wakes up 20 times per second to collect data for `jstat`.
 
-About 30 MB of the heap are in use. The size that Java chooses from the machine's memory collects 100 MB of garbage before the first
-collection. A heap of 64 MB is collected so often that workload W2 took a fifth more CPU time. A heap of 128 MB took no more.
+About 30 MB of the heap are in use. Java would derive a larger heap from the machine's memory, and 100 MB of garbage would accumulate
+before the first collection. The collector runs so often in a heap of 64 MB that a benchmark (W2) took a fifth more CPU time. A heap of
+128 MB did not increase the CPU time of the benchmark.
 """
 SMALL = (
     "-Xmn16m",
@@ -50,8 +51,8 @@ hold the rows in transit. Memory that Java frees in the C heap returns to the sy
 CLASS_LIST = Path(__file__).parent / "classes.txt"
 _QUIET = "-Xlog:cds=off"
 _IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
-"""Options that map the archive at a fixed address. By default, Java maps it at another address each time and then writes to all of it.
-Each JVM would need 77 MB for itself, which the JVMs of a machine can share.
+"""Options that map the archive at a fixed address, so that the JVMs of a machine share its memory. By default, Java maps the archive at
+another address each time and then writes to all of it. Each JVM would then need a separate copy of 77 MB.
 """
 INCUBATING = "--add-modules=jdk.incubator.vector"
 """Option that Spark would set for drivers and executors. Java prints a warning for it into the program's output. Only MLlib's linear

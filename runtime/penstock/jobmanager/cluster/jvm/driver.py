@@ -1,7 +1,7 @@
 """The start of the driver's JVM, and the gateway to it.
 
-Spark starts it with a script that first starts another JVM, which computes the command. The first JVM takes a third of the time. This
-module computes the same command itself. It uses Spark's script only if Spark has a configuration for this machine
+Spark starts it with a script that first starts another JVM, which computes the command. This other JVM takes a third of the start time.
+This module computes the same command itself. It uses Spark's script only if Spark has a configuration for this machine
 (`_is_as_installed`).
 """
 
@@ -93,8 +93,8 @@ def start_driver(
         environment: variables in addition to this process's. It must contain `PYSPARK_SUBMIT_ARGS`.
         folder: directory that only this user can read.
         python: interpreter of a daemon that starts together with the JVM (`python_daemon`). Empty means that the JVM runs no tasks.
-        on_output: function that receives the output of the JVM and its child processes as a stream when it starts. None means that they use this
-            process's output.
+        on_output: function that is called when the JVM has started, with a stream of the output of the JVM and its child processes. None
+            means that they use this process's output.
 
     Raises:
         DriverNotStarted: the JVM ended before a connection was possible.

@@ -26,7 +26,7 @@ class PendingRequests(Generic[_Q, _A]):
         self._lock = threading.Lock()
 
     def answered(self, number: int, answer: _A) -> None:
-        """Deliver a response. It is dropped if no thread waits for it any more."""
+        """Deliver a response. It is dropped if no thread waits for it."""
         with self._lock:
             waiting = self._waiting.pop(number, None)
         if waiting is not None:

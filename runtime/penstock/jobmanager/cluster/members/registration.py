@@ -87,7 +87,7 @@ class LogAnswer(msgspec.Struct, frozen=True, tag=True):
 
 
 class AskStacks(msgspec.Struct, frozen=True, tag=True):
-    """Request to a TaskManager: sample the threads of its Python workers. All of them, or those of one vertex of a job."""
+    """Request to a TaskManager: sample the threads of all its Python workers, or only of those that run one vertex of a job."""
 
     request: int
     question: Question

@@ -1,9 +1,9 @@
 """The end of an attempt as one pure state machine. The JobMaster's thread feeds it events and executes its effects.
 
 Problem. An attempt ends because of a request (stop, rescale, cancel, suspend), because the input ends, or because of a failure. Several of
-these may happen at the same barrier, or while an earlier end is in progress. An orderly end takes a *last snapshot* and then waits for its manifest,
-for the copy of its savepoint, and for commits. During this time, more requests arrive, storage fails, or slots are lost. Every request
-must be answered exactly once, and the job must end or continue.
+these may happen at the same barrier, or while an earlier end is in progress. An orderly end takes a *last snapshot* and then waits for its
+manifest, for the copy of its savepoint, and for commits. During this time, more requests arrive, storage fails, or slots are lost. Every
+request must be answered exactly once, and the job must end or continue.
 
 Solution. At most one *ending* is in progress. It passes through stages, and only this module changes the stage:
 
@@ -268,7 +268,7 @@ def _on_commits_done(state: State, _: CommitsDone) -> Reaction:
 
 
 def _is_carried_over(state: State) -> bool:
-    """Return whether the ending outlives the attempt. This is a drain with a complete snapshot: the next attempt commits and ends the job."""
+    """Return whether the ending outlives the attempt. If a drain has a complete snapshot, the next attempt commits and ends the job."""
     ending = state.ending
     if ending is None or ending.cause is not Cause.STOP:
         return False

@@ -12,7 +12,7 @@ from penstock.jobmanager.job.ending.state import Request
 
 @dataclass(frozen=True)
 class Requested:
-    """Request for an action. `refusal` is the reason why it is impossible, as far as the caller knows."""
+    """Request for an action. `refusal` is the reason why it is impossible, if the caller knows one."""
 
     request: Request
     refusal: str = ""

@@ -178,7 +178,7 @@ class _Run:
         self._line.send(Ended([self._end_of(job, requests.get(job.job_id)) for job in jobs]))
 
     def _wait_for(self, operation: Operation) -> None:
-        """Wait for a savepoint, and as long as a person uses a debugger."""
+        """Wait for a savepoint. The time limit begins again while a person uses a debugger."""
         deadline, is_waiting = time.monotonic() + STOP_S, False
         while not operation.wait(0.05) and time.monotonic() < deadline:
             if _is_debugging():
@@ -228,7 +228,7 @@ def _is_debugging() -> bool:
 
 
 def _end_process() -> None:
-    """End this process, also if a function of the program never returns."""
+    """End this process, even if a function of the program never returns."""
     exit_functions = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
     exit_functions.start()
     exit_functions.join(END_S)

@@ -1,4 +1,4 @@
-"""The cluster of a master process: the driver and the resource manager in this process. Workers are elsewhere and may appear at any time."""
+"""The cluster of a master process: the driver and the resource manager in this process. Workers are separate and may appear at any time."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ class MasterClusterProvider:
         self.stop()
 
     def _end_when_driver_ends(self, cluster: SparkCluster) -> None:
-        """End this process when its driver's JVM ends, because it can do nothing more for the job. A new container can."""
+        """End this process when its driver's JVM ends, because without the driver it cannot run the job. A new container can."""
 
         kills = MemoryKills()
 

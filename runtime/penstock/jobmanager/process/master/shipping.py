@@ -1,7 +1,8 @@
 """The transfer of a program to another process with the same Penstock and packages, but without the program's modules.
 
-Functions and classes of the program's modules are serialized by value. These are modules outside Python's directories and of
-installed packages. Definitions in packages are referenced by name. The bytes are code, and the receiver runs it.
+Functions and classes of the program's modules are serialized by value. These modules are outside the
+directories of Python and of installed packages. Definitions in packages are referenced by name. The bytes are code, and the
+receiver runs it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def _hashable(value: Any, levels: int) -> Any:
 
 
 def check_type(keys: Sequence[object], name: str, key: str) -> None:
-    """Check whether a search without a result used a wrong type of key, as far as the known keys show.
+    """Compare the type of a key that a search did not find with the types of known keys.
 
     Args:
         keys: some keys of the state.

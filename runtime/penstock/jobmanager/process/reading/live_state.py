@@ -157,7 +157,7 @@ def _look_up_readings(look_ups: LiveLookUps, uid: str, state: str, key: str) -> 
 
 
 def _check_sample(peeked: Peeked, state: str, key: str) -> None:
-    """Check whether a lookup without a result has keys that a text cannot represent.
+    """Check, after a lookup that found no entry, whether a text can represent the keys of the state.
 
     Raises:
         BadRequest: a text cannot represent the keys.

@@ -26,7 +26,7 @@ class Measurements:
     Args:
         ask: see `AskReadings`. It may raise a `PenstockError`.
         task_managers: function that returns the registered TaskManagers.
-        jobs: function that returns the running jobs, and others.
+        jobs: function that returns the jobs. Ended jobs are ignored.
     """
 
     def __init__(

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 class LocalClusterProvider:
     """Provider that starts a local cluster for the first job. Later jobs of the program share it.
 
-    The cluster is one JVM with all slots, or one JVM for each TaskManager. `penstock.local-cluster` of the first job selects it. It is one
-    JVM for each TaskManager in any case if the job has DataFrames, or if its settings or `least_workers` concern TaskManagers.
+    The cluster is one JVM with all slots, or one JVM for each TaskManager. `penstock.local-cluster` of the first job selects it. If the
+    job has DataFrames, or if its settings or `least_workers` concern TaskManagers, it is always one JVM for each TaskManager.
     """
 
     def __init__(self) -> None:
@@ -181,7 +181,9 @@ def _heap_mb(conf: Configuration, slots: int) -> int:
 
 
 READ_OUTCOME_S = 3.0
-"""Time in seconds for a client that has stopped or canceled a job to read the outcome before the process ends. Clients poll every second."""
+"""Time in seconds before the process ends, in which a client that stopped or canceled a job can read the outcome. Clients poll every
+second.
+"""
 
 
 class EmbeddedExecutor:
@@ -198,7 +200,7 @@ class EmbeddedExecutor:
         self.session = Session(self.provider, submit)
         self._logging = ExitStack()
         self._shows_output = False
-        """Whether the output of functions in this process has their operators."""
+        """Whether the output of functions in this process is shown with their operators."""
         self._serving: Future[RestServer | None] | None = None
         self.provider.beside = self._server
         atexit.register(self.stop)

@@ -72,7 +72,7 @@ def program_log(settings: Configuration) -> Iterator[LogFiles]:
 
 @contextmanager
 def program_console(settings: Configuration) -> Iterator[None]:
-    """Show the output of functions that run in this process during the block as the output of workers is shown."""
+    """Show, during the block, the output of functions that run in this process in the same way as the output of workers."""
     root, handler = logging.getLogger(), ConsoleHandler(Redaction.of(settings.to_dict()), place_on_stack)
     if not root.handlers:
         root.addHandler(handler)

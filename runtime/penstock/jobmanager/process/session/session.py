@@ -71,7 +71,9 @@ class ClusterProvider(Protocol):
         ...
 
     def readings(self, task_manager: str | None) -> str:
-        """Return the metrics of a TaskManager's JVM, or of the JobManager's for None. The result is empty without a JVM. Any thread may call it."""
+        """Return the metrics of a TaskManager's JVM, or of the JobManager's for None. Return an empty text without a JVM. Any thread may
+        call it.
+        """
         ...
 
     def stop(self) -> None: ...

@@ -57,7 +57,7 @@ WATCH_S = 0.5
 STUCK_S = 60.0
 """Time in seconds that is longer than a name lookup and a connection attempt."""
 STRANGE = 4
-"""Number of consecutive connections that end before the master authenticates. After that many, the master is not just shutting down."""
+"""Number of consecutive connections that end before the master authenticates. A master that is shutting down causes fewer than that."""
 USELESS = 3
 """Number of consecutive executors that end before they register with the driver. After that many, the next one would end too."""
 NOT_STARTED = 126
@@ -88,7 +88,7 @@ class WorkerProcess:
         slots: number of slots of each executor.
         heap: heap of each executor, in bytes.
         start: function that starts an executor with the address at which others reach it.
-        ended: function that is called when all of the executor has ended.
+        ended: function that is called when the executor and its Python workers have ended.
         linger_s: time in seconds for an executor to end before it is killed.
         kills: counter of out-of-memory kills in this container. None means to create one.
         logs: logs that the master may request.

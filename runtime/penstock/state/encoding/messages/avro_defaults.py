@@ -25,7 +25,7 @@ def load_defaults(parsed: Any) -> None:
     fields = [field for record in records.values() for field in record["fields"] if "default" in field]
     for field, value in [
         (field, _loaded_field(field, named)) for field in fields
-    ]:  # all first: one may use another's original form
+    ]:  # convert all before the first is replaced: a default may be needed in its original form to convert another one
         field["default"] = value
 
 

@@ -1,8 +1,8 @@
-"""Codecs of values that are bytes of another format: Avro by a schema, Protobuf by a generated class.
+"""Codecs that store values in another format. A schema defines Avro values, and a generated class defines Protobuf values.
 
-In a column, each value is a msgpack string of bytes, so code that moves encoded values need not know the formats. Each
-format defines how old values are read. Avro uses the schema of the writer and that of the reader. Protobuf uses the
-numbers of fields.
+In a column, each value is a msgpack byte string, so code that moves encoded values need not know the formats. Each
+format defines how old values are read. Avro uses the schema of the writer and that of the reader. Protobuf uses
+field numbers.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _decode_list = Decoder(list[bytes | None]).decode
 
 
 class MessageCodec(Codec):
-    """Base of both codecs. None is stored as such."""
+    """Base of both codecs. The value None is stored as msgpack's nil, without the format."""
 
     @abstractmethod
     def to_bytes(self, value: Any) -> bytes:
         """Convert a value to bytes of the format.
 
         Raises:
-            StateTypeError: the value does not fit.
+            StateTypeError: the value does not fit the schema or the class.
         """
 
     @abstractmethod
@@ -70,7 +70,7 @@ class AvroCodec(MessageCodec):
 
     Args:
         schema: JSON text.
-        writer: schema of the stored values if it is another one.
+        writer: schema of the stored values if it differs from `schema`.
     """
 
     def __init__(self, schema: str, state: str, operator: str, *, writer: str | None = None) -> None:
@@ -98,13 +98,13 @@ class AvroCodec(MessageCodec):
             raise self.error(
                 value,
                 f"it does not fit the state's Avro schema: {_described(error)}",
-                "store what the schema says: dicts with its fields, Python's values for logical types",
+                "store what the schema says: dicts with its fields, and values such as datetime and Decimal for logical types",
             ) from None
         return file.getvalue()
 
     def from_bytes(self, data: bytes) -> Any:
         value = self._read(io.BytesIO(data), self._writer, self._reader)
-        # All values share the default object of a new field, and a function may change its value, so it is copied.
+        # fastavro gives all values the same default object for a new field. A function may change a value, so return a copy.
         return value if self._reader is None else copy.deepcopy(value)
 
     def reader_of(self, old: Schema) -> Codec:
@@ -115,7 +115,7 @@ class AvroCodec(MessageCodec):
 
 
 def _described(error: Exception) -> str:
-    """Return an error's text in one line. fastavro's validation has several lines of JSON."""
+    """Return an error's text in one line. A validation error of fastavro has several lines of JSON."""
     parts = getattr(error, "errors", None)
     return "; ".join(map(str, parts)) if isinstance(parts, list | tuple) else str(error) or type_name(type(error))
 

@@ -148,7 +148,8 @@ def settled(version: Version, before: Version) -> Version:
 
 
 def outside(version: Version, groups: KeyGroupRange) -> dict[str, list[KeyGroupRange]]:
-    """Return the other key groups of which the files of each state may have rows, including rows that a former range hid.
+    """Return, by state, the other key groups whose rows may be in its files. This includes rows that a former range
+    hid.
 
     A file's last key may be an excluded end. The result then has one key group too many.
     """

@@ -36,7 +36,7 @@ class Part:
     groups: KeyGroupRange
 
     def clip(self, settings: Mapping[str, Any]) -> bool:
-        """Let RocksDB rewrite the files of states that extend beyond the key groups. Return whether none extends beyond them afterwards."""
+        """Let RocksDB rewrite the files of states that extend beyond the key groups. Return whether all are then inside them."""
         if is_clean(self.version, self.groups):
             return True
         edges, rest = divided(states_only(self.version), self.groups)
@@ -77,8 +77,8 @@ def _rewritten(
     """Rewrite the files without the foreign key groups, and return the version.
 
     Args:
-        foreign: foreign key groups of states that have files there. A deletion without rows below it would remain in a
-            separate file.
+        foreign: foreign key groups of states that have files there. Other key groups must not be hidden: a deletion
+            that covers no rows would remain in a separate file.
         one_step: level 0 is moved to level 1. Otherwise all files with rows of these key groups are moved to the lowest
             level.
     """

@@ -6,14 +6,15 @@ RocksDB's own checkpoint flushes the memory, and writers wait for the flush. Her
    existing files, and records the length of the MANIFEST and the last sequence number.
 2. A separate thread then waits until that memory is flushed, and adds the resulting files.
 
-The files of the flush have only sequence numbers up to the last one, so they contain no later writes. Atomic flushes
-never combine memory from before and after. New files of compaction are left out, because they have the same rows as
-other files. The MANIFEST of the snapshot is written again and names only these files.
+The files of the flush have only sequence numbers up to the last one, so they contain no later writes. An atomic flush
+never combines writes from before and after the moment of the snapshot. New files of compaction are left out, because
+they have the same rows as other files. The MANIFEST of the snapshot is written again and names only these files.
 
 Compaction may remove a tiny flushed file before it is linked. RocksDB may also start another MANIFEST, which does not
-have the order of events. The current files are then sufficient if no later data was flushed. A later flush needs a full
-write buffer or the next snapshot, and the next snapshot waits for this one. Sequence numbers show whether it happened.
-Until then, compaction is prevented from setting them to zero, and from dropping a row together with its later deletion.
+record the order of earlier events. The current files are then sufficient if no later data was flushed. A later flush
+needs a full write buffer or the next snapshot, and the next snapshot waits for this one. Sequence numbers show whether
+a later flush happened. Until the snapshot is complete, compaction is therefore prevented from setting them to zero, and
+from dropping a row together with its later deletion.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ class FrozenDatabase:
         """Wait for the files. Return the existing ones, and the small files by name.
 
         Raises:
-            StorageError: RocksDB cannot write, or has already changed too much.
+            StorageError: RocksDB cannot write, or has already combined the data with later writes.
         """
         version = self._found.result()
         return version, {**write_version(version), CONFIG: (self._from / CONFIG).read_bytes()}

@@ -1,7 +1,7 @@
 """A reader that follows the MANIFEST of an open database. The file only grows, so each read decodes only the new part.
 
-RocksDB starts another MANIFEST if one is very long or could not be written. The file CURRENT then names it. It has the
-same content in other edits.
+RocksDB starts another MANIFEST if one is very long or could not be written. The file CURRENT then names the new
+MANIFEST, which has the same content in other edits.
 """
 
 from __future__ import annotations

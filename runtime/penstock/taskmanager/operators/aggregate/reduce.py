@@ -41,7 +41,7 @@ class ReduceOperator(FunctionOperator):
         super().__init__(fn, key_selector)
         self._element_type = element_type
         self._check_first: Callable[[Any], object] | None = None
-        """Check of the first record of a key, which no call combines."""
+        """Check for the first record of a key. `fn` is not called for this record."""
 
     def open(self) -> None:
         super().open()

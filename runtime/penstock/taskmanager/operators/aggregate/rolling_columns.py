@@ -57,7 +57,7 @@ class KeyStretches:
     Attributes:
         keys: every key that occurs, in the order of the stretches.
         order: position in the batch of every sorted record.
-            first: index of the first sorted record of each stretch.
+        first: index of the first sorted record of each stretch.
         lengths: number of records of each stretch.
     """
 

@@ -52,12 +52,12 @@ class FieldStats(NamedTuple):
 
 
 def no_low(*, integers: bool) -> float:
-    """Return the minimum of no values. No value is above it in the order of `penstock.records.order`."""
+    """Return the value that stands for the minimum of no values. No value is above it in the order of `penstock.records.order`."""
     return _HIGHEST if integers else float("nan")
 
 
 def no_high(*, integers: bool) -> float:
-    """Return the maximum of no values. No value is below it."""
+    """Return the value that stands for the maximum of no values. No value is below it."""
     return _LOWEST if integers else float("-inf")
 
 

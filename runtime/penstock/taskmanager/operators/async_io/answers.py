@@ -90,8 +90,7 @@ class OrderedAnswers(Answers):
         self._items.append(request)
 
     def _on_done(self, request: Request) -> None:
-        """Do nothing: a request leaves in its order. A request that is answered later waits, because its error is not
-        checked yet."""
+        """Mark the request as done. `_take` emits it after all earlier requests are answered."""
         request.is_done = True
 
     def _take(self) -> Iterator[Request | Mark]:

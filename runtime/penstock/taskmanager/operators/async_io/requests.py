@@ -27,8 +27,9 @@ from penstock.taskmanager.operators.async_io.answers import Request
 
 T = TypeVar("T")
 _MAX_ANSWERED = 4
-"""Multiple of the capacity: the maximum number of deadlines behind a slow request. Above it, those of answered requests
-are removed."""
+"""Multiple of the capacity: the maximum number of deadlines behind a slow request. Above it, the deadlines of answered
+requests are removed.
+"""
 
 
 class RequestLoop:

@@ -1,4 +1,4 @@
-"""Batch mode: a stream without keys that is connected with a broadcast stream waits for its end, as in Flink."""
+"""Batch mode: a stream without keys that is connected with a broadcast stream waits for the end of the broadcast stream, as in Flink."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ in streaming mode.
 Records of equal times keep their order of arrival. Records without a key, from a broadcast stream, are processed
 immediately: all of them before the first key.
 
-The records of a key are kept until its time has ended. A snapshot during a key has all its records, and the number of
-records that the operator has processed. After a rescale several keys may be in this condition. They are processed first
-and end together, because the end of time fires the timers of all keys.
+The records of a key are kept until its time has ended. A snapshot that is taken while a key is processed has all
+records of the key. It also has the number of records that the operator has processed. After a rescale several keys may
+be in this condition. They are processed first and end together, because the end of time fires the timers of all keys.
 """
 
 from __future__ import annotations

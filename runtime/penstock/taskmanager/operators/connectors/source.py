@@ -1,11 +1,11 @@
-"""The source operator: it reads the splits of one subtask in turn. Each split has its own watermark.
+"""The source operator: it reads the splits of one subtask one after the other. Each split has its own watermark.
 
 The operator next reads the split with the lowest watermark that has records. So event time advances evenly over files
 of different length and partitions of different speed. The watermark of the task is their minimum and follows closely.
 
 Periodic watermarks are emitted for all splits together at the auto-watermark interval, as in Flink. A split that is
 idle by the strategy's timeout, or read to its end, does not hold the clock back. A split that has not been read yet
-does. The cost of a batch does not depend on the number of waiting splits (`split_order`).
+holds it back. The cost of a batch does not depend on the number of waiting splits (`split_order`).
 
 The size of a batch adapts to the speed of the next operators, and a batch takes no longer than commands may wait
 (`taskmanager.pace`). The position of a reader is always directly behind the last processed record. An epoch ends when

@@ -42,8 +42,7 @@ def epoch_ms(time: Any) -> int:
 
 
 def _whole_ms(time: Any) -> Any:
-    """Return the whole milliseconds. The result may be no number, because pandas represents a missing time as a
-    datetime."""
+    """Return the whole milliseconds. The result is not always a number, because pandas represents a missing time as a datetime."""
     if isinstance(time, datetime):
         moment = time.replace(tzinfo=UTC) if time.tzinfo is None else time
         return (moment - datetime(1970, 1, 1, tzinfo=UTC)) // _MILLISECOND

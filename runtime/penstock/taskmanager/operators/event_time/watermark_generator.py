@@ -50,7 +50,7 @@ class EmissionTimes:
 
     Args:
         interval_ms: 0 switches periodic watermarks off.
-            start_ms: start on the monotonic clock, like all times here.
+        start_ms: start on the monotonic clock, like all times here.
 
     >>> times = EmissionTimes(200, start_ms=1000)
     >>> times.expect(1450)

@@ -141,7 +141,7 @@ class BroadcastProcessOperator(TimerOperator):
 
     Args:
         fn: `process_element(value, ctx)` and `process_broadcast_element(value, ctx)`.
-            descriptors: descriptors of the broadcast states.
+        descriptors: descriptors of the broadcast states.
     """
 
     method = "process_element"

@@ -134,9 +134,10 @@ class Buffers:
                 side.forget(watermark - kept - 1)
 
     def _on_timer(self, timestamp: int, key: Any, namespace: Any) -> None:
-        """Remove the values of a time in state if no partner can arrive any more.
+        """Remove the values of a time in state if no further partner can arrive.
 
-        The timers of older snapshots are 1 ms earlier, so such a timer may be too early and is registered again.
+        Older versions set the timers 1 ms earlier. A restored timer may therefore fire too early, and is then
+        registered again.
         """
         side = namespace[0]
         kept, states = self._kept_ms[side], self._states[side]

@@ -1,9 +1,9 @@
-"""The windows of one key that may merge, and the place of their contents.
+"""The windows of a key that an assigner can merge, and the namespaces that hold their contents.
 
 When windows merge, their contents are not copied into a new namespace each time. The merged window keeps the namespace
 of one of its parts, its *state window*.
 
-The mapping window -> state window is keyed state itself. It is one value per key, with pairs of namespaces.
+The mapping from windows to state windows is also keyed state. Each key has one value, a tuple of pairs of namespaces.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 MERGING_WINDOWS = "window-merging-set"
 
 OnMerge = Callable[[Any, list[Any], Namespace, list[Namespace]], None]
-"""A callback with the merged window, the windows that it replaces, its state window, and the state windows to move into
-it."""
+"""A callback that moves contents. Its arguments are the merged window, the replaced windows, the target state window,
+and the state windows to move into the target."""
 
 Windows = tuple[tuple[Namespace, Namespace], ...]
-"""Pairs of window and state window. The pairs of sessions are sorted by time."""
+"""Pairs of window and state window. If the windows are sessions, the pairs are sorted by time."""
 
 
 class _Collect(MergingWindowAssigner.MergeCallback[Any]):
@@ -39,7 +39,7 @@ class _Collect(MergingWindowAssigner.MergeCallback[Any]):
 
 
 class MergingWindows:
-    """The window sets of all keys of an operator. Every call is about the current key."""
+    """The windows of all keys of an operator. Every method except `panes` uses the current key."""
 
     def __init__(self, assigner: MergingWindowAssigner[Any, Any], backend: KeyedStateBackend) -> None:
         self._assigner = assigner
@@ -104,8 +104,8 @@ class MergingWindows:
         return result, state_window
 
     def _add_session(self, window: TimeWindow, windows: Windows, on_merge: OnMerge) -> tuple[TimeWindow, Namespace]:
-        """Add a window as `add` does, if windows merge when they overlap or touch. `windows` are sorted and do not
-        touch."""
+        """Add a window for an assigner whose windows merge exactly if they overlap or touch. Return the same as `add`.
+        `windows` are sorted and do not touch."""
         start, end = window.start, window.end
         first = bisect_left(windows, start, key=end_of)
         behind = bisect_right(windows, end, first, key=start_of)

@@ -225,8 +225,7 @@ class WindowOperator(Operator):
         """The last timestamp (ms) of the latest event-time windows that have been removed. Records that belong only to
         such windows are late.
 
-        An upgrade does not open windows again that a shorter lateness removed before, because their former records are
-        lost.
+        Windows that a shorter lateness removed before an upgrade remain removed, because their former records are lost.
         """
         return max(self.watermark - self._kept_ms, self._removed_until)
 
