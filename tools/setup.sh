@@ -27,7 +27,7 @@ say "download and install the locked packages, some minutes the first time"
 "$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes -r tools/uv.lock -r tools/build.lock
 # uv downloads in parallel and links files from its cache. It does not read pip's configuration (an own index, certificates).
 if ! "$venv/bin/uv" pip install -q --python "$venv/bin/python" --require-hashes --no-build-isolation -r requirements.lock; then
-  say "uv could not install the packages: pip installs them"
+  say "uv could not install the packages: try pip"
   "$venv/bin/python" -m pip install -q --disable-pip-version-check --require-hashes --no-build-isolation -r requirements.lock
 fi
 PYTHONWARNINGS=ignore "$venv/bin/python" -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
