@@ -178,7 +178,7 @@ def test_an_edit_of_a_config_map_continues_from_the_state(stack: Stack, wordcoun
     wait_until(lambda: written(5), lambda: missing(stack, "output of the ConfigMap's program"), seconds=60)
     put(6)
     wait_until(lambda: written(6), lambda: missing(stack, "output of the edited program"), seconds=240)
-    assert (stack.get("fj", NAME) or {})["metadata"]["generation"] == generation, "nobody edited the FlinkJob"
+    assert (stack.get("fj", NAME) or {})["metadata"]["generation"] == generation, "the FlinkJob was not edited"
     wait_until(lambda: ready(stack, generation), lambda: missing(stack, "the stable revision"), seconds=120)
     records = counted(stack)
     assert counts(records, "question") == list(range(1, len(counts(records, "question")) + 1)), "each count once"

@@ -76,7 +76,7 @@ class KafkaCommitter(Committer):
         if became == "committed":
             return None
         began = datetime.fromtimestamp(transaction.began_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-        problem = f"transaction {transaction.id!r} (producer {transaction.producer_id}, epoch {transaction.epoch}), begun {began}"
+        problem = f"transaction {transaction.id!r} (producer {transaction.producer_id}, epoch {transaction.epoch}), started {began}"
         count = f"{transaction.records} records"
         if became == "unknown":
             if self._accepts_unknown:

@@ -89,7 +89,7 @@ class KafkaProducer:
         Raises:
             SinkError: the cluster does not answer, or denies access.
         """
-        problem = f"no transaction can be begun under {self.id!r}"
+        problem = f"no transaction can start under {self.id!r}"
         try:
             self._producer.init_transactions(_INIT_S)
             deadline = time.monotonic() + _INIT_S
