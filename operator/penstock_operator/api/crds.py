@@ -20,8 +20,8 @@ _READY = '.status.conditions[?(@.type=="Ready")].status'
 
 _NAME_RULE = {
     "rule": f"self.metadata.name.size() <= {MAX_NAME} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-    "message": f"the name must start with a letter, contain only lower-case letters, digits and '-', and be at most {MAX_NAME} "
-    "long: Services are named after it",
+    "message": f"the name must start with a letter, contain only lower-case letters, digits and '-', and have at most {MAX_NAME} "
+    "characters; Services are named after it",
 }
 _SNAPSHOT_RULES = [
     {"rule": "self == oldSelf", "message": "a FlinkSnapshot cannot be changed; create another"},

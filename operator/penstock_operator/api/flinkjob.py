@@ -46,35 +46,35 @@ class GitSource(Api):
             ]
         },
     )
-    """Address of the repository, as for `git clone`: https:// or http://. The server must support version 2 of git's protocol (git 2.18). Redirects are not followed. The commit must stay there as long as the job may start pods."""
+    """URL of the repository, as for `git clone`: https:// or http://. The server must support version 2 of git's protocol (git 2.18). The pods do not follow redirects. Keep the commit in the repository as long as the job may start pods."""
     commit: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
-    """Commit with 40 hexadecimal digits. Set either this field or `ref`."""
+    """Id of the commit, with all 40 hexadecimal digits. Set either this field or `ref`."""
     ref: str | None = Field(default=None, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/+-]*$")
     """Branch or tag. The operator resolves it once to a commit, which it records in `status.git`. Restarts, rescales and rollbacks use this commit. The operator resolves the reference again after a change of `url`, `ref` or `job.restartNonce`. The platform must allow the server in `jobs.gitServers` of the operator's chart."""
     path: str = Field(default="", max_length=512, pattern=r"^([^/].*)?$")
-    """Folder in the repository whose content is the source. Default: all files. It must have no symbolic links and no submodules, at most 100,000 files and 1 GiB."""
+    """Folder of the repository that contains the program. Default: the whole repository. The folder must contain no symbolic links and no submodules, and at most 100,000 files with 1 GiB."""
     secret_name: str | None = Field(default=None, min_length=1, max_length=253)
-    """Secret with `username` and `password` (or a token as the password). It needs an https URL."""
+    """Secret with the keys `username` and `password`, for a private repository. The password can be a token. `url` must then start with https://."""
 
 
 class Source(Api):
     """A program outside of the image. Set exactly one of `url`, `files`, `configMap`, `git` and `image`."""
 
     url: str | None = Field(default=None, max_length=1024, pattern=r"^(https?|s3a?)://[^@\s]+$")
-    """Location of a file: a zip, a tar.gz, a wheel or a module (`.py`), of at most 512 MiB. Every pod fetches it before it starts. The pods read `s3://` with `storage.secretName`, or with their identity. The file must stay there as long as the job may start pods."""
+    """URL of a file: a zip, a tar.gz, a wheel or a Python module (`.py`), of at most 512 MiB. Every pod downloads the file before its main container starts. For an `s3://` URL the pods use the credentials in `storage.secretName`, or their workload identity. Keep the file at this URL as long as the job may start pods."""
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
-    """SHA-256 of the file at `url`, which needs it. A pod does not start with other content."""
+    """SHA-256 checksum of the file at `url`. Set it whenever you set `url`. A pod does not start if the file has another checksum."""
     files: dict[str, str] = Field(default_factory=dict, max_length=MAX_FILES)
-    """Files of the program by name, as text: at most 100 files with 256 KiB together. They are in one folder, and can import each other."""
+    """Files of the program: name and text of each, at most 100 files and 256 KiB in total. The pods have all of them in one folder, so that they can import each other."""
     config_map: ConfigMapSource | None = None
-    """ConfigMap with the files, which have the limits of `files`. The operator copies them for each revision, as if they were in `files`. So an edit of the ConfigMap is an upgrade, and a rollback returns to the former content."""
+    """ConfigMap with the files of the program, with the same limits as `files`. The operator copies the files for each revision. So an edit of the ConfigMap causes an upgrade, and a rollback returns to the former content."""
     git: GitSource | None = Field(
         default=None,
         json_schema_extra={
             "x-kubernetes-validations": [
                 {
                     "rule": "has(self.commit) != has(self.ref)",
-                    "message": "set exactly one of commit, and ref, a branch or a tag",
+                    "message": "set exactly one of commit and ref (a branch or a tag)",
                     "fieldPath": ".ref",
                 },
                 {
@@ -87,16 +87,16 @@ class Source(Api):
     )
     """Commit of a git repository."""
     image: str | None = Field(default=None, max_length=1024, pattern=r"^[^@\s]+@sha256:[0-9a-f]{64}$")
-    """OCI image with the program in its root folder, with its digest: `registry.example.com/team/job@sha256:…`. The pods mount it as an image volume, so the image needs no shell. The cluster must support image volumes: Kubernetes 1.35, or 1.33 with the feature gate ImageVolume, and a container runtime such as containerd 2.1. The pods use `imagePullSecrets`."""
+    """OCI image that contains the program in its root folder. Name it with its digest: `registry.example.com/team/job@sha256:…`. The pods mount it as an image volume, so the image needs no shell, and pull it with `imagePullSecrets`. The cluster must support image volumes: Kubernetes 1.35, or 1.33 with the feature gate ImageVolume, and a container runtime such as containerd 2.1."""
 
 
 class Job(Api):
     """The program and its execution."""
 
     entry: str | None = Field(default=None, min_length=1, max_length=512)
-    """Program to run, inside the image: a script (`/opt/job/job.py`) or `package.module:function`. Set either this field or `script`."""
+    """Program to run: the path of a script in the image (`/opt/job/job.py`), or `package.module:function`. Set either this field or `script`."""
     script: str | None = Field(default=None, min_length=1, max_length=SCRIPT_BYTES)
-    """Program to run, as text: a Python file of at most 256 KiB. `spec.image` can then be Penstock's base image, because the program needs no separate image."""
+    """Text of the program: one Python file of at most 256 KiB. `spec.image` can then be Penstock's base image. Set either this field or `entry`."""
     source: Source | None = Field(
         default=None,
         json_schema_extra={
@@ -107,15 +107,15 @@ class Job(Api):
                 },
                 {
                     "rule": "has(self.url) == has(self.sha256)",
-                    "message": "url needs sha256, the checksum of the file, and no other source has one",
+                    "message": "set sha256, the checksum of the file, if url is set, and only then",
                     "fieldPath": ".sha256",
                 },
             ]
         },
     )
-    """Program outside of the image. `entry` is then a path inside it (`job.py`), or `package.module:function`, and `spec.image` can be Penstock's base image."""
+    """Location of a program that is not in the image. `entry` is then a path inside this source (`job.py`) or `package.module:function`. `spec.image` can be Penstock's base image."""
     requirements: tuple[Requirement, ...] = Field(default=(), max_length=200)
-    """Python packages to install before the program starts, as lines of a requirements file. Each pod installs them once. A package of the image takes precedence. Add `--no-index` and `--find-links` with a folder of the image or of a volume to install without a package index. The init container is called `penstock-requirements`, and a pod template can add environment variables and volumes to it."""
+    """Python packages that the program needs, as lines of a requirements file. Each pod installs them before the program starts. If the image contains another version of a package, the program uses the version of the image. To install without a package index, add `--no-index` and `--find-links FOLDER`, with a folder of the image or of a volume. The init container `penstock-requirements` installs the packages. A pod template can add environment variables and volumes to it."""
     args: tuple[str, ...] = ()
     """Arguments of the program, passed unchanged."""
     parallelism: int = Field(default=1, ge=1, le=32768)
@@ -134,19 +134,19 @@ class Job(Api):
             ]
         },
     )
-    """Upper bound of parallelism, and number of key groups. Fixed for the lifetime of the state."""
+    """Largest possible parallelism. It is also the number of key groups in the state, so it cannot be changed."""
     state: Literal["running", "suspended"] = "running"
     """`suspended` stops the job with a savepoint and removes its pods. `running` starts it again from that savepoint."""
     upgrade_mode: UpgradeMode = "savepoint"
-    """Source of the state when the job is restarted for a change. `savepoint` stops the job with a savepoint. `last-state` uses the newest complete checkpoint. `stateless` starts empty and discards all state."""
+    """State from which the job starts again after a change of the spec. `savepoint` stops the job with a savepoint. `last-state` uses the newest complete checkpoint. `stateless` starts empty and discards all state."""
     initial_savepoint_path: StorageUri | None = None
-    """Savepoint or checkpoint for the very first start, and for a redeploy with savepointRedeployNonce. Ignored at all other times, so it can remain in the manifest."""
+    """Savepoint or checkpoint for the first start of the FlinkJob, and for a redeploy with savepointRedeployNonce. The operator ignores it at all other times, so it can remain in the manifest."""
     start_from: StartFrom | None = None
-    """Source of the state for the very first start, if initialSavepointPath is not set and earlier FlinkJobs of this name left savepoints or checkpoints. `empty` ignores them. `latest-of-name` fences off the earlier incarnations, then restores the newest. Default: empty, with a warning that names the newest."""
+    """State for the first start of this FlinkJob, if earlier FlinkJobs of the same name have left savepoints or checkpoints. `empty` ignores them. `latest-of-name` fences off the earlier incarnations, then restores their newest snapshot. If the field is not set, the job starts empty, and an event names the newest snapshot. initialSavepointPath takes precedence over this field."""
     allow_non_restored_state: tuple[str, ...] = ()
-    """uids of operators whose state may be dropped because the new graph does not have them. The start is refused if any other state has no operator."""
+    """uids of operators that the new program does not have any more. Their state is dropped. The start fails if the state has any other uid that the program does not have."""
     restart_nonce: int | None = None
-    """Change this number to restart the job according to upgradeMode, without any other change."""
+    """Change this number to restart the job, with the state that upgradeMode selects. No other change is necessary."""
     savepoint_trigger_nonce: int | None = None
     """Change this number to take one savepoint of the running job. The operator creates a FlinkSnapshot for it."""
     checkpoint_trigger_nonce: int | None = None
@@ -177,9 +177,9 @@ class Master(Api):
         le=3,
         json_schema_extra={"x-kubernetes-validations": [{"rule": "self == 1", "message": NO_STANDBYS}]},
     )
-    """Number of master pods. It must be 1, because the engine does not use a Lease yet, and a second master would take over the job from the first. Kubernetes restarts a lost master, which continues from its newest checkpoint."""
+    """Number of master pods. It must be 1, because a second master would take over the job from the first. Kubernetes restarts a lost master, which then continues the job from its newest checkpoint."""
     resources: Resources = Field(default_factory=Resources)
-    """Resources of the master's container. The memory limit is divided between the JVM and Python. Without requests and limits, the operator requests the minimum that the master needs."""
+    """Resources of the master's container. The engine divides the memory limit between the JVM and Python. If you set neither requests nor limits, the operator requests the minimum that the master needs."""
     pod_template: Schemaless = Field(default_factory=dict)
     """Pod template for the master, merged over spec.podTemplate. Lists are merged by name."""
 
@@ -188,11 +188,11 @@ class Worker(Api):
     """Pods of the TaskManagers."""
 
     slots: int = Field(default=1, ge=1, le=64)
-    """Slots per pod. The job has ceil(parallelism / slots) worker pods. Use 1 if a HorizontalPodAutoscaler scales the job, so that one replica is one pod."""
+    """Slots per worker pod. The job has ceil(parallelism / slots) worker pods. Use 1 if a HorizontalPodAutoscaler scales the job, so that each replica is one pod."""
     replicas: int | None = Field(default=None, ge=1, le=32768)
-    """Minimum number of worker pods. Pods that the parallelism does not need are spares, which shorten the recovery from a lost pod."""
+    """Minimum number of worker pods. If the parallelism needs fewer pods, the others wait as spares. A spare shortens the recovery from a lost pod."""
     resources: Resources = Field(default_factory=Resources)
-    """Resources of each worker's container. The memory limit is divided between its slots: JVM heap, RocksDB and Python. Without requests and limits, the operator requests the minimum that the worker needs."""
+    """Resources of each worker's container. The engine divides the memory limit among the slots, for JVM heap, RocksDB and Python. If you set neither requests nor limits, the operator requests the minimum that the worker needs."""
     pod_template: Schemaless = Field(default_factory=dict)
     """Pod template for workers, merged over spec.podTemplate. Lists are merged by name."""
 
@@ -215,7 +215,7 @@ class Storage(Api):
     savepoints: StorageUri
     """Root directory of the savepoints. Each job has its own folder in it."""
     secret_name: str | None = Field(default=None, min_length=1, max_length=253)
-    """Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. The pods get them as environment variables, and the operator uses them too. Do not set it if you use workload identity."""
+    """Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. The pods get both keys as environment variables. The operator also uses them. Do not set this field if you use workload identity."""
 
 
 class Periodic(Api):
@@ -260,20 +260,20 @@ class Snapshots(Api):
     )
     """Take snapshots on a schedule."""
     retention: Retention = Field(default_factory=Retention)
-    """Retention of the FlinkSnapshots that the operator created by nonce, on a schedule or for upgrades. It also applies when no job is running."""
+    """Limits for the FlinkSnapshots that the operator created: for a nonce, on a schedule, or for an upgrade. The limits also apply while the job does not run."""
 
 
 class Upgrade(Api):
     """Rollout of a change that needs new pods."""
 
     check: bool = True
-    """Check a new revision in a separate pod before the running job is stopped. The check covers image, imports, graph and state."""
+    """Check a new revision in a separate pod before the operator stops the running job. The check covers the image, the imports, the job graph and the state."""
     savepoint_timeout: Duration = timedelta(minutes=10)
     """Timeout of one attempt to stop the job with a savepoint."""
     checkpoint_fallback: bool = True
-    """If upgradeMode is savepoint and the job does not become RUNNING, continue from the newest complete checkpoint instead of waiting indefinitely."""
+    """Applies if upgradeMode is savepoint and the job to be stopped does not become RUNNING. true: continue from the newest complete checkpoint. false: wait until a savepoint is possible."""
     warm_start: bool = False
-    """Start the pods of the new revision before the job is stopped. They take over with the savepoint. The job has twice the pods during that time. If the new pods do not start within three minutes, the operator does an ordinary upgrade instead. Applies only with upgradeMode savepoint, a RUNNING job, and the same parallelism and number of pods."""
+    """Start the pods of the new revision before the operator stops the job. The new pods take over the job from the savepoint, which shortens the interruption. The job has twice as many pods during that time. If the new pods do not start within three minutes, the operator continues without this. It applies only if upgradeMode is savepoint, the job is RUNNING, and the parallelism and the number of pods do not change."""
     max_checkpoint_age: Duration | None = None
     """If upgradeMode is last-state and the newest complete checkpoint is older than this, take a savepoint instead."""
 
@@ -284,7 +284,7 @@ class Rollback(Api):
     """
 
     enabled: bool = True
-    """Return to the last stable revision. The job continues from the state with which that revision was stopped, or from a newer checkpoint if the failed revision completed one."""
+    """Return to the last stable revision if the new one fails. The job continues from the state with which the last stable revision was stopped. If the failed revision has completed a newer checkpoint, the job continues from that checkpoint."""
     after: Duration = timedelta(minutes=5)
     """Time within which a new revision must become stable."""
 
@@ -293,9 +293,9 @@ class Recovery(Api):
     """Reaction to a job that the engine has given up (state FAILED)."""
 
     restart_failed: bool = True
-    """Restart the job from its newest complete checkpoint, with increasing pauses (10 s to 5 min)."""
+    """Restart the job from its newest complete checkpoint. The pauses between restarts increase from 10 s to 5 min."""
     max_restarts: int | None = Field(default=None, ge=0, le=10000)
-    """Maximum number of consecutive restarts before the job remains Failed. The count restarts after the job has been RUNNING for ten minutes. Not set: no limit."""
+    """Maximum number of consecutive restarts. After that the job remains Failed. The count returns to zero when the job has been RUNNING for ten minutes. Default: no limit."""
 
 
 class Health(Api):
@@ -310,7 +310,7 @@ class Health(Api):
     window: Duration = timedelta(minutes=10)
     """Period in which restarts are counted."""
     checkpoint_intervals: int = Field(default=30, ge=1, le=100_000)
-    """NoCheckpoint: number of checkpoint intervals (execution.checkpointing.interval) within which a checkpoint must complete. It applies in every state of the job."""
+    """NoCheckpoint: a checkpoint must complete within this number of checkpoint intervals (execution.checkpointing.interval). The rule applies in every state of the job."""
     silence: Duration = timedelta(minutes=5)
     """MasterSilent: maximum time without a response from the master's REST API while the master has a pod."""
     restart: bool = False
@@ -321,11 +321,11 @@ class Deletion(Api):
     """Actions before a FlinkJob is deleted. The deletion always ends, at the latest after the timeout."""
 
     savepoint: bool = False
-    """Stop the job with a savepoint first. If the job is not RUNNING, the operator waits until the timeout. If no savepoint was completed by then, the operator emits an event, continues the deletion, and keeps the checkpoints."""
+    """Stop the job with a savepoint before the deletion. If the job is not RUNNING, the operator waits for it until `timeout`. If no savepoint is complete by then, the operator sends an event, continues the deletion, and keeps the checkpoints."""
     timeout: Duration = timedelta(minutes=5)
     """Timeout for the savepoint and the removal of the pods."""
     ttl_after_finished: Duration | None = None
-    """Time after which the operator deletes a FlinkJob that has read all of its input and committed all results. A job that failed, was stopped or needs a user's action is never deleted. Not set: never. Do not use it with a GitOps controller, which would create the FlinkJob again and restart the job."""
+    """Delete the FlinkJob this long after its job has read all of its input and committed all results. The operator never deletes a job that failed, was stopped or needs a user's action. Default: never delete. Do not set it with a GitOps controller, which would create the FlinkJob again and so restart the job."""
     storage: Literal["Retain", "Delete"] = "Retain"
     """Whether to delete the job's checkpoints. Savepoints are never deleted. If `savepoint` is true, the checkpoints are deleted only if that savepoint was completed and verified."""
 
@@ -334,7 +334,7 @@ class ServiceAccount(Api):
     """ServiceAccount of the pods. The operator creates one for each role, unless you name an existing one."""
 
     name: str | None = Field(default=None, min_length=1, max_length=253)
-    """An existing ServiceAccount in the namespace, for all pods of the job. The operator does not create, change or delete it. The pods never get a token for the Kubernetes API, whatever rights it has."""
+    """An existing ServiceAccount in the namespace, for all pods of the job. The operator does not create, change or delete it. The pods never get a token for the Kubernetes API, even if the account has permissions."""
     annotations: dict[str, str] = Field(default_factory=dict)
     """Annotations of the ServiceAccounts that the operator creates, for workload identity, such as eks.amazonaws.com/role-arn."""
 
@@ -345,7 +345,7 @@ class Ingress(Api):
     host: str = Field(min_length=1, max_length=253)
     """Host name."""
     path: str = Field(default="/", pattern=r"^/", max_length=512)
-    """Path under which the host serves the job. If it is not `/`, the controller must remove the prefix. For example, with ingress-nginx: path `/jobs/weather(/|$)(.*)`, pathType ImplementationSpecific and the annotation nginx.ingress.kubernetes.io/rewrite-target `/$2`."""
+    """Path of the job on this host. If the path is not `/`, the ingress controller must remove the prefix from each request. For example, with ingress-nginx: path `/jobs/weather(/|$)(.*)`, pathType ImplementationSpecific and the annotation nginx.ingress.kubernetes.io/rewrite-target `/$2`."""
     path_type: Literal["Prefix", "Exact", "ImplementationSpecific"] = "Prefix"
     """Matching rule for the path."""
     class_name: str | None = None
@@ -364,7 +364,7 @@ class NetworkPolicy(Api):
     enabled: bool = True
     """Create the NetworkPolicy."""
     rest_from: tuple[Schemaless, ...] = ()
-    """NetworkPolicyPeers that may connect to the REST port, in addition to the operator."""
+    """Clients that may connect to the REST port, in addition to the operator. Each one is a NetworkPolicyPeer."""
 
 
 class ImagePullSecret(Api):
@@ -393,17 +393,17 @@ class FlinkJobSpec(Api):
                 },
                 {
                     "rule": "has(self.entry) != has(self.script)",
-                    "message": "set exactly one of entry, a program in the image or in source, and script, the text of a program",
+                    "message": "set exactly one of entry (a program in the image or in source) and script (the text of a program)",
                     "fieldPath": ".entry",
                 },
                 {
                     "rule": "!has(self.source) || has(self.entry)",
-                    "message": "source needs entry, the program in the file",
+                    "message": "set entry, the program inside source",
                     "fieldPath": ".entry",
                 },
                 {
                     "rule": "!has(self.savepointRedeployNonce) || has(self.initialSavepointPath)",
-                    "message": "savepointRedeployNonce needs initialSavepointPath, the savepoint to start from",
+                    "message": "set initialSavepointPath, the savepoint to start from, if savepointRedeployNonce is set",
                     "fieldPath": ".initialSavepointPath",
                 },
             ]
@@ -411,7 +411,7 @@ class FlinkJobSpec(Api):
     )
     """The program and its execution."""
     configuration: Scalars = Field(default_factory=dict)
-    """Flat configuration keys (execution.checkpointing.interval: 10s). Keys that the operator sets are refused."""
+    """Configuration of the engine: keys with their values (execution.checkpointing.interval: 10s). The operator sets some keys itself and refuses them here."""
     storage: Storage
     """Locations of checkpoints and savepoints."""
     pod_template: Schemaless = Field(default_factory=dict)

@@ -28,7 +28,7 @@ class Savepoint(Api):
     path: StorageUri | None = None
     """Register an existing savepoint at this location instead of taking one. The operator verifies it and never deletes its files."""
     dispose_on_delete: bool = True
-    """Delete the files together with this object, if the operator created them for this object. The deletion waits as long as a restore may need the files."""
+    """Delete the files together with this object, if the operator created them for this object. The operator delays the deletion while a restore may need the files."""
 
 
 class CheckpointRequest(Api):

@@ -5,14 +5,34 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.types import DURATION_PATTERN
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_HEAD = """# Reference of the kinds
+_HEAD = """# Fields of FlinkJob and FlinkSnapshot
 
-Generated from the models in `penstock_operator.api` by `python -m penstock_operator.api.generate`; do not edit.
-The same text is in the cluster: `kubectl explain flinkjob.spec --recursive`.
+<!-- Generated from the models in `penstock_operator.api` by `python -m penstock_operator.api.generate`. Do not edit. -->
+
+Use this page to find the type, the default and the meaning of a field. Users write `spec`. The operator writes `status`.
+[upgrade.md](upgrade.md) describes the effect of a change of each field on a running job. The same descriptions are in the
+cluster: `kubectl explain flinkjob.spec.job`.
+
+The tables use these terms:
+
+| Term | Meaning |
+|---|---|
+| duration | One or more numbers with a unit (`ms`, `s`, `m`, `h`, `d`), such as `30s` or `1h30m` |
+| fence off | Make sure that an incarnation can complete no checkpoint any more, even if one of its pods still runs |
+| incarnation | One start of the job with new pods. Each incarnation has its own job id and its own folder of checkpoints |
+| nonce | A number whose value has no meaning. A change of the number triggers an action |
+| revision | A version of the spec from which pods are created, stored in a ControllerRevision |
+| stable | A revision is stable when its job has been RUNNING and has completed a checkpoint |
 """
+
+
+_MANY_FIELDS = 5
+"""Number of fields from which an object is described only once."""
 
 
 def reference(crds: list[dict[str, Any]]) -> str:
@@ -35,16 +55,24 @@ def _kind(crd: dict[str, Any]) -> Iterator[str]:
         yield f"### {names['kind']}.{part}\n"
         yield "| Field | Type | Default | Meaning |"
         yield "|---|---|---|---|"
-        yield from _rows(schema["properties"][part], part)
+        yield from _rows(schema["properties"][part], part, {})
         yield ""
         rules = list(_rules(schema["properties"][part], part))
+        if part == "spec":
+            rules.extend(f"- `metadata.name`: {rule['message']}" for rule in schema.get("x-kubernetes-validations", ()))
         if rules:
-            yield "Checked by the API server:\n"
+            yield "The API server refuses an object that breaks one of these rules:\n"
             yield from rules
             yield ""
 
 
-def _rows(schema: dict[str, Any], path: str) -> Iterator[str]:
+def _rows(schema: dict[str, Any], path: str, shown_at: dict[str, str]) -> Iterator[str]:
+    """Yield the row of each field, followed by the rows of the fields below it.
+
+    Args:
+        shown_at: path of each object whose fields are already in the table, by its fields. Another field with the same
+            fields refers to that path.
+    """
     required = set(schema.get("required", ()))
     for name, field in schema.get("properties", {}).items():
         here = f"{path}.{name}"
@@ -58,10 +86,15 @@ def _rows(schema: dict[str, Any], path: str) -> Iterator[str]:
         )
         if name in required and not shown:
             shown = "*required*"
-        yield f"| `{here.partition('.')[2]}` | {_type(field)} | {shown} | {_cell(field.get('description', ''))} |"
-        yield from _rows(field, here)
-        if field.get("type") == "array":
-            yield from _rows(field["items"], f"{here}[]")
+        is_list = field.get("type") == "array"
+        inner, inside = (field["items"], f"{here}[]") if is_list else (field, here)
+        fields = json.dumps(inner.get("properties", {}))
+        first = shown_at.setdefault(fields, inside) if len(inner.get("properties", {})) >= _MANY_FIELDS else inside
+        same = "" if first == inside else f" It has the same fields as `{first.partition('.')[2]}`."
+        path_in_part = here.partition(".")[2]
+        yield f"| `{path_in_part}` | {_type(field)} | {shown} | {_cell(field.get('description', ''))}{same} |"
+        if not same:
+            yield from _rows(inner, inside, shown_at)
 
 
 def _type(field: dict[str, Any]) -> str:
@@ -72,7 +105,7 @@ def _type(field: dict[str, Any]) -> str:
         return f"list of {_type(field['items'])}"
     if kind == "object" and "additionalProperties" in field:
         return "map"
-    if "h|d" in field.get("pattern", ""):
+    if field.get("pattern") == DURATION_PATTERN:
         return "duration"
     return "time" if field.get("format") == "date-time" else kind
 

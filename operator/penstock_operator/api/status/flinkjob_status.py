@@ -62,16 +62,16 @@ class Ownership(Api):
     name: str
     """Namespace and name of the operator's Lease."""
     taken_from: str | None = None
-    """The former operator, which did not release the job. The current operator does nothing until the former one has certainly stopped."""
+    """The former operator, if it did not release the job. The current operator does nothing until enough time has passed for the former one to stop."""
 
 
 class RevisionDefaults(Api):
     """Defaults of the namespace at the time when a revision was created."""
 
     revision: str
-    """The revision, whose spec includes these defaults."""
+    """Name of the revision. Its spec includes these defaults."""
     defaults: Schemaless
-    """The defaults, with the same format as status.defaults."""
+    """The defaults, in the same format as status.defaults."""
 
 
 class ResolvedRef(Api):
@@ -82,7 +82,7 @@ class ResolvedRef(Api):
     ref: str
     """The branch or tag, as in the spec."""
     restart_nonce: int | None = None
-    """The value of job.restartNonce at that time."""
+    """Value of job.restartNonce when the operator resolved the reference."""
     commit: str
     """The commit. The operator resolves the reference again if one of the other fields changes in the spec."""
 
@@ -97,7 +97,7 @@ class FlinkJobStatus(Api):
     phase_since: Time | None = None
     """Start time of the phase."""
     message: str = ""
-    """The most important information about the job at this time, for users."""
+    """Summary for users: the most important fact about the job at this time."""
     job_state: str | None = None
     """State of the job as the engine reports it: RUNNING, RESTARTING, FAILED and others."""
     job_state_since: Time | None = None
@@ -111,7 +111,7 @@ class FlinkJobStatus(Api):
     workers: int = 0
     """Number of worker pods that are ready."""
     restarts: int = 0
-    """Restarts of the running incarnation: restarts of the master's container, plus the larger number of failovers and restarts of worker containers."""
+    """Restarts of the running incarnation. Restarts of the master's container count. Failovers or restarts of worker containers are added, whichever number is larger."""
     last_termination: Termination | None = None
     """The last unexpected termination of a container of the job."""
     ends: Ends | None = None
@@ -121,15 +121,15 @@ class FlinkJobStatus(Api):
     running: Running | None = None
     """The incarnation that runs, or ran last."""
     defaults: Schemaless | None = None
-    """Defaults of the namespace (ConfigMaps flinkjob-defaults) that are included in the revision that runs, or ran last."""
+    """Defaults of the namespace (ConfigMaps flinkjob-defaults) in the revision that runs, or ran last."""
     revision_defaults: tuple[RevisionDefaults, ...] = ()
-    """Defaults that are included in the revisions that are rolled out, or that the operator may return to."""
+    """Defaults of the namespace in the revision that is rolled out, and in the revisions to which the operator may return."""
     git: ResolvedRef | None = None
-    """The commit of the branch or tag in job.source.git.ref, which the operator has resolved once."""
+    """The commit to which the operator has resolved job.source.git.ref, a branch or a tag."""
     stable_revision: str | None = None
-    """The last revision that worked. A rollback returns to it."""
+    """The last revision that became stable. A rollback returns to it."""
     rejected: Rejected | None = None
-    """The spec that failed and was given up."""
+    """The spec that failed and that the operator does not try again."""
     operation: Operation | None = None
     """The operation in progress."""
     last_checkpoint: Checkpoint | None = None
@@ -141,9 +141,9 @@ class FlinkJobStatus(Api):
     superseded: tuple[Superseded, ...] = ()
     """Former incarnations whose checkpoints are still in storage."""
     next_restore: Restore | None = None
-    """Source of the state if the job had to be restarted now."""
+    """State from which the operator would restart the job now."""
     nonces: Nonces = Field(default_factory=Nonces)
-    """The last nonces that the operator has processed."""
+    """The values of the nonces that the operator has processed last."""
     last_periodic_at: Time | None = None
     """Scheduled time of the last periodic snapshot."""
     health: HealthStatus | None = None

@@ -24,11 +24,11 @@ class Running(Api):
     args_hash: str = ""
     """Hash of entry and arguments."""
     started_at: Time
-    """Time when the operator created its pods."""
+    """Time when the operator created the pods."""
     restored_from: Restore
     """Source of its state."""
     warm: bool = False
-    """Whether its pods were started before the previous incarnation stopped. The record `release` next to its checkpoints then names the source of its state."""
+    """Whether the operator started its pods before the previous incarnation stopped. The file `release` next to its checkpoints then names the source of its state."""
     service_suffix: str = ""
     """Suffix of the name of the Service through which the workers find the master. Two incarnations that run at the same time have different suffixes."""
     rest_tls: str = ""
@@ -36,19 +36,19 @@ class Running(Api):
     stable: bool = False
     """Whether it has been RUNNING and has completed a checkpoint."""
     had_checkpoint: bool = False
-    """Whether the operator has seen a checkpoint of this incarnation. If so, the job is never restarted with empty state, even if no checkpoint is readable."""
+    """Whether the operator has seen a checkpoint of this incarnation. If so, the operator never restarts the job with empty state, even if it cannot read a checkpoint."""
     finished_at: Time | None = None
     """Time when the operator saw that the job was FINISHED."""
     end_of_input: bool = False
-    """Whether the job finished because it read all of its input. False if a user stopped it, or if the engine does not report the reason."""
+    """Whether the job finished because it had read all of its input. False if a user stopped the job, or if the engine does not report the reason."""
     origin_unknown: bool = False
-    """Whether the operator adopted the job and does not know yet what it was restored from, or if it has completed a checkpoint."""
+    """Whether the operator adopted a running job without knowing its history: the source of its state, and whether a checkpoint is complete."""
     adopted_at: Time | None = None
-    """Time when the operator adopted the job without a status. An operation that was in progress at that time is not known."""
+    """Time when the operator adopted the job, because its status was lost. The operator does not know an operation that was in progress at that time."""
     canceled: bool = False
     """Whether a user canceled the job over its REST API. The operator restarts it only when the spec requests it."""
     failures: int = 0
-    """Number of consecutive restarts after the engine gave up the job. It is reset after the job has been RUNNING for ten minutes."""
+    """Number of consecutive restarts after the engine gave up the job. It returns to zero when the job has been RUNNING for ten minutes."""
     failed_at: Time | None = None
     """Time when the operator saw that the engine had given up the job."""
     failure: str = ""
@@ -120,7 +120,7 @@ class Ends(Api):
     restarts: dict[str, int] = Field(default_factory=dict)
     """Number of container restarts by role, and of failovers under the key `failover`. It includes the restarts of pods that no longer exist."""
     counted_restarts: dict[str, int] = Field(default_factory=dict)
-    """Restarts that are already included in `restarts`. By pod: restarts of its containers. By process of the leading master (POD#RESTARTS): failovers."""
+    """Numbers that `restarts` already includes: restarts of containers by pod, and failovers by process of the leading master (POD#RESTARTS)."""
 
 
 class HealthStatus(Api):

@@ -32,7 +32,7 @@ class Operation(Api):
     """The operation in progress. The operator writes it before it executes each step."""
 
     id: str
-    """Identity of the operation. Names, paths and trigger ids are derived from it."""
+    """Id of the operation. The operator derives names, paths and trigger ids from it."""
     kind: str
     """Deploy, Upgrade, Redeploy, Suspend, Resume, Rollback, Recover, Rescale or Delete."""
     step: str
@@ -44,7 +44,7 @@ class Operation(Api):
     step_since: Time
     """Start time of the step."""
     deadline: Time | None = None
-    """Time when the operator gives up the step or uses its fallback."""
+    """Time when the operator gives up the step or continues in another way."""
     attempt: int = 0
     """Number of attempts of the step so far."""
     retry_at: Time | None = None
@@ -60,31 +60,31 @@ class Operation(Api):
     standby: str | None = None
     """Job id of the incarnation whose pods wait next to the running pods (warm start)."""
     released: bool = False
-    """Whether the waiting incarnation has received the source of its state."""
+    """Whether the incarnation on standby may start, from the state in `restore`."""
     trigger_id: str | None = None
     """Id that the operator sends with the request to the engine. The engine executes repeated requests with the same id only once."""
     request_id: str | None = None
     """Id that the engine returned, if it chose a different one."""
     target_directory: str | None = None
-    """Folder of the savepoint, chosen before it is triggered."""
+    """Folder of the savepoint. The operator records it before it requests the savepoint."""
     stop_job_id: str | None = None
-    """Job id of the incarnation that the operator stops. For a Deploy: the incarnation of the earlier FlinkJob whose state it continues from."""
+    """Job id of the incarnation that the operator stops. For a Deploy: job id of the incarnation of an earlier FlinkJob whose state the job continues from."""
     restore: Restore | None = None
     """Source of the state of the new incarnation."""
     source: str | None = None
-    """Deploy: the source of the state according to the spec. A path, empty, latest-of-name, or not set."""
+    """Deploy: the source of the state according to the spec: a path, `empty`, `latest-of-name`, or not set."""
     looked_back: bool = False
     """Deploy: whether the operator has searched the storage for state of earlier FlinkJobs of this name."""
     accepted: bool = False
     """Whether the API server accepts the objects of the target revision."""
     fenced: bool = False
-    """Whether the stopped incarnation is fenced. It cannot complete a checkpoint any more, even if one of its pods is still alive."""
+    """Whether the operator has fenced off the stopped incarnation. It can then complete no checkpoint, even if one of its pods still runs."""
     take_newest: bool = False
-    """Whether to use a checkpoint that is newer than `restore`, if one exists when the pods are gone."""
+    """Whether to use a checkpoint that is newer than `restore`, if such a checkpoint exists when the pods are gone."""
     never_started: bool = False
-    """Rollback: no container of the failed revision has ever run, so that revision has committed nothing."""
+    """Rollback: whether no container of the failed revision has ever run. If so, that revision has committed nothing."""
     saved: bool = False
-    """Delete: the checkpoints are not needed any more. The savepoint is complete and verified, or the job has read all of its input."""
+    """Delete: whether the checkpoints are not needed any more, because the savepoint is complete and verified or the job has read all of its input."""
     fallback_revision: str | None = None
     """The revision to return to."""
     fallback_restore: Restore | None = None

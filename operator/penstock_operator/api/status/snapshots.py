@@ -26,7 +26,7 @@ class Restore(Api):
     """The source of an incarnation's state."""
 
     kind: str
-    """Fresh: empty state. Savepoint or Checkpoint: the snapshot at path. Latest: the newest complete checkpoint of the same job id."""
+    """`Fresh`: empty state. `Savepoint` or `Checkpoint`: the snapshot at `path`. `Latest`: the newest complete checkpoint of the same job id."""
     path: str | None = None
     """Location of the savepoint or checkpoint."""
     checkpoint_id: int | None = None
@@ -36,7 +36,7 @@ class Restore(Api):
     reason: str = ""
     """Reason for this choice."""
     passed_over: Checkpoint | None = None
-    """The newest state that earlier FlinkJobs of this name left behind, if the first start did not use it."""
+    """The newest savepoint or checkpoint of earlier FlinkJobs of this name, if the first start did not use it."""
 
 
 def named_restore(path: str, reason: str) -> Restore:
@@ -59,7 +59,7 @@ class RequestedSavepoint(Api):
     directory: str
     """Target folder of the savepoint."""
     kind: str
-    """Operation that requested it: Upgrade, Suspend or Delete."""
+    """Operation that requested the savepoint: Upgrade, Suspend or Delete."""
     job_id: str
     """Job id of the incarnation that received the request."""
     revision: str | None = None
@@ -84,6 +84,6 @@ class Superseded(Api):
     retry_at: Time | None = None
     """Time of the next attempt."""
     empty: bool = False
-    """Whether the operator has seen no checkpoint of it. Such an incarnation is dropped from the list before others."""
+    """Whether the operator has seen no checkpoint of this incarnation. If the list is full, the operator first drops such incarnations."""
     borrowed: bool = False
-    """Whether it belonged to an earlier FlinkJob of this name, and this FlinkJob was started from its state."""
+    """Whether this incarnation belonged to an earlier FlinkJob of this name, from whose state this FlinkJob was started."""

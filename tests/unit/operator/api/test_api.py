@@ -330,3 +330,12 @@ def test_quantities_are_parsed(text: str | int, value: float) -> None:
 def test_workers_are_computed_from_a_parallelism(worker: dict[str, Any], parallelism: int, pods: int) -> None:
     spec = FlinkJobSpec.model_validate({**flinkjob()["spec"], "worker": worker})
     assert workers_for(spec, parallelism) == pods
+
+
+def test_the_reference_names_durations_and_describes_repeated_objects_once() -> None:
+    lines = outputs()["docs/operator/reference.md"].splitlines()
+    assert [line for line in lines if line.startswith("| `upgrade.savepointTimeout` | duration | `10m` |")]
+    assert [line for line in lines if line.startswith("| `running.restoredFrom.path` |")]
+    restore = [line for line in lines if line.startswith("| `nextRestore")]
+    assert len(restore) == 1
+    assert restore[0].endswith("It has the same fields as `running.restoredFrom`. |")
