@@ -1,4 +1,4 @@
-"""Group the clicks of each user into sessions, and rank the three longest sessions of each hour.
+"""Group the clicks of each user into sessions, and rank the three sessions with the most clicks of each hour.
 
 python job.py
 """

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 from penstock.common.config.option import ConfigOption
@@ -31,24 +32,31 @@ from penstock.common.config.options import (
 from penstock.common.errors import InvalidJob
 from penstock.common.program.user_location import user_location
 
-_SUBJECTS = (
-    program,
-    checkpointing,
-    state,
-    restart,
-    cluster,
-    memory,
-    rest,
-    leadership,
-    security,
-    observability,
-    timeouts,
-    storage,
-    execution,
-    logs,
-)
+_SUBJECTS = {
+    "Program": program,
+    "Checkpoints and savepoints": checkpointing,
+    "State": state,
+    "Restarts after a failure": restart,
+    "JobManager and slots": cluster,
+    "Memory limits": memory,
+    "REST API": rest,
+    "High availability": leadership,
+    "Tokens and secrets": security,
+    "Metrics, traces and archives": observability,
+    "Time limits": timeouts,
+    "S3": storage,
+    "Runners and epochs": execution,
+    "Logs": logs,
+}
+"""Modules of options by the heading of their table in the documentation."""
+
+
+def _options_of(subject: ModuleType) -> list[ConfigOption[Any]]:
+    return [option for option in vars(subject).values() if isinstance(option, ConfigOption)]
+
+
 OPTIONS: dict[str, ConfigOption[Any]] = {
-    option.key: option for subject in _SUBJECTS for option in vars(subject).values() if isinstance(option, ConfigOption)
+    option.key: option for subject in _SUBJECTS.values() for option in _options_of(subject)
 }
 """Every option by its key, in the order of the documentation."""
 
@@ -100,13 +108,17 @@ def check_value(key: str, text: str) -> None:
 
 
 def as_markdown() -> str:
-    """Return the list of options as a table for the documentation.
+    """Return the options for the documentation: a heading and a table for each subject.
 
-    >>> as_markdown().splitlines()[0]
-    '| Key | Value | Default | Meaning |'
+    >>> as_markdown().splitlines()[:3]
+    ['### Program', '', '| Key | Value | Default | Meaning |']
     """
-    lines = ["| Key | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
-    for option in OPTIONS.values():
-        default = "" if option.default in (None, [], {}) else f"`{option.write(option.default)}`"
-        lines.append(f"| `{option.key}` | {option.kind} | {default} | {option.doc} |")
-    return "\n".join(lines)
+    sections = []
+    for title, subject in _SUBJECTS.items():
+        lines = [f"### {title}", "", "| Key | Value | Default | Meaning |", "| --- | --- | --- | --- |"]
+        for option in _options_of(subject):
+            kind = option.kind.partition(" such as ")[0]
+            default = "" if option.default in (None, [], {}) else f"`{option.write(option.default)}`"
+            lines.append(f"| `{option.key}` | {kind} | {default} | {option.doc} |")
+        sections.append("\n".join(lines))
+    return "\n\n".join(sections)

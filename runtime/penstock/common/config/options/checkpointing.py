@@ -49,7 +49,8 @@ TOLERABLE_FAILED_CHECKPOINTS = int_option(
 MAX_UNCOMMITTED_CHECKPOINTS = int_option(
     "execution.checkpointing.max-uncommitted-checkpoints",
     3,
-    "Periodic checkpoints wait while this many complete checkpoints have sink commits that are not done.",
+    "Maximum number of complete checkpoints whose sink commits are not finished. At this number, the next "
+    "periodic checkpoint waits.",
     minimum=1,
 )
 CHECKPOINT_RETENTION = choice_option(

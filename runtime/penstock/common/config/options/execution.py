@@ -30,7 +30,7 @@ EPOCH_TARGET = duration_option(
     "penstock.epoch.target",
     timedelta(milliseconds=200),
     "Target duration of an epoch of the batched runner. A shorter epoch lowers latency, and a longer one raises "
-    "throughput. An epoch with little input ends sooner. The cluster is then idle for as long as that epoch took.",
+    "throughput. An epoch with little input ends sooner, and a pause of the same length follows.",
 )
 EPOCH_MAX_RECORDS = int_option(
     "penstock.epoch.max-records",
@@ -42,22 +42,23 @@ EPOCH_MAX_RECORDS = int_option(
 EPOCH_MAX_BYTES = int_option(
     "penstock.epoch.max-bytes",
     128 * 2**20,
-    "Approximate maximum of bytes that one source subtask reads in an epoch of the batched runner, as the size of "
-    "the records in memory.",
+    "Approximate maximum number of bytes that one source subtask reads in an epoch of the batched runner. A "
+    "record counts with its size in memory.",
     minimum=1,
 )
 EXECUTOR_MEMORY_MB = int_option(
     "penstock.executor.memory-mb",
     None,
     "Heap of a worker's JVM for all its slots, in MiB. Spark needs at least 480. Python's memory is not included. "
-    "Not set: penstock.memory.heap.fraction decides. If taskmanager.memory.process.size is not set either: 512, plus "
-    "212 for each further slot.",
+    "Not set: penstock.memory.heap.fraction decides. If taskmanager.memory.process.size is not set either: 512, "
+    "plus 212 for each slot after the first.",
     minimum=1,
 )
 WORKER_HEALTH_PORT = int_option(
     "penstock.worker.health-port",
     -1,
-    "Port at which a worker answers /healthz (its event loop runs) and /readyz (it is registered with a master). -1 means "
+    "Port at which a worker answers /healthz (its event loop runs) and /readyz (it is registered with a master). "
+    "-1 means"
     "no port. Not set: the port in the environment variable PENSTOCK_WORKER_HEALTH_PORT, if it is set.",
     minimum=-1,
 )

@@ -9,7 +9,8 @@ LOG_LEVEL = choice_option(
     "penstock.log.level",
     LOG_LEVEL_NAMES,
     "INFO",
-    "Log level of master, workers and the functions of jobs. In the process of `python job.py`, the program sets the levels.",
+    "Log level of master, workers and the functions of jobs. In the process of `python job.py`, the program sets "
+    "the levels.",
 )
 LOG_LEVELS = map_option(
     "penstock.log.levels",

@@ -13,9 +13,9 @@ JOBMANAGER_PROCESS_SIZE = size_option(
 JOBMANAGER_HEAP = size_option(
     "jobmanager.memory.heap.size",
     None,
-    "Heap of the JVM of Spark's driver. Spark needs at least 480mb. Not set: half of the part of "
-    "jobmanager.memory.process.size that Python (128mb) and JVM overhead leave, at most 640mb. If "
-    "jobmanager.memory.process.size is not set either: 640mb.",
+    "Heap of the JVM of Spark's driver. Spark needs at least 480mb. Not set: jobmanager.memory.process.size "
+    "without Python (128mb) and JVM overhead, divided by two, at most 640mb. If jobmanager.memory.process.size is "
+    "not set either: 640mb.",
 )
 TASKMANAGER_PROCESS_SIZE = size_option(
     "taskmanager.memory.process.size",
@@ -26,22 +26,25 @@ TASKMANAGER_PROCESS_SIZE = size_option(
 HEAP_FRACTION = fraction_option(
     "penstock.memory.heap.fraction",
     0.35,
-    "Share of a worker's memory for the heap of its JVM. The heap has at least 128mb, and at most 512mb plus 212mb "
-    "for each further slot. penstock.executor.memory-mb sets an absolute size instead.",
+    "Share of a worker's memory for the heap of its JVM. The minimum is 128mb, plus 16mb for each slot after the "
+    "first. The maximum is 512mb, plus 212mb for each slot after the first. penstock.executor.memory-mb sets an "
+    "absolute size instead.",
 )
 JVM_OVERHEAD = size_option(
     "penstock.memory.jvm-overhead",
     96 * 2**20,
-    "Memory of a JVM outside of its heap: classes, code, threads, buffers. The JVM of a worker gets 16mb more for each further slot.",
+    "Memory of a JVM outside of its heap: classes, code, threads, buffers. The JVM of a worker gets 16mb more for "
+    "each slot after the first.",
 )
 MANAGED_FRACTION = fraction_option(
     "taskmanager.memory.managed.fraction",
     0.4,
-    "RocksDB's share (block caches and write buffers) of the worker's memory that the JVM leaves. Python gets the "
-    "rest. Has an effect only with state.backend.type: rocksdb and taskmanager.memory.process.size.",
+    "Share of RocksDB (block caches and write buffers) in the worker's memory that remains after the JVM. Python "
+    "gets the rest. Has an effect only with state.backend.type: rocksdb and taskmanager.memory.process.size.",
 )
 MANAGED_SIZE = size_option(
     "taskmanager.memory.managed.size",
     None,
-    "RocksDB's memory in a TaskManager. Each slot gets an equal part. Not set: taskmanager.memory.managed.fraction decides.",
+    "RocksDB's memory in a TaskManager. Each slot gets an equal part. Not set: "
+    "taskmanager.memory.managed.fraction decides.",
 )

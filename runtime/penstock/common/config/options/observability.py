@@ -19,7 +19,8 @@ TMP_DIRECTORIES = text_option(
 LATENCY_INTERVAL = duration_option(
     "metrics.latency.interval",
     timedelta(0),
-    "Interval between two latency markers of a source. Operators measure with them how long records take to arrive. 0 means no markers.",
+    "Interval between two latency markers of a source. Operators use the markers to measure how long records take "
+    "from the source. 0 means no markers.",
 )
 METRICS_REPORTERS = text_option(
     "metrics.reporters",

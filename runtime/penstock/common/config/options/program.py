@@ -75,8 +75,8 @@ RUNTIME_MODE = choice_option(
 BUFFER_TIMEOUT = duration_option(
     "execution.buffer-timeout.interval",
     timedelta(milliseconds=25),
-    "Pipelined runner: about how long, at most, an exchange buffers a record before it sends the record. 0 means no "
-    "buffering. A longer interval needs less CPU time. For the batched runner see penstock.epoch.target.",
+    "Pipelined runner: approximate maximum time that an exchange buffers a record. 0 means no buffering. A longer "
+    "interval needs less CPU time. For the batched runner see penstock.epoch.target.",
     "execution.buffer-timeout",
 )
 BUFFER_TIMEOUT_ENABLED = flag_option(

@@ -14,13 +14,15 @@ REST_BIND_ADDRESS = text_option("rest.bind-address", "localhost", "Address on wh
 REST_SSL_ENABLED = flag_option(
     "rest.ssl.enabled",
     False,
-    "Serve the REST API and the dashboard over HTTPS only (TLS 1.2 or 1.3). Needs rest.ssl.certificate-file and rest.ssl.key-file.",
+    "Serve the REST API and the dashboard over HTTPS only (TLS 1.2 or 1.3). Needs rest.ssl.certificate-file and "
+    "rest.ssl.key-file.",
     "security.ssl.rest.enabled",
 )
 REST_SSL_CERTIFICATE_FILE = text_option(
     "rest.ssl.certificate-file",
     None,
-    "PEM file with the certificate of the REST API, followed by its intermediate certificates. The server loads a renewed file without a restart.",
+    "PEM file with the certificate of the REST API, followed by its intermediate certificates. The server loads a "
+    "renewed file without a restart.",
 )
 REST_SSL_KEY_FILE = text_option(
     "rest.ssl.key-file", None, "PEM file with the private key of the certificate, without a passphrase."
@@ -40,6 +42,7 @@ REST_SSL_SECRET_NAME = text_option(
 REST_SSL_CLIENT_AUTHENTICATION = flag_option(
     "rest.ssl.client-authentication",
     False,
-    "Mutual TLS: a client of the REST API must present a certificate that a CA of rest.ssl.ca-file has signed. The bearer token is still required.",
+    "Mutual TLS: a client of the REST API must present a certificate that a CA of rest.ssl.ca-file has signed. "
+    "The bearer token is still required.",
     "security.ssl.rest.authentication-enabled",
 )

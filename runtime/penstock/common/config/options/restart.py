@@ -31,7 +31,7 @@ FIXED_DELAY = duration_option("restart-strategy.fixed-delay.delay", timedelta(se
 FAILURE_RATE_MAX = int_option(
     "restart-strategy.failure-rate.max-failures-per-interval",
     1,
-    "Number of failures within the interval after which the job still restarts.",
+    "Maximum number of failures within the interval. The job fails at one more failure.",
     minimum=1,
 )
 FAILURE_RATE_INTERVAL = duration_option(
@@ -62,6 +62,7 @@ EXPONENTIAL_JITTER = float_option(
 EXPONENTIAL_ATTEMPTS = int_option(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff",
     None,
-    "Number of restarts, without a reset of the pause between them, before the job fails. Not set: no limit.",
+    "Maximum number of restarts before the job fails. A reset of the pause (reset-backoff-threshold) resets this "
+    "number, too. Not set: no limit.",
     minimum=1,
 )

@@ -16,7 +16,8 @@ STATE_BACKEND = choice_option(
     "state.backend.type",
     ("hashmap", "rocksdb"),
     "hashmap",
-    "Storage of keyed state. hashmap: Python objects in memory. rocksdb: RocksDB on local disk, for state larger than memory.",
+    "Storage of keyed state. hashmap: Python objects in memory. rocksdb: RocksDB on local disk, for state larger "
+    "than memory.",
     "state.backend",
 )
 ROCKSDB_LOCAL_DIRECTORY = text_option(
@@ -61,7 +62,8 @@ RECOVERY_PATH = text_option(
 RECOVERY_FROM_LOCAL = flag_option(
     "execution.state-recovery.from-local",
     True,
-    "Task-local recovery: keep copies of RocksDB's files on the TaskManager's disk, and restore from these copies if they exist.",
+    "Task-local recovery: keep copies of RocksDB's files on the TaskManager's disk, and restore from these copies "
+    "if they exist.",
     "state.backend.local-recovery",
 )
 IGNORE_UNCLAIMED_STATE = flag_option(

@@ -38,12 +38,13 @@ OPEN_TIMEOUT = duration_option(
 FIRST_EPOCH_TIMEOUT = duration_option(
     "penstock.start.first-epoch-timeout",
     timedelta(minutes=10),
-    "How long the first epoch of an attempt may take without any of its tasks loading, restoring or opening.",
+    "How long the first epoch of an attempt may take. Time in which a task loads, restores or opens does not count.",
 )
 ENUMERATOR_TIMEOUT = duration_option(
     "penstock.source.enumerator-timeout",
     timedelta(minutes=10),
-    "How long one call of a source's enumerator may take, for example a listing of files or partitions. 0 means no limit.",
+    "How long one call of a source's enumerator may take, for example a listing of files or partitions. 0 means "
+    "no limit.",
 )
 COMMIT_TIMEOUT = duration_option(
     "penstock.sink.commit-timeout",
