@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from contextlib import suppress
@@ -15,10 +14,12 @@ from penstock.common.errors import ClusterError
 from penstock.rest.app import create_app
 from penstock.rest.auth import AllowedHosts, TokenFile
 from penstock.rest.connections import BoundedProtocol, Connections
+from penstock.rest.listener import listen, server_url
 from penstock.rest.tls import RenewedContext, TlsFiles
 from penstock.rest.tls_listener import accept_tls
 
 if TYPE_CHECKING:
+    import socket
     import ssl
     from collections.abc import Sequence
 
@@ -82,17 +83,18 @@ class RestServer:
     @property
     def url(self) -> str:
         """Return the URL for clients on this machine."""
-        host = "localhost" if self.host in ("", "0.0.0.0", "::") else self.host
-        scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
+        return server_url(self.host, self.port, tls=self._tls is not None)
 
-    def start(self) -> RestServer:
+    def start(self, listener: socket.socket | None = None) -> RestServer:
         """Start the server and return it.
+
+        Args:
+            listener: socket that already accepts connections. None means a new one on `host` and `port`.
 
         Raises:
             ClusterError: the address cannot be used, or the port is taken.
         """
-        listener = _listen(self.host, self.port)
+        listener = listener or listen(self.host, self.port)
         self.address, self.port = listener.getsockname()[:2]
         config = uvicorn.Config(
             self._app,
@@ -186,27 +188,3 @@ class _Server(uvicorn.Server):
         if self._loop is not None:
             with suppress(RuntimeError):  # the loop has already ended
                 self._loop.call_soon_threadsafe(self._ends.set)
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
-            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise ClusterError(
-            f"the REST API cannot listen on {host}: {error}",
-            remedy="set rest.bind-address to an address of this machine",
-        ) from None
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind(address)
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        raise ClusterError(
-            f"the REST API cannot listen on {host}:{port}: {error.strerror or error}",
-            remedy="stop the process that uses the port, or set rest.port to a free port, or to 0 for any free port",
-        ) from None
-    return listener

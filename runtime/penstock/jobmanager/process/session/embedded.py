@@ -9,7 +9,6 @@ from __future__ import annotations
 import atexit
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,7 +23,7 @@ from penstock.common.config.memory import (
     task_manager_memory,
 )
 from penstock.common.configuration import Configuration
-from penstock.common.credentials.local_token import LocalToken, dashboard_link, is_loopback
+from penstock.common.credentials.local_token import dashboard_link
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
@@ -37,6 +36,7 @@ from penstock.graph.program import Program
 from penstock.jobmanager.cluster.logs.files import LogFiles, LogSource
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.session.embedded_rest import EmbeddedRest
 from penstock.jobmanager.process.session.process_log import program_console, program_log
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import TASK_MANAGER as IN_PROCESS
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster
     from penstock.jobmanager.cluster.local_cluster import LocalCluster
     from penstock.jobmanager.cluster.spark_settings import ClusterConfig
-    from penstock.rest.server import RestServer
 
 
 class LocalClusterProvider:
@@ -194,28 +193,25 @@ class EmbeddedExecutor:
     """
 
     def __init__(self, submit: SubmitOptions | None = None, token: str = "") -> None:
-        self._token = token
         self.read_outcome_s = READ_OUTCOME_S
         self.provider = LocalClusterProvider()
         self.session = Session(self.provider, submit)
         self._logging = ExitStack()
         self._shows_output = False
         """Whether the output of functions in this process is shown with their operators."""
-        self._serving: Future[RestServer | None] | None = None
-        self.provider.beside = self._server
+        self._rest = EmbeddedRest(self.session, token)
+        self.provider.beside = self._rest.wait
         atexit.register(self.stop)
 
     @property
     def rest_url(self) -> str:
         """Return the URL of the REST API, or an empty string if it is disabled. Commands and `RestClient` find its token themselves."""
-        server = self._server()
-        return "" if server is None else server.url
+        return self._rest.url
 
     @property
     def rest_port(self) -> int:
         """Return the port of the REST API, or -1 if it is disabled."""
-        server = self._server()
-        return -1 if server is None else server.port
+        return self._rest.port
 
     @property
     def dashboard_url(self) -> str:
@@ -225,9 +221,6 @@ class EmbeddedExecutor:
         """
         return dashboard_link(self.rest_url)
 
-    def _server(self) -> RestServer | None:
-        return None if self._serving is None else self._serving.result()
-
     def _serve(self, program: Program) -> None:
         conf = Configuration(program.configuration)
         if conf.get(options.RUNNER) == options.IN_PROCESS and not self._shows_output:
@@ -235,34 +228,9 @@ class EmbeddedExecutor:
             self._logging.enter_context(program_console(conf))
         if conf.get(options.RUNNER) == options.IN_PROCESS and options.REST_PORT.key not in program.configuration:
             return  # the job ended before a user could open the dashboard
-        if self._serving is None:
+        if not self._rest.is_started:
             self.session.logs = self._logging.enter_context(program_log(conf))
-            # The server's imports take a third of a second. The cluster starts at the same time.
-            thread = ThreadPoolExecutor(1, "rest-start")
-            self._serving = thread.submit(self._serve_rest, conf)
-            thread.shutdown(wait=False)
-
-    def _serve_rest(self, conf: Configuration) -> RestServer | None:
-        host = conf.get(options.REST_BIND_ADDRESS)
-        if (
-            conf.get(options.REST_PORT) < 0
-            or conf.get(options.REST_TOKEN_FILE)
-            or not conf.get(options.REST_LOCAL_TOKEN)
-            or not is_loopback(host)
-        ):
-            return self.session.serve(conf, fall_back=True)
-        token = LocalToken(self._token)
-        try:
-            server = self.session.serve(
-                Configuration(conf).set(options.REST_TOKEN_FILE, str(token.path)), fall_back=True
-            )
-            assert server is not None
-            token.publish(server.address, server.port)
-        except BaseException:
-            token.remove()
-            raise
-        self._logging.callback(token.remove)
-        return server
+            self._rest.start(conf)
 
     def execute(self, program: Program) -> JobExecutionResult:
         self._serve(program)
@@ -278,8 +246,5 @@ class EmbeddedExecutor:
 
     def stop(self) -> None:
         self.session.stop()
-        serving, self._serving = self._serving, None
-        server = None if serving is None or serving.exception() else serving.result()
-        if server is not None:
-            server.stop(self.read_outcome_s if self.session.dispatcher.has_operations else 0.0)
+        self._rest.stop(self.read_outcome_s if self.session.dispatcher.has_operations else 0.0)
         self._logging.close()

@@ -42,6 +42,8 @@ from penstock.jobmanager.runners.runner import Runner
 from penstock.jobmanager.validation.sink_settings import check_borders
 
 if TYPE_CHECKING:
+    import socket
+
     from penstock.jobmanager.process.session.gateway import DispatcherGateway
     from penstock.jobmanager.reporting.reporting import Reporting
     from penstock.metrics.store import ScopeReadings
@@ -227,13 +229,19 @@ class Session:
                 master.wait(30)
 
     def serve(
-        self, settings: Configuration, *, fall_back: bool = False, programs: Programs | None = None
+        self,
+        settings: Configuration,
+        *,
+        fall_back: bool = False,
+        programs: Programs | None = None,
+        listener: socket.socket | None = None,
     ) -> RestServer | None:
         """Start the REST server according to the configuration. Return None if the configuration disables it.
 
         Args:
             fall_back: use any free port if the configured one is in use.
             programs: receiver of the programs that clients send.
+            listener: socket that already accepts connections.
 
         Raises:
             ClusterError: the address cannot be used.
@@ -252,7 +260,7 @@ class Session:
         reader_file = settings.get(options.REST_READER_TOKEN_FILE) if token_file else None
         tls = tls_files(settings)
         try:
-            return RestServer(gateway, host, port, token_file, allowed, reader_file, programs, tls=tls).start()
+            return RestServer(gateway, host, port, token_file, allowed, reader_file, programs, tls=tls).start(listener)
         except ClusterError:
             if not fall_back:
                 raise
